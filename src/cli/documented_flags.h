@@ -156,6 +156,9 @@ inline const std::vector<Documented>& documented() {
       {{"--kv-events-config", R"({"publisher": "zmq", "topic": "kv@pod@model"})"},
        kTaken,
        {"--kv-events-config", R"({"publisher": "nats"})"}},
+      {{"--load-publish-endpoint", "auto", "--kv-events-config", R"({"publisher": "zmq"})"},
+       kTaken,
+       {"--load-publish-endpoint", "auto"}},
       {{"--root-path", "/llm"}, kWarned, {"--root-path"}},
   };
   return flags;

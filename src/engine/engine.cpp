@@ -77,6 +77,7 @@ void Engine::read_stats(EngineStats& stats) const {
   images_.report(stats.images);
   stats.output_tokens = steps_.output_tokens();
   stats.drafts = steps_.drafts();
+  stats.prefill = steps_.prefill();
 }
 
 }  // namespace tessera

@@ -85,6 +85,17 @@ TEST(EngineSubmit, AWholeContextFitsTheSmallestCache) {
   EXPECT_THAT(run_one(*engine, request(20, 41)).output_ids, SizeIs(41));
 }
 
+TEST_P(EngineRuns, OnlyComputedPromptTokensCountAsPrefill) {
+  const std::unique_ptr<Engine> engine = make();
+  run_one(*engine, request(41, 5));
+  const PrefillWork first = engine->stats().prefill;
+  EXPECT_EQ(first.tokens, 41) << "in two chunks; decodes do not count";
+  EXPECT_GT(first.microseconds, 0);
+  run_one(*engine, request(41, 5));
+  EXPECT_EQ(engine->stats().prefill.tokens, 41 + 1) << "five pages of 8 tokens are cached";
+  EXPECT_GE(engine->stats().prefill.microseconds, first.microseconds);
+}
+
 TEST_P(EngineRuns, TextsEndAtTheirLimitAndAtTheContexts) {
   const std::unique_ptr<Engine> engine = make();
   for (const std::int64_t count : {1, 2, 7}) {

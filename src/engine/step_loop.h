@@ -49,6 +49,7 @@ class StepLoop {
   // Returns how much longer steps with drafts take than predicted, in comparison with steps without (DraftSlowdown).
   double draft_slowdown(std::int64_t requests) const { return slowdown_.factor(requests); }
   const DraftStats& drafts() const { return drafts_; }
+  const PrefillWork& prefill() const { return flights_.prefill(); }
   std::int64_t output_tokens() const { return collector_.output_tokens(); }
   const std::optional<Timeline::Phase>& first_token() const { return collector_.first_token(); }
 

@@ -61,6 +61,7 @@ constexpr std::array kMissing = {
             "--kv-offloading-*",
             "weights or KV cache outside of the device", "both on the device are supported"},
     Missing{"--kv-events-config", "events of a prefix cache", "serve publishes them", "serve"},
+    Missing{"--load-publish-endpoint", "a published load", "serve publishes it", "serve"},
     Missing{"--calculate-kv-scales", "an FP8 KV cache", "one in float32, bfloat16 and float16 is supported"},
     Missing{"--skip-tokenizer-init", "a server that leaves the tokenizer out",
             "a folder without tokenizer.json is supported, and requests with input_ids"},

@@ -14,7 +14,9 @@
 #include "tessera/engine/ranks/replicas.h"
 #include "tessera/server/adapters/adapter_routes.h"
 #include "tessera/server/batches/batch_service.h"
+#include "tessera/server/control_routes.h"
 #include "tessera/server/events/kv_events.h"
+#include "tessera/server/events/load_publisher.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/http/access.h"
 #include "tessera/server/http/bodies/body_check.h"
@@ -23,7 +25,6 @@
 #include "tessera/server/info_routes.h"
 #include "tessera/server/job_routes.h"
 #include "tessera/server/ollama/ollama_models.h"
-#include "tessera/server/openai/abort_request.h"
 #include "tessera/server/page.h"
 #include "tessera/server/reference/reference_routes.h"
 #include "tessera/server/refusals.h"
@@ -104,12 +105,21 @@ struct Server::Impl {
     };
     kv_events = TRY(KvEvents::start(options.kv_events, engines).with_context("--kv-events-config"));
     replicas.emplace(engines, take, [this] { http->post([this] { end_if_failed(); }); });
+    if (const std::string& endpoint = options.kv_events.load_endpoint; !endpoint.empty()) {
+      loads = TRY(LoadPublisher::start(endpoint, replicas->size(), engine.runner().options().max_requests, [this] {
+                    return replicas->each_stats();
+                  }).with_context("--load-publish-endpoint"));
+    }
     probe.emplace(model.generates(), hooks().submit);
     pools.emplace(TextPoolsOptions{.cores = std::thread::hardware_concurrency(), .fetches = most_fetches()},
                   options.api_keys);
     reader.emplace(model, options.http.max_body_bytes, *pools, *http);
     responses.emplace(*stored, *jobs, *reader, options.api_keys, [this] { return refusal(); });
     responses->add_to(router);
+    add_control_routes(
+        router, {.model = model, .reader = *reader, .jobs = *jobs, .replicas = *replicas, .ask_engine = [this](Call call, auto ask) {
+                   ask_engine(std::move(call), std::move(ask));
+                 }});
     TRY(add_batches());
     TRY(add_reference_routes(router));
     freed.emplace(
@@ -300,27 +310,6 @@ struct Server::Impl {
                                 .on_engine = [this](auto task) { replicas->post(std::move(task)); },
                                 .on_io = [this](auto task) { http->post(std::move(task)); },
                                 .after = [this](double seconds, auto task) { http->after(seconds, std::move(task)); }});
-    add_admin("/flush_cache", [this](const Call& call) { flush_cache(call); });
-    add_admin("/abort_request", [this](Call call) { abort(std::move(call)); });
-  }
-
-  void add_admin(const char* path, Answering answering) {
-    router.add({"POST", path, std::move(answering), RouteAccess::kAdmin});
-  }
-
-  void abort(Call call) {
-    reader->read<AbortRequest>(std::move(call), read_abort, [this](const Call& asked, ApiResult<AbortRequest> request) {
-      if (!request.ok()) return asked.refuse(request.error());
-      asked.respond_json(fmt::format("{{\"aborted\": {}}}", jobs->abort(request->id)));
-    });
-  }
-
-  void flush_cache(const Call& call) {
-    replicas->forget_prefixes();
-    if (model.spans) model.spans->clear();
-    ask_engine(call, [](Engine&) {
-      return HttpResponse{.content_type = "text/plain; charset=utf-8", .body = "Cache flushed.\n", .headers = {}};
-    });
   }
 
   void scrape(const Call& call) {
@@ -350,6 +339,7 @@ struct Server::Impl {
   std::optional<LiveJobs> jobs;
   std::unique_ptr<KvEvents> kv_events;
   std::optional<Replicas> replicas;
+  std::unique_ptr<LoadPublisher> loads;  // null: loads are not published
   std::optional<HealthProbe> probe;
   std::optional<RequestReader> reader;
   std::optional<ResponseRoutes> responses;

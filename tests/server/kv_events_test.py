@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Subscribes to KV cache events as a gateway does: tests/server/kv_events_test.py TESSERA BUILD_FOLDER
+"""Subscribes to KV cache events and loads as a gateway does: tests/server/kv_events_test.py TESSERA BUILD_FOLDER
 
 Catches: messages that pyzmq or msgspec with vLLM's types cannot read, an index of the events that differs from the
-server's cache, lost batches that cannot be replayed, and wrong settings that are found only after the model is loaded.
+server's cache, lost batches that cannot be replayed, loads that differ from SGLang's form or from what was computed, and
+wrong settings that are found only after the model is loaded.
 
 The packages are installed from PyPI at the versions of kv_events_requirements.txt, into BUILD_FOLDER/kv-events-client.
 If they cannot be installed, only the settings are tested. The last line is "N passed, N failed"."""
@@ -93,6 +94,54 @@ def decoder():
         events: list[BlockStored | BlockRemoved | AllBlocksCleared]
 
     return msgspec.msgpack.Decoder(KVEventBatch)
+
+
+def load_decoder():
+    """Returns a decoder of loads with the type of SGLang 0.5.23 (managers/scheduler_components/load_publisher.py)."""
+    import msgspec
+
+    class LoadStat(msgspec.Struct, array_like=True, gc=False, tag=True, forbid_unknown_fields=True):
+        num_running_reqs: int
+        num_waiting_reqs: int
+        num_tokens: int
+        max_total_num_tokens: int
+        attn_dp_rank: int | None
+        num_waiting_uncached_tokens: int
+        num_total_tokens: int
+        max_running_requests: int
+        total_prefill_uncached_tokens: int
+        total_prefill_busy_us: int
+
+    return msgspec.msgpack.Decoder(LoadStat)
+
+
+class LoadSubscriber:
+    """Follows the loads of one engine."""
+
+    def __init__(self, port):
+        import zmq
+        self.context = zmq.Context()
+        self.loads = self.context.socket(zmq.SUB)
+        self.loads.connect(f"tcp://127.0.0.1:{port}")
+        self.loads.setsockopt(zmq.SUBSCRIBE, b"load")
+        self.decoder = load_decoder()
+        self.number = None
+
+    def close(self):
+        self.context.destroy(linger=0)
+
+    def until(self, wanted):
+        """Returns the first load for which `wanted` holds."""
+        while True:
+            assert self.loads.poll(10000), "no load comes"
+            topic, number, message = self.loads.recv_multipart()
+            assert topic == b"load", topic
+            next_number = int.from_bytes(number, "big")
+            assert len(number) == 8 and (self.number is None or next_number == self.number + 1), (self.number, number)
+            self.number = next_number
+            load = self.decoder.decode(message)
+            if wanted(load):
+                return load
 
 
 class Subscriber:
@@ -226,6 +275,35 @@ class Cases:
             assert set(subscriber.index()) == first[0] | first[1]
             subscriber.close()
 
+    def loads_are_published_as_sglang_does(self):
+        port = free_ports(6)  # two each for events, replays and loads
+        flags = ["--kv-events-config", config(port, port + 2), "--load-publish-endpoint", "auto", "--dp-size", "2",
+                 "--page-size", str(BLOCK), "--max-total-tokens", "640", "--max-running-requests", "6"]
+        with Served(self.tessera, flags) as server:
+            described = json.loads(server.get("/server_info")[1])["kv_events"]
+            assert described["load_endpoint_port_base"] == port + 4 and described["load_topic"] == "load", described
+            subscribers = [LoadSubscriber(port + 4 + rank) for rank in range(2)]
+            idle = [subscriber.until(lambda load: True) for subscriber in subscribers]
+            for rank, load in enumerate(idle):
+                assert (load.num_running_reqs, load.num_waiting_reqs, load.num_tokens) == (0, 0, 0), load
+                assert (load.attn_dp_rank, load.max_running_requests) == (rank, 6), load
+                assert load.total_prefill_uncached_tokens == 0 and load.total_prefill_busy_us == 0, load
+            listed = json.loads(server.get("/v1/loads")[1])["loads"]
+            assert [load.max_total_num_tokens for load in idle] == [one["max_total_num_tokens"] for one in listed]
+            self._generate(server, ids(3, 70))
+            prompts = [0, 0]
+            while sum(prompts) == 0:  # the first loads may be those before the request
+                prompts = [subscriber.until(lambda load: load.num_running_reqs == 0).total_prefill_uncached_tokens
+                           for subscriber in subscribers]
+            assert sorted(prompts) == [0, 70], prompts
+            busy = subscribers[prompts.index(70)].until(lambda load: True)
+            assert 0 < busy.total_prefill_busy_us < 60e6, busy
+            self._generate(server, ids(3, 70))  # 64 of them are cached
+            assert subscribers[prompts.index(70)].until(
+                lambda load: load.total_prefill_uncached_tokens != 70).total_prefill_uncached_tokens == 76
+            for subscriber in subscribers:
+                subscriber.close()
+
     def _refused(self, *flags):
         command = [self.tessera, "serve", "--model-path", str(MODEL), "--port", "0", *flags]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -252,6 +330,18 @@ class Cases:
             said = self._refused("--kv-events-config", config(free, port))
             assert f'"replay_endpoint": cannot listen at tcp://127.0.0.1:{port}: Address already in use' in said, said
 
+    def wrong_load_endpoints_are_refused_before_the_model_is_loaded(self):
+        said = self._refused("--load-publish-endpoint", "auto")
+        assert "--load-publish-endpoint: gateways learn the port" in said and "--kv-events-config" in said, said
+        said = self._refused("--load-publish-endpoint", "on", "--kv-events-config", '{"publisher": "zmq"}')
+        assert '--load-publish-endpoint: "on" is not accepted; accepted: off, auto and tcp://HOST:PORT' in said, said
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            port, free = other.getsockname()[1], free_ports(2)
+            said = self._refused("--load-publish-endpoint", f"tcp://127.0.0.1:{port}", "--kv-events-config", config(free, free + 1))
+            assert f"--load-publish-endpoint: cannot listen at tcp://127.0.0.1:{port}: Address already in use" in said, said
+
     def other_commands_say_where_the_flag_belongs(self):
         done = subprocess.run([self.tessera, "generate", "--kv-events-config", "{}"], capture_output=True, text=True, timeout=60,
                               check=False)
@@ -262,7 +352,8 @@ class Cases:
             assert "kv_event" not in server.get("/metrics")[1] + server.get("/server_info")[1]
 
 
-WITH_CLIENT = ["an_index_of_events_knows_what_is_cached", "equal_prompts_have_equal_ids_on_two_engines"]
+WITH_CLIENT = ["an_index_of_events_knows_what_is_cached", "equal_prompts_have_equal_ids_on_two_engines",
+               "loads_are_published_as_sglang_does"]
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include "tessera/options/protocol_flags.h"
 #include "tessera/options/values.h"
 #include "tessera/server/events/kv_events_options.h"
+#include "tessera/server/events/load_endpoint.h"
 #include "tessera/server/http/http_guard.h"
 
 namespace tessera::cli {
@@ -134,6 +135,10 @@ class ServeParser final : public CommandParser {
                 options_.server.kv_events = TRY(parse_kv_events_config(text).with_context(flag));
                 return ok_status();
               });
+    add.text("--load-publish-endpoint", "ENDPOINT",
+             "publishes each engine's load by ZeroMQ, as SGLang does: auto, or tcp://HOST:PORT; needs "
+             "--kv-events-config",
+             load_publish_endpoint_);
     add.text("--access-log", "FILE", "one line of JSON for each request is added to it; - is standard error",
              options_.server.access_log);
     add.group("");
@@ -161,6 +166,9 @@ class ServeParser final : public CommandParser {
       return invalid_argument(
           "--kv-events-config: there are no events without a prefix cache; accepted: leave out "
           "--disable-radix-cache or the events");
+    options_.server.kv_events.load_endpoint =
+        TRY(load_endpoint(load_publish_endpoint_, options_.server.kv_events, static_cast<int>(options_.replicas))
+                .with_context("--load-publish-endpoint"));
     if (enable_trace_ && options_.server.traces.endpoint.empty())
       return invalid_argument(
           "--enable-trace needs a collector; add --otlp-traces-endpoint http://HOST:4318/v1/traces");
@@ -208,6 +216,7 @@ class ServeParser final : public CommandParser {
   std::int64_t response_age_s_ = 30 * 86400;
   std::int64_t keep_alive_s_ = 75;
   std::int64_t max_connections_ = 4096;
+  std::string load_publish_endpoint_;
   bool enable_metrics_ = false;
   bool enable_trace_ = false;
   bool disable_log_requests_ = false;

@@ -19,6 +19,7 @@
 #include "tessera/cli/serve/stop_signal.h"
 #include "tessera/cli/serve/trace_environment.h"
 #include "tessera/server/events/kv_events.h"
+#include "tessera/server/events/load_publisher.h"
 #include "tessera/server/server.h"
 #include "tessera/server/work/freed_memory.h"
 
@@ -120,6 +121,8 @@ Status run_serve(const ServeOptions& options) {
   if (tls.key_password.empty() && password != nullptr) tls.key_password = password;
   TRY(check_address(server_options.http));
   TRY(check_kv_events(server_options.kv_events, static_cast<int>(options.replicas)).with_context("--kv-events-config"));
+  TRY(check_load_endpoint(server_options.kv_events.load_endpoint, static_cast<int>(options.replicas))
+          .with_context("--load-publish-endpoint"));
   allow_open_files();
   limit_free_ends();
   std::signal(SIGPIPE, SIG_IGN);

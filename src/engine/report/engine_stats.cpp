@@ -28,6 +28,7 @@ void EngineStats::add(const EngineStats& more) {
   images.tower_seconds += more.images.tower_seconds;
   images.cached_bytes += more.images.cached_bytes;
   drafts.add(more.drafts);
+  prefill.add(more.prefill);
   forwards.add(more.forwards);
 }
 

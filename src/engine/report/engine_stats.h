@@ -11,6 +11,7 @@
 #include "tessera/engine/images/image_stats.h"
 #include "tessera/engine/report/draft_stats.h"
 #include "tessera/engine/report/graph_inventory.h"
+#include "tessera/engine/report/prefill_work.h"
 #include "tessera/runner/forward_counters.h"
 
 namespace tessera {
@@ -32,6 +33,7 @@ struct EngineStats {
   std::int64_t steps = 0;
   ImageStats images{};
   DraftStats drafts{};
+  PrefillWork prefill{};
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // the current graphs; never null in an engine's snapshot
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/engine/report/prefill_work.h"
 #include "tessera/engine/schedule/scheduled_batch.h"
 #include "tessera/engine/schedule/step_pace.h"
 #include "tessera/runner/model_runner.h"
@@ -28,11 +29,19 @@ class Flights {
   void end_oldest();
   // Removes an ended sequence from the batches.
   void forget(const Sequence& sequence);
+  // Returns what collect() has collected of prompts. A forward's time is from its scheduling, or from the end of the
+  // forward before it, to its end.
+  const PrefillWork& prefill() const { return prefill_; }
 
  private:
+  void count_prefill(StepPace::Clock::time_point end);
+
   ModelRunner& runner_;
   StepPace& pace_;
-  std::vector<ScheduledBatch> batches_;  // [most()]
+  std::vector<ScheduledBatch> batches_;              // [most()]
+  std::vector<StepPace::Clock::time_point> begins_;  // [most()]: when the scheduling of each batch began
+  StepPace::Clock::time_point last_end_{};           // when the last forward was collected
+  PrefillWork prefill_;
 };
 
 }  // namespace tessera

@@ -111,6 +111,4 @@ std::string event_message(const EventBatch& batch, std::int64_t page_size, int r
   return writer.bytes();
 }
 
-std::string number_bytes(std::uint64_t number) { return big_endian(number, 8); }
-
 }  // namespace tessera

@@ -20,7 +20,4 @@ struct EventBatch {
 // is the only one.
 std::string event_message(const EventBatch& batch, std::int64_t page_size, int rank);
 
-// Returns a batch's number as 8 bytes, the most significant byte first.
-std::string number_bytes(std::uint64_t number);
-
 }  // namespace tessera

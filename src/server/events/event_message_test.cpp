@@ -4,19 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/server/events/hex_bytes_test_util.h"
 #include "tessera/server/events/msgpack_writer.h"
+#include "tessera/server/events/zmq_context.h"
 
 namespace tessera {
 namespace {
-
-std::string hex_of_bytes(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) {
-    text.push_back("0123456789abcdef"[static_cast<unsigned char>(byte) >> 4]);
-    text.push_back("0123456789abcdef"[static_cast<unsigned char>(byte) & 15]);
-  }
-  return text;
-}
 
 template <class T>
 std::string integer_bytes(T value) {

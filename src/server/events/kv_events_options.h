@@ -19,6 +19,8 @@ struct KvEventsOptions {
   std::int64_t buffer_steps = 10'000;     // batches that can be replayed
   std::int64_t hwm = 100'000;             // batches that ZMQ keeps for a subscriber that does not read
   std::int64_t max_queue_size = 100'000;  // batches that wait for the publisher's thread
+  // Where the first engine's load is published too (see load_endpoint()); "": loads are not published.
+  std::string load_endpoint{};
 
   // Returns whether the PUB socket listens at its endpoint. If `bind` is set, its value decides. Otherwise the socket
   // listens if the endpoint is a wildcard address (*, 0.0.0.0 or [::]) or a local socket. A socket that does not listen

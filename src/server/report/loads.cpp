@@ -32,8 +32,6 @@ double hit_rate(const EngineStats& stats) {
                                  : 0;
 }
 
-std::int64_t used_tokens(const EngineStats& stats) { return stats.fullest_group().used_pages * stats.page_size; }
-
 ApiError wrong_parameter(const std::string& name, const std::string& value, std::string_view accepted) {
   return invalid_field(name, fmt::format("query: \"{}\" is \"{}\"; accepted: {}", name, clip_text(value), accepted));
 }
@@ -69,6 +67,18 @@ ApiResult<std::optional<std::size_t>> read_rank(std::string_view query, std::siz
 
 }  // namespace
 
+LoadNumbers load_numbers(const EngineStats& stats) {
+  const CacheGroupStats& cache = stats.fullest_group();
+  const auto uncached = std::round(static_cast<double>(stats.queued_tokens) * (1 - hit_rate(stats)));
+  const std::int64_t used = cache.used_pages * stats.page_size;
+  return {.running = stats.running,
+          .waiting = stats.queued,
+          .waiting_uncached_tokens = static_cast<std::int64_t>(uncached),
+          .used_tokens = used,
+          .total_tokens = used + stats.queued_tokens,
+          .capacity = cache.usable_pages * stats.page_size};
+}
+
 // A number or text that reports part of an engine's load.
 struct LoadReport::Field {
   std::string_view section;  // the name of the JSON object that has the field; "": the engine's object
@@ -97,18 +107,16 @@ std::vector<LoadReport::Field> LoadReport::fields_of(std::size_t rank, const Eng
                                                      const std::vector<std::string>& sections) {
   using enum MemoryUse;
   const CacheGroupStats& cache = stats.fullest_group();
-  const std::int64_t used = used_tokens(stats);
-  const auto waiting = static_cast<double>(stats.queued_tokens);
-  const auto capacity = static_cast<double>(cache.usable_pages * stats.page_size);
+  const LoadNumbers load = load_numbers(stats);
   const auto number = [](auto value) { return static_cast<double>(value); };
   const auto room = static_cast<double>(std::max<std::int64_t>(facts_.max_running_requests, 1));
   std::vector<Field> fields = {
-      {"", "", "num_running_reqs", number(stats.running)},
-      {"", "", "num_waiting_reqs", number(stats.queued)},
-      {"", "", "num_waiting_uncached_tokens", std::round(waiting * (1 - hit_rate(stats)))},
-      {"", "", "num_used_tokens", number(used)},
-      {"", "", "num_total_tokens", number(used) + waiting},
-      {"", "", "max_total_num_tokens", capacity},
+      {"", "", "num_running_reqs", number(load.running)},
+      {"", "", "num_waiting_reqs", number(load.waiting)},
+      {"", "", "num_waiting_uncached_tokens", number(load.waiting_uncached_tokens)},
+      {"", "", "num_used_tokens", number(load.used_tokens)},
+      {"", "", "num_total_tokens", number(load.total_tokens)},
+      {"", "", "max_total_num_tokens", number(load.capacity)},
       {"", "", "max_running_requests", number(facts_.max_running_requests)},
       {"", "", "token_usage", cache.usage(), false},
       {"", "", "gen_throughput", counted_[rank].per_second, false},
@@ -123,7 +131,7 @@ std::vector<LoadReport::Field> LoadReport::fields_of(std::size_t rank, const Eng
     fields.push_back({"memory", "memory", "weight_gb", gigabytes(memory[kWeights]), false});
     fields.push_back({"memory", "memory", "kv_cache_gb", gigabytes(memory[kKvCache]), false});
     fields.push_back({"memory", "memory", "graph_gb", gigabytes(memory[kGraphObjects]), false});
-    fields.push_back({"memory", "memory", "token_capacity", capacity});
+    fields.push_back({"memory", "memory", "token_capacity", number(load.capacity)});
   }
   if (wanted("spec") && stats.drafts.steps > 0) {
     fields.push_back({"speculative", "spec", "accept_length", stats.drafts.mean_length(), false});
@@ -190,7 +198,7 @@ std::string LoadReport::short_body(std::span<const EngineStats> engines) {
     const EngineStats& stats = engines[rank];
     json.object().key("dp_rank").value(rank).key("num_reqs").value(stats.running + stats.queued);
     json.key("num_waiting_reqs").value(stats.queued);
-    json.key("num_tokens").value(used_tokens(stats) + stats.queued_tokens).end_object();
+    json.key("num_tokens").value(load_numbers(stats).total_tokens).end_object();
   }
   return json.end_array().take();
 }

@@ -23,6 +23,20 @@ struct LoadFacts {
   std::int64_t max_running_requests = 0;  // limit of one engine
 };
 
+// The numbers of requests and tokens of one engine, which every report of a load has.
+struct LoadNumbers {
+  std::int64_t running = 0;
+  std::int64_t waiting = 0;
+  // An estimate of how many tokens of waiting requests must be computed. Before a request is admitted, it is not known
+  // which of its tokens are cached. The estimate uses the share of prompt tokens that was found in the cache so far.
+  std::int64_t waiting_uncached_tokens = 0;
+  std::int64_t used_tokens = 0;   // tokens for which running requests hold pages
+  std::int64_t total_tokens = 0;  // used_tokens, and the uncomputed tokens of waiting requests
+  std::int64_t capacity = 0;      // tokens for which the KV cache has pages
+  friend bool operator==(const LoadNumbers&, const LoadNumbers&) = default;
+};
+LoadNumbers load_numbers(const EngineStats& stats);
+
 class LoadReport {
  public:
   using Clock = std::chrono::steady_clock;
@@ -32,9 +46,6 @@ class LoadReport {
   // Answers /v1/loads. The query may have "include" (a comma-separated list of core, memory, spec, lora, disagg, queues
   // and all; default: all), "dp_rank" (the number of one engine) and "format" (json or prometheus). Errors: 400 for
   // other values.
-  //
-  // Before a request is admitted, it is not known which of its tokens are cached. The number of uncached waiting tokens
-  // is estimated from the share of prompt tokens that was found in the cache so far.
   ApiResult<HttpResponse> answer(std::string_view query, std::span<const EngineStats> engines,
                                  Clock::time_point now = Clock::now());
   // Returns the body of /get_load, SGLang's older route.

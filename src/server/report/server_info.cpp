@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "tessera/runner/dispatch/rules.h"
+#include "tessera/server/events/load_publisher.h"
 #include "tessera/server/report/forwards_json.h"
 #include "tessera/server/report/start_info.h"
 
@@ -27,8 +28,8 @@ void write_options(JsonWriter& json, const EngineOptions& options) {
   json.key("cuda_graph_mode").value(graph_mode_name(options.graphs.mode)).end_object();
 }
 
-// Writes the address at which a gateway subscribes to KV cache events, in SGLang's form. Writes nothing if events are
-// off, or if the endpoint is not a TCP address. The port is that of the first engine.
+// Writes the addresses at which a gateway subscribes to KV cache events and loads, in SGLang's form. Writes nothing if
+// events are off, or if the endpoint is not a TCP address. The ports are those of the first engine.
 void write_kv_events(JsonWriter& json, const KvEventsOptions& events, std::int64_t block_size, std::int64_t engines) {
   const std::optional<TcpAddress> published = tcp_address(events.endpoint);
   if (!events.enabled || !published) return;
@@ -37,6 +38,8 @@ void write_kv_events(JsonWriter& json, const KvEventsOptions& events, std::int64
   json.key("block_size").value(block_size).key("dp_size").value(engines);
   if (const std::optional<TcpAddress> replayed = tcp_address(events.replay_endpoint))
     json.key("replay_endpoint_port_base").value(std::int64_t{replayed->port});
+  if (const std::optional<TcpAddress> load = tcp_address(events.load_endpoint))
+    json.key("load_endpoint_port_base").value(std::int64_t{load->port}).key("load_topic").value(LoadPublisher::kTopic);
   json.end_object();
 }
 

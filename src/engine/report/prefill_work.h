@@ -1,0 +1,19 @@
+// Counts what an engine has computed of prompts since it started: the tokens, and the time of their forwards.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+
+struct PrefillWork {
+  std::int64_t tokens = 0;        // computed prompt tokens; cached tokens do not count
+  std::int64_t microseconds = 0;  // time of the forwards that had such tokens, mixed ones included
+
+  void add(const PrefillWork& more) {
+    tokens += more.tokens;
+    microseconds += more.microseconds;
+  }
+  friend bool operator==(const PrefillWork&, const PrefillWork&) = default;
+};
+
+}  // namespace tessera

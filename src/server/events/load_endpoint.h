@@ -1,0 +1,21 @@
+// Where a server publishes the loads of its engines. The flag --load-publish-endpoint says it, in SGLang's form.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/server/events/kv_events_options.h"
+
+namespace tessera {
+
+// Returns the endpoint tcp://HOST:PORT of the first engine; the others have the ports after it. Returns "" if nothing
+// is published. `text` is the flag's value:
+//   - "off" or "": nothing is published.
+//   - "auto": the ports after those of the KV cache events, or after those of the replays if the ports would overlap.
+//   - tcp://HOST:PORT.
+// Gateways learn the port from the description of the events in /server_info. A load without events is therefore an
+// error. Other errors: `text` is none of these, and ports that overlap or are too large.
+Result<std::string> load_endpoint(std::string_view text, const KvEventsOptions& events, int engines);
+
+}  // namespace tessera

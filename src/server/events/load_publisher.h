@@ -1,0 +1,72 @@
+// Publishes the loads of a server's engines on a thread of its own, each engine's on a PUB socket of its own. A load
+// that has changed is sent within kCheck, and an unchanged one is sent again after kRepeat. If a subscriber reads too
+// slowly, it misses loads; the next one replaces them.
+//
+//   std::unique_ptr<LoadPublisher> loads = TRY(LoadPublisher::start(endpoint, max_requests, engines, read));
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/report/engine_stats.h"
+#include "tessera/server/events/load_message.h"
+#include "tessera/server/events/zmq_context.h"
+
+namespace tessera {
+
+class LoadPublisher {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr const char* kTopic = "load";
+  static constexpr std::chrono::milliseconds kCheck{20};
+  static constexpr std::chrono::seconds kRepeat{1};
+
+  // Returns the statistics of each engine. The publisher's thread calls it.
+  using Read = std::function<std::vector<EngineStats>()>;
+
+  // Publishes at `endpoint` (see load_endpoint()) until the object is destroyed. `max_running_requests` is the limit of
+  // one engine. Errors: libzmq is missing, or an address is in use.
+  static Result<std::unique_ptr<LoadPublisher>> start(const std::string& endpoint, int engines,
+                                                      std::int64_t max_running_requests, Read read);
+  ~LoadPublisher();
+  LoadPublisher(const LoadPublisher&) = delete;
+  LoadPublisher& operator=(const LoadPublisher&) = delete;
+
+ private:
+  struct Engine {
+    void* socket = nullptr;
+    std::uint64_t next_number = 0;
+    std::optional<PublishedLoad> sent{};  // none before the first message
+    Clock::time_point sent_at{};
+  };
+  friend Status check_load_endpoint(const std::string& endpoint, int engines);
+  LoadPublisher() = default;
+  Status open(const std::string& endpoint, int engines);
+  void work();
+  void publish(Clock::time_point now);
+
+  std::unique_ptr<ZmqContext> context_;
+  std::vector<Engine> engines_;
+  std::int64_t max_running_requests_ = 0;
+  Read read_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ending_ = false;  // guarded by mutex_
+  std::thread thread_;   // last member, because it uses the others
+};
+
+// Checks that this number of engines can publish their loads at the endpoint; "" is accepted. Errors: libzmq is
+// missing, or an address is in use.
+Status check_load_endpoint(const std::string& endpoint, int engines);
+
+}  // namespace tessera

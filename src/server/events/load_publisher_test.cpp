@@ -1,0 +1,90 @@
+// Catches: loads that are not sent when they change, that are sent although nothing changed, that are numbered wrongly
+// or sent at another engine's port, and addresses in use that are noticed too late.
+#include "tessera/server/events/load_publisher.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+
+#include "tessera/server/events/zmq_peer_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr int kFirstLoadPort = 59'875;
+
+class LoadPublisherTest : public ::testing::Test {
+ protected:
+  LoadPublisherTest() {
+    Result<std::unique_ptr<LoadPublisher>> made =
+        LoadPublisher::start(fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort), 2, 12, [this] {
+          std::vector<EngineStats> each(2);
+          for (std::size_t rank = 0; rank < 2; ++rank) each[rank].running = running_[rank];
+          return each;
+        });
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    publisher_ = *std::move(made);
+  }
+  static std::string message(int rank, std::int64_t running) {
+    return load_message({.numbers = {.running = running}, .max_running_requests = 12}, rank);
+  }
+  // Returns the next message of an engine with another load than none.
+  static ZmqFrames next_busy(ZmqPeer& subscriber, int rank) {
+    for (;;) {
+      ZmqFrames frames = subscriber.receive();
+      if (frames.empty() || frames.back() != message(rank, 0)) return frames;
+    }
+  }
+  static std::uint64_t number_of(const ZmqFrames& frames) {
+    std::uint64_t number = 0;
+    for (const char byte : frames.at(1)) number = number << 8 | static_cast<unsigned char>(byte);
+    return number;
+  }
+
+  std::array<std::atomic<std::int64_t>, 2> running_{};
+  std::unique_ptr<LoadPublisher> publisher_;  // last, because its thread reads the others
+};
+
+TEST_F(LoadPublisherTest, AChangedLoadIsSentAtTheEnginesPort) {
+  std::array<ZmqPeer, 2> peers{ZmqPeer(ZMQ_SUB, fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort)),
+                               ZmqPeer(ZMQ_SUB, fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort + 1))};
+  for (int rank = 0; rank < 2; ++rank) {
+    ZmqPeer& peer = peers[static_cast<std::size_t>(rank)];
+    EXPECT_THAT(peer.receive(), SizeIs(3)) << "the subscription takes effect with a repeated load";
+    running_[static_cast<std::size_t>(rank)] = 5 + rank;
+    const ZmqFrames frames = next_busy(peer, rank);
+    ASSERT_THAT(frames, SizeIs(3));
+    EXPECT_EQ(frames[0], "load");
+    EXPECT_EQ(frames[2], message(rank, 5 + rank));
+  }
+}
+
+TEST_F(LoadPublisherTest, AnUnchangedLoadIsRepeatedOnceASecond) {
+  ZmqPeer peer(ZMQ_SUB, fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort));
+  const ZmqFrames first = peer.receive();
+  ASSERT_THAT(first, SizeIs(3));
+  const auto began = LoadPublisher::Clock::now();
+  const ZmqFrames second = peer.receive();
+  ASSERT_THAT(second, SizeIs(3));
+  EXPECT_GT(LoadPublisher::Clock::now() - began, std::chrono::milliseconds(500));
+  EXPECT_EQ(second[2], first[2]);
+  EXPECT_EQ(number_of(second), number_of(first) + 1);
+}
+
+TEST_F(LoadPublisherTest, AnAddressInUseIsNamed) {
+  const Status second = check_load_endpoint(fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort - 1), 2);
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.message(), HasSubstr(fmt::format("cannot listen at tcp://127.0.0.1:{}: Address", kFirstLoadPort)));
+  publisher_.reset();
+  EXPECT_TRUE(check_load_endpoint(fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort), 2).ok());
+  EXPECT_TRUE(check_load_endpoint("", 2).ok());
+}
+
+}  // namespace
+}  // namespace tessera
