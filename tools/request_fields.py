@@ -79,6 +79,7 @@ SOURCES = {
         ("sglang", "srt/managers/io_struct.py", ["UnloadLoRAAdapterReqInput"]),
         ("vllm", "entrypoints/serve/lora/protocol.py", ["UnloadLoRAAdapterRequest"])],
     "abort": [("sglang", "srt/managers/io_struct.py", ["BaseReq", "AbortReq"])],
+    "close_session": [("sglang", "srt/managers/io_struct.py", ["BaseReq", "CloseSessionReqInput"])],
     "ollama_chat": [
         ("ollama", "ollama/_types.py", ["BaseRequest", "BaseStreamableRequest", "BaseGenerateRequest", "ChatRequest"])],
     "ollama_generate": [

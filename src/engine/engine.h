@@ -116,6 +116,8 @@ class Engine {
   Device& device() const { return runner().device(); }
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_.flush_prefixes(); }
+  // Ends the retention of the text of a session (RetentionHint). Returns whether there was one.
+  bool release_session(const std::string& session) { return scheduler_.release_session(session); }
   // Empties the prefix cache, and from now on reports its changes to `sink`, beginning with BlocksCleared. An empty
   // `sink` ends these reports. Precondition: idle().
   void observe_cache(CacheEventSink sink);

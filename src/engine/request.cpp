@@ -82,6 +82,12 @@ Status check_request(const Request& request) {
   }
   if (request.score && request.score_from < 0)
     return invalid_argument(fmt::format("scores begin at prompt token {}; accepted is 0 or more", request.score_from));
+  if (request.retention.seconds)
+    TRY(in_range("the retention's seconds", *request.retention.seconds, 0, RetentionHint::kMostSeconds));
+  if (const std::optional<std::int64_t> priority = request.retention.priority;
+      priority && (*priority < 1 || *priority > RetentionHint::kMostPriority))
+    return invalid_argument(
+        fmt::format("the retention's priority is {}; accepted is 1 to {}", *priority, RetentionHint::kMostPriority));
   return in_range("timeout_s", request.timeout_s, 0, kMaxTimeoutSeconds);
 }
 

@@ -12,6 +12,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
+#include "tessera/engine/cache/retention_hint.h"
 #include "tessera/engine/report/draft_stats.h"
 #include "tessera/engine/report/graph_use.h"
 #include "tessera/model/config/embedding_config.h"
@@ -127,6 +128,7 @@ struct Request {
   Pooling pooling = Pooling::kNone;
   std::int64_t priority = 0;  // higher first; preempts lower ones when room is short; see kProbePriority
   double timeout_s = 0;       // most seconds from submit() to the last token; 0: no limit
+  RetentionHint retention{};  // only changes the order in which the prefix cache evicts texts
 
   // Returns whether the request may generate tokens; max_new_tokens gives their number.
   bool generates() const { return !score && pooling == Pooling::kNone; }

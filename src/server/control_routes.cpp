@@ -5,7 +5,10 @@
 #include <memory>
 #include <utility>
 
+#include "tessera/server/fields/retention_fields.h"
+#include "tessera/server/http/client_of.h"
 #include "tessera/server/openai/abort_request.h"
+#include "tessera/server/openai/close_session.h"
 
 namespace tessera {
 namespace {
@@ -26,6 +29,17 @@ void flush_cache(const ControlParts& parts, Call call) {
   });
 }
 
+// Each engine releases the session between two steps, before it takes any later request.
+void close_session(const ControlParts& parts, Call call) {
+  parts.reader.read<CloseSession>(
+      std::move(call), read_close_session, [&parts](const Call& asked, ApiResult<CloseSession> request) {
+        if (!request.ok()) return asked.refuse(request.error());
+        const std::string session = session_of(owner_of(asked.request(), parts.api_keys), request->session);
+        parts.replicas.post_to_all([session](Engine& engine) { engine.release_session(session); });
+        asked.respond_json("");
+      });
+}
+
 }  // namespace
 
 void add_control_routes(Router& router, ControlParts parts) {
@@ -35,6 +49,7 @@ void add_control_routes(Router& router, ControlParts parts) {
   };
   add("/flush_cache", flush_cache, RouteAccess::kAdmin);
   add("/abort_request", abort, RouteAccess::kAdmin);
+  add("/close_session", close_session, RouteAccess::kClient);
 }
 
 }  // namespace tessera

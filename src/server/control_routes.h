@@ -1,7 +1,9 @@
-// The routes by which clients and administrators change what the engines do: they end requests and empty caches.
+// The routes by which clients and administrators change what the engines do: they end requests and sessions, and empty
+// caches.
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 
 #include "tessera/engine/engine.h"
@@ -21,6 +23,7 @@ struct ControlParts {
   RequestReader& reader;
   LiveJobs& jobs;
   Replicas& replicas;
+  std::span<const std::string> api_keys;
   // Answers the call with the result of `ask`, which runs on the first engine's thread.
   std::function<void(Call call, std::function<HttpResponse(Engine&)> ask)> ask_engine;
 };

@@ -18,8 +18,10 @@
 #include "tessera/server/events/kv_events.h"
 #include "tessera/server/events/load_publisher.h"
 #include "tessera/server/fields/api_fields.h"
+#include "tessera/server/fields/retention_fields.h"
 #include "tessera/server/http/access.h"
 #include "tessera/server/http/bodies/body_check.h"
+#include "tessera/server/http/client_of.h"
 #include "tessera/server/http/query.h"
 #include "tessera/server/http/router.h"
 #include "tessera/server/info_routes.h"
@@ -116,10 +118,13 @@ struct Server::Impl {
     reader.emplace(model, options.http.max_body_bytes, *pools, *http);
     responses.emplace(*stored, *jobs, *reader, options.api_keys, [this] { return refusal(); });
     responses->add_to(router);
-    add_control_routes(
-        router, {.model = model, .reader = *reader, .jobs = *jobs, .replicas = *replicas, .ask_engine = [this](Call call, auto ask) {
-                   ask_engine(std::move(call), std::move(ask));
-                 }});
+    add_control_routes(router,
+                       {.model = model,
+                        .reader = *reader,
+                        .jobs = *jobs,
+                        .replicas = *replicas,
+                        .api_keys = options.api_keys,
+                        .ask_engine = [this](Call call, auto ask) { ask_engine(std::move(call), std::move(ask)); }});
     TRY(add_batches());
     TRY(add_reference_routes(router));
     freed.emplace(
@@ -252,6 +257,7 @@ struct Server::Impl {
     }
     reader->read<ApiJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ApiJob> job) {
       if (job.ok()) {
+        own_sessions(owner_of(prepared.request(), options.api_keys), job->requests);
         jobs->start(std::move(prepared), *std::move(job));
       } else {
         prepared.refuse(job.error());

@@ -202,6 +202,13 @@ void CacheManager::release(SequenceCache& own) {
   prefixes_.release(own.path);
 }
 
+// A next text continues either the whole text, or the prompt alone if the client leaves a part of the answer out.
+void CacheManager::retain(const SequenceCache& own, const RetentionHint& hint, std::int64_t prompt_tokens,
+                          Retentions::Time now) {
+  const std::int64_t prompt_pages = std::max<std::int64_t>(prompt_tokens - 1, 0) / page_size_;
+  prefixes_.retain(hint, own.path, static_cast<std::size_t>(std::min(prompt_pages, own.cached_pages())), now);
+}
+
 void CacheManager::take_copies(std::vector<SlotCopy>& copies) {
   copies.insert(copies.end(), copies_.begin(), copies_.end());
   copies_.clear();

@@ -28,6 +28,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tessera/engine/cache/cache_pool.h"
@@ -127,6 +128,15 @@ class CacheManager {
   // Hands the slots of an ending sequence to the prefix cache as checkpoints at its path's last node, without a copy.
   void leave_checkpoint(SequenceCache& own);
   void release(SequenceCache& own);
+
+  // Retains the text of an ending sequence, whose prompt has `prompt_tokens` tokens, in the prefix cache. Call it
+  // before release().
+  void retain(const SequenceCache& own, const RetentionHint& hint, std::int64_t prompt_tokens, Retentions::Time now);
+  // These four functions do the same as in PrefixCache.
+  bool release_session(const std::string& session) { return prefixes_.release_session(session); }
+  void end_retentions(Retentions::Time now) { prefixes_.end_retentions(now); }
+  bool retains() const { return prefixes_.retains(); }
+  RetentionStats retention_stats() const { return prefixes_.retention_stats(); }
 
   // Appends to `copies` the copies that were requested since the last call.
   void take_copies(std::vector<SlotCopy>& copies);

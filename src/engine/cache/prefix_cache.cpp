@@ -58,7 +58,10 @@ class PrefixCache::Node {
 };
 
 PrefixCache::PrefixCache(std::span<CachePool> pools, std::int64_t page_size)
-    : pools_(pools), page_size_(page_size), root_(std::make_unique<Node>()) {
+    : pools_(pools),
+      page_size_(page_size),
+      root_(std::make_unique<Node>()),
+      retentions_([this](Retentions::Place place, const std::function<void()>& change) { reorder(place, change); }) {
   root_->locks = 1;  // never 0, so that the root is never evicted
 }
 
@@ -85,35 +88,56 @@ PrefixCache::Node* PrefixCache::child(const Node& node, const PrefixTokens& toke
   return it == node.children.end() ? nullptr : it->second.get();
 }
 
+PrefixCache::Key PrefixCache::key_of(Node& node) const {
+  return {.level = retentions_.level({.node = &node}), .last_used = node.last_used, .node = &node};
+}
+
+PrefixCache::Key PrefixCache::key_of(Node& node, std::size_t group) const {
+  return {.level = retentions_.level({.node = &node, .group = group}),
+          .last_used = node.groups[group].last_used,
+          .node = &node};
+}
+
+// Sorts a place again around a change of its level.
+void PrefixCache::reorder(Retentions::Place place, const std::function<void()>& change) {
+  Node& node = *static_cast<Node*>(place.node);
+  const bool whole = place.group == Retentions::kWhole;
+  Order& order = whole ? leaves_ : loose_[place.group];
+  const auto key = [&] { return whole ? key_of(node) : key_of(node, place.group); };
+  const bool is_sorted = order.erase(key()) > 0;
+  change();
+  if (is_sorted) order.insert(key());
+}
+
 void PrefixCache::lock(Node& node) {
   if (node.locks++ > 0) return;
   --num_unlocked_;
-  leaves_.erase({node.last_used, &node});
+  leaves_.erase(key_of(node));
 }
 
 void PrefixCache::unlock(Node& node) {
   if (--node.locks > 0) return;
   ++num_unlocked_;
   node.last_used = ++clock_;
-  if (node.children.empty()) leaves_.insert({node.last_used, &node});
+  if (node.children.empty()) leaves_.insert(key_of(node));
 }
 
 void PrefixCache::lock_page(Node& node, std::size_t group) {
   Node::Kept& kept = node.groups[group];
-  if (kept.locks++ == 0) loose_[group].erase({kept.last_used, &node});
+  if (kept.locks++ == 0) loose_[group].erase(key_of(node, group));
 }
 
 void PrefixCache::unlock_page(Node& node, std::size_t group) {
   Node::Kept& kept = node.groups[group];
   if (--kept.locks > 0) return;
   kept.last_used = ++clock_;
-  loose_[group].insert({kept.last_used, &node});
+  loose_[group].insert(key_of(node, group));
 }
 
 void PrefixCache::add_checkpoint(Node& node, std::size_t group, PageId slot) {
   assert(node.groups[group].page == kNone);
   node.groups[group] = {.page = slot, .locks = 0, .last_used = ++clock_};
-  loose_[group].insert({node.groups[group].last_used, &node});
+  loose_[group].insert(key_of(node, group));
 }
 
 void PrefixCache::use_checkpoint(Node& node, std::size_t group) {
@@ -255,25 +279,55 @@ void PrefixCache::release(Path& path) {
   path.clear();
 }
 
+void PrefixCache::retain(const RetentionHint& hint, std::span<Node* const> path, std::size_t end,
+                         Retentions::Time now) {
+  std::vector<Retentions::Place> places;
+  if (!path.empty()) places.push_back({.node = path.back()});
+  mark_end(path, places);
+  if (end < path.size()) mark_end(path.first(end), places);
+  retentions_.retain(hint, places, now);
+}
+
+// Adds the places that a text needs besides its nodes if it continues after the last node of `path`. A leaf keeps its
+// ancestors from being evicted, so nodes as a whole need no mark but at the end.
+void PrefixCache::mark_end(std::span<Node* const> path, std::vector<Retentions::Place>& places) const {
+  if (path.empty()) return;
+  const std::int64_t tokens = std::ssize(path) * page_size_;
+  for (std::size_t g = 0; g < pools_.size(); ++g) {
+    const CacheGroupOptions& group = pools_[g].options();
+    if (group.keeps_all()) continue;
+    const auto first = group.is_state() ? path.size() - 1
+                                        : static_cast<std::size_t>(first_page_seen(tokens, group.window, page_size_));
+    for (Node* const node : path.subspan(std::min(first, path.size())))
+      if (node->groups[g].page != kNone) places.push_back({.node = node, .group = g});
+  }
+}
+
 std::int64_t PrefixCache::num_evictable(std::size_t group) const {
   return pools_[group].options().keeps_all() ? num_unlocked_ : static_cast<std::int64_t>(loose_[group].size());
 }
 
 // Removes an unlocked leaf, and gives its pages back to their pools. Returns the leaf's parent.
 PrefixCache::Node* PrefixCache::remove(Node& leaf) {
-  leaves_.erase({leaf.last_used, &leaf});
+  leaves_.erase(key_of(leaf));
   for (std::size_t g = 0; g < pools_.size(); ++g) {
     const Node::Kept& kept = leaf.groups[g];
     if (kept.page == kNone) continue;
-    if (!pools_[g].options().keeps_all()) loose_[g].erase({kept.last_used, &leaf});
+    if (!pools_[g].options().keeps_all()) {
+      loose_[g].erase(key_of(leaf, g));
+      retentions_.forget({.node = &leaf, .group = g});
+    }
     pools_[g].give_back(kept.page);
   }
   if (log_ != nullptr) log_->removed(leaf.block);
   --num_nodes_;
   --num_unlocked_;
   Node* parent = leaf.parent;
+  // What is left of a retained text stays retained.
+  if (parent != root_.get()) retentions_.move({.node = &leaf}, {.node = parent});
+  retentions_.forget({.node = &leaf});
   parent->children.erase(parent->children.find(PageView(leaf.page)));
-  if (parent->children.empty() && parent->locks == 0) leaves_.insert({parent->last_used, parent});
+  if (parent->children.empty() && parent->locks == 0) leaves_.insert(key_of(*parent));
   return parent;
 }
 
@@ -286,12 +340,17 @@ void PrefixCache::remove_empty(Node* node) {
 std::int64_t PrefixCache::evict(std::size_t group, std::int64_t count) {
   std::int64_t evicted = 0;
   if (pools_[group].options().keeps_all()) {
-    for (; evicted < count && !leaves_.empty(); ++evicted) remove(*leaves_.begin()->second);
+    for (; evicted < count && !leaves_.empty(); ++evicted) {
+      retained_evicted_ += leaves_.begin()->level > 0 ? 1 : 0;
+      remove(*leaves_.begin()->node);
+    }
     return evicted;
   }
   for (; evicted < count && !loose_[group].empty(); ++evicted) {
-    Node* node = loose_[group].begin()->second;
+    Node* node = loose_[group].begin()->node;
+    retained_evicted_ += loose_[group].begin()->level > 0 ? 1 : 0;
     loose_[group].erase(loose_[group].begin());
+    retentions_.forget({.node = node, .group = group});
     pools_[group].give_back(std::exchange(node->groups[group].page, kNone));
     remove_empty(node);
   }
@@ -299,7 +358,8 @@ std::int64_t PrefixCache::evict(std::size_t group, std::int64_t count) {
 }
 
 void PrefixCache::flush() {
-  while (!leaves_.empty()) remove(*leaves_.begin()->second);
+  retentions_.clear();
+  while (!leaves_.empty()) remove(*leaves_.begin()->node);
   // Nodes that a sequence has locked stay. Drops their checkpoints, and their window pages that are not locked.
   for (std::size_t g = 0; g < pools_.size(); ++g)
     if (!pools_[g].options().keeps_all()) evict(g, num_evictable(g));

@@ -11,7 +11,7 @@
 // A node that a running sequence uses is locked, as are all its ancestors. Unlocked nodes stay until a paged group
 // needs their page. They are evicted least recently used first, and leaves before their ancestors. A window group's
 // pages are locked and evicted separately: a sequence locks those that its window reaches. Checkpoints are never
-// locked.
+// locked. What clients want to continue (retain()) is evicted after everything else, by priority.
 //
 //   PrefixCache::Path path = cache.find(tokens);  // locks the nodes it found
 //   … compute the rest into pages from the pools …
@@ -23,17 +23,20 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <span>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "tessera/base/strong_id.h"
 #include "tessera/engine/cache/cache_events.h"
 #include "tessera/engine/cache/cache_pool.h"
 #include "tessera/engine/cache/prefix_tokens.h"
+#include "tessera/engine/cache/retentions.h"
 #include "tessera/ops/contract/page_table.h"
 
 namespace tessera {
@@ -91,12 +94,22 @@ class PrefixCache {
   // Makes the node's checkpoint the most recently used one. Precondition: the node has one.
   void use_checkpoint(Node& node, std::size_t group);
 
+  // Retains the text of a path as the hint says. `end` is the number of pages up to which another text is likely to
+  // continue this one, besides the whole path; it is at most the path's size. Precondition: the path is locked.
+  void retain(const RetentionHint& hint, std::span<Node* const> path, std::size_t end, Retentions::Time now);
+  // These three functions do the same as in Retentions.
+  bool release_session(const std::string& session) { return retentions_.release(session); }
+  void end_retentions(Retentions::Time now) { retentions_.end(now); }
+  bool retains() const { return !retentions_.empty(); }
+  RetentionStats retention_stats() const { return {.texts = retentions_.count(), .evicted = retained_evicted_}; }
+
   // Returns the number of a group's pages that no sequence has locked.
   std::int64_t num_evictable(std::size_t group) const;
   std::int64_t num_nodes() const { return num_nodes_; }
   // Returns up to `count` unlocked pages of a group to its pool; returns how many it returned.
   std::int64_t evict(std::size_t group, std::int64_t count);
   // Removes every node that no sequence has locked, all checkpoints, and all window pages that no sequence has locked.
+  // Ends all retentions.
   void flush();
 
   // Records in `log` every node that is added to the cache or removed from it. `log` must outlive the cache or be
@@ -105,8 +118,19 @@ class PrefixCache {
   void observe(CacheEventLog* log) { log_ = log; }
 
  private:
-  using Order = std::set<std::pair<std::uint64_t, Node*>>;  // nodes ordered by their last use
+  // The order of eviction: texts that are not retained first, then by priority, and within it by the last use.
+  struct Key {
+    std::int64_t level = 0;  // Retentions::level()
+    std::uint64_t last_used = 0;
+    Node* node = nullptr;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  using Order = std::set<Key>;
 
+  Key key_of(Node& node) const;
+  Key key_of(Node& node, std::size_t group) const;
+  void reorder(Retentions::Place place, const std::function<void()>& change);
+  void mark_end(std::span<Node* const> path, std::vector<Retentions::Place>& places) const;
   Node* child(const Node& node, const PrefixTokens& tokens, std::size_t page) const;
   std::size_t match(const PrefixTokens& tokens, Path* path) const;
   bool can_end(std::span<Node* const> nodes) const;
@@ -127,6 +151,8 @@ class PrefixCache {
   std::uint64_t clock_ = 0;
   std::int64_t num_nodes_ = 0;
   std::int64_t num_unlocked_ = 0;
+  std::int64_t retained_evicted_ = 0;
+  Retentions retentions_;
   CacheEventLog* log_ = nullptr;
 };
 

@@ -29,6 +29,8 @@ void EngineStats::add(const EngineStats& more) {
   images.cached_bytes += more.images.cached_bytes;
   drafts.add(more.drafts);
   prefill.add(more.prefill);
+  retention.texts += more.retention.texts;
+  retention.evicted += more.retention.evicted;
   forwards.add(more.forwards);
 }
 

@@ -27,6 +27,7 @@ void Scheduler::add(std::unique_ptr<Sequence> sequence) {
 }
 
 void Scheduler::next(ScheduledBatch& scheduled, bool in_turns) {
+  if (cache_.retains()) cache_.end_retentions(Sequence::Clock::now());
   grow_running();
   admit();
   scheduled.clear(cache_.num_groups());
@@ -186,7 +187,7 @@ void Scheduler::grow_running() {
 void Scheduler::preempt(std::size_t index, bool keep) {
   std::unique_ptr<Sequence> sequence = std::move(running_[index]);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
-  release_cache(*sequence, keep);
+  release_cache(*sequence, keep, /*ends=*/false);
   if (sequence->adapter != nullptr) adapters_.release(*sequence->adapter);
   sequence->computed = sequence->accepted_drafts = 0;
   sequence->last_row = -1;
@@ -215,8 +216,12 @@ bool Scheduler::keep_computed(Sequence& sequence) {
   return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed - sequence.accepted_drafts;
 }
 
-void Scheduler::release_cache(Sequence& sequence, bool keep) {
+// Gives the sequence's pages back. With `keep`, its computed pages stay in the prefix cache. `ends` says whether the
+// sequence has ended; otherwise it waits again.
+void Scheduler::release_cache(Sequence& sequence, bool keep, bool ends) {
   if (keep && keep_computed(sequence)) cache_.leave_checkpoint(sequence.cache);
+  if (keep && ends && sequence.request.retention.any())
+    cache_.retain(sequence.cache, sequence.request.retention, sequence.prompt_tokens(), Sequence::Clock::now());
   cache_.release(sequence.cache);
   release_embeddings(sequence);
   release_images(sequence, sequence.prompt_tokens());
@@ -292,7 +297,7 @@ std::unique_ptr<Sequence> Scheduler::remove(RequestId id, bool failed) {
     break;
   }
   if (found == nullptr) return nullptr;
-  release_cache(*found, !failed);
+  release_cache(*found, !failed, /*ends=*/true);
   num_read_at_once_ -= found->is_read_at_once() ? 1 : 0;
   num_with_deadline_ -= found->deadline ? 1 : 0;
   return found;
@@ -333,6 +338,7 @@ void Scheduler::report(EngineStats& stats) const {
   stats.num_cache_groups = cache_.num_groups();
   for (std::size_t g = 0; g < cache_.num_groups(); ++g) stats.cache_groups[g] = cache_.stats(g);
   stats.page_size = cache_.page_size();
+  stats.retention = cache_.retention_stats();
   stats.prompt_tokens = prompt_tokens_;
   stats.cached_tokens = cached_tokens_;
   stats.preemptions = preemptions_;

@@ -28,6 +28,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tessera/base/step_limits.h"
@@ -120,6 +121,8 @@ class Scheduler {
   void compute_again();
   // Drops everything in the prefix cache that no running sequence uses.
   void flush_prefixes() { cache_.flush_prefixes(); }
+  // Ends the retention of a session's text in the prefix cache. Returns whether there was one.
+  bool release_session(const std::string& session) { return cache_.release_session(session); }
   // Writes changes of the prefix cache into `log`; see PrefixCache::observe().
   void observe_cache(CacheEventLog* log) { cache_.observe(log); }
 
@@ -159,7 +162,7 @@ class Scheduler {
   bool caches(const Sequence& sequence) const { return options_.prefix_cache && sequence.is_cacheable(); }
   PrefixTokens reusable_tokens(const Sequence& sequence) const;
   bool keep_computed(Sequence& sequence);
-  void release_cache(Sequence& sequence, bool keep);
+  void release_cache(Sequence& sequence, bool keep, bool ends);
   void release_embeddings(Sequence& sequence);
   // Returns how many of the next `count` tokens get room for their images' rows. The sequence then holds these rows.
   std::int64_t take_images(Sequence& sequence, std::int64_t count);

@@ -1,13 +1,14 @@
 // Catches: tokens computed twice or never; rows, slots and positions of the wrong sequence; a sampled id read from a
 // row that another step has overwritten; leaked pages; and keys and values of other tokens, read from shared, evicted
 // or preempted pages, from pages outside the window, or from states of another sequence or position. Random arrivals,
-// priorities, common prefixes and cancellations are checked against a naive model of the memory.
+// priorities, common prefixes, retentions and cancellations are checked against a naive model of the memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 #include <random>
 #include <set>
+#include <string>
 
 #include "tessera/engine/cache/device_tables_test_util.h"
 #include "tessera/engine/schedule/scheduler.h"
@@ -185,6 +186,7 @@ class RandomLoad {
       if (step > 40000) return "does not come to an end";
       if (step < kArrivals && below(3) == 0) scheduler_.add(arrival());
       if (step < kArrivals && below(20) == 0) drop(RequestId(below(next_id_)));
+      if (below(20) == 0) scheduler_.release_session(session());
       ScheduledBatch batch;
       scheduler_.next(batch);
       if (batch.entries.empty() && flying_.entries.empty() && !scheduler_.idle()) return "a step without tokens";
@@ -237,7 +239,16 @@ class RandomLoad {
     made->tokens = made->request.prompt;
     made->request.priority = below(3);
     if (below(6) == 0) made->request.logprobs.prompt = 0;
+    if (below(2) == 0) {
+      made->request.retention = {.session = session(), .seconds = below(5) == 0 ? 0 : 1000, .priority = 1 + below(3)};
+    }
     return made;
+  }
+
+  // Returns the name of one of a few sessions, or none.
+  std::string session() {
+    const std::int64_t number = below(5);
+    return number == 0 ? "" : std::to_string(number);
   }
 
   void drop(RequestId id) {

@@ -43,11 +43,12 @@ ApiResult<std::optional<OutputGrammar>> read_format(const ApiFields& body) {
                                      .param = fields.param("schema")});
 }
 
-// Reads the fields of sampling, of stopping and of the output's format. The fields of sampling have the same names and
-// meanings as in OpenAI's protocol; "stop_sequences" is OpenAI's "stop".
+// Reads the fields of sampling, of stopping, of the prefix cache and of the output's format. The fields of sampling and
+// of the prefix cache have the same names and meanings as in OpenAI's protocol; "stop_sequences" is OpenAI's "stop".
 ApiResult<OutputFields> read_output(const ApiFields& fields, const ServedModel& model) {
   Json shared = Json::object();
-  for (const char* key : {"temperature", "top_p", "top_k", "max_tokens", "seed"})
+  for (const char* key :
+       {"temperature", "top_p", "top_k", "max_tokens", "seed", "session_id", "retention_seconds", "cache_priority"})
     if (const Json* value = fields.find(key)) shared.set(key, *value);
   if (shared.find("max_tokens") == nullptr) return fields.wrong("max_tokens", "a number of tokens, which is required");
   OutputFields out = TRY(read_output_fields(ApiFields(shared), model));
@@ -169,7 +170,8 @@ ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view bo
                   .images = std::move(read.prompt.images),
                   .sampling = output.sampling,
                   .stop = output.stop,
-                  .adapter = std::move(adapter)};
+                  .adapter = std::move(adapter),
+                  .retention = output.retention};
   TRY(set_length(model, *output.max_new_tokens, request));
   TRY(FanOut().add(/*n=*/1, std::ssize(request.prompt), "messages"));
   request.grammar = TRY(compile_grammar(grammar, output, model));

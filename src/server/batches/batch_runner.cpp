@@ -13,6 +13,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/server/batches/batch_lines.h"
+#include "tessera/server/fields/retention_fields.h"
 #include "tessera/server/work/request_memory.h"
 #include "tessera/server/work/request_reader.h"
 #include "tessera/server/work/text_pools.h"
@@ -221,6 +222,7 @@ bool BatchRunner::start(BatchRun& run, BatchRun::Next next) {
     return true;
   }
   for (Request& request : job->requests) request.priority = kLowestPriority;
+  own_sessions(run.batch().owner, job->requests);
   Running running{.run = &run,
                   .request = std::move(next),
                   .requests = std::ssize(job->requests),

@@ -18,6 +18,7 @@
 #include "tessera/server/ollama/ollama_request.h"
 #include "tessera/server/openai/abort_request.h"
 #include "tessera/server/openai/chat_request.h"
+#include "tessera/server/openai/close_session.h"
 #include "tessera/server/openai/completion_request.h"
 #include "tessera/server/openai/generate_request.h"
 #include "tessera/server/openai/pooled/embedding_request.h"
@@ -99,6 +100,7 @@ inline const Place& place_of(const std::string& object) {
       {"count_tokens", {R"({"model": "m", "messages": [{"role": "user", "content": "a"}]})", "", "count_tokens"}},
       {"responses", {R"({"input": "a", "seed": 1})", "", "responses"}},
       {"abort", {R"({"rid": "one"})", "", "abort"}},
+      {"close_session", {R"({"session_id": "one"})", "", "close_session"}},
       {"load_adapter", {R"({"lora_name": "one", "lora_path": "p"})", "", "load_adapter"}},
       {"unload_adapter", {R"({"lora_name": "one"})", "", "unload_adapter"}},
       {"batches",
@@ -172,6 +174,10 @@ inline Outcome outcome(ApiResult<AbortRequest> request) {
   if (!request.ok()) return {.error = request.error()};
   return {.shown = "ends \"" + request->id + "\""};
 }
+inline Outcome outcome(ApiResult<CloseSession> request) {
+  if (!request.ok()) return {.error = request.error()};
+  return {.shown = "closes \"" + request->session + "\""};
+}
 
 inline Outcome outcome(ApiResult<Batch> batch) {
   if (!batch.ok()) return {.error = batch.error()};
@@ -204,6 +210,7 @@ inline Outcome send(const std::string& object, const std::string& body, const Fi
   if (route == "load_adapter") return outcome(read_load_adapter_fields(model, body));
   if (route == "unload_adapter") return outcome(read_unload_adapter(model, body));
   if (route == "abort") return outcome(read_abort(model, body));
+  if (route == "close_session") return outcome(read_close_session(model, body));
   if (route == "batches") return outcome(read_new_batch(model, body));
   if (route == "tokenize") return outcome(tokenize_body(model, body));
   return outcome(detokenize_body(model, body));

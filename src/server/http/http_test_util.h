@@ -164,10 +164,12 @@ class Client {
 inline std::string get(std::string_view target, std::string_view headers = "") {
   return std::string("GET ").append(target).append(" HTTP/1.1\r\nHost: localhost\r\n").append(headers).append("\r\n");
 }
-inline std::string post(std::string_view target, std::string_view body) {
+inline std::string post(std::string_view target, std::string_view body, std::string_view headers = "") {
   return std::string("POST ")
       .append(target)
-      .append(" HTTP/1.1\r\nHost: localhost\r\nContent-Length: ")
+      .append(" HTTP/1.1\r\nHost: localhost\r\n")
+      .append(headers)
+      .append("Content-Length: ")
       .append(std::to_string(body.size()))
       .append("\r\n\r\n")
       .append(body);

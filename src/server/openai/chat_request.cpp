@@ -100,7 +100,8 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
                   .return_graph_info = output.return_graph_info,
                   .skip_special_tokens = output.skip_special_tokens,
                   .priority = output.priority,
-                  .timeout_s = output.timeout_s};
+                  .timeout_s = output.timeout_s,
+                  .retention = output.retention};
   TRY(read_logprobs(fields, request.logprobs));
   style.logprobs = request.logprobs.output.has_value();
   request.logprobs.prompt = extras.prompt_logprobs;

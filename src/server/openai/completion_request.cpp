@@ -81,7 +81,8 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
                   .return_graph_info = output.return_graph_info,
                   .skip_special_tokens = output.skip_special_tokens,
                   .priority = output.priority,
-                  .timeout_s = output.timeout_s};
+                  .timeout_s = output.timeout_s,
+                  .retention = output.retention};
   request.logprobs.output = extras.logprobs;
   request.logprobs.prompt = extras.tokens.prompt_logprobs;
   if (extras.echo && extras.logprobs) request.logprobs.prompt = extras.logprobs;

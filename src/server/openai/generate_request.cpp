@@ -9,6 +9,7 @@
 #include <span>
 
 #include "tessera/server/fields/request_fields.h"
+#include "tessera/server/fields/retention_fields.h"
 #include "tessera/server/images/image_data.h"
 #include "tessera/server/images/prompt_images.h"
 #include "tessera/server/openai/generate_answer.h"
@@ -205,6 +206,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
   const std::int64_t priority = TRY(fields.integer("priority", -INT32_MAX, INT32_MAX)).value_or(0);
   const bool graph_info = TRY(fields.boolean_or("return_graph_info", false));
   const double timeout_s = TRY(fields.number("timeout_s", 0, 1e9)).value_or(0);
+  const RetentionHint retention = TRY(read_retention(fields));
 
   const std::string param =
       inputs.embeds.empty() ? (fields.find("text") != nullptr ? "text" : "input_ids") : "input_embeds";
@@ -232,7 +234,8 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
                     .return_graph_info = graph_info,
                     .skip_special_tokens = output.skip_special_tokens,
                     .priority = priority,
-                    .timeout_s = timeout_s};
+                    .timeout_s = timeout_s,
+                    .retention = retention};
     request.adapter = TRY(model.adapter_by_path(own, named));
     TRY(model.set_length(request, output.max_new_tokens, kDefaultTokens, param));
     if (!inputs.embeds.empty()) request.input_embeds = std::move(inputs.embeds[i]);

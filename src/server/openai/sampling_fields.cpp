@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tessera/server/api_job.h"
+#include "tessera/server/fields/retention_fields.h"
 #include "tessera/server/work/text_work.h"
 
 namespace tessera {
@@ -150,6 +151,7 @@ ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const Served
   out.skip_special_tokens = TRY(fields.boolean_or("skip_special_tokens", true));
   if (const auto v = TRY(fields.integer("priority", -kMaxInt, kMaxInt))) out.priority = *v;
   if (const auto v = TRY(fields.number("timeout_s", 0, kMaxTimeout))) out.timeout_s = *v;
+  out.retention = TRY(read_retention(fields));
   out.return_graph_info = TRY(fields.boolean_or("return_graph_info", false));
   return out;
 }

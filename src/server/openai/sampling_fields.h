@@ -26,6 +26,7 @@ struct OutputFields {
   bool skip_special_tokens = true;
   std::int64_t priority = 0;
   double timeout_s = 0;
+  RetentionHint retention{};
   bool return_graph_info = false;
 };
 

@@ -93,6 +93,9 @@ constexpr RouteDoc kRouteDocs[] = {
     {"GET", "/get_server_info", "/get_server_info", "State", "Like /server_info."},
     {"GET", "/version", "/version", "State", "Returns the server's version."},
 
+    {"POST", "/close_session", "/close_session", "State", "Ends the retention of a session's text.", kOnlyJson,
+     kCloseSession},
+
     {"POST", "/flush_cache", "/flush_cache", "Administration", "Forgets cached prefixes that are not in use.",
      kPlainText},
     {"POST", "/abort_request", "/abort_request", "Administration", "Ends running requests.", kOnlyJson, kAbort},

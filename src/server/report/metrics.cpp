@@ -326,6 +326,10 @@ void ServerMetrics::Impl::add_cache(Families& families, const EngineStats& stats
   }
   families.gauges("tessera:kv_cache_bytes", "Memory of the KV cache: used by requests, cached prefixes, and free.",
                   samples);
+  families.gauge("tessera:retained_texts", "Texts that the prefix cache evicts after others.", {},
+                 static_cast<double>(stats.retention.texts));
+  families.counter("tessera:retained_evictions_total", "Pages and checkpoints of retained texts that were evicted.", {},
+                   stats.retention.evicted);
 }
 
 void ServerMetrics::Impl::add_images(Families& families, const ImageStats& images) {

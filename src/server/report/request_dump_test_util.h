@@ -53,6 +53,8 @@ inline std::string dump_request(const Request& r) {
                      numbers(r.stop.ids), r.stop.ignore_eos, r.stop.keep_matched);
   out += fmt::format("logprobs {} {} {}\n", r.logprobs.output.value_or(-1), r.logprobs.prompt.value_or(-1),
                      r.logprobs.prompt_start);
+  out += fmt::format("retention \"{}\" {} {}\n", r.retention.session, r.retention.seconds.value_or(-1),
+                     r.retention.priority.value_or(-1));
   out += fmt::format("grammar {}\n", dump_grammar(r.grammar));
   return out + fmt::format("{} {} {} {} from {} pooling {} priority {} timeout {}\n", r.return_hidden_states,
                            r.return_graph_info, r.skip_special_tokens, r.score, r.score_from, pooling_name(r.pooling),

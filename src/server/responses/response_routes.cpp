@@ -10,6 +10,7 @@
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/fields/query_fields.h"
+#include "tessera/server/fields/retention_fields.h"
 #include "tessera/server/http/client_of.h"
 #include "tessera/server/http/query.h"
 #include "tessera/server/refusals.h"
@@ -95,6 +96,7 @@ void ResponseRoutes::make(Call call) const {
   };
   reader_.read<ResponseJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ResponseJob> made) {
     if (made.ok()) {
+      own_sessions(owner_of(prepared.request(), api_keys_), made->job.requests);
       start(std::move(prepared), *std::move(made));
     } else {
       prepared.refuse(made.error());

@@ -1,0 +1,105 @@
+// Which texts the prefix cache evicts last, because clients want to continue them (RetentionHint). A retained text is
+// marked at a few places of the cache, and a place's level is the highest priority of the texts that are marked there.
+// A retention only changes the order of eviction, so no request fails or waits for it. A retention ends after its time,
+// when its session is released, or when too many other texts are retained.
+//
+// The cost is O(log n) for each mark, with n marks. A level costs nothing while there are no marks.
+//
+// Pure bookkeeping; used by one thread. The caller gives the time.
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tessera/engine/cache/retention_hint.h"
+
+namespace tessera {
+
+struct RetentionStats {
+  std::int64_t texts = 0;    // retained now
+  std::int64_t evicted = 0;  // pages and checkpoints that were evicted while they were retained
+};
+
+class Retentions {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  // The most texts, and the most marks of all texts together. Beyond either, the texts whose time is over first are no
+  // longer retained. A text with a long window has hundreds of marks.
+  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMostMarks = std::size_t{1} << 18;
+  static constexpr std::size_t kWhole = SIZE_MAX;
+
+  // A node of the cache as a whole (`group` is kWhole), or what it keeps of one cache group.
+  struct Place {
+    void* node = nullptr;
+    std::size_t group = kWhole;
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+  // Calls `change`, which may change the level of `place`. A caller that sorts places by level must sort this place
+  // again.
+  using Reorder = std::function<void(Place place, const std::function<void()>& change)>;
+
+  explicit Retentions(Reorder reorder) : reorder_(std::move(reorder)) {}
+  Retentions(const Retentions&) = delete;
+  Retentions& operator=(const Retentions&) = delete;
+
+  bool empty() const { return texts_.empty(); }
+  std::int64_t count() const { return static_cast<std::int64_t>(texts_.size()); }
+  // Returns the highest priority of the texts that are marked at a place; 0 if there are none.
+  std::int64_t level(Place place) const;
+
+  // Retains a text that is marked at `places`, from `now` on. It replaces the last text of its session. Without places
+  // there is no text; then the session's last text stays, unless the hint releases the session.
+  void retain(const RetentionHint& hint, std::span<const Place> places, Time now);
+  // Ends the retention of a session's text. Returns whether there was one.
+  bool release(const std::string& session);
+  // Ends the retentions whose time is over.
+  void end(Time now);
+  void clear();
+
+  // Records that a place is about to vanish. move() gives its marks to another place. Precondition: neither place is
+  // sorted by its level at the moment.
+  void forget(Place place);
+  void move(Place from, Place to);
+
+ private:
+  using TextId = std::uint64_t;
+  using MarkId = std::uint64_t;
+  struct Text {
+    std::string session;
+    double seconds = 0;
+    std::int64_t priority = 0;
+    Time until{};
+    std::vector<MarkId> marks;  // some of them may be gone
+  };
+  // All marks at one place.
+  struct Mark {
+    Place place;
+    std::set<std::pair<std::int64_t, TextId>> texts;  // by priority
+  };
+
+  void mark(TextId id, Place place);
+  void note(TextId id, MarkId mark);
+  void drop(TextId id);
+
+  Reorder reorder_;
+  std::unordered_map<TextId, Text> texts_;
+  std::unordered_map<std::string, TextId> sessions_;
+  std::set<std::pair<Time, TextId>> ends_;
+  std::unordered_map<MarkId, Mark> marks_;
+  std::map<Place, MarkId> places_;
+  std::size_t num_marks_ = 0;  // the marks of all texts
+  std::uint64_t last_id_ = 0;
+};
+
+}  // namespace tessera
