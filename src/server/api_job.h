@@ -13,6 +13,7 @@
 #include "tessera/server/fields/json_parts.h"
 #include "tessera/server/http/api_error.h"
 #include "tessera/server/http/random_id.h"
+#include "tessera/server/openai/usage.h"
 
 namespace tessera {
 
@@ -44,6 +45,8 @@ class Answer {
   virtual std::string cancelled() { return ""; }
   // Returns the body of an answer that is not streamed. Called after the last event of all requests.
   virtual std::string body() = 0;
+  // Returns the tokens of the events so far. Batches add them up; answers of routes without batches return no tokens.
+  virtual Usage usage() const { return {}; }
   // Returns the body in parts if making it at once could delay other streams; otherwise nothing. The parts borrow from
   // the answer, and no other function is called after this one.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }

@@ -31,6 +31,12 @@ constexpr std::int64_t kMostNumber = std::int64_t{1} << 60;
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 Json time_or_null(std::int64_t time) { return time == 0 ? Json() : Json(time); }
 
+Json usage_json(const Usage& usage) {
+  JsonWriter json;
+  write_response_usage(json, usage);
+  return Json::parse(json.text(), "the usage").value();
+}
+
 Json errors_json(const std::vector<BatchFault>& errors) {
   if (errors.empty()) return {};
   Json data = Json::array();
@@ -95,7 +101,7 @@ Json Batch::to_json() const {
       json.set(std::string(names.time), time_or_null(reached[static_cast<std::size_t>(names.status)]));
   }
   json.set("request_counts", Json::object({{"total", total}, {"completed", completed}, {"failed", failed}}));
-  json.set("usage", usage.to_json()).set("metadata", metadata);
+  json.set("usage", usage_json(usage)).set("metadata", metadata);
   return json;
 }
 
@@ -135,7 +141,7 @@ Result<Batch> read_batch_record(const Json& json, std::string id) {
   batch.total = TRY(numbers.required_int("total", 0, kMostNumber));
   batch.completed = TRY(numbers.required_int("completed", 0, kMostNumber));
   batch.failed = TRY(numbers.required_int("failed", 0, kMostNumber));
-  if (const Json* usage = fields.find("usage")) batch.usage = BatchUsage::read(*usage);
+  if (const Json* usage = fields.find("usage")) batch.usage = read_usage(*usage);
   if (const Json* metadata = fields.find("metadata")) batch.metadata = *metadata;
   batch.errors = TRY(read_errors(fields));
   return batch;

@@ -9,7 +9,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
-#include "tessera/server/batches/batch_usage.h"
+#include "tessera/server/openai/usage.h"
 
 namespace tessera {
 
@@ -51,7 +51,7 @@ struct Batch {
   std::int64_t total = 0;         // number of requests
   std::int64_t completed = 0;     // requests with an answer of status 200
   std::int64_t failed = 0;        // other requests that have ended
-  BatchUsage usage{};             // tokens of the completed requests
+  Usage usage{};                  // tokens of the completed requests
   Json metadata{};                // an object of strings, or null
   std::vector<BatchFault> errors{};
 

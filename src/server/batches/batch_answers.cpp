@@ -12,6 +12,18 @@ namespace tessera {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Returns the tokens of the answer in a line of the output file.
+Usage usage_of(const Json& line) {
+  const Json* response = line.find("response");
+  const Json* body = response == nullptr ? nullptr : response->find("body");
+  const Json* usage = body == nullptr ? nullptr : body->find("usage");
+  return usage == nullptr ? Usage{} : read_usage(*usage);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<BatchAnswers>> BatchAnswers::open(fs::path output, fs::path errors, FileStore& store) {
   OpenFile output_file = TRY(OpenFile::open(output));
   OpenFile errors_file = TRY(OpenFile::open(errors));
@@ -33,7 +45,7 @@ Result<std::int64_t> BatchAnswers::load(Part& part) {
     const Json* id = json.ok() ? json->find("custom_id") : nullptr;
     if (id == nullptr || !id->is_string()) break;  // the rest of the file is damaged; its requests run again
     done_.insert(id->as_string());
-    if (&part == &output_) usage_.add(*json);
+    if (&part == &output_) usage_.add(usage_of(*json));
     whole += std::ssize(line) + 1;
     ++count;
   }
@@ -43,8 +55,8 @@ Result<std::int64_t> BatchAnswers::load(Part& part) {
   return count;
 }
 
-Status BatchAnswers::add(const std::string& custom_id, std::string_view line, bool completed) {
-  Part& part = completed ? output_ : errors_;
+Status BatchAnswers::add(const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage) {
+  Part& part = usage ? output_ : errors_;
   if (const ApiStatus room = store_.take(std::ssize(line)); !room.ok()) return resource_exhausted(room.error().message);
   if (Status written = part.file.write(line); !written.ok()) {
     store_.give_back(std::ssize(line));
@@ -53,9 +65,8 @@ Status BatchAnswers::add(const std::string& custom_id, std::string_view line, bo
   }
   part.bytes += std::ssize(line);
   done_.insert(custom_id);
-  ++(completed ? completed_ : failed_);
-  if (!completed) return ok_status();
-  if (const Result<Json> answer = Json::parse(line, "the answer"); answer.ok()) usage_.add(*answer);
+  ++(usage ? completed_ : failed_);
+  if (usage) usage_.add(*usage);
   return ok_status();
 }
 

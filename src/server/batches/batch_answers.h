@@ -6,14 +6,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 
 #include "tessera/base/open_file.h"
 #include "tessera/base/status.h"
-#include "tessera/server/batches/batch_usage.h"
 #include "tessera/server/batches/file_store.h"
+#include "tessera/server/openai/usage.h"
 
 namespace tessera {
 
@@ -34,11 +35,11 @@ class BatchAnswers {
   std::int64_t completed() const { return completed_; }
   std::int64_t failed() const { return failed_; }
   // Returns the tokens of the answers of status 200.
-  const BatchUsage& usage() const { return usage_; }
+  const Usage& usage() const { return usage_; }
 
-  // Adds the answer of a request. `line` ends with its line break. `completed`: the answer has the status 200. Errors:
-  // the store has no room, or the disk is full.
-  Status add(const std::string& custom_id, std::string_view line, bool completed);
+  // Adds the answer of a request. `line` ends with its line break. `usage`: the answer's tokens if it has the status
+  // 200, nothing for any other answer. Errors: the store has no room, or the disk is full.
+  Status add(const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
 
   // Moves the answer files into the store. They get the owner and the time of expiry of `like`, and names that begin
   // with `name`. Sets the ids of the stored files; a file without lines is not stored and leaves its id unchanged. Call
@@ -63,7 +64,7 @@ class BatchAnswers {
   FileStore& store_;
   std::int64_t completed_ = 0;
   std::int64_t failed_ = 0;
-  BatchUsage usage_{};
+  Usage usage_{};
   std::unordered_set<std::string> done_{};
 };
 

@@ -7,8 +7,10 @@
 #include <chrono>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "tessera/base/testing/scratch_dir.h"
+#include "tessera/server/openai/usage.h"
 #include "tessera/server/server_test_util.h"
 
 namespace tessera::testing {
@@ -87,6 +89,16 @@ class BatchRoutesTest : public ServerTest {
     return found;
   }
 
+  // Returns the sum of the usage in the lines of a batch's output file, as the batch's usage has it.
+  static Json usage_of_lines(const Running& running, const Json& batch) {
+    Usage sum;
+    for (const auto& [id, line] : lines(running, batch, "output_file_id"))
+      sum.add(read_usage(*line.find("response")->find("body")->find("usage")));
+    JsonWriter json;
+    write_response_usage(json, sum);
+    return *Json::parse(json.text(), "usage");
+  }
+
   test::ScratchDir folder_;
 };
 
@@ -102,10 +114,9 @@ TEST_F(BatchRoutesTest, ABatchAnswersEveryRequest) {
   EXPECT_EQ(counted(batch, "total"), 4);
   EXPECT_EQ(counted(batch, "completed"), 2);
   EXPECT_EQ(counted(batch, "failed"), 2);
-  const Json& usage = *batch.find("usage");
-  EXPECT_EQ(usage.find("output_tokens")->as_int(), 2 + 3);
-  EXPECT_GT(usage.find("input_tokens")->as_int(), 0);
-  EXPECT_EQ(usage.find("total_tokens")->as_int(), usage.find("input_tokens")->as_int() + 5);
+  EXPECT_EQ(batch.find("usage")->find("output_tokens")->as_int(), 2 + 3);
+  EXPECT_GT(batch.find("usage")->find("input_tokens")->as_int(), 0);
+  EXPECT_EQ(*batch.find("usage"), usage_of_lines(running, batch));
   const std::string metrics = running.ask(get("/metrics")).body;
   EXPECT_THAT(metrics, HasSubstr("tessera:batches{status=\"in_progress\"} 0"));
   EXPECT_THAT(metrics, HasSubstr("tessera:batch_requests_left 0"));
@@ -154,11 +165,38 @@ TEST_F(BatchRoutesTest, ABatchGoesOnAfterARestart) {
     }
   }
   ASSERT_GT(before, 0);
+  Json usage;
+  {
+    const Running running(engine(), options());
+    const Json batch = ended(running, id);
+    EXPECT_EQ(text_in(batch, "status"), "completed") << batch.dump();
+    EXPECT_EQ(counted(batch, "completed"), 40);
+    EXPECT_THAT(lines(running, batch, "output_file_id"), SizeIs(40));
+    usage = *batch.find("usage");
+    EXPECT_EQ(usage, usage_of_lines(running, batch)) << "with the answers of the first server";
+    EXPECT_EQ(usage.find("output_tokens")->as_int(), 40 * 20);
+  }
   const Running running(engine(), options());
-  const Json batch = ended(running, id);
-  EXPECT_EQ(text_in(batch, "status"), "completed") << batch.dump();
-  EXPECT_EQ(counted(batch, "completed"), 40);
-  EXPECT_THAT(lines(running, batch, "output_file_id"), SizeIs(40));
+  EXPECT_EQ(*get_batch(running, id).find("usage"), usage) << "of a batch that has ended";
+}
+
+TEST_F(BatchRoutesTest, UsageCountsWhatEachRouteCounts) {
+  const Running running(engine(), options());
+  const auto line = [](const std::string& url, const std::string& members) {
+    return R"({"custom_id": "a", "method": "POST", "url": ")" + url +
+           R"(", "body": {"model": "demo", "temperature": 0, )" + members + "}}\n";
+  };
+  const std::string chat = R"("messages": [{"role": "user", "content": "Once"}], "max_tokens": 3, "ignore_eos": true)";
+  for (const auto& [url, members] :
+       {std::pair("/v1/chat/completions", chat + R"(, "n": 2)"),
+        std::pair("/v1/completions", std::string(R"("prompt": ["a", "b"], "n": 2, "max_tokens": 1)")),
+        std::pair("/v1/responses", std::string(R"("input": "Once", "store": false, "max_output_tokens": 16)"))}) {
+    const std::string file = put(running, line(url, members));
+    const Json batch = ended(running, text_in(running.json(begin(file, url)), "id"));
+    ASSERT_EQ(counted(batch, "completed"), 1) << url << batch.dump();
+    EXPECT_EQ(*batch.find("usage"), usage_of_lines(running, batch)) << url;
+    EXPECT_GT(batch.find("usage")->find("output_tokens")->as_int(), 0) << url;
+  }
 }
 
 TEST_F(BatchRoutesTest, ACancelledBatchKeepsItsAnswers) {

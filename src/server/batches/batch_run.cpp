@@ -22,9 +22,9 @@ std::optional<BatchRun::Next> BatchRun::next() {
   return request;
 }
 
-Status BatchRun::end(const std::string& custom_id, std::string_view line, bool completed) {
+Status BatchRun::end(const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage) {
   --running_;
-  return answers_->add(custom_id, line, completed);
+  return answers_->add(custom_id, line, usage);
 }
 
 void BatchRun::end_without_answer(Next request) {
@@ -34,7 +34,7 @@ void BatchRun::end_without_answer(Next request) {
 
 Status BatchRun::refuse_rest(std::string_view code, std::string_view message) {
   while (const std::optional<Next> request = next())
-    TRY(answers_->add(request->custom_id, batch_error(request->custom_id, code, message), /*completed=*/false));
+    TRY(answers_->add(request->custom_id, batch_error(request->custom_id, code, message), /*usage=*/{}));
   return ok_status();
 }
 

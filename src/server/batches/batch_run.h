@@ -37,10 +37,10 @@ class BatchRun {
   // Puts back a request that could not start, so that next() returns it before all others.
   void put_back(Next request) { waiting_.push_front(std::move(request)); }
 
-  // begin() counts one more running request. end() counts one less and stores the request's answer. An error of end()
-  // means that the batch cannot continue.
+  // begin() counts one more running request. end() counts one less and stores the request's answer, as
+  // BatchAnswers::add() does. An error of end() means that the batch cannot continue.
   void begin() { ++running_; }
-  Status end(const std::string& custom_id, std::string_view line, bool completed);
+  Status end(const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
   // Ends a running request that got no answer. next() returns it again.
   void end_without_answer(Next request);
   // Returns whether every request has its answer.

@@ -218,7 +218,7 @@ bool BatchRunner::start(BatchRun& run, BatchRun::Next next) {
   if (!job.ok() || job->requests.empty()) {
     const std::string line = job.ok() ? batch_answer(next.custom_id, job->id, job->answer->body())
                                       : batch_refusal(next.custom_id, job.error());
-    end(run, next.custom_id, line, job.ok());
+    end(run, next.custom_id, line, job.ok() ? std::optional(job->answer->usage()) : std::nullopt);
     return true;
   }
   for (Request& request : job->requests) request.priority = kLowestPriority;
@@ -245,14 +245,15 @@ void BatchRunner::take(EngineThread::Event event) {
     return run.end_without_answer(std::move(running.request));
   }
   if (update->error) {
-    end(run, id, batch_refusal(id, *update->error), /*completed=*/false);
+    end(run, id, batch_refusal(id, *update->error), /*usage=*/{});
   } else {
-    end(run, id, batch_answer(id, running.answer_id, update->body), /*completed=*/true);
+    end(run, id, batch_answer(id, running.answer_id, update->body), update->usage);
   }
 }
 
-void BatchRunner::end(BatchRun& run, const std::string& custom_id, std::string_view line, bool completed) {
-  if (const Status kept = run.end(custom_id, line, completed); !kept.ok()) return fail(run, kept);
+void BatchRunner::end(BatchRun& run, const std::string& custom_id, std::string_view line,
+                      const std::optional<Usage>& usage) {
+  if (const Status kept = run.end(custom_id, line, usage); !kept.ok()) return fail(run, kept);
   batches_.note(run.batch().id, [&](Batch& batch) { take_progress(run.answers(), batch); });
 }
 

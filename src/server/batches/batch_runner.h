@@ -94,8 +94,8 @@ class BatchRunner {
   void finish(BatchRun& run, BatchStatus status);
   void fail(BatchRun& run, const Status& why);
   void reach(const Batch& batch, BatchStatus status);
-  // Stores the answer of a running request.
-  void end(BatchRun& run, const std::string& custom_id, std::string_view line, bool completed);
+  // Stores the answer of a running request. `usage`: as in BatchAnswers::add().
+  void end(BatchRun& run, const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
   // Cancels the running requests of a batch.
   void drop(const BatchRun& run);
   std::int64_t room() const;

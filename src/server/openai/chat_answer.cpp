@@ -95,11 +95,25 @@ class ChatAnswer : public Answer {
     if (!style_.stream.include_usage) return "";
     JsonWriter json;
     json.raw(head_).key("choices").array().end_array().key("usage");
-    write_usage(json, total());
+    write_usage(json, usage());
     return server_sent_event(json.end_object().take());
   }
 
   std::string body() override { return parts().all(); }
+
+  // Sums all choices. The prompt counts once. Only the first choice's cached tokens count, because the later choices
+  // find the prompt in the cache only after the first choice has put it there.
+  Usage usage() const override {
+    Usage usage{.prompt_tokens = style_.prompt_tokens,
+                .cached_tokens = choices_.front().usage.cached_tokens,
+                .image_tokens = style_.image_tokens};
+    for (const Choice& choice : choices_) {
+      usage.completion_tokens += choice.usage.completion_tokens;
+      usage.reasoning_tokens += choice.usage.reasoning_tokens;
+      usage.drafts.add(choice.usage.drafts);
+    }
+    return usage;
+  }
 
  private:
   // Returns the body of an answer that is not streamed.
@@ -109,7 +123,7 @@ class ChatAnswer : public Answer {
     parts.each(choices_.size(), [this](JsonWriter& json, std::size_t i) { write_choice(json, i); });
     parts.once([this](JsonWriter& json) {
       json.end_array().key("usage");
-      write_usage(json, total());
+      write_usage(json, usage());
       if (style_.prompt_logprobs) json.key("prompt_logprobs");
     });
     if (style_.prompt_logprobs) add_prompt_logprobs(parts, choices_.front().prompt_logprobs, style_.tokenizer);
@@ -225,20 +239,6 @@ class ChatAnswer : public Answer {
     if (style_.graph_info && choice.finish != FinishReason::kNone)
       write_graph_infos(json.key("graph_info"), std::span(choices_).subspan(index, 1), index);
     append_server_sent_event(stream, json.end_object().text());
-  }
-
-  // Returns the usage of all choices. The prompt counts once. Only the first choice's cached tokens count, because the
-  // later choices find the prompt in the cache only after the first choice has put it there.
-  Usage total() const {
-    Usage usage{.prompt_tokens = style_.prompt_tokens,
-                .cached_tokens = choices_.front().usage.cached_tokens,
-                .image_tokens = style_.image_tokens};
-    for (const Choice& choice : choices_) {
-      usage.completion_tokens += choice.usage.completion_tokens;
-      usage.reasoning_tokens += choice.usage.reasoning_tokens;
-      usage.drafts.add(choice.usage.drafts);
-    }
-    return usage;
   }
 
   ChatStyle style_;

@@ -115,6 +115,7 @@ class CompletionAnswer : public Answer {
   }
 
   std::string body() override { return parts().all(); }
+  Usage usage() const override { return usage_; }
   std::optional<JsonParts> large_body() override {
     return style_.logprobs || style_.prompt_logprobs || style_.hidden_states ? std::optional(parts()) : std::nullopt;
   }

@@ -1,9 +1,10 @@
-// Writes "usage" of OpenAI's answers, and reads the request's fields about streams.
+// Writes and reads "usage" of OpenAI's answers, and reads the request's fields about streams.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
+#include "tessera/base/json.h"
 #include "tessera/engine/request.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
@@ -17,9 +18,17 @@ struct Usage {
   std::int64_t image_tokens = 0;  // the part of prompt_tokens that images take; written if not 0
   std::int64_t reasoning_tokens = 0;
   DraftTotals drafts{};  // written if there were any
+
+  void add(const Usage& more);
 };
 
+// Writes the usage of chats, completions and embeddings: prompt_tokens, completion_tokens, ….
 void write_usage(JsonWriter& json, const Usage& usage);
+// Writes the usage of responses and batches: input_tokens, output_tokens, ….
+void write_response_usage(JsonWriter& json, const Usage& usage);
+// Reads what either function wrote. Counts that are missing, or are no integers, are 0. The number of steps with drafts
+// is not written, so it is 0 too.
+Usage read_usage(const Json& json);
 // Writes the numbers of accepted and rejected draft tokens as members of an open object, if anything was drafted.
 void write_draft_counts(JsonWriter& json, const DraftTotals& drafts);
 

@@ -22,17 +22,6 @@ void append_named_event(std::string& stream, std::string_view type, std::string_
   append_server_sent_event(stream, json);
 }
 
-void write_response_usage(JsonWriter& json, const Usage& usage) {
-  json.object().key("input_tokens").value(usage.prompt_tokens);
-  json.key("input_tokens_details").object().key("cached_tokens").value(usage.cached_tokens);
-  json.key("cache_write_tokens").value(0).end_object();
-  json.key("output_tokens").value(usage.completion_tokens);
-  json.key("output_tokens_details").object().key("reasoning_tokens").value(usage.reasoning_tokens);
-  write_draft_counts(json, usage.drafts);
-  json.end_object();
-  json.key("total_tokens").value(usage.prompt_tokens + usage.completion_tokens).end_object();
-}
-
 }  // namespace
 
 ResponseAnswer::ResponseAnswer(ResponseStyle style) : style_(std::move(style)), parts_(style_.text) {

@@ -64,6 +64,7 @@ class ResponseAnswer : public Answer {
   std::string stream_failure(const ApiError& error) const override;
   std::string cancelled() override;
   std::string body() override;
+  Usage usage() const override { return usage_; }
 
  private:
   using Kind = OutputItem::Kind;

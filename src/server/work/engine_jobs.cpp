@@ -60,7 +60,10 @@ Status EngineJobs::answer(Job& job, EngineThread::Event& event, Update& update) 
     answer.on_event(event.ticket - job.id, event.event, event.end.get(), update.events);
     TRY(answer.failure());
     update.ended = job.remaining == 0;
-    if (update.ended && !job.api.stream) update.body = answer.body();
+    if (update.ended && !job.api.stream) {
+      update.body = answer.body();
+      update.usage = answer.usage();
+    }
   } catch (const std::exception& e) {  // mostly out of memory; only this job fails
     return internal_error(e.what());
   }

@@ -36,6 +36,7 @@ class EngineJobs {
     // The tokens of the request that ended with this event; 0 if no request ended. The caller adds them up.
     std::int64_t prompt_tokens = 0;
     std::int64_t output_tokens = 0;
+    Usage usage{};  // tokens of the job's answer; set at the end if the job does not stream
   };
   struct Hooks {
     std::function<void(Ticket, Request)> submit;

@@ -23,6 +23,9 @@ class EmbeddingAnswer : public Answer {
   }
 
   std::string body() override { return parts().all(); }
+  Usage usage() const override {
+    return {.prompt_tokens = usage_.prompt_tokens, .cached_tokens = usage_.cached_tokens};
+  }
   std::optional<JsonParts> large_body() override { return parts(); }
 
  private:
@@ -39,7 +42,7 @@ class EmbeddingAnswer : public Answer {
     });
     return parts.once([this](JsonWriter& json) {
       json.end_array().key("usage");
-      write_usage(json, {.prompt_tokens = usage_.prompt_tokens, .cached_tokens = usage_.cached_tokens});
+      write_usage(json, usage());
       json.end_object();
     });
   }
