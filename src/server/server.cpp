@@ -148,7 +148,8 @@ struct Server::Impl {
                    .cancel = [this](Ticket ticket) { replicas->cancel(ticket); },
                    .engine_requests = requests,
                    .ends = [this] { return refusal().has_value(); },
-                   .most_requests = static_cast<std::int64_t>(most_events(engines))}}));
+                   .most_requests = static_cast<std::int64_t>(most_events(engines)),
+                   .trace = records->span_sink()}}));
     batches->add_to(router);
     return ok_status();
   }
@@ -239,8 +240,7 @@ struct Server::Impl {
 
   std::optional<ApiError> refusal() const {
     if (draining) return unavailable("draining: the server is shutting down and takes no new requests");
-    const Status health = replicas->health();
-    if (!health.ok()) return engine_failed(health);
+    if (const Status health = replicas->health(); !health.ok()) return engine_failed(health);
     return std::nullopt;
   }
 

@@ -109,6 +109,7 @@ std::string batch_record(const Batch& batch) {
   Json json = batch.to_json();
   json.set("owner", batch.owner);
   json.set("output_age_s", batch.output_age_s);
+  if (!batch.trace_parent.empty()) json.set("traceparent", batch.trace_parent);
   return json.dump();
 }
 
@@ -120,6 +121,7 @@ Result<Batch> read_batch_record(const Json& json, std::string id) {
   Batch batch{.id = std::move(id)};
   batch.owner = TRY(text("owner"));
   batch.endpoint = TRY(text("endpoint"));
+  batch.trace_parent = TRY(text("traceparent"));
   batch.input_file_id = TRY(text("input_file_id"));
   batch.output_file_id = TRY(text("output_file_id"));
   batch.error_file_id = TRY(text("error_file_id"));

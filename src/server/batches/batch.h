@@ -54,6 +54,8 @@ struct Batch {
   Usage usage{};                  // tokens of the completed requests
   Json metadata{};                // an object of strings, or null
   std::vector<BatchFault> errors{};
+  // The header traceparent of the call that made the batch; "": traces were off, or there was none.
+  std::string trace_parent{};
 
   // Returns whether the batch has reached a final status.
   bool ended() const;

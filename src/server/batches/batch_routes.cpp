@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/server/api_job.h"
+#include "tessera/server/batches/batch_spans.h"
 #include "tessera/server/batches/new_batch.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/query_fields.h"
@@ -51,8 +52,8 @@ void BatchRoutes::add_to(Router& router) {
 }
 
 void BatchRoutes::make(Call call) const {
-  const auto make = [this, owner = work_.owner(call)](const ServedModel& model,
-                                                      std::string_view body) -> ApiResult<std::string> {
+  const auto make = [this, owner = work_.owner(call), trace_parent = kept_trace_parent(call.generation().trace_parent)](
+                        const ServedModel& model, std::string_view body) -> ApiResult<std::string> {
     Batch batch = TRY(read_new_batch(model, body));
     if (batches_ == nullptr) return no_file_folder();
     StoredFile file = TRY(files_->find(batch.input_file_id, owner));
@@ -60,6 +61,7 @@ void BatchRoutes::make(Call call) const {
       return invalid_field("input_file_id",
                            fmt::format("the file has the purpose \"{}\"; accepted: \"batch\"", file.purpose));
     batch.owner = owner;
+    batch.trace_parent = trace_parent;
     batch.created_at = unix_time();
     batch.expires_at = batch.created_at + kBatchWindowS;
     batch = TRY(batches_->add(std::move(batch)));

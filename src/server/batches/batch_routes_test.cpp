@@ -5,13 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <map>
 #include <thread>
 #include <utility>
 
-#include "tessera/base/testing/scratch_dir.h"
-#include "tessera/server/openai/usage.h"
-#include "tessera/server/server_test_util.h"
+#include "tessera/server/batches/batch_test_util.h"
 
 namespace tessera::testing {
 namespace {
@@ -19,88 +16,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-std::string form(const std::string& content, const std::string& more = "") {
-  const std::string part = "--B\r\nContent-Disposition: form-data; name=";
-  return part + "\"purpose\"\r\n\r\nbatch\r\n" + more + part + "\"file\"; filename=\"in.jsonl\"\r\n\r\n" + content +
-         "\r\n--B--\r\n";
-}
-std::string with_line(std::string request, const std::string& line) {
-  return request.insert(request.find("\r\n") + 2, line + "\r\n");
-}
-std::string upload(const std::string& body, const std::string& type = "multipart/form-data; boundary=B") {
-  return "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: " + type +
-         "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
-}
 std::string erase_file(const std::string& path) { return "DELETE " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; }
-std::string text_in(const Json& object, const char* key) { return object.find(key)->as_string(); }
-std::string request_line(const std::string& id, const std::string& body) {
-  return R"({"custom_id": ")" + id + R"(", "method": "POST", "url": "/v1/completions", "body": {"model": "demo", )" +
-         body + "}}\n";
-}
-std::string short_line(const std::string& id, int tokens = 2) {
-  return request_line(
-      id, R"("prompt": "Once", "temperature": 0, "ignore_eos": true, "max_tokens": )" + std::to_string(tokens));
-}
-std::int64_t counted(const Json& batch, const char* what) { return batch.find("request_counts")->find(what)->as_int(); }
 std::string kept_error(const Json& answer) { return answer.find("error")->find("message")->as_string(); }
 
-class BatchRoutesTest : public ServerTest {
- protected:
-  ServerOptions options() const {
-    ServerOptions options;
-    options.file_folder = folder_.path();
-    return options;
-  }
-  static std::string put(const Running& running, const std::string& content) {
-    return text_in(running.json(upload(form(content))), "id");
-  }
-  static std::string begin(const std::string& file, const std::string& endpoint = "/v1/completions") {
-    return post("/v1/batches", R"({"input_file_id": ")" + file + R"(", "endpoint": ")" + endpoint +
-                                   R"(", "completion_window": "24h", "metadata": {"job": "a"}})");
-  }
-  static Json get_batch(const Running& running, const std::string& id) {
-    return running.json(get("/v1/batches/" + id));
-  }
-  // Waits until a batch has ended.
-  static Json ended(const Running& running, const std::string& id) {
-    for (int i = 0; i < 1200; ++i) {
-      Json batch = get_batch(running, id);
-      const std::string status = text_in(batch, "status");
-      if (status == "completed" || status == "failed" || status == "expired" || status == "cancelled") return batch;
-      std::this_thread::sleep_for(std::chrono::milliseconds(25));
-    }
-    ADD_FAILURE() << "the batch did not end";
-    return get_batch(running, id);
-  }
-  // Returns the lines of one of the batch's files, by custom_id. `which` is the batch's member with the file's id.
-  static std::map<std::string, Json> lines(const Running& running, const Json& batch, const char* which) {
-    std::map<std::string, Json> found;
-    if (batch.find(which)->is_null()) return found;
-    const Reply reply = running.ask(get("/v1/files/" + text_in(batch, which) + "/content"));
-    EXPECT_EQ(reply.status, 200);
-    std::istringstream all(reply.body);
-    for (std::string line; std::getline(all, line);) {
-      Result<Json> json = Json::parse(line, "line");
-      EXPECT_TRUE(json.ok()) << line;
-      if (json.ok()) {
-        EXPECT_TRUE(found.emplace(text_in(*json, "custom_id"), *json).second) << "twice: " << line;
-      }
-    }
-    return found;
-  }
-
-  // Returns the sum of the usage in the lines of a batch's output file, as the batch's usage has it.
-  static Json usage_of_lines(const Running& running, const Json& batch) {
-    Usage sum;
-    for (const auto& [id, line] : lines(running, batch, "output_file_id"))
-      sum.add(read_usage(*line.find("response")->find("body")->find("usage")));
-    JsonWriter json;
-    write_response_usage(json, sum);
-    return *Json::parse(json.text(), "usage");
-  }
-
-  test::ScratchDir folder_;
-};
+using BatchRoutesTest = BatchServerTest;
 
 TEST_F(BatchRoutesTest, ABatchAnswersEveryRequest) {
   const Running running(engine(), options());

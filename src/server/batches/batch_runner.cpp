@@ -13,6 +13,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/server/batches/batch_lines.h"
+#include "tessera/server/batches/batch_spans.h"
 #include "tessera/server/fields/retention_fields.h"
 #include "tessera/server/work/request_memory.h"
 #include "tessera/server/work/request_reader.h"
@@ -137,12 +138,29 @@ void BatchRunner::open_batches() {
 }
 
 void BatchRunner::reach(const Batch& batch, BatchStatus status) {
-  (void)batches_.update(batch.id, [&](Batch& changed) { changed.reach(status, unix_time()); });
+  update(batch, [&](Batch& changed) { changed.reach(status, unix_time()); });
+}
+
+void BatchRunner::update(const Batch& batch, const std::function<void(Batch& batch)>& change) {
+  ApiResult<Batch> changed = batches_.update(batch.id, change);
+  if (!hooks_.trace || !changed.ok() || !changed->ended()) return;
+  if (std::optional<TraceSpan> span = make_batch_span(*changed, unix_nanoseconds())) hooks_.trace(*std::move(span));
+}
+
+void BatchRunner::trace(const BatchRun& run, const BatchRun::Next& request, Clock::time_point began, int status,
+                        GenerationFacts facts) const {
+  if (!hooks_.trace) return;
+  facts.route = batch_url(request.request.kind);
+  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  FinishedRequest finished{.method = "POST", .status = status, .seconds = seconds, .generation = std::move(facts)};
+  if (std::optional<TraceSpan> span =
+          make_line_span(run.batch(), request.custom_id, std::move(finished), unix_nanoseconds()))
+    hooks_.trace(*std::move(span));
 }
 
 void BatchRunner::open(const Batch& waiting) {
   const auto fail_with = [&](std::vector<BatchFault> faults) {
-    (void)batches_.update(waiting.id, [&](Batch& batch) {
+    update(waiting, [&](Batch& batch) {
       batch.errors = std::move(faults);
       batch.reach(BatchStatus::kFailed, unix_time());
     });
@@ -201,6 +219,7 @@ bool BatchRunner::fill() {
 }
 
 bool BatchRunner::start(BatchRun& run, BatchRun::Next next) {
+  const Clock::time_point began = Clock::now();
   MemoryCharge memory(model_.memory.get());
   const auto prepare = [&]() -> ApiResult<ApiJob> {
     TRY(memory.set(reading_bytes(next.request.body)));
@@ -216,6 +235,7 @@ bool BatchRunner::start(BatchRun& run, BatchRun::Next next) {
   }
   run.begin();
   if (!job.ok() || job->requests.empty()) {
+    trace(run, next, began, job.ok() ? 200 : job.error().http_status, {});
     const std::string line = job.ok() ? batch_answer(next.custom_id, job->id, job->answer->body())
                                       : batch_refusal(next.custom_id, job.error());
     end(run, next.custom_id, line, job.ok() ? std::optional(job->answer->usage()) : std::nullopt);
@@ -227,7 +247,8 @@ bool BatchRunner::start(BatchRun& run, BatchRun::Next next) {
                   .request = std::move(next),
                   .requests = std::ssize(job->requests),
                   .answer_id = job->id,
-                  .memory = std::move(memory)};
+                  .memory = std::move(memory),
+                  .began = began};
   requests_ += running.requests;
   running_.emplace(jobs_.start(*std::move(job)), std::move(running));
   return true;
@@ -244,6 +265,7 @@ void BatchRunner::take(EngineThread::Event event) {
     try_again_at_ = Clock::now() + kBatchRetry;
     return run.end_without_answer(std::move(running.request));
   }
+  trace(run, running.request, running.began, update->error ? update->error->http_status : 200, *update->facts);
   if (update->error) {
     end(run, id, batch_refusal(id, *update->error), /*usage=*/{});
   } else {
@@ -305,7 +327,7 @@ void BatchRunner::finish(BatchRun& run, BatchStatus status) {
   const StoredFile like{
       .owner = begun.owner, .purpose = "batch_output", .expires_at = unix_time() + begun.output_age_s};
   const ApiStatus kept = run.answers().keep(like, begun.id, output, errors);
-  (void)batches_.update(begun.id, [&](Batch& batch) {
+  update(begun, [&](Batch& batch) {
     take_progress(run.answers(), batch);
     batch.output_file_id = output;
     batch.error_file_id = errors;

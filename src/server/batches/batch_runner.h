@@ -35,6 +35,7 @@
 #include "tessera/server/batches/file_store.h"
 #include "tessera/server/responses/response_store.h"
 #include "tessera/server/served_model.h"
+#include "tessera/server/trace/trace_span.h"
 #include "tessera/server/work/engine_jobs.h"
 #include "tessera/server/work/memory_budget.h"
 
@@ -53,6 +54,8 @@ class BatchRunner {
     // Returns whether the server is shutting down and takes no more requests.
     std::function<bool()> ends;
     std::int64_t most_requests = 1;  // the number of requests that all engines together can run at once
+    // Takes the spans of batches and of their requests; empty if traces are off.
+    std::function<void(TraceSpan)> trace{};
   };
 
   // The references outlive the object. Any thread may call the hooks.
@@ -74,6 +77,7 @@ class BatchRunner {
     std::int64_t requests = 0;  // number of engine requests; a body may have several prompts
     std::string answer_id{};
     MemoryCharge memory{};
+    Clock::time_point began{};
   };
   using Runs = std::list<std::unique_ptr<BatchRun>>;
 
@@ -94,6 +98,11 @@ class BatchRunner {
   void finish(BatchRun& run, BatchStatus status);
   void fail(BatchRun& run, const Status& why);
   void reach(const Batch& batch, BatchStatus status);
+  // Changes a batch in the store. Sends the batch's span if the change ended it.
+  void update(const Batch& batch, const std::function<void(Batch& batch)>& change);
+  // Sends the span of a request that has ended. `facts`: what the engine did for it.
+  void trace(const BatchRun& run, const BatchRun::Next& request, Clock::time_point began, int status,
+             GenerationFacts facts) const;
   // Stores the answer of a running request. `usage`: as in BatchAnswers::add().
   void end(BatchRun& run, const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
   // Cancels the running requests of a batch.

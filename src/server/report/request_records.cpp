@@ -1,8 +1,10 @@
 #include "tessera/server/report/request_records.h"
 
 #include <optional>
+#include <utility>
 
 #include "tessera/server/api_job.h"
+#include "tessera/server/trace/request_span.h"
 
 namespace tessera {
 
@@ -24,7 +26,12 @@ void RequestRecords::note(const Call& call) const {
 void RequestRecords::write(const FinishedRequest& finished) {
   if (log_ != nullptr) log_->write(finished);
   if (traces_ == nullptr) return;
-  if (std::optional<RequestSpan> span = make_request_span(finished, unix_nanoseconds())) traces_->add(*std::move(span));
+  if (std::optional<TraceSpan> span = make_request_span(finished, unix_nanoseconds())) traces_->add(*std::move(span));
+}
+
+std::function<void(TraceSpan)> RequestRecords::span_sink() const {
+  if (traces_ == nullptr) return {};
+  return [traces = traces_.get()](TraceSpan span) { traces->add(std::move(span)); };
 }
 
 }  // namespace tessera

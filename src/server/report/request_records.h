@@ -3,6 +3,7 @@
 // Threads: the I/O thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,9 @@ class RequestRecords {
   // Stores the data that the request's span will need. Call it when a request arrives.
   void note(const Call& call) const;
   void write(const FinishedRequest& finished);
+  // Returns a function that sends a span, which any thread may call as long as this object exists; an empty function if
+  // there are no traces.
+  std::function<void(TraceSpan)> span_sink() const;
   void reopen_log() {
     if (log_ != nullptr) log_->reopen();
   }

@@ -3,37 +3,22 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 
-#include "tessera/server/http/http.h"
+#include "tessera/server/trace/trace_span.h"
 
 namespace tessera {
 
-// The header traceparent (W3C Trace Context): the client's trace, and the span of this trace that sent the request.
-struct TraceParent {
-  std::string trace_id{};  // 32 hexadecimal digits
-  std::string span_id{};   // 16 hexadecimal digits
-  bool sampled = true;     // the client records its trace
-};
+inline constexpr std::size_t kTraceDigits = 32;
+inline constexpr std::size_t kSpanDigits = 16;
+// Bytes of the header traceparent. Versions after the first may append more, which is not read.
+inline constexpr std::size_t kTraceParentSize = 2 + 1 + kTraceDigits + 1 + kSpanDigits + 1 + 2;
+
 // Parses the header. Returns nothing if it is absent or malformed; the request's span then begins a new trace.
 std::optional<TraceParent> read_trace_parent(std::string_view header);
 
-struct RequestSpan {
-  std::string trace_id{};
-  std::string span_id{};
-  std::string parent_id{};    // "": the span is the root of its trace
-  std::int64_t start_ns = 0;  // Unix time
-  std::int64_t end_ns = 0;    // Unix time
-  FinishedRequest request{};
-};
-
 // Returns the span of a request that ended at `end_ns`, Unix time; nothing if the request gets no span. A request with
 // a traceparent header gets one if the client records this trace, and a request without the header if the model ran.
-std::optional<RequestSpan> make_request_span(const FinishedRequest& finished, std::int64_t end_ns);
-
-// Returns the JSON body of an OTLP/HTTP request with the spans. `service` is the service's name, `model` the model's.
-std::string spans_json(std::span<const RequestSpan> spans, std::string_view service, std::string_view model);
+std::optional<TraceSpan> make_request_span(const FinishedRequest& finished, std::int64_t end_ns);
 
 }  // namespace tessera

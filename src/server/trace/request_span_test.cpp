@@ -51,14 +51,14 @@ FinishedRequest chat() {
 
 TEST(RequestSpan, TheClientDecidesWhetherItIsRecorded) {
   FinishedRequest request = chat();
-  const std::optional<RequestSpan> own = make_request_span(request, 1'000'000'000);
+  const std::optional<TraceSpan> own = make_request_span(request, 1'000'000'000);
   ASSERT_TRUE(own.has_value());
   EXPECT_THAT(own->trace_id, SizeIs(32));
   EXPECT_THAT(own->span_id, SizeIs(16));
   EXPECT_EQ(own->parent_id, "");
   EXPECT_EQ(own->start_ns, 500'000'000);
   request.generation.trace_parent = header();
-  const std::optional<RequestSpan> child = make_request_span(request, 1);
+  const std::optional<TraceSpan> child = make_request_span(request, 1);
   ASSERT_TRUE(child.has_value());
   EXPECT_EQ(child->trace_id, kTrace);
   EXPECT_EQ(child->parent_id, kParent);
@@ -83,7 +83,7 @@ std::string attribute(const Json& span, const std::string& key) {
 TEST(RequestSpan, JsonHasIdsTimesAndAttributes) {
   FinishedRequest request = chat();
   request.generation.trace_parent = header();
-  const RequestSpan span = *make_request_span(request, 1'700'000'000'000'000'001);
+  const TraceSpan span = *make_request_span(request, 1'700'000'000'000'000'001);
   const Result<Json> json = Json::parse(spans_json({&span, 1}, "service", "demo"), "spans");
   ASSERT_TRUE(json.ok()) << json.status().message();
   const Json& resource = json->find("resourceSpans")->as_array()[0];
@@ -109,7 +109,7 @@ TEST(RequestSpan, JsonHasIdsTimesAndAttributes) {
 TEST(RequestSpan, AFailureIsAnError) {
   FinishedRequest request = chat();
   request.generation.finish = "error";
-  const RequestSpan span = *make_request_span(request, 1);
+  const TraceSpan span = *make_request_span(request, 1);
   EXPECT_THAT(spans_json({&span, 1}, "s", "m"), ::testing::HasSubstr(R"("status":{"code":2})"));
 }
 

@@ -114,7 +114,7 @@ SpanExporter::~SpanExporter() {
   thread_.join();
 }
 
-void SpanExporter::add(RequestSpan span) {
+void SpanExporter::add(TraceSpan span) {
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
@@ -129,20 +129,20 @@ void SpanExporter::add(RequestSpan span) {
   if (first) wake_.notify_one();
 }
 
-std::vector<RequestSpan> SpanExporter::next() {
+std::vector<TraceSpan> SpanExporter::next() {
   std::unique_lock lock(mutex_);
   wake_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
   wake_.wait_for(lock, kGather, [this] { return ending_ || waiting_.size() >= kMostSent; });
   const std::size_t count = std::min(waiting_.size(), kMostSent);
   const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
-  std::vector<RequestSpan> spans(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end));
+  std::vector<TraceSpan> spans(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end));
   waiting_.erase(waiting_.begin(), end);
   return spans;
 }
 
 void SpanExporter::work() {
   Connection connection(*this);
-  for (std::vector<RequestSpan> spans = next(); !spans.empty(); spans = next()) {
+  for (std::vector<TraceSpan> spans = next(); !spans.empty(); spans = next()) {
     try {
       deliver(connection, spans);
     } catch (const std::exception& e) {  // mostly out of memory
@@ -152,7 +152,7 @@ void SpanExporter::work() {
   }
 }
 
-void SpanExporter::deliver(Connection& connection, const std::vector<RequestSpan>& spans) {
+void SpanExporter::deliver(Connection& connection, const std::vector<TraceSpan>& spans) {
   const std::string body = spans_json(spans, options_.service, model_);
   std::string why;
   Clock::duration wait = kFirstPause;

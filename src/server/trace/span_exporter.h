@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/server/trace/request_span.h"
 #include "tessera/server/trace/trace_options.h"
+#include "tessera/server/trace/trace_span.h"
 
 namespace tessera {
 
@@ -39,7 +39,7 @@ class SpanExporter {
   SpanExporter& operator=(const SpanExporter&) = delete;
 
   // Adds a span to the queue, or drops it if the queue is full. Never waits for the collector.
-  void add(RequestSpan span);
+  void add(TraceSpan span);
 
   std::int64_t sent() const { return sent_; }
   std::int64_t dropped() const { return dropped_; }
@@ -52,8 +52,8 @@ class SpanExporter {
   SpanExporter(TraceOptions options, std::string url, std::string model);
   void work();
   // Waits for spans. Returns an empty list when the exporter ends and no span is left.
-  std::vector<RequestSpan> next();
-  void deliver(Connection& connection, const std::vector<RequestSpan>& spans);
+  std::vector<TraceSpan> next();
+  void deliver(Connection& connection, const std::vector<TraceSpan>& spans);
   // Waits before the next attempt. Returns false once the exporter ends.
   bool pause(Clock::duration time);
   void warn(const std::string& why, std::size_t spans);
@@ -67,10 +67,10 @@ class SpanExporter {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<RequestSpan> waiting_;  // guarded by the mutex
-  bool ending_ = false;               // guarded by the mutex
-  bool warned_ = false;               // used only by the thread
-  std::thread thread_;                // last member, because it uses the others
+  std::vector<TraceSpan> waiting_;  // guarded by the mutex
+  bool ending_ = false;             // guarded by the mutex
+  bool warned_ = false;             // used only by the thread
+  std::thread thread_;              // last member, because it uses the others
 };
 
 // Returns the exporter's metrics in Prometheus' text format.

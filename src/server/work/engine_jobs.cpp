@@ -3,12 +3,15 @@
 #include <exception>
 #include <vector>
 
+#include "tessera/server/work/generation_facts.h"
+
 namespace tessera {
 
 EngineJobs::Id EngineJobs::start(ApiJob made) {
   std::vector<Request> requests = std::move(made.requests);
   const auto job = std::make_shared<Job>(
       Job{.id = next_ticket_, .api = std::move(made), .count = requests.size(), .remaining = requests.size()});
+  note_start(job->facts, job->api.id, requests);
   for (Request& request : requests) {
     jobs_.emplace(next_ticket_, job);
     hooks_.submit(next_ticket_++, std::move(request));
@@ -38,12 +41,15 @@ std::optional<EngineJobs::Update> EngineJobs::take(EngineThread::Event event) {
   if (finish == FinishReason::kError || finish == FinishReason::kTimeout) {
     update.ended = true;
     update.error = api_error(event.event.error);
+    job->facts.finish = finish_reason_name(finish);
+    update.facts = std::move(job->facts);
     forget(*job);
     return update;
   }
   if (event.end != nullptr) {
     update.prompt_tokens = event.end->prompt_tokens;
     update.output_tokens = std::ssize(event.end->output_ids);
+    note_end(job->facts, *event.end, finish);
   }
   if (const Status answered = answer(*job, event, update); !answered.ok()) {
     update.ended = true;
@@ -51,6 +57,7 @@ std::optional<EngineJobs::Update> EngineJobs::take(EngineThread::Event event) {
     update.events.clear();  // drops events of a faulty text; the error replaces them
     forget(*job);
   }
+  if (update.ended) update.facts = std::move(job->facts);
   return update;
 }
 

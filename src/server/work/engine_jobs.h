@@ -19,6 +19,7 @@
 #include "tessera/engine/engine_thread.h"
 #include "tessera/server/api_job.h"
 #include "tessera/server/api_result.h"
+#include "tessera/server/http/http.h"
 
 namespace tessera {
 
@@ -36,7 +37,8 @@ class EngineJobs {
     // The tokens of the request that ended with this event; 0 if no request ended. The caller adds them up.
     std::int64_t prompt_tokens = 0;
     std::int64_t output_tokens = 0;
-    Usage usage{};  // tokens of the job's answer; set at the end if the job does not stream
+    Usage usage{};                           // tokens of the job's answer; set at the end if the job does not stream
+    std::optional<GenerationFacts> facts{};  // set at the end
   };
   struct Hooks {
     std::function<void(Ticket, Request)> submit;
@@ -60,6 +62,7 @@ class EngineJobs {
     ApiJob api;
     std::size_t count = 0;      // number of requests; their tickets are id, id + 1, …
     std::size_t remaining = 0;  // requests that have not ended
+    GenerationFacts facts{};
   };
   // Passes the event to the job's answer, and adds the answer's output to `update`.
   static Status answer(Job& job, EngineThread::Event& event, Update& update);

@@ -10,6 +10,7 @@
 
 #include "tessera/server/http/api_error.h"
 #include "tessera/server/http/bodies/body_encoder.h"
+#include "tessera/server/work/generation_facts.h"
 
 namespace tessera {
 namespace {
@@ -22,16 +23,6 @@ ApiError error_of(const RequestEvent& event) {
   if (event.finish != FinishReason::kTimeout) return api_error(event.error);
   return {
       .http_status = 408, .message = event.error.message(), .type = "timeout_error", .param = {}, .code = "timeout"};
-}
-
-GenerationAsked asked_of(const std::vector<Request>& requests) {
-  if (requests.empty()) return {};
-  const Request& first = requests.front();
-  return {.texts = std::ssize(requests),
-          .generates = first.generates(),
-          .max_tokens = first.stop.max_new_tokens,
-          .temperature = first.sampling.temperature,
-          .top_p = first.sampling.top_p};
 }
 
 // Returns the coding that the client accepts; "" if it accepts none, or memory for an encoder is lacking.
@@ -98,8 +89,7 @@ void LiveJobs::start(Call call, ApiJob job) {
   live->last_token.assign(live->count, live->call.arrived());
   live->last_sent = live->call.arrived();
   next_ticket_ += live->count;
-  live->call.generation().id = live->job.id;
-  live->call.generation().asked = asked_of(requests);
+  note_start(live->call.generation(), live->job.id, requests);
   for (std::size_t i = 0; i < live->count; ++i) places_.emplace(live->first_ticket + i, Place{live, i});
   for (std::size_t i = 0; i < live->count; ++i) hooks_.submit(live->first_ticket + i, std::move(requests[i]));
   if (live->count == 0) return end(live, Clock::now());
@@ -147,15 +137,7 @@ void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
   if (event.end != nullptr) {
     job.prompt_tokens += event.end->prompt_tokens;
     job.output_tokens += std::ssize(event.end->output_ids);
-    GenerationFacts& facts = job.call.generation();
-    if (!facts.tokens) facts.tokens.emplace();
-    facts.tokens->prompt += event.end->prompt_tokens;
-    facts.tokens->cached += event.end->cached_tokens;
-    facts.tokens->completion += std::ssize(event.end->output_ids);
-    facts.finish = finish_reason_name(finish);
-    facts.queue_s = event.end->queue_ms * 1e-3;
-    facts.first_token_s = event.end->time_to_first_token_ms * 1e-3;
-    facts.engine_s = event.end->total_ms * 1e-3;
+    note_end(job.call.generation(), *event.end, finish);
     job.most_output_tokens = std::max<std::int64_t>(job.most_output_tokens, std::ssize(event.end->output_ids));
   }
   if (stream_.capacity() > kKeptStream) stream_ = {};
