@@ -30,6 +30,8 @@ Result<std::shared_ptr<EmbeddedEngine>> EmbeddedEngine::create(const OpenOptions
   std::unique_ptr<Engine> engine = TRY(Engine::create(options.engine));
   std::shared_ptr<EmbeddedEngine> made(new EmbeddedEngine(std::move(engine)));
   made->model_ = TRY(ServedModel::create(options.server, *made->engine_));
+  made->kv_events_ =
+      TRY(KvEvents::start(options.server.kv_events, {made->engine_.get()}).with_context("--kv-events-config"));
   EmbeddedEngine* self = made.get();
   made->thread_.emplace(*made->engine_, [self](std::span<EngineThread::Event> events) { self->take_all(events); });
   return made;
@@ -106,6 +108,7 @@ void EmbeddedEngine::stop() {
     stopped_ = true;
   }
   thread_.reset();  // safe without the lock: once stopped_ is set, no function uses thread_
+  kv_events_.reset();
   std::unordered_map<Ticket, std::shared_ptr<Job>> left;
   {
     const std::lock_guard lock(jobs_mutex_);

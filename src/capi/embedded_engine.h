@@ -21,6 +21,7 @@
 #include "tessera/engine/engine_thread.h"
 #include "tessera/server/api_job.h"
 #include "tessera/server/api_result.h"
+#include "tessera/server/events/kv_events.h"
 #include "tessera/server/served_model.h"
 
 namespace tessera::capi {
@@ -63,6 +64,7 @@ class EmbeddedEngine {
 
   std::unique_ptr<Engine> engine_;
   ServedModel model_;
+  std::unique_ptr<KvEvents> kv_events_;  // lives longer than `thread_`, and no longer than `engine_`
 
   std::mutex jobs_mutex_;
   Ticket next_ticket_ = 1;

@@ -7,6 +7,7 @@
 
 #include "tessera/engine/schema/compile.h"
 #include "tessera/options/values.h"
+#include "tessera/server/events/kv_events_options.h"
 #include "tessera/server/reasoning/reasoning_parser.h"
 #include "tessera/server/tools/tool_call_parser.h"
 
@@ -70,6 +71,12 @@ void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions&
   add.integer("--max-images-per-prompt", "of models that read images (16)", {1, 1024}, server.max_images);
   add.flag("--allow-image-urls", "fetch images that requests name by http(s) URLs, from public addresses alone",
            server.allow_image_urls);
+  add.value("--kv-events-config", "JSON",
+            "publishes which blocks enter and leave the prefix cache, by ZeroMQ, as vLLM and SGLang do",
+            [&server](const std::string& flag, const std::string& text) -> Status {
+              server.kv_events = TRY(parse_kv_events_config(text).with_context(flag));
+              return ok_status();
+            });
   const std::string group = add.group();
   add.group("");
   add.flag("--constrained-json-disable-any-whitespace", "accepted: JSON is compact unless a pattern is given",
@@ -86,6 +93,10 @@ Status finish_protocol_flags(const ProtocolFlags& flags, const EngineOptions& en
   TRY(check_parser("--reasoning-parser", server.reasoning_parser, reasoning_parser_names(),
                    formats.names(ChatFormat::Part::kReasoning)));
   if (server.served_model_name.empty()) server.served_model_name = engine.model_path;
+  if (server.kv_events.enabled && engine.disable_radix_cache)
+    return invalid_argument(
+        "--kv-events-config: there are no events without a prefix cache; accepted: leave out --disable-radix-cache or "
+        "the events");
   if (!flags.auto_tool_choice)
     return unimplemented(
         "--enable-auto-tool-choice: \"false\" is not supported yet; --tool-call-parser none refuses tools");

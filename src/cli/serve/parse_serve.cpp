@@ -8,7 +8,6 @@
 #include "tessera/engine/ranks/replica_choice.h"
 #include "tessera/options/protocol_flags.h"
 #include "tessera/options/values.h"
-#include "tessera/server/events/kv_events_options.h"
 #include "tessera/server/events/load_endpoint.h"
 #include "tessera/server/http/http_guard.h"
 
@@ -129,12 +128,6 @@ class ServeParser final : public CommandParser {
     add.text("--otlp-traces-endpoint", "URL",
              "an OpenTelemetry collector that gets a span for each request, as OTLP over HTTP",
              options_.server.traces.endpoint);
-    add.value("--kv-events-config", "JSON",
-              "publishes which blocks enter and leave the prefix cache, by ZeroMQ, as vLLM and SGLang do",
-              [this](const std::string& flag, const std::string& text) -> Status {
-                options_.server.kv_events = TRY(parse_kv_events_config(text).with_context(flag));
-                return ok_status();
-              });
     add.text("--load-publish-endpoint", "ENDPOINT",
              "publishes each engine's load by ZeroMQ, as SGLang does: auto, or tcp://HOST:PORT; needs "
              "--kv-events-config",
@@ -162,10 +155,6 @@ class ServeParser final : public CommandParser {
       return invalid_argument("--disable-log-requests and --log-requests ask for opposites; accepted: one of them");
     if (!options_.server.traces.endpoint.empty())
       TRY(trace_url(options_.server.traces.endpoint).status().with_context("--otlp-traces-endpoint"));
-    if (options_.server.kv_events.enabled && options_.engine.disable_radix_cache)
-      return invalid_argument(
-          "--kv-events-config: there are no events without a prefix cache; accepted: leave out "
-          "--disable-radix-cache or the events");
     options_.server.kv_events.load_endpoint =
         TRY(load_endpoint(load_publish_endpoint_, options_.server.kv_events, static_cast<int>(options_.replicas))
                 .with_context("--load-publish-endpoint"));
