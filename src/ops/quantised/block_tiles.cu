@@ -21,7 +21,9 @@ Result<std::unique_ptr<BoundOp>> bind(const QuantisedCall& p) {
 
 }  // namespace
 
-bool has_block_tiles(const QuantisedMatrix& w) { return is_of_block_codes(w.format) && w.cols % kStageColumns == 0; }
+bool has_block_tiles(const QuantisedMatrix& w) {
+  return is_of_block_codes(w.format) && w.cols % kMostStageColumns == 0;
+}
 
 Result<std::unique_ptr<BoundOp>> bind_block_tiles(const QuantisedCall& p) {
   return p.dtype == ir::DType::kBFloat16 ? bind<__nv_bfloat16>(p) : bind<__half>(p);

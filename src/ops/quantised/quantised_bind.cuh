@@ -49,7 +49,7 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   constexpr int kN = Product::Ring::kN;
   const auto* const kernel = reinterpret_cast<const void*>(quantised_block<Product>);
   const std::int64_t tiles = ceil_div(p.m, std::int64_t{kN}) * weight_tiles_of(p);
-  const std::int64_t stages = ceil_div(p.k, std::int64_t{kStageColumns});
+  const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
   const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
   // turns_of() returns the time of `full` waves and of a last wave that has only `rest` of the `most` blocks of a full
   // wave. With few rows of x the memory bounds the time. Then the blocks of a last wave after full waves run faster, up
@@ -77,12 +77,11 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   return best;
 }
 
-// Makes the tensor map of w's values, with boxes of a tile's rows and a stage's columns.
-inline Result<CUtensorMap> map_of_values(const QuantisedCall& p) {
+// Makes the tensor map of w's values, with boxes of a tile's rows and `row_bytes` bytes of each, 64 or 128.
+inline Result<CUtensorMap> map_of_values(const QuantisedCall& p, int row_bytes) {
   const std::int64_t elements = p.w.row_bytes() / 2;  // the map's elements have 16 bits
-  const auto per_byte = static_cast<int>(p.w.format.values_of_byte());
-  const int box = kStageColumns / per_byte / 2;
-  const Swizzle swizzle = per_byte == 1 ? Swizzle::k128Bytes : Swizzle::k64Bytes;
+  const int box = row_bytes / 2;
+  const Swizzle swizzle = row_bytes == 128 ? Swizzle::k128Bytes : Swizzle::k64Bytes;
   if (p.gate == Gate::kNone)
     return encode_tensor_map(ir::DType::kBFloat16, p.w.values,
                              std::array{TensorBox{.size = elements, .stride = 1, .box = box},
@@ -114,7 +113,7 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
       encode_tensor_map(ir::DType::kBFloat16, rows.data,
                         std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
                                    TensorBox{.size = p.m, .stride = rows.elements, .box = a.shared ? kN / 2 : kN}}));
-  const CUtensorMap values = TRY(map_of_values(p));
+  const CUtensorMap values = TRY(map_of_values(p, Product::kWeightRowBytes));
   const TiledQuantised<T> bound{
       .x = x,
       .values = values,

@@ -1,9 +1,9 @@
 // The code that quantised_linear's kernels of tiles on Hopper share (quantised_tiles.cuh, quantised_fp8.cuh): the
 // arrangement of blocks, the ring of stages in shared memory, and the store of a tile's results.
 //
-// A block computes 128 rows of w by kN rows of x. One warp copies stages of 128 columns of k to the ring. It starts the
-// first copies of weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows of w by
-// all rows of x; a template parameter, Product, says how. The blocks of a cluster do one of two things:
+// A block computes 128 rows of w by kN rows of x. One warp copies stages of 64 or 128 columns of k to the ring. It
+// starts the first copies of weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows
+// of w by all rows of x; a template parameter, Product, says how. The blocks of a cluster do one of two things:
 //   - with few tiles they split k. At the end each block leaves its sums in its own shared memory, and adds the sums of
 //     all blocks for its share of the rows of x (linear_split.cuh). With a few more tiles than blocks that run at once,
 //     only the first clusters do so, and each block after them computes a whole tile;
@@ -21,7 +21,7 @@ namespace tessera::cuda::quantised {
 
 inline constexpr int kTileWeights = 128;  // rows of w in a tile
 inline constexpr int kTileWarpgroups = 2;
-inline constexpr int kStageColumns = 128;
+inline constexpr int kMostStageColumns = 128;
 inline constexpr int kBoxRowBytes = 128;  // bytes of a row of x in a box
 inline constexpr int kMostTileStages = 8;
 // The maximum number of blocks of a cluster that split k. Larger clusters would be faster alone, but after other
@@ -75,7 +75,8 @@ struct TilePlace {
   int first;  // the block's first stage
   int count;  // number of the block's stages
 
-  template <int kN, class T>
+  // A stage has kColumns columns.
+  template <int kN, int kColumns, class T>
   __device__ static TilePlace of(const TiledQuantised<T>& p) {
     TilePlace at;
     const auto block = static_cast<int>(blockIdx.x);
@@ -85,7 +86,7 @@ struct TilePlace {
     const int tile = p.shared || at.splits ? block / cluster : block - p.split_tiles * (p.split - 1);
     at.first_row = tile % p.row_tiles * kN;
     at.first_weight = (p.shared ? tile / p.row_tiles * 2 + at.rank : tile / p.row_tiles) * kTileWeights;
-    const int stages = (p.k + kStageColumns - 1) / kStageColumns;
+    const int stages = (p.k + kColumns - 1) / kColumns;
     at.first = at.splits ? stages * at.rank / cluster : 0;
     at.count = (at.splits ? stages * (at.rank + 1) / cluster : stages) - at.first;
     return at;
@@ -228,7 +229,7 @@ __device__ inline void sync_blocks(bool of_cluster) {
 // a cluster are neighbours. Consecutive tiles have the same rows of w and the next rows of x, until x has no more rows.
 // Preconditions: n is a multiple of 8, and k is a multiple of 32.
 //
-// A Product has Ring, Element, kWeightRowBytes (of a stage), kScaled (whether stages have scales of x) and
+// A Product has Ring, Element, kColumns and kWeightRowBytes (of a stage), kScaled (whether stages have scales of x) and
 //   multiply(p, at, ring, weight, w_rows, sum, factor),
 // which each thread of the two warpgroups calls. It computes the thread's sums over the block's stages, and the factors
 // of the thread's two rows of w, `w_rows`. `weight` is the first of these rows, counted within the tile.
@@ -241,7 +242,7 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier full[kMostTileStages], empty[kMostTileStages];
   const Ring ring{(shared_address(unaligned) + 1023) / 1024 * 1024, p.stages, full, empty};
-  const TilePlace at = TilePlace::of<kN>(p);
+  const TilePlace at = TilePlace::of<kN, Product::kColumns>(p);
   const TileCopies<typename Product::Element, Ring> copies{p, at, ring, Product::kWeightRowBytes, Product::kScaled};
   const bool is_copying = threadIdx.x == kTileWarpgroups * kWarpgroup;
   const int ahead = min(p.stages, at.count);

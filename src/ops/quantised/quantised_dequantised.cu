@@ -16,12 +16,16 @@ using namespace cuda;
 using namespace cuda::quantised;
 
 // Returns whether there are enough rows for the two steps to be faster than one kernel. With fewer rows, converting
-// takes longer than the library's product saves. For values of four bits the kernel of tiles is nearly as fast as the
-// library, because its tiles have up to 256 rows. So int4 needs more rows than 8-bit values. The kernel of tiles
-// converts e2m1 faster than int4, so for e2m1 it is always faster than the two steps.
+// takes longer than the library's product saves. The kernel of tiles is nearly as fast as the library, the more so the
+// fewer instructions it converts a value with: it loses to the two steps from 2048 rows of 8-bit values on, from
+// somewhere between 2048 and 4096 rows of int4 on, and never with e2m1 (Llama-3-8B's sizes, H200).
 bool has_rows_enough(const QuantisedCall& p) {
-  if (!is_packed(p.w.format.values) || !quantised_tiles_serve(p)) return p.m >= 1024;
-  return p.w.format.values == Values::kInt4 && p.m >= 2048;
+  if (!quantised_tiles_serve(p)) return p.m >= 1024;
+  switch (p.w.format.values) {
+    case Values::kE2M1: return false;
+    case Values::kInt4: return p.m >= 3072;
+    default: return p.m >= 2048;
+  }
 }
 // The limit of the scratch memory, which is taken from the memory for the KV cache. Larger matrices are not converted.
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;

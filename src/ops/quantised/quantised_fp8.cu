@@ -90,7 +90,7 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedCall
       encode_tensor_map(ir::DType::kBFloat16, rows.values,
                         std::array{TensorBox{.size = row_elements, .stride = 1, .box = kRoundedGroup / 2},
                                    TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManyCluster}}));
-  const CUtensorMap values = TRY(map_of_values(p));
+  const CUtensorMap values = TRY(map_of_values(p, kRoundedGroup));
   const ManyRounded<T> bound{.x = x,
                              .values = values,
                              .x_scales = rows.scales,

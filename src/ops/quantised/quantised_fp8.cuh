@@ -13,13 +13,14 @@
 
 namespace tessera::cuda::quantised {
 
-static_assert(kRoundedGroup == kStageColumns);
+static_assert(kRoundedGroup == kMostStageColumns);
 
 // Multiplies rounded rows: a Product of quantised_block().
 template <class T, int kN>
 struct RoundedProduct {
   using Element = T;
-  static constexpr int kWeightRowBytes = kStageColumns;
+  static constexpr int kColumns = kMostStageColumns;
+  static constexpr int kWeightRowBytes = kColumns;
   static constexpr bool kScaled = true;
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, 1>;
 
@@ -45,7 +46,7 @@ struct RoundedProduct {
       const std::uint64_t b = matrix_at(ring.rows(slot));
       begin_products();
 #pragma unroll
-      for (int d = 0; d < kStageColumns / 32; ++d) multiply_e4m3<kN>(part, a + d * kMatrixStep, b + d * kMatrixStep, d);
+      for (int d = 0; d < kColumns / 32; ++d) multiply_e4m3<kN>(part, a + d * kMatrixStep, b + d * kMatrixStep, d);
       end_products();
       const float now[2] = {by_stage ? w_scale[0] : 1.0F, by_stage ? w_scale[1] : 1.0F};
       if (by_stage && s + 1 < at.count) {

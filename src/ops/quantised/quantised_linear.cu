@@ -3,7 +3,7 @@
 //   staged        16-bit types, very few rows, Hopper (quantised_staged.cuh): like streamed, with x in shared memory
 //   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): bound by reading w
 //   rounded rows  FP8 made for rounded inputs, Hopper (quantised_fp8.cuh): products of eight bits
-//   dequantised   16-bit types, at least 1024 or 2048 rows (dequantised.cuh): converts w to scratch memory
+//   dequantised   16-bit types, at least 1024 to 3072 rows (dequantised.cuh): converts w to scratch memory
 //   tiles         16-bit types, any number of rows, Hopper (quantised_tiles.cuh): products of sixteen bits
 //   plain         everything else (quantised_plain.cu)
 //

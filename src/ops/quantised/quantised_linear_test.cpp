@@ -139,7 +139,10 @@ TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
       QuantisedFormat{.values = Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = true},
       QuantisedFormat{.values = Values::kInt4, .scales = Scales::kPairs, .group_rows = 1, .group_cols = 32},
       QuantisedFormat{
-          .values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}};
+          .values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true},
+      QuantisedFormat{.values = Values::kInt8, .scales = Scales::kFloat16, .group_rows = 1, .group_cols = 16},
+      QuantisedFormat{.values = Values::kInt8, .scales = Scales::kPairs, .group_rows = 1, .group_cols = 32},
+      QuantisedFormat{.values = Values::kE4M3, .group_rows = 128, .group_cols = 128}};
   struct Case {
     Sizes sizes;
     std::vector<std::int64_t> checked;  // rows of x

@@ -19,14 +19,14 @@ int groups_of_stage(const QuantisedMatrix& w) {
   if (group_shift_of(w) < 0) return kNotServed;
   if (f.values == Values::kE2M1) {
     const bool nvfp4 = f.scales == Scales::kE4M3 && f.group_cols == kNvfp4Group && f.group_rows == 1;
-    return nvfp4 && w.cols % kStageColumns == 0 ? kStageColumns / static_cast<int>(kNvfp4Group) : kNotServed;
+    return nvfp4 && w.cols % kMostStageColumns == 0 ? kMostStageColumns / static_cast<int>(kNvfp4Group) : kNotServed;
   }
   if (f.scales != Scales::kFloat32) return kNotServed;
   const bool of_rows = w.num_groups == 1;
   switch (f.values) {
     case Values::kInt8: return of_rows ? 0 : kNotServed;
-    case Values::kE4M3: return of_rows ? 0 : f.group_cols % kStageColumns == 0 ? 1 : kNotServed;
-    default: return of_rows || f.group_cols % kStageColumns == 0 ? 1 : f.group_cols % 32 == 0 ? 4 : kNotServed;
+    case Values::kE4M3: return of_rows ? 0 : f.group_cols % kMostStageColumns == 0 ? 1 : kNotServed;
+    default: return of_rows || f.group_cols % kMostStageColumns == 0 ? 1 : f.group_cols % 32 == 0 ? 4 : kNotServed;
   }
 }
 

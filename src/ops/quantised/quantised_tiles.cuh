@@ -16,10 +16,6 @@
 
 namespace tessera::cuda::quantised {
 
-inline constexpr int kStageSteps = kStageColumns / 16;
-
-inline constexpr int stage_row_bytes(Values values) { return is_packed(values) ? kStageColumns / 2 : kStageColumns; }
-
 // The copy engine (TMA) permutes the 16-byte chunks of a row of kRowBytes: chunk c of a row is at chunk c ^ l, where l
 // is the number of the row's 128-byte line modulo the number of chunks in a row. Returns the offset of chunk 0 of a
 // row. Chunk c is at this offset ^ 16 c, and the chunks of row r + 8 are 8 kRowBytes further on.
@@ -39,19 +35,27 @@ __device__ inline std::uint32_t load_shared_u8(std::uint32_t address) {
   return v;
 }
 
-// The number of scales that a row of w has in a stage, and their form. kStored is e4m3 for values of e2m1 and float32
-// for values of other types, kHalves is float16, and kPairs is float16 with offsets. A count of 0 means that scales are
-// applied to sums.
+// The number of scales that a row of w has in a stage, their form, and the columns of the stage. kStored is e4m3 for
+// values of e2m1 and float32 for values of other types, kHalves is float16, and kPairs is float16 with offsets. A count
+// of 0 means that scales are applied to sums.
 enum class ScaleForm { kStored, kHalves, kPairs };
 struct StageGroups {
   int count = 0;
   ScaleForm form = ScaleForm::kStored;
+  int columns = kMostStageColumns;
+
+  constexpr int steps() const { return columns / 16; }
+  constexpr int row_bytes(Values values) const { return is_packed(values) ? columns / 2 : columns; }
+  // Returns the groups of a stage with half the columns.
+  constexpr StageGroups half() const { return {count > 1 ? count / 2 : count, form, columns / 2}; }
 };
 
-// Loads aligned words, two or a multiple of four, with the widest instructions.
+// Loads aligned words, one, two or a multiple of four, with the widest instructions.
 template <int kWords>
 __device__ inline void load_words(const std::byte* from, std::uint32_t (&to)[kWords]) {
-  if constexpr (kWords == 2) {
+  if constexpr (kWords == 1) {
+    to[0] = *reinterpret_cast<const std::uint32_t*>(from);
+  } else if constexpr (kWords == 2) {
     const uint2 two = *reinterpret_cast<const uint2*>(from);
     to[0] = two.x, to[1] = two.y;
   } else {
@@ -88,7 +92,7 @@ struct LoadedScales {
     } else if constexpr (kValues == Values::kE2M1) {
       load_words(w.scales + scale_row + stage * kCount, scales);
     } else if constexpr (kFloats) {
-      constexpr int kColumns = kStageColumns / kCount;
+      constexpr int kColumns = kGroups.columns / kCount;
       const int last = static_cast<int>(w.num_groups) - 1;
       if (p.scales_aligned && w.format.group_cols == kColumns) {
         const int first = stage * kCount;
@@ -98,7 +102,7 @@ struct LoadedScales {
         zeros = 0;
 #pragma unroll
         for (int i = 0; i < kWords; ++i) {
-          const int group = min(last, stage * kStageColumns + i * kColumns >> p.group_shift);
+          const int group = min(last, stage * kGroups.columns + i * kColumns >> p.group_shift);
           scales[i] = reinterpret_cast<const std::uint32_t*>(w.scales)[scale_row + group];
           if (kZeros && w.zeros != nullptr) zeros |= static_cast<std::uint32_t>(w.zeros[zero_row + group]) << (8 * i);
         }
@@ -149,8 +153,8 @@ struct StageScales {
 
   // Returns the values of a converted pair in a step of 16 columns. They are not scaled if scales are applied to sums.
   __device__ std::uint32_t values_of(std::uint32_t pair, int step) const {
-    const std::uint32_t offset = offsets[kZeros ? step * Loaded::kCount / kStageSteps : 0];
-    const int group = step * Loaded::kCount / kStageSteps;
+    const int group = step * Loaded::kCount / kGroups.steps();
+    const std::uint32_t offset = offsets[kZeros ? group : 0];
     if constexpr (kPairs || kSmall) return scaled_and_moved<T, kValues>(pair, offset, scales[group], added[group]);
     if constexpr (kGroups.count > 0) return scaled<T, kValues>(pair, offset, scales[group]);
     return exact<T, kValues>(pair, offset);
@@ -168,8 +172,8 @@ struct StageScales {
 template <class T, Values kValues, StageGroups kGroups>
 __device__ inline void convert_step(std::uint32_t start, int step, const StageScales<T, kValues, kGroups> (&scales)[2],
                                     std::uint32_t (&to)[4]) {
-  constexpr int kRowBytes = stage_row_bytes(kValues);
-  constexpr int kStepBytes = kRowBytes / kStageSteps;
+  constexpr int kRowBytes = kGroups.row_bytes(kValues);
+  constexpr int kStepBytes = kRowBytes / kGroups.steps();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     // A thread has the columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step; q is its number in the quad.
@@ -194,9 +198,10 @@ __device__ inline void convert_step(std::uint32_t start, int step, const StageSc
 template <class T, Values kValues, StageGroups kGroups, int kN>
 struct ConvertedProduct {
   using Element = T;
-  static constexpr int kWeightRowBytes = stage_row_bytes(kValues);
+  static constexpr int kColumns = kGroups.columns;
+  static constexpr int kWeightRowBytes = kGroups.row_bytes(kValues);
   static constexpr bool kScaled = false;
-  using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, 2>;
+  using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, kColumns * 2 / kBoxRowBytes>;
   // With many rows a step is converted while the product of the step before it runs. With few rows products are so
   // short that it is faster to convert the whole stage before its first product.
   static constexpr bool kInterleaved = kN > 128;
@@ -233,22 +238,23 @@ struct ConvertedProduct {
       }
       const StageScales<T, kValues, kGroups> scales[2] = {StageScales<T, kValues, kGroups>(now[0]),
                                                           StageScales<T, kValues, kGroups>(now[1])};
-      std::uint32_t held[kStageSteps][4];  // the weights in the form that multiply_held() takes, in steps of 16 columns
+      constexpr int kSteps = kGroups.steps();
+      std::uint32_t held[kSteps][4];  // the weights in the form that multiply_held() takes, in steps of 16 columns
       const auto convert = [&](int step) {
         convert_step<T, kValues, kGroups>(ring.weights(slot) + first, step, scales, held[step]);
       };
 #pragma unroll
-      for (int d = 0; d < (kInterleaved ? 1 : kStageSteps); ++d) convert(d);
+      for (int d = 0; d < (kInterleaved ? 1 : kSteps); ++d) convert(d);
       if constexpr (!kInterleaved) begin_products();
 #pragma unroll
-      for (int d = 0; d < kStageSteps; ++d) {
+      for (int d = 0; d < kSteps; ++d) {
         if constexpr (kInterleaved) begin_products();
         const std::uint64_t b =
             matrix_at(ring.rows(slot) + static_cast<std::uint32_t>(d / 4 * Ring::kBoxBytes)) + d % 4 * kMatrixStep;
         multiply_held<T, kN>(sum, held[d], b, 1);
         if constexpr (kInterleaved) {
           end_products();
-          if (d + 1 < kStageSteps) convert(d + 1);
+          if (d + 1 < kSteps) convert(d + 1);
         }
       }
       if constexpr (!kInterleaved) end_products();

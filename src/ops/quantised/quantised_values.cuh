@@ -6,7 +6,7 @@
 //         times the value. float16: the hardware converts.
 //   e2m1  the bits move in the same way, which gives 2^-126 times the value in bfloat16, and 2^-14 times in float16.
 //   int4  the bits become the lowest of the mantissa of 128 (bfloat16) or 1024 (float16), which adds the value.
-//   int8  bfloat16: the value itself, by way of float32. float16: the value plus 1152 (1024 + 128).
+//   int8  bfloat16: the value itself, as a difference. float16: the value plus 1152 (1024 + 128).
 //
 // Subnormal values become subnormal numbers, and every step is exact. From the result, exact() computes the value
 // itself, and scaled() computes the value times a scale, rounded to the type. The result of scaled() is kSumGrow times
@@ -100,16 +100,12 @@ __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[
 #pragma unroll
     for (int i = 0; i < 2; ++i) pairs[i] = widen_two<T>(word >> (16 * i));
   } else if constexpr (kIsBf16<T>) {
-    const std::uint32_t above = word ^ 0x80808080u;  // values + 128
-    constexpr std::uint32_t kLarge = 0x4B000000u;    // 2^23 as a float; a byte in its lowest bits adds the byte's value
-    float values[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      values[i] = __uint_as_float(__byte_perm(above, kLarge, 0x7540u + static_cast<unsigned>(i))) - (0x1p23F + 128);
+    // Below the byte 0x43, the lower seven bits of a value make 128 plus these bits. The highest bit, whose weight is
+    // -128, makes 256 alone, and 128 if it is not set.
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const __nv_bfloat162 two = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
-      pairs[i] = reinterpret_cast<const std::uint32_t&>(two);
+      const std::uint32_t spread = __byte_perm(word, 0x43434343u, i == 0 ? 0x4140 : 0x4342);
+      pairs[i] = minus<T>(spread & 0xFF7FFF7Fu, spread & 0xFF80FF80u);
     }
   } else {
     const std::uint32_t above = word ^ 0x80808080u;

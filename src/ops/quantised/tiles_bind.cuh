@@ -15,33 +15,35 @@ inline const char* tiles_name(const QuantisedCall& p) {
   return p.gate == Gate::kNone ? "quantised_linear, tiles" : "quantised_linear and gate, tiles";
 }
 
+// Weights of eight bits have shorter stages if a tile has more than 128 rows, or the ring would have only two stages.
+// `kGroups` is for a stage of kMostStageColumns columns.
+template <class T, Values kValues, StageGroups kGroups, int kN>
+using TilesProduct = ConvertedProduct<T, kValues, (kN > 128 && !is_packed(kValues) ? kGroups.half() : kGroups), kN>;
+
 template <class T, Values kValues, StageGroups kGroups, int kN>
 Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
-  return make_block<ConvertedProduct<T, kValues, kGroups, kN>>(tiles_name(p), p, {.data = p.x, .elements = p.k});
+  return make_block<TilesProduct<T, kValues, kGroups, kN>>(tiles_name(p), p, {.data = p.x, .elements = p.k});
 }
 
 // Returns an estimate of the time of tiles of kN rows of x. A stage takes a constant time for its conversion, which
 // serves all rows, and a time for each row (int4 on an H200).
 template <class T, Values kValues, StageGroups kGroups, int kN>
 Result<std::int64_t> tiles_cost(const QuantisedCall& p) {
-  const Arrangement a = TRY((arrange<ConvertedProduct<T, kValues, kGroups, kN>>(tiles_name(p), p)));
-  return a.turns * (170 + kN);
+  using Product = TilesProduct<T, kValues, kGroups, kN>;
+  const Arrangement a = TRY((arrange<Product>(tiles_name(p), p)));
+  return a.turns * Product::kColumns * (170 + kN);
 }
 
 template <class T, Values kValues, StageGroups kGroups>
 Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
   if (p.m <= 32) return make_tiles<T, kValues, kGroups, 32>(p);
   if (p.m <= 64) return make_tiles<T, kValues, kGroups, 64>(p);
-  // Only packed values have tiles of more than 128 rows. With weights of eight bits, the stages of such tiles do not
-  // fit in the ring.
-  if constexpr (is_packed(kValues)) {
-    if (p.m > 128) {
-      const std::int64_t narrow = TRY((tiles_cost<T, kValues, kGroups, 128>(p)));
-      const std::int64_t medium = TRY((tiles_cost<T, kValues, kGroups, 192>(p)));
-      const std::int64_t wide = TRY((tiles_cost<T, kValues, kGroups, 256>(p)));
-      if (wide < std::min(narrow, medium)) return make_tiles<T, kValues, kGroups, 256>(p);
-      if (medium < narrow) return make_tiles<T, kValues, kGroups, 192>(p);
-    }
+  if (p.m > 128) {
+    const std::int64_t narrow = TRY((tiles_cost<T, kValues, kGroups, 128>(p)));
+    const std::int64_t medium = TRY((tiles_cost<T, kValues, kGroups, 192>(p)));
+    const std::int64_t wide = TRY((tiles_cost<T, kValues, kGroups, 256>(p)));
+    if (wide < std::min(narrow, medium)) return make_tiles<T, kValues, kGroups, 256>(p);
+    if (medium < narrow) return make_tiles<T, kValues, kGroups, 192>(p);
   }
   return make_tiles<T, kValues, kGroups, 128>(p);
 }
