@@ -30,6 +30,28 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
+// Few rows after many keys: "fa3" cuts tiles of 64 and of 128 rows into parts. A graph that was recorded for whole
+// tiles has to merge them, with the same bits each time, although the parts end in any order.
+TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithCutTiles) {
+  if (!on_cuda()) GTEST_SKIP() << "the CPU does not cut tiles";
+  const std::vector<std::pair<Config, std::vector<Request>>> cases = {
+      {library_config(GetParam(), 128, 2, 4), {{16, 4000}}},
+      {library_config(GetParam(), 128, 2, 4), {{33, 6001}, {1, 300}, {70, 3017}, {5, 5}}},
+      {library_config(GetParam(), 128, 2, 34), {{70, 3300}}}};
+  for (const auto& [c, requests] : cases) {
+    check_extend(c, requests);
+    const std::int64_t rows = count_rows(requests);
+    const ForwardBatch batch = make_batch(requests, c.page_size, 5);
+    const std::vector<HostTensor> operands = make_operands(c, batch, rows, 6);
+    Recorded recorded = Recorded::create(c, BatchKind::kExtend, "fa3", batch, rows);
+    const HostTensor first = recorded.replay(batch, operands, rows);
+    for (int i = 0; i < 20; ++i) {
+      const HostTensor again = recorded.replay(batch, operands, rows);
+      for (std::int64_t e = 0; e < first.size(); ++e) ASSERT_EQ(first.at(e), again.at(e)) << describe(c, "fa3");
+    }
+  }
+}
+
 // There are more tiles than blocks that run at once, so a block processes several tiles. Each tile has a few rows.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyRequests) {
   std::vector<Request> requests;

@@ -25,8 +25,8 @@ std::int64_t TiledRows::tiles_end(std::size_t b, std::int64_t group, std::int64_
 }
 
 TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads,
-                           std::int64_t tile_rows, std::int64_t workers)
-    : heads_(heads), tile_rows_(tile_rows), loads_(static_cast<std::size_t>(workers)) {
+                           std::int64_t tile_rows, std::int64_t workers, std::int64_t key_block)
+    : heads_(heads), tile_rows_(tile_rows), key_block_(key_block), loads_(static_cast<std::size_t>(workers)) {
   const auto most = static_cast<std::size_t>(most_tiles(max_tokens, max_requests, tile_rows));
   tiles_.reserve(most);
   worker_of_.resize(most * static_cast<std::size_t>(heads));
@@ -48,6 +48,12 @@ std::int32_t TileSchedule::give(std::int64_t cost) {
 }
 
 std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t> starts, std::span<TileWork> works) {
+  find_tiles(rows);
+  choose_workers(starts);
+  return pays_to_cut() ? write_cut(starts, works) : write_whole(starts, works);
+}
+
+void TileSchedule::find_tiles(const TiledRows& rows) {
   tiles_.clear();
   for (std::size_t b = 0; b < rows.query_lens.size(); ++b) {
     const std::int64_t count = rows.query_lens[b];
@@ -62,7 +68,9 @@ std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t>
     if (a.cost != b.cost) return a.cost > b.cost;
     return a.request != b.request ? a.request < b.request : a.index > b.index;
   });
+}
 
+void TileSchedule::choose_workers(std::span<std::int32_t> starts) {
   for (std::size_t w = 0; w < loads_.size(); ++w) loads_[w] = {0, static_cast<std::int32_t>(w)};
   std::fill(starts.begin(), starts.end(), 0);
   std::size_t count = 0;
@@ -72,6 +80,19 @@ std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t>
       ++starts[static_cast<std::size_t>(worker_of_[count]) + 1];
       ++count;
     }
+}
+
+bool TileSchedule::pays_to_cut() const {
+  if (key_block_ == 0) return false;
+  constexpr std::int64_t kLeastGain = 12;  // in blocks of keys; writing and merging parts takes about as long as these
+  std::int64_t total = 0;
+  for (const Tile& tile : tiles_) total += tile.cost * heads_;
+  const std::int64_t last = std::ranges::max(loads_, {}, &Load::cost).cost;
+  const std::int64_t equal = total / workers();
+  return last - equal >= kLeastGain * key_block_ && last * 8 > equal * 9;
+}
+
+std::int64_t TileSchedule::write_whole(std::span<std::int32_t> starts, std::span<TileWork> works) const {
   for (std::size_t w = 1; w < starts.size(); ++w) starts[w] += starts[w - 1];
 
   // Writes the work items of each worker. starts[w] advances with every item of worker w, so at the end it holds the
@@ -84,6 +105,58 @@ std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t>
     }
   std::copy_backward(starts.begin(), starts.end() - 1, starts.end());
   starts[0] = 0;
+  return static_cast<std::int64_t>(work);
+}
+
+std::int64_t TileSchedule::blocks_of(const Tile& tile) const {
+  return ceil_div(tile.cost - 2 * tile_rows_, key_block_);
+}
+
+std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<TileWork> works) const {
+  constexpr std::int64_t kLeastPart = 4;  // blocks
+  std::int64_t total = 0;
+  for (const Tile& tile : tiles_) total += blocks_of(tile) * heads_;
+  // A range ends up to kLeastPart blocks early where a part would be shorter than that. So ranges are longer by as
+  // much.
+  const std::int64_t range = ceil_div(total, workers()) + kLeastPart;
+  std::size_t count = 0;
+  std::size_t worker = 0;
+  std::int64_t left = range;
+  std::int32_t parts = 0;
+  const auto end_range = [&] {
+    starts[++worker] = static_cast<std::int32_t>(count);
+    left = range;
+  };
+  starts[0] = 0;
+  for (const Tile& tile : tiles_)
+    for (std::int64_t head = 0; head < heads_; ++head) {
+      const std::int64_t blocks = blocks_of(tile);
+      const std::size_t begin = count;
+      for (std::int64_t at = 0; at < blocks;) {
+        const bool is_last = worker + 1 == loads_.size();
+        if (left < kLeastPart && !is_last) {
+          end_range();
+          continue;
+        }
+        std::int64_t size = is_last ? blocks - at : std::min(left, blocks - at);
+        if (blocks - at - size < kLeastPart) size = blocks - at;
+        works[count++] = {.request = tile.request,
+                          .tile = tile.index,
+                          .head = static_cast<std::uint16_t>(head),
+                          .first_block = static_cast<std::int32_t>(at),
+                          .end_block = static_cast<std::int32_t>(at + size)};
+        at += size;
+        left -= size;
+      }
+      works[count - 1].end_block = TileWork::kAllBlocks;
+      for (std::size_t i = begin; i < count && count - begin > 1; ++i) {
+        works[i].part = static_cast<std::uint16_t>(i - begin);
+        works[i].parts = static_cast<std::uint16_t>(count - begin);
+        works[i].first_part = parts;
+      }
+      if (count - begin > 1) parts += static_cast<std::int32_t>(count - begin);
+    }
+  while (worker < loads_.size()) end_range();
   return static_cast<std::int64_t>(count);
 }
 

@@ -7,16 +7,28 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 namespace tessera {
 
-// A work item: one tile and one query head.
+// A work item: one tile and one query head, with all keys that the tile sees, or a part of them.
 struct TileWork {
   std::int32_t request;
   std::uint16_t tile;
   std::uint16_t head;
+  // The item's keys in blocks of TileSchedule's `key_block` keys: first_block … end_block - 1, of which only those
+  // count that the tile sees.
+  std::int32_t first_block = 0;
+  std::int32_t end_block = kAllBlocks;
+  // The item is part `part` of `parts`. Results of parts are merged. The results of part 0 have the index `first_part`
+  // among those of all parts, and the other parts follow.
+  std::uint16_t part = 0;
+  std::uint16_t parts = 1;
+  std::int32_t first_part = 0;
+
+  static constexpr std::int32_t kAllBlocks = std::numeric_limits<std::int32_t>::max();
 };
 
 // Selects the rows of a forward that are divided into tiles.
@@ -40,13 +52,20 @@ inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::
 
 // Assigns causal tiles to workers that run concurrently, so that all workers end at about the same time. It assigns the
 // largest tile first, and always to the worker with the least work so far.
+//
+// Few rows after many keys give few large tiles: some workers then have nothing to do, or one tile more than others. If
+// this costs enough, the tiles are laid one after the other, and every worker gets an equal range of this line. Tiles
+// at the ends of ranges are cut into parts.
 class TileSchedule {
  public:
+  // If `key_block` is not 0, tiles may be cut at multiples of so many keys.
   TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads, std::int64_t tile_rows,
-               std::int64_t workers);
+               std::int64_t workers, std::int64_t key_block = 0);
 
   std::int64_t workers() const { return static_cast<std::int64_t>(loads_.size()); }
-  std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()); }
+  std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()) + workers() - 1; }
+  // Returns the greatest number of parts of all cut tiles together: a range has at most two.
+  std::int64_t max_parts() const { return key_block_ > 0 ? 2 * workers() : 0; }
 
   // Writes the work items of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order in which the worker
   // should take them. `starts` has workers() + 1 entries, and `works` has max_works() entries. Returns the number of
@@ -65,9 +84,20 @@ class TileSchedule {
   };
   // Adds `cost` to the load of the least loaded worker, and returns that worker.
   std::int32_t give(std::int64_t cost);
+  // Fills tiles_, the largest first.
+  void find_tiles(const TiledRows& rows);
+  // Chooses workers for whole tiles, and counts the tiles of worker w in starts[w + 1].
+  void choose_workers(std::span<std::int32_t> starts);
+  // Returns whether cut tiles end so much earlier than the whole ones that choose_workers() assigned, that merging the
+  // parts is worth it.
+  bool pays_to_cut() const;
+  std::int64_t write_whole(std::span<std::int32_t> starts, std::span<TileWork> works) const;
+  std::int64_t write_cut(std::span<std::int32_t> starts, std::span<TileWork> works) const;
+  std::int64_t blocks_of(const Tile& tile) const;
 
   std::int64_t heads_;
   std::int64_t tile_rows_;
+  std::int64_t key_block_;
   std::vector<Tile> tiles_;              // scratch: the tiles of the forward
   std::vector<Load> loads_;              // a heap with the least loaded worker first
   std::vector<std::int32_t> worker_of_;  // scratch: the worker of each work item, in the order of assignment

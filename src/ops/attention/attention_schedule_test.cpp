@@ -1,12 +1,13 @@
-// Catches: tiles or chunks that are left out, are assigned twice, or lie past the end of their request; a worker with
-// far more work than another; grids that depend on lengths; chunks that do not fit in the grid; padding blocks that
-// compute.
+// Catches: tiles, their parts or chunks that are left out, are assigned twice, or lie past the end of their request; a
+// worker with far more work than another; grids that depend on lengths; chunks that do not fit in the grid; padding
+// blocks that compute.
 #include "tessera/ops/attention/attention_schedule.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <random>
 #include <set>
 #include <tuple>
@@ -31,10 +32,10 @@ struct Assignment {
 
 Assignment assign(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
                   std::int64_t heads, std::int64_t workers, std::int64_t least_rows = 1,
-                  const std::vector<std::int32_t>& first_rows = {}) {
+                  const std::vector<std::int32_t>& first_rows = {}, std::int64_t key_block = 0) {
   std::int64_t tokens = 0;
   for (const std::int32_t len : query_lens) tokens += len;
-  TileSchedule schedule(tokens, static_cast<std::int64_t>(query_lens.size()), heads, kTileRows, workers);
+  TileSchedule schedule(tokens, static_cast<std::int64_t>(query_lens.size()), heads, kTileRows, workers, key_block);
   Assignment out;
   out.starts.resize(static_cast<std::size_t>(schedule.workers()) + 1, -1);
   out.works.resize(static_cast<std::size_t>(schedule.max_works()));
@@ -118,6 +119,90 @@ TEST(TileSchedule, BalancesKeysOverWorkers) {
   std::int64_t total = 0;
   for (const std::int64_t load : loads) total += load;
   EXPECT_LE(*std::max_element(loads.begin(), loads.end()), total / 132 + greatest);
+}
+
+constexpr std::int64_t kKeyBlock = 128;
+
+Assignment assign_cut(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
+                      std::int64_t heads, std::int64_t workers) {
+  return assign(query_lens, kv_lens, heads, workers, 1, {}, kKeyBlock);
+}
+
+TEST(CutTiles, CoverEachBlockOfKeysOnce) {
+  std::mt19937 generator(3);
+  int cut = 0;
+  for (int round = 0; round < 200; ++round) {
+    const std::size_t requests = 1 + generator() % 4;
+    const std::vector<std::int32_t> query_lens = random_lens(requests, 400, static_cast<std::uint32_t>(generator()));
+    std::vector<std::int32_t> kv_lens = random_lens(requests, 30'000, static_cast<std::uint32_t>(generator()));
+    for (std::size_t b = 0; b < requests; ++b) kv_lens[b] += query_lens[b];
+    const std::int64_t heads = 1 + static_cast<std::int64_t>(generator() % 20);
+    const std::int64_t workers = 1 + static_cast<std::int64_t>(generator() % 70);
+    const Assignment a = assign_cut(query_lens, kv_lens, heads, workers);
+    EXPECT_EQ(a.starts.front(), 0);
+    EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
+    EXPECT_TRUE(std::is_sorted(a.starts.begin(), a.starts.end()));
+    struct Tile {
+      std::int64_t next_block = 0;
+      int next_part = 0;
+      int parts = 1;
+      int first_part = 0;
+    };
+    std::map<std::tuple<int, int, int>, Tile> tiles;
+    std::int64_t parts = 0;
+    for (const TileWork& work : a.works) {
+      Tile& tile = tiles[{work.request, work.tile, work.head}];
+      EXPECT_EQ(work.first_block, tile.next_block);
+      EXPECT_GT(work.end_block, work.first_block);
+      EXPECT_EQ(work.part, tile.next_part);
+      if (work.part == 0) {
+        tile.parts = work.parts;
+        tile.first_part = work.first_part;
+      }
+      EXPECT_EQ(work.parts, tile.parts);
+      EXPECT_EQ(work.first_part, tile.first_part);
+      if (work.part == 0 && work.parts > 1) {
+        EXPECT_EQ(work.first_part, parts) << "no two tiles share memory for parts";
+        parts += work.parts;
+      }
+      tile.next_block = work.end_block;
+      ++tile.next_part;
+    }
+    std::size_t expected = 0;
+    for (const std::int32_t rows : query_lens)
+      expected += static_cast<std::size_t>((rows + kTileRows - 1) / kTileRows * heads);
+    EXPECT_EQ(tiles.size(), expected);
+    for (const auto& [key, tile] : tiles) {
+      EXPECT_EQ(tile.next_part, tile.parts);
+      EXPECT_EQ(tile.next_block, TileWork::kAllBlocks);
+    }
+    EXPECT_LE(parts, 2 * workers);
+    cut += parts > 0;
+  }
+  EXPECT_GT(cut, 50);
+}
+
+// Sixteen rows after many keys, as in an agent's short turn, give 16 tiles for 66 workers.
+TEST(CutTiles, GiveAllWorkersEqualRanges) {
+  const std::vector<std::int32_t> kv_lens = {100'000};
+  const Assignment a = assign_cut({16}, kv_lens, 16, 66);
+  const std::int64_t blocks = (kv_lens[0] + kKeyBlock - 1) / kKeyBlock;
+  for (std::size_t w = 0; w < 66; ++w) {
+    std::int64_t load = 0;
+    for (auto i = a.starts[w]; i < a.starts[w + 1]; ++i) {
+      const TileWork& work = a.works[static_cast<std::size_t>(i)];
+      load += std::min<std::int64_t>(work.end_block, blocks) - work.first_block;
+    }
+    EXPECT_LE(load, 16 * blocks / 66 + 10) << w;
+  }
+}
+
+TEST(CutTiles, AreNotMadeWhereWorkersEndTogether) {
+  for (const auto& [query_lens, kv_lens] :
+       {std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>>{{8192}, {8192}},
+        {{512}, {100'000}},
+        {{40}, {900}}})
+    for (const TileWork& work : assign_cut(query_lens, kv_lens, 16, 66).works) EXPECT_EQ(work.parts, 1);
 }
 
 // The work lists of a launch. They are filled with values that plans never write, so that tests find unwritten entries.

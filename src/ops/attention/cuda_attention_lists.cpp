@@ -69,7 +69,7 @@ std::span<TileWork> CudaAttentionPlanner::TileRange::works(std::byte* memory) co
           static_cast<std::size_t>(lists * schedule->max_works())};
 }
 TilePlan CudaAttentionPlanner::TileRange::at(std::byte* memory, RowList list) const {
-  return {starts(memory, list).data(), works(memory).data(), schedule->workers()};
+  return {.starts = starts(memory, list).data(), .works = works(memory).data(), .workers = schedule->workers()};
 }
 
 // Decides which lists a shape needs and lays them out from `offset` on. Returns the end of the last list.
@@ -107,7 +107,7 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
   const std::int64_t heads = shape.heads / (own ? kPrefillHeads : 1);
   const std::int64_t workers = std::max<std::int64_t>(1, multiprocessors / (own ? kPrefillHeads : 1));
   const auto lay_out = [&](TileRange& range, std::int64_t tokens, std::int64_t tile_rows) {
-    range.schedule.emplace(tokens, limits_.max_requests, heads, tile_rows, workers);
+    range.schedule.emplace(tokens, limits_.max_requests, heads, tile_rows, workers, own ? kPrefillKeyBlock : 0);
     range.tokens = tokens;
     range.offset = offset;
     range.lists = plan.has_wanted ? 2 : 1;
@@ -160,6 +160,10 @@ void CudaAttentionPlanner::lay_out_partials() {
         values, aligned(static_cast<std::size_t>(heads * plan.shape.head_dim) * ir::dtype_size(plan.shape.dtype)));
     lse = std::max(lse, aligned(static_cast<std::size_t>(heads) * sizeof(float)));
     arrivals = std::max(arrivals, ints(parts * plan.shape.kv_heads));
+    // Launches follow one another, so they share the memory.
+    const std::int64_t tile_parts = std::max(plan.tiles.max_parts(), plan.short_tiles.max_parts());
+    values = std::max(values, aligned(static_cast<std::size_t>(tile_parts * kPrefillPartBytes)));
+    arrivals = std::max(arrivals, ints(tile_parts * kPrefillPartArrivals));
   }
   partial_lse_offset_ = values;
   arrivals_offset_ = values + lse;

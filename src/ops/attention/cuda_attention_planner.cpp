@@ -283,12 +283,18 @@ std::string_view CudaAttentionPlanner::kernel(const AttentionShape& shape, Batch
   return attention_kernel_name(choice(shape, kind));
 }
 
+TilePlan CudaAttentionPlanner::with_parts(TilePlan plan) const {
+  plan.part_results = partials_->data().raw();
+  plan.arrivals = reinterpret_cast<std::int32_t*>(partials_->data().raw() + arrivals_offset_);
+  return plan;
+}
+
 TilePlan CudaAttentionPlanner::tile_plan(const AttentionShape& shape) const {
-  return find(shape)->tiles.at(lists(), list_of(shape));
+  return with_parts(find(shape)->tiles.at(lists(), list_of(shape)));
 }
 
 TilePlan CudaAttentionPlanner::short_tile_plan(const AttentionShape& shape) const {
-  return find(shape)->short_tiles.at(lists(), list_of(shape));
+  return with_parts(find(shape)->short_tiles.at(lists(), list_of(shape)));
 }
 
 BlockPlan CudaAttentionPlanner::block_plan(const AttentionShape& shape) const {

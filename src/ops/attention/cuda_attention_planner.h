@@ -23,6 +23,8 @@ struct TilePlan {
   const std::int32_t* starts;  // [workers + 1]
   const TileWork* works;
   std::int64_t workers;
+  std::byte* part_results = nullptr;  // only for our own kernel (prefill_attention.h)
+  std::int32_t* arrivals = nullptr;   // likewise; 0 between launches
 };
 
 // The work of the next extend forward, in host memory.
@@ -138,6 +140,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::span<std::int32_t> starts(std::byte* memory, RowList list) const;
     std::span<TileWork> works(std::byte* memory) const;
     TilePlan at(std::byte* memory, RowList list) const;
+    std::int64_t max_parts() const { return schedule ? schedule->max_parts() : 0; }
   };
   struct ShapePlan {
     AttentionShape shape;
@@ -186,6 +189,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::int64_t copy_segments(const SegmentRange& from, const SegmentRange& to, std::int64_t segments);
   void write_sequences(const ShapePlan& plan, const ForwardBatch& batch);
   void plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows);
+  TilePlan with_parts(TilePlan plan) const;
   std::byte* host() const { return step_->host(list_offset_); }
   std::byte* lists() const { return step_->device_address(list_offset_).raw(); }
   // Returns the plan of the shape. The shape's wanted_rows_only makes no difference.

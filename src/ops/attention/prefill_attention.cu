@@ -18,6 +18,8 @@ namespace {
 static_assert(Shape<Share::kRows>::kRows == flashinfer::fa3_tile_rows(kHeadDim),
               "the planner's tiles of kFa3 have as many rows");
 static_assert(Shape<Share::kKeys>::kRows == kShortTileRows);
+static_assert(kPrefillPartBytes == kCluster * kPartChunks * kWarpgroups * kWarpgroup * sizeof(float4));
+static_assert(kPrefillPartArrivals == kCluster * kWarpgroups * kWarpgroup / kWarp);
 
 template <class S, class T>
 __global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_constant__ Attention<T> p) {
@@ -103,6 +105,8 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& pl
                        .kv_lens = a.metadata.kv_lens,
                        .starts = plan.starts,
                        .works = plan.works,
+                       .part_results = reinterpret_cast<float4*>(plan.part_results),
+                       .arrivals = plan.arrivals,
                        .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
                        .page_size = static_cast<int>(a.page_size),
                        .token_groups = static_cast<int>(a.num_pages * a.page_size / 8),

@@ -16,6 +16,11 @@
 // kernel still runs, because no kernel writes them: they are copied to the device before the forward. Tiles of keys
 // begin at multiples of kKeys and are taken from the last to the first.
 //
+// Few rows after many keys are few work items, and then a work item has only a part of its tile's keys. Each part
+// leaves its sums in device memory. The last of them to end, which a counter tells it, adds the sums of all parts in
+// the order of the parts, so that the result does not depend on which part ends last. Each warp does so for its own
+// rows.
+//
 // Short prompts have too few tiles of 128 rows for all multiprocessors, so the kernel takes as long as a single work
 // item. To make work items shorter, both warpgroups of a block then compute the same 64 rows, and each takes half of
 // every tile's keys (Share::kKeys).
@@ -46,6 +51,7 @@ inline constexpr int kHeadDim = 128;
 inline constexpr int kKeys = 128;  // keys of a tile
 inline constexpr int kBoxTokens = 16;
 inline constexpr int kBoxes = kKeys / kBoxTokens;
+static_assert(kKeys == kPrefillKeyBlock);
 
 // In shared memory a tile of keys or values consists of groups of 8 tokens. A group consists of matrices of 8 rows by
 // 64 columns, one matrix for every 64 columns of the head.
@@ -62,7 +68,8 @@ inline constexpr int kGroupQueryBytes = kGroupRows * kHeadDim * 2;
 // on.
 inline constexpr int kJoinStep = kWarpgroup * 16;
 inline constexpr int kGroupJoinBytes = (kHeadDim / 2 / kWarpgroups / 4 + 1) * kJoinStep;
-inline constexpr int kQuerySlots = 2;  // so that the next work item's queries are copied early
+inline constexpr int kPartChunks = kHeadDim / 2 / 4 + 1;  // float4 of a thread: its sums, then both rows' max and sum
+inline constexpr int kQuerySlots = 2;                     // so that the next work item's queries are copied early
 
 // Says how the warpgroups of a block divide a work item. kRows: each has its own rows. kKeys: each has its own keys of
 // every tile.
@@ -99,6 +106,9 @@ struct Attention {
   const std::int32_t* kv_lens;       // [requests]
   const std::int32_t* starts;        // [clusters + 1]
   const TileWork* works;
+  float4* part_results;  // [parts, kCluster, kPartChunks, computing threads]
+  std::int32_t*
+      arrivals;  // [parts, kCluster, computing warps], used at the first part of each item; 0 between launches
   int max_pages;
   int page_size;
   int token_groups;  // groups of 8 tokens in the cache; boxes past the last group are filled with zeros
@@ -117,7 +127,13 @@ struct Work {
   int tile_begin;  // rows of the request before the tile
   int position;    // position of the tile's first row: the number of the request's keys before it
   int seen;        // keys that the tile's last row sees, including its own
-  int tiles;       // tiles of keys; 0: nothing to compute
+  int first;       // the first tile of keys
+  int end;         // past the last tile of keys; not above `first`: nothing to compute
+  int part;        // number of the part, if other work items have the other keys of these rows
+  int parts;
+  int first_part;  // index of part 0 in part_results
+  __device__ bool is_empty() const { return end <= first; }
+  __device__ bool has_last_keys() const { return part + 1 == parts; }
 };
 
 template <class S, class T>
@@ -134,7 +150,11 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   const int before = p.kv_lens[w.request] - w.query_len;
   w.position = before + w.tile_begin;
   w.seen = before + min(w.query_len, w.tile_begin + S::kRows);
-  w.tiles = w.tile_begin < w.query_len ? (w.seen + kKeys - 1) / kKeys : 0;
+  w.first = work.first_block;
+  w.end = w.tile_begin < w.query_len ? min(work.end_block, (w.seen + kKeys - 1) / kKeys) : w.first;
+  w.part = work.part;
+  w.parts = work.parts;
+  w.first_part = work.first_part;
   return w;
 }
 

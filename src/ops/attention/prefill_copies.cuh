@@ -32,7 +32,7 @@ struct CopyingWarp {
   __device__ void look_up(int i) {
     work = work_at<S>(p, i, rank);
     kv_head = work.head / p.group;
-    key_box = value_box = find_box(work.tiles - 1);
+    key_box = value_box = find_box(work.end - 1);
   }
 
   // Copies for the work items begin … end - 1. Precondition: look_up(begin) was called.
@@ -42,17 +42,17 @@ struct CopyingWarp {
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
       if (i > begin) look_up(i);
-      if (work.tiles > 0) copy();
+      if (!work.is_empty()) copy();
     }
     if (copies_keys) wait_for_all();
   }
 
   __device__ void copy() {
     if (copies_values) copy_queries();
-    const int last = work.tiles - 1;
+    const int last = work.end - 1;
 #pragma unroll 1
-    for (int tile = last; tile >= -1; --tile) {
-      if (tile >= 0) {
+    for (int tile = last; tile >= work.first - 1; --tile) {
+      if (tile >= work.first) {
         if (copies_keys) copy_tile(p.keys, tile, key_box);
         at.advance();
       }

@@ -57,7 +57,7 @@ struct RowsWarpgroup {
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
       const Work w = work_at<S>(p, i, static_cast<int>(block_in_cluster()));
-      if (w.tiles <= 0) continue;
+      if (w.is_empty()) continue;
       compute(w);
       give_results(w);
     }
@@ -83,7 +83,7 @@ struct RowsWarpgroup {
 #pragma unroll
     for (float& x : out) x = 0;
 
-    int tile = w.tiles - 1;
+    int tile = w.end - 1;
     const int slot = take_tile();
     begin_turn();
     multiply_keys(queries, slot);
@@ -95,14 +95,15 @@ struct RowsWarpgroup {
     weigh();
     rescale[0] = rescale[1] = 1;  // there are no sums yet
     pack_weights();
-    if (w.seen % kBoxTokens != 0) clear_unseen(w);
+    if (w.seen % kBoxTokens != 0 && w.has_last_keys()) clear_unseen(w);
     --tile;
     // The first loop takes the tiles with keys that some row does not see. The second takes the other tiles, which need
     // no mask.
 #pragma unroll 1
-    for (; tile >= 0 && first_key(tile) + S::kGroupKeys > position + 1; --tile) step<true>(queries, tile, position);
+    for (; tile >= w.first && first_key(tile) + S::kGroupKeys > position + 1; --tile)
+      step<true>(queries, tile, position);
 #pragma unroll 1
-    for (; tile >= 0; --tile) step<false>(queries, tile, position);
+    for (; tile >= w.first; --tile) step<false>(queries, tile, position);
     finish();
   }
 
@@ -111,15 +112,77 @@ struct RowsWarpgroup {
     const std::uint32_t staging = queries_at();
     if constexpr (!S::kJoined) {
       sync_warpgroup(warpgroup);  // all warps' products have ended
-      store<0, kChunks>(w, staging);
+      if (merge_parts<0, kOutSums>(w)) store<0, kChunks>(w, staging);
     } else if (warpgroup == 0) {
       join<0>();
-      store<0, kChunks / 2>(w, staging);
+      if (merge_parts<0, kOutSums / 2>(w)) store<0, kChunks / 2>(w, staging);
     } else {
       join<1>();
-      store<kChunks / 2, kChunks / 2>(w, staging + kGroupQueryBytes / 2);
+      if (merge_parts<kOutSums / 2, kOutSums / 2>(w))
+        store<kChunks / 2, kChunks / 2>(w, staging + kGroupQueryBytes / 2);
     }
     query_at.advance();
+  }
+
+  // If the work item is a part, writes the sums out[kFirst … kFirst + kSums - 1] for the warp that ends last. That warp
+  // then has the sums of all parts. Returns whether the warp has results to store; if not, it releases the queries.
+  template <int kFirst, int kSums>
+  __device__ bool merge_parts(const Work& w) {
+    if (w.parts == 1) return true;
+    constexpr int kComputing = kWarpgroups * kWarpgroup;
+    const int rank = static_cast<int>(block_in_cluster());
+    const auto results_of = [&](int part) {
+      return p.part_results +
+             static_cast<std::int64_t>((w.first_part + part) * kCluster + rank) * kPartChunks * kComputing +
+             threadIdx.x;
+    };
+    float* const sums = &out[kFirst];
+    float4* const mine = results_of(w.part);
+#pragma unroll
+    for (int i = 0; i < kSums; i += 4)
+      __stcg(mine + i / 4 * kComputing, make_float4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]));
+    __stcg(mine + (kPartChunks - 1) * kComputing,
+           make_float4(rows[0].running_max, rows[1].running_max, rows[0].sum, rows[1].sum));
+    __threadfence();
+    __syncwarp();
+    std::int32_t* const arrivals =
+        p.arrivals + (w.first_part * kCluster + rank) * (kComputing / kWarp) + threadIdx.x / kWarp;
+    int before = lane == 0 ? atomicAdd(arrivals, 1) : 0;
+    before = __shfl_sync(~0U, before, 0);
+    if (before + 1 < w.parts) {
+      if (lane == 0) shared.query_empty[query_at.slot].arrive();
+      return false;
+    }
+    if (lane == 0) *arrivals = 0;
+    __threadfence();
+
+    float most[2] = {-1e30F, -1e30F};
+    for (int part = 0; part < w.parts; ++part) {
+      const float4 state = __ldcg(results_of(part) + (kPartChunks - 1) * kComputing);
+      most[0] = fmaxf(most[0], state.x);
+      most[1] = fmaxf(most[1], state.y);
+    }
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[i] = 0;
+    rows[0].sum = rows[1].sum = 0;
+#pragma unroll 1
+    for (int part = 0; part < w.parts; ++part) {
+      const float4* const from = results_of(part);
+      const float4 state = __ldcg(from + (kPartChunks - 1) * kComputing);
+      const float worth[2] = {FastBaseTwo::power((state.x - most[0]) * p.scale_log2),
+                              FastBaseTwo::power((state.y - most[1]) * p.scale_log2)};
+      rows[0].sum += state.z * worth[0];
+      rows[1].sum += state.w * worth[1];
+#pragma unroll
+      for (int i = 0; i < kSums; i += 4) {
+        const float4 x = __ldcg(from + i / 4 * kComputing);
+        sums[i] += x.x * worth[0];
+        sums[i + 1] += x.y * worth[0];
+        sums[i + 2] += x.z * worth[1];
+        sums[i + 3] += x.w * worth[1];
+      }
+    }
+    return true;
   }
 
   __device__ void begin_turn() const {
@@ -210,13 +273,13 @@ struct RowsWarpgroup {
 
   // Sets unseen values to zero in the one box that has both seen and unseen values. The unseen ones may be NaN, which a
   // weight of 0 would not remove. Only the work item's last tile has such a box. Tiles are processed from the last
-  // to the first. If there is only one tile, its values come next in the ring. Otherwise the keys of the tile that is
-  // processed second come first, and then the last tile's values.
+  // to the first. If the work item has only one tile, its values come next in the ring. Otherwise the keys of the tile
+  // that is processed second come first, and then the last tile's values.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
-    if (w.tiles > 1) values.advance();
+    if (w.end - w.first > 1) values.advance();
     shared.full[values.slot].wait(values.parity);
-    const int seen = w.seen - (w.tiles - 1) * kKeys;
+    const int seen = w.seen - (w.end - 1) * kKeys;
     const std::uint32_t box =
         shared.tile(values.slot) + static_cast<std::uint32_t>(seen / kBoxTokens * 2 * kTokenGroupBytes);
     constexpr int kRowChunks = kRowBytes / 16;
@@ -306,6 +369,7 @@ struct RowsWarpgroup {
     for (int h = 0; h < 2; ++h) {
       const float most = fmaxf(rows[h].running_max, other_max[h]);
       worth[h] = FastBaseTwo::power((rows[h].running_max - most) * p.scale_log2);
+      rows[h].running_max = most;
       other_worth[h] = FastBaseTwo::power((other_max[h] - most) * p.scale_log2);
       rows[h].sum = rows[h].sum * worth[h] + other_sum[h] * other_worth[h];
     }
