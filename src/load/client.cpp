@@ -44,8 +44,9 @@ std::size_t append(char* data, std::size_t, std::size_t size, void* user) {
 }
 
 // Sets the options that every request of this client has.
-void set_common(CURL* easy, const std::string& url, curl_slist* headers) {
+void set_common(CURL* easy, const std::string& url, const std::string& ca_file, curl_slist* headers) {
   curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
+  if (!ca_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file.c_str());
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
   curl_easy_setopt(easy, CURLOPT_PROXY, "");  // no proxy, because its delay would be measured too
@@ -194,6 +195,7 @@ class Transfers {
 
 struct LoadClient::Impl {
   std::string url;
+  std::string ca_file;
   CurlList headers;
   Transfers transfers;
   std::vector<std::unique_ptr<Transfer>> idle;
@@ -209,7 +211,7 @@ struct LoadClient::Impl {
     transfer->easy.reset(curl_easy_init());
     CURL* easy = transfer->easy.get();
     if (easy == nullptr) return nullptr;
-    set_common(easy, url + "/v1/completions", headers.get());
+    set_common(easy, url + "/v1/completions", ca_file, headers.get());
     curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer.get());
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer.get());
@@ -271,13 +273,15 @@ std::string failure_of(const Transfer& transfer, CURLcode code) {
 LoadClient::LoadClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LoadClient::~LoadClient() = default;
 
-Result<std::unique_ptr<LoadClient>> LoadClient::create(std::string url, const std::string& api_key) {
+Result<std::unique_ptr<LoadClient>> LoadClient::create(std::string url, const std::string& api_key,
+                                                       std::string ca_file) {
   while (url.ends_with('/')) url.pop_back();
   if (url.ends_with("/v1")) url.resize(url.size() - 3);
   if (!url.starts_with("http://") && !url.starts_with("https://"))
-    return invalid_argument(fmt::format("\"{}\" is not accepted; http://host:port is", url));
+    return invalid_argument(fmt::format("\"{}\" is not accepted; http://host:port and https://host:port are", url));
   auto impl = std::make_unique<Impl>();
   impl->url = std::move(url);
+  impl->ca_file = std::move(ca_file);
   curl_slist* headers = curl_slist_append(nullptr, "Content-Type: application/json");
   // Removes the header "Expect". With it, libcurl would wait for the server's consent before it sends a long prompt.
   headers = curl_slist_append(headers, "Expect:");
@@ -293,7 +297,7 @@ Result<Json> LoadClient::get(const std::string& path) {
     return internal_error(fmt::format("libcurl cannot be started: {}", curl_easy_strerror(CURLE_FAILED_INIT)));
   const std::string address = impl_->url + path;
   std::string body;
-  set_common(easy.get(), address, impl_->headers.get());
+  set_common(easy.get(), address, impl_->ca_file, impl_->headers.get());
   curl_easy_setopt(easy.get(), CURLOPT_WRITEFUNCTION, append);
   curl_easy_setopt(easy.get(), CURLOPT_WRITEDATA, &body);
   const CURLcode code = curl_easy_perform(easy.get());

@@ -36,9 +36,11 @@ struct ClientRun {
 
 class LoadClient {
  public:
-  // Makes a client. `url` is "http://host:port", with or without "/v1"; anything else is kInvalidArgument. `api_key` is
-  // a single line, or "" for none.
-  static Result<std::unique_ptr<LoadClient>> create(std::string url, const std::string& api_key);
+  // Makes a client. `url` is "http://host:port" or https, with or without "/v1"; anything else is kInvalidArgument.
+  // `api_key` is a single line, or "" for none. `ca_file` has the certificates in PEM that are trusted for https; "":
+  // the system's.
+  static Result<std::unique_ptr<LoadClient>> create(std::string url, const std::string& api_key,
+                                                    std::string ca_file = "");
   ~LoadClient();
 
   // Returns the JSON that the server has at `path` ("/v1/models").

@@ -43,7 +43,7 @@ class Served:
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.errors, text=True,
                                         env={**self.environment, "TESSERA_CACHE_DIR": self.cache.name})
         line = self.process.stdout.readline()
-        match = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+        match = re.search(r"https?://127\.0\.0\.1:(\d+)", line)
         if match is None:
             self.process.kill()
             raise RuntimeError(f"the server did not start: {' '.join(map(str, self.command))}: {line!r}, {self._end()}")

@@ -19,6 +19,7 @@
 #include "tessera/cli/bench/serve_comparison.h"
 #include "tessera/cli/bench/serve_profile.h"
 #include "tessera/cli/commands.h"
+#include "tessera/cli/environment.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/serve/local_server.h"
 #include "tessera/cli/serve/open_files.h"
@@ -239,8 +240,9 @@ std::string to_text(const std::vector<Run>& runs) {
 }
 
 Status bench_elsewhere(const BenchServeOptions& options, const LoadBench& bench, std::vector<Run>& runs) {
+  const char* const ca_file = process_environment("SSL_CERT_FILE");
   const std::unique_ptr<LoadClient> client =
-      TRY(LoadClient::create(options.url, options.api_key).with_context("--url"));
+      TRY(LoadClient::create(options.url, options.api_key, ca_file == nullptr ? "" : ca_file).with_context("--url"));
   const LoadTarget target = TRY(ask_target(*client, options.served_model_name, options.vocab_size));
   return bench.run(target, std::nullopt, runs);
 }

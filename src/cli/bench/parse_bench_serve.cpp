@@ -165,7 +165,8 @@ void BenchServeFlags::add_adapter_flags(CommandFlags& add) {
 }
 
 void BenchServeFlags::add_server_flags(CommandFlags& add) {
-  add_text(add, "--url", "URL", "of a server of OpenAI's protocol, like http://127.0.0.1:30000", Goes::kAlways,
+  add_text(add, "--url", "URL",
+           "of a server of OpenAI's protocol, like http://127.0.0.1:30000; https trusts SSL_CERT_FILE", Goes::kAlways,
            options_.url);
   add_text(add, "--api-key", "KEY", "its key", Goes::kWithUrl, options_.api_key);
   add.keep_secret("the command line");
