@@ -16,10 +16,8 @@
 // kernel still runs, because no kernel writes them: they are copied to the device before the forward. Tiles of keys
 // begin at multiples of kKeys and are taken from the last to the first.
 //
-// Few rows after many keys are few work items, and then a work item has only a part of its tile's keys. Each part
-// leaves its sums in device memory. The last of them to end, which a counter tells it, adds the sums of all parts in
-// the order of the parts, so that the result does not depend on which part ends last. Each warp does so for its own
-// rows.
+// Few rows after many keys are few work items. Then a work item has only a part of its tile's keys, and the results of
+// the parts are merged (prefill_parts.cuh).
 //
 // Short prompts have too few tiles of 128 rows for all multiprocessors, so the kernel takes as long as a single work
 // item. To make work items shorter, both warpgroups of a block then compute the same 64 rows, and each takes half of

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
+#include "tessera/ops/attention/prefill_parts.cuh"
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/online_softmax.cuh"
 
@@ -112,77 +113,24 @@ struct RowsWarpgroup {
     const std::uint32_t staging = queries_at();
     if constexpr (!S::kJoined) {
       sync_warpgroup(warpgroup);  // all warps' products have ended
-      if (merge_parts<0, kOutSums>(w)) store<0, kChunks>(w, staging);
+      if (merge<0, kOutSums>(w)) store<0, kChunks>(w, staging);
     } else if (warpgroup == 0) {
       join<0>();
-      if (merge_parts<0, kOutSums / 2>(w)) store<0, kChunks / 2>(w, staging);
+      if (merge<0, kOutSums / 2>(w)) store<0, kChunks / 2>(w, staging);
     } else {
       join<1>();
-      if (merge_parts<kOutSums / 2, kOutSums / 2>(w))
-        store<kChunks / 2, kChunks / 2>(w, staging + kGroupQueryBytes / 2);
+      if (merge<kOutSums / 2, kOutSums / 2>(w)) store<kChunks / 2, kChunks / 2>(w, staging + kGroupQueryBytes / 2);
     }
     query_at.advance();
   }
 
-  // If the work item is a part, writes the sums out[kFirst … kFirst + kSums - 1] for the warp that ends last. That warp
-  // then has the sums of all parts. Returns whether the warp has results to store; if not, it releases the queries.
+  // Joins the warp's results with those of other parts of the tile. Returns whether the warp has results to store; if
+  // not, it releases the queries.
   template <int kFirst, int kSums>
-  __device__ bool merge_parts(const Work& w) {
-    if (w.parts == 1) return true;
-    constexpr int kComputing = kWarpgroups * kWarpgroup;
-    const int rank = static_cast<int>(block_in_cluster());
-    const auto results_of = [&](int part) {
-      return p.part_results +
-             static_cast<std::int64_t>((w.first_part + part) * kCluster + rank) * kPartChunks * kComputing +
-             threadIdx.x;
-    };
-    float* const sums = &out[kFirst];
-    float4* const mine = results_of(w.part);
-#pragma unroll
-    for (int i = 0; i < kSums; i += 4)
-      __stcg(mine + i / 4 * kComputing, make_float4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]));
-    __stcg(mine + (kPartChunks - 1) * kComputing,
-           make_float4(rows[0].running_max, rows[1].running_max, rows[0].sum, rows[1].sum));
-    __threadfence();
-    __syncwarp();
-    std::int32_t* const arrivals =
-        p.arrivals + (w.first_part * kCluster + rank) * (kComputing / kWarp) + threadIdx.x / kWarp;
-    int before = lane == 0 ? atomicAdd(arrivals, 1) : 0;
-    before = __shfl_sync(~0U, before, 0);
-    if (before + 1 < w.parts) {
-      if (lane == 0) shared.query_empty[query_at.slot].arrive();
-      return false;
-    }
-    if (lane == 0) *arrivals = 0;
-    __threadfence();
-
-    float most[2] = {-1e30F, -1e30F};
-    for (int part = 0; part < w.parts; ++part) {
-      const float4 state = __ldcg(results_of(part) + (kPartChunks - 1) * kComputing);
-      most[0] = fmaxf(most[0], state.x);
-      most[1] = fmaxf(most[1], state.y);
-    }
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i] = 0;
-    rows[0].sum = rows[1].sum = 0;
-#pragma unroll 1
-    for (int part = 0; part < w.parts; ++part) {
-      const float4* const from = results_of(part);
-      const float4 state = __ldcg(from + (kPartChunks - 1) * kComputing);
-      const float worth[2] = {FastBaseTwo::power((state.x - most[0]) * p.scale_log2),
-                              FastBaseTwo::power((state.y - most[1]) * p.scale_log2)};
-      rows[0].sum += state.z * worth[0];
-      rows[1].sum += state.w * worth[1];
-#pragma unroll
-      for (int i = 0; i < kSums; i += 4) {
-        const float4 x = __ldcg(from + i / 4 * kComputing);
-        sums[i] += x.x * worth[0];
-        sums[i + 1] += x.y * worth[0];
-        sums[i + 2] += x.z * worth[1];
-        sums[i + 3] += x.w * worth[1];
-      }
-    }
-    return true;
+  __device__ bool merge(const Work& w) {
+    if (merge_parts<kFirst, kSums>(p, w, out, rows)) return true;
+    if (lane == 0) shared.query_empty[query_at.slot].arrive();
+    return false;
   }
 
   __device__ void begin_turn() const {
