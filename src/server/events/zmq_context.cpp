@@ -9,7 +9,8 @@ namespace tessera {
 std::string number_bytes(std::uint64_t number) { return big_endian(number, 8); }
 
 Result<std::unique_ptr<ZmqContext>> ZmqContext::create() {
-  std::unique_ptr<ZmqContext> context(new ZmqContext(TRY(ZmqLibrary::open())));
+  const auto library = TRY(ZmqLibrary::open());
+  std::unique_ptr<ZmqContext> context(new ZmqContext(library));
   context->context_ = context->zmq_.ctx_new();
   if (context->context_ == nullptr) return context->failed("ZeroMQ cannot be started");
   return context;
