@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cassert>
 #include <compare>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "tessera/ops/contract/forward_batch.h"
 
@@ -109,10 +111,19 @@ void PrefixCache::reorder(Retentions::Place place, const std::function<void()>& 
   if (is_sorted) order.insert(key());
 }
 
+// Sorts an order again after all levels have become 0.
+void PrefixCache::forget_levels(Order& order) {
+  while (!order.empty() && order.rbegin()->level > 0) {
+    auto last = order.extract(std::prev(order.end()));
+    last.value().level = 0;
+    order.insert(std::move(last));
+  }
+}
+
 void PrefixCache::lock(Node& node) {
   if (node.locks++ > 0) return;
   --num_unlocked_;
-  leaves_.erase(key_of(node));
+  if (node.children.empty()) leaves_.erase(key_of(node));
 }
 
 void PrefixCache::unlock(Node& node) {
@@ -359,6 +370,8 @@ std::int64_t PrefixCache::evict(std::size_t group, std::int64_t count) {
 
 void PrefixCache::flush() {
   retentions_.clear();
+  forget_levels(leaves_);
+  for (Order& order : loose_) forget_levels(order);
   while (!leaves_.empty()) remove(*leaves_.begin()->node);
   // Nodes that a sequence has locked stay. Drops their checkpoints, and their window pages that are not locked.
   for (std::size_t g = 0; g < pools_.size(); ++g)

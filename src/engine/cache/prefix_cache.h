@@ -97,7 +97,7 @@ class PrefixCache {
   // Retains the text of a path as the hint says. `end` is the number of pages up to which another text is likely to
   // continue this one, besides the whole path; it is at most the path's size. Precondition: the path is locked.
   void retain(const RetentionHint& hint, std::span<Node* const> path, std::size_t end, Retentions::Time now);
-  // These three functions do the same as in Retentions.
+  // These functions do the same as in Retentions.
   bool release_session(const std::string& session) { return retentions_.release(session); }
   void end_retentions(Retentions::Time now) { retentions_.end(now); }
   bool retains() const { return !retentions_.empty(); }
@@ -130,6 +130,7 @@ class PrefixCache {
   Key key_of(Node& node) const;
   Key key_of(Node& node, std::size_t group) const;
   void reorder(Retentions::Place place, const std::function<void()>& change);
+  static void forget_levels(Order& order);
   void mark_end(std::span<Node* const> path, std::vector<Retentions::Place>& places) const;
   Node* child(const Node& node, const PrefixTokens& tokens, std::size_t page) const;
   std::size_t match(const PrefixTokens& tokens, Path* path) const;

@@ -22,6 +22,10 @@ struct RetentionHint {
   // without one, kUsualPriority.
   std::optional<std::int64_t> priority{};
 
+  // Names the client. When too many texts are retained, those of the client with the most of them make room. A session
+  // belongs to one owner, so its name must tell its owner.
+  std::string owner{};
+
   bool any() const { return !session.empty() || seconds.has_value(); }
 };
 

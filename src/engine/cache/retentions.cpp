@@ -1,5 +1,7 @@
 #include "tessera/engine/cache/retentions.h"
 
+#include <algorithm>
+
 namespace tessera {
 
 std::int64_t Retentions::level(Place place) const {
@@ -16,16 +18,33 @@ void Retentions::retain(const RetentionHint& hint, std::span<const Place> places
       hint.priority.value_or(last == nullptr ? RetentionHint::kUsualPriority : last->priority);
   if (seconds > 0 && places.empty()) return;
   if (last != nullptr) drop(known->second);
-  if (seconds <= 0) return;
-  while (!texts_.empty() && (texts_.size() >= kMost || num_marks_ + places.size() > kMostMarks))
-    drop(ends_.begin()->second);
+  if (seconds <= 0 || places.size() > kMostMarks) return;
+  make_room(places.size());
   const TextId id = ++last_id_;
   const Time until = now + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(seconds));
-  texts_.emplace(id,
-                 Text{.session = hint.session, .seconds = seconds, .priority = priority, .until = until, .marks = {}});
+  texts_.emplace(id, Text{.session = hint.session,
+                          .owner = hint.owner,
+                          .seconds = seconds,
+                          .priority = priority,
+                          .until = until,
+                          .marks = {}});
   ends_.emplace(until, id);
+  owners_[hint.owner].texts.emplace(until, id);
   if (!hint.session.empty()) sessions_.emplace(hint.session, id);
   for (const Place place : places) mark(id, place);
+}
+
+// Ends texts until there is room for another one with so many marks. One owner's texts do not end those of an owner
+// that has fewer.
+void Retentions::make_room(std::size_t marks) {
+  while (!texts_.empty()) {
+    const bool too_many_texts = texts_.size() >= kMost;
+    if (!too_many_texts && num_marks_ + marks <= kMostMarks) return;
+    const auto most = std::ranges::max_element(owners_, {}, [&](const auto& named) {
+      return too_many_texts ? named.second.texts.size() : named.second.marks;
+    });
+    drop(most->second.texts.begin()->second);
+  }
 }
 
 void Retentions::mark(TextId id, Place place) {
@@ -33,22 +52,30 @@ void Retentions::mark(TextId id, Place place) {
     const auto [at, is_new] = places_.try_emplace(place, last_id_ + 1);
     if (is_new) marks_.emplace(++last_id_, Mark{.place = place, .texts = {}});
     marks_.at(at->second).texts.emplace(texts_.at(id).priority, id);
-    note(id, at->second);
+    add_mark(id, at->second);
   });
 }
 
-void Retentions::note(TextId id, MarkId mark) {
-  texts_.at(id).marks.push_back(mark);
+void Retentions::add_mark(TextId id, MarkId mark) {
+  Text& text = texts_.at(id);
+  if (!text.marks.insert(mark).second) return;
+  if (marks_.at(mark).place.group != kWhole) ++text.group_marks;
+  ++owners_.at(text.owner).marks;
   ++num_marks_;
+}
+
+void Retentions::remove_mark(TextId id, MarkId mark) {
+  Text& text = texts_.at(id);
+  text.marks.erase(mark);
+  --owners_.at(text.owner).marks;
+  --num_marks_;
 }
 
 void Retentions::drop(TextId id) {
   const auto at = texts_.find(id);
   const Text text = std::move(at->second);
-  num_marks_ -= text.marks.size();
   for (const MarkId mark : text.marks) {
     const auto found = marks_.find(mark);
-    if (found == marks_.end()) continue;
     reorder_(found->second.place, [&] {
       found->second.texts.erase({text.priority, id});
       if (!found->second.texts.empty()) return;
@@ -58,6 +85,11 @@ void Retentions::drop(TextId id) {
   }
   texts_.erase(at);
   ends_.erase({text.until, id});
+  const auto owner = owners_.find(text.owner);
+  owner->second.texts.erase({text.until, id});
+  owner->second.marks -= text.marks.size();
+  num_marks_ -= text.marks.size();
+  if (owner->second.texts.empty()) owners_.erase(owner);
   if (!text.session.empty()) sessions_.erase(text.session);
 }
 
@@ -69,19 +101,34 @@ bool Retentions::release(const std::string& session) {
 }
 
 void Retentions::end(Time now) {
-  while (!ends_.empty() && ends_.begin()->first <= now) drop(ends_.begin()->second);
+  const std::size_t before = num_marks_;
+  while (!ends_.empty() && ends_.begin()->first <= now && before - num_marks_ < kMarksAtOnce)
+    drop(ends_.begin()->second);
 }
 
 void Retentions::clear() {
-  while (!texts_.empty()) drop(texts_.begin()->first);
+  texts_.clear();
+  sessions_.clear();
+  ends_.clear();
+  owners_.clear();
+  marks_.clear();
+  places_.clear();
+  num_marks_ = 0;
 }
 
 void Retentions::forget(Place place) {
   if (places_.empty()) return;
   const auto at = places_.find(place);
   if (at == places_.end()) return;
-  marks_.erase(at->second);
+  const MarkId mark = at->second;
+  const Mark gone = std::move(marks_.at(mark));
+  marks_.erase(mark);
   places_.erase(at);
+  for (const auto& [priority, id] : gone.texts) {
+    remove_mark(id, mark);
+    Text& text = texts_.at(id);
+    if (text.marks.empty() || (place.group != kWhole && --text.group_marks == 0)) drop(id);
+  }
 }
 
 // If both places have marks, those of the place with fewer texts join the others. So a text changes its marks at most
@@ -99,7 +146,8 @@ void Retentions::move(Place from, Place to) {
     Mark& joined = marks_.at(moved);
     for (const auto& [priority, id] : marks_.at(fewer).texts) {
       joined.texts.emplace(priority, id);
-      note(id, moved);
+      remove_mark(id, fewer);
+      add_mark(id, moved);
     }
     marks_.erase(fewer);
     there->second = moved;

@@ -1,7 +1,8 @@
 // Which texts the prefix cache evicts last, because clients want to continue them (RetentionHint). A retained text is
 // marked at a few places of the cache, and a place's level is the highest priority of the texts that are marked there.
 // A retention only changes the order of eviction, so no request fails or waits for it. A retention ends after its time,
-// when its session is released, or when too many other texts are retained.
+// when its session is released, when nothing of its text can be reused any more, or when too many other texts are
+// retained.
 //
 // The cost is O(log n) for each mark, with n marks. A level costs nothing while there are no marks.
 //
@@ -33,10 +34,13 @@ struct RetentionStats {
 class Retentions {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // The most texts, and the most marks of all texts together. Beyond either, the texts whose time is over first are no
-  // longer retained. A text with a long window has hundreds of marks.
+  // The most texts, and the most marks of all texts together. Beyond either, the owner with the most of them (texts or
+  // marks) loses the text whose time is over first. A text with a long window has hundreds of marks. A text that has
+  // more than kMostMarks alone is not retained.
   static constexpr std::size_t kMost = 4096;
   static constexpr std::size_t kMostMarks = std::size_t{1} << 18;
+  // end() stops after so many marks, so that a step of the engine never waits long for it.
+  static constexpr std::size_t kMarksAtOnce = 4096;
   static constexpr std::size_t kWhole = SIZE_MAX;
 
   // A node of the cache as a whole (`group` is kWhole), or what it keeps of one cache group.
@@ -63,13 +67,16 @@ class Retentions {
   void retain(const RetentionHint& hint, std::span<const Place> places, Time now);
   // Ends the retention of a session's text. Returns whether there was one.
   bool release(const std::string& session);
-  // Ends the retentions whose time is over.
+  // Ends retentions whose time is over, at least one if there is one. The next call ends more.
   void end(Time now);
+  // Ends all retentions, but calls no Reorder. The caller must sort all places again.
   void clear();
 
-  // Records that a place is about to vanish. move() gives its marks to another place. Precondition: neither place is
-  // sorted by its level at the moment.
+  // Records that a place is about to vanish. A text ends when it has lost all its marks, or all those in cache groups:
+  // then no group has what a next token needs. Precondition: the place is not sorted by its level at the moment.
   void forget(Place place);
+  // Gives the marks of a node to another node. Precondition: neither node is sorted by its level at the moment, and
+  // both places are whole nodes.
   void move(Place from, Place to);
 
  private:
@@ -77,10 +84,16 @@ class Retentions {
   using MarkId = std::uint64_t;
   struct Text {
     std::string session;
+    std::string owner;
     double seconds = 0;
     std::int64_t priority = 0;
     Time until{};
-    std::vector<MarkId> marks;  // some of them may be gone
+    std::set<MarkId> marks;
+    std::size_t group_marks = 0;  // how many of the marks are in a cache group
+  };
+  struct Owner {
+    std::set<std::pair<Time, TextId>> texts;  // by their ends
+    std::size_t marks = 0;                    // the marks of all its texts
   };
   // All marks at one place.
   struct Mark {
@@ -88,14 +101,17 @@ class Retentions {
     std::set<std::pair<std::int64_t, TextId>> texts;  // by priority
   };
 
+  void make_room(std::size_t marks);
   void mark(TextId id, Place place);
-  void note(TextId id, MarkId mark);
+  void add_mark(TextId id, MarkId mark);
+  void remove_mark(TextId id, MarkId mark);
   void drop(TextId id);
 
   Reorder reorder_;
   std::unordered_map<TextId, Text> texts_;
   std::unordered_map<std::string, TextId> sessions_;
   std::set<std::pair<Time, TextId>> ends_;
+  std::map<std::string, Owner> owners_;  // only owners that have texts
   std::unordered_map<MarkId, Mark> marks_;
   std::map<Place, MarkId> places_;
   std::size_t num_marks_ = 0;  // the marks of all texts

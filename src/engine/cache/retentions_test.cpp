@@ -1,6 +1,5 @@
 // Catches: a text that is evicted although others are not retained, or that is kept after its time or its session's
-// end; a retention that takes pages away from requests for good; and an order of eviction that changes of levels
-// confuse.
+// end; a retention that takes pages away from requests for good; and one client's texts that end another's.
 #include "tessera/engine/cache/retentions.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +7,7 @@
 
 #include <chrono>
 #include <memory>
-#include <random>
+#include <span>
 
 #include "tessera/engine/cache/cache_manager.h"
 #include "tessera/engine/cache/prefix_cache_test_util.h"
@@ -165,8 +164,95 @@ TEST_F(RetentionsTest, TheTextThatEndsFirstMakesRoomForMore) {
   EXPECT_TRUE(cache_.release_session("more"));
 }
 
+// A retention of an owner, who has sessions of such names of its own.
+RetentionHint owned(const std::string& owner, const std::string& session, double for_seconds) {
+  RetentionHint hint = retention_of(owner + ":" + session, for_seconds);
+  hint.owner = owner;
+  return hint;
+}
+void change_level(Retentions::Place, const std::function<void()>& change) { change(); }
+
+TEST_F(RetentionsTest, ATextWithoutPagesIsNotRetained) {
+  compute(a_, retention_of("s", 60));
+  cache_.evict(0, 1);
+  EXPECT_EQ(cache_.retention_stats().texts, 1);
+  cache_.evict(0, 1);
+  EXPECT_EQ(cache_.retention_stats().texts, 0);
+  EXPECT_FALSE(cache_.release_session("s"));
+}
+
+TEST_F(RetentionsTest, TextsWithoutPagesTakeNoRoomFromOthers) {
+  compute(a_, retention_of("first", 60));
+  for (std::size_t i = 0; i < Retentions::kMost; ++i) {
+    compute(b_, retention_of(std::to_string(i), 1000, 1));
+    if (i + 1 < Retentions::kMost) cache_.evict(0, 2);
+  }
+  EXPECT_EQ(cache_.retention_stats().texts, 2);
+  EXPECT_TRUE(cache_.release_session("first"));
+}
+
+TEST(Retentions, MarksThatMeetAreCountedOnce) {
+  Retentions retentions(change_level);
+  std::vector<char> nodes(Retentions::kMostMarks + 1);
+  std::vector<Retentions::Place> places;
+  for (char& node : nodes) places.push_back({.node = &node});
+  retentions.retain(retention_of("a", 60), std::span(places).first(2), kRetentionStart);
+  retentions.move(places[0], places[1]);
+  retentions.retain(retention_of("b", 60), std::span(places).subspan(2), kRetentionStart);
+  EXPECT_EQ(retentions.count(), 2) << "both have as many marks as are accepted";
+  retentions.forget(places[1]);
+  EXPECT_EQ(retentions.count(), 1);
+}
+
+TEST(Retentions, AnOwnersTextsDoNotEndAnothersFewer) {
+  Retentions retentions(change_level);
+  char node = 0;
+  const Retentions::Place place{.node = &node};
+  retentions.retain(owned("one", "first", 1), {&place, 1}, kRetentionStart);
+  for (std::size_t i = 0; i < Retentions::kMost; ++i)
+    retentions.retain(owned("two", std::to_string(i), 60), {&place, 1}, kRetentionStart);
+  EXPECT_TRUE(retentions.release("one:first")) << "although it ends first";
+  EXPECT_FALSE(retentions.release("two:0"));
+  EXPECT_TRUE(retentions.release("two:1"));
+}
+
+TEST(Retentions, AnOwnersMarksDoNotEndAnothersFewer) {
+  Retentions retentions(change_level);
+  std::vector<char> nodes(Retentions::kMostMarks / 2);
+  std::vector<Retentions::Place> places;
+  for (char& node : nodes) places.push_back({.node = &node});
+  retentions.retain(owned("one", "first", 1), std::span(places).first(5), kRetentionStart);
+  retentions.retain(owned("two", "long", 60), places, kRetentionStart);
+  retentions.retain(owned("two", "longer", 70), places, kRetentionStart);
+  EXPECT_TRUE(retentions.release("one:first"));
+  EXPECT_FALSE(retentions.release("two:long"));
+}
+
+TEST(Retentions, ATextWithTooManyMarksEndsNoOther) {
+  Retentions retentions(change_level);
+  std::vector<char> nodes(Retentions::kMostMarks + 1);
+  std::vector<Retentions::Place> places;
+  for (char& node : nodes) places.push_back({.node = &node});
+  retentions.retain(retention_of("a", 60), std::span(places).first(1), kRetentionStart);
+  retentions.retain(retention_of("b", 60), places, kRetentionStart);
+  EXPECT_EQ(retentions.count(), 1);
+  EXPECT_TRUE(retentions.release("a"));
+}
+
+TEST(Retentions, ManyRetentionsEndInSeveralSteps) {
+  Retentions retentions(change_level);
+  std::vector<char> nodes(Retentions::kMarksAtOnce / 2);
+  std::vector<Retentions::Place> places;
+  for (char& node : nodes) places.push_back({.node = &node});
+  for (int i = 0; i < 5; ++i) retentions.retain(retention_of(std::to_string(i), 60), places, kRetentionStart);
+  for (const int left : {3, 1, 0}) {
+    retentions.end(kRetentionStart + seconds(60));
+    EXPECT_EQ(retentions.count(), left);
+  }
+}
+
 TEST(Retentions, TheMarksOfAllTextsAreLimited) {
-  Retentions retentions([](Retentions::Place, const std::function<void()>& change) { change(); });
+  Retentions retentions(change_level);
   std::vector<char> nodes(Retentions::kMostMarks / 2);
   std::vector<Retentions::Place> places;
   for (char& node : nodes) places.push_back({.node = &node});
@@ -185,33 +271,6 @@ TEST_F(RetentionsTest, FlushingEndsAllRetentions) {
   EXPECT_FALSE(cache_.retains());
   EXPECT_EQ(known(a_), 2) << "a sequence uses it";
   cache_.release(used);
-  cache_.flush();
-  EXPECT_EQ(cache_.num_nodes(), 0);
-}
-
-// Computes, retains, releases and evicts texts of a small alphabet, so that they share pages and marks often meet.
-TEST_F(RetentionsTest, RandomUseKeepsTheOrderAndEveryPage) {
-  std::mt19937 random(5);
-  const auto below = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
-  Retentions::Time now = kRetentionStart;
-  for (int i = 0; i < 20'000; ++i) {
-    std::vector<TokenId> text;
-    for (int page = 1 + below(5); page > 0; --page) text.insert(text.end(), 2, TokenId(below(2)));
-    now += std::chrono::milliseconds(below(500));
-    switch (below(5)) {
-      case 0: cache_.end_retentions(now); break;
-      case 1: cache_.release_session(std::to_string(below(8))); break;
-      case 2: compute(text); break;
-      default: compute(text, retention_of(below(3) == 0 ? "" : std::to_string(below(8)), below(20), 1 + below(3)), now);
-    }
-    const std::int64_t nodes = cache_.num_nodes();
-    ASSERT_EQ(cache_.num_evictable(0), nodes);
-    ASSERT_EQ(pools_[0].num_free(), 19 - nodes);
-    const std::int64_t wanted = below(3);
-    ASSERT_EQ(cache_.evict(0, wanted), std::min(wanted, nodes));
-  }
-  cache_.end_retentions(now + seconds(100));
-  EXPECT_FALSE(cache_.retains());
   cache_.flush();
   EXPECT_EQ(cache_.num_nodes(), 0);
 }
@@ -265,6 +324,14 @@ TEST_F(GroupRetentionsTest, ARetainedTextKeepsTheEndOfItsWindow) {
   cache_->release_session("s");
   for (std::int32_t other = 2; other < 9; ++other) run(text(100 * other));
   EXPECT_EQ(known(text(100)), 0);
+}
+
+TEST_F(GroupRetentionsTest, ATextWithoutItsStatesIsOrdinary) {
+  make({.kind = ir::CacheGroup::Kind::kState, .num_pages = 4});
+  run(text(100), retention_of("s", 60));
+  EXPECT_EQ(cache_->retention_stats().texts, 1);
+  cache_->forget_checkpoints();
+  EXPECT_EQ(cache_->retention_stats().texts, 0) << "no prompt can use its other pages";
 }
 
 TEST_F(GroupRetentionsTest, RetainedStatesGiveWayToRequests) {
