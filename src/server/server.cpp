@@ -257,7 +257,7 @@ struct Server::Impl {
     }
     reader->read<ApiJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ApiJob> job) {
       if (job.ok()) {
-        own_sessions(owner_of(prepared.request(), options.api_keys), job->requests);
+        own_sessions([&] { return owner_of(prepared.request(), options.api_keys); }, job->requests);
         jobs->start(std::move(prepared), *std::move(job));
       } else {
         prepared.refuse(job.error());

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <initializer_list>
 
 #include "tessera/server/server_test_util.h"
@@ -156,6 +157,8 @@ TEST_F(SessionHintsTest, WrongHintsAreNamed) {
            {R"("cache_priority": 5)", "cache_priority", "with \"retention_seconds\""},
            {R"("nvext": {"cache_control": {"ttl": "5 min"}})", "nvext.cache_control.ttl", "\"0s\" to \"24h\""},
            {R"("nvext": {"cache_control": {"ttl": "25h"}})", "nvext.cache_control.ttl", "\"0s\" to \"24h\""},
+           {R"("nvext": {"cache_control": {"type": "ephemeral"}})", "nvext.cache_control.ttl", "which is required"},
+           {R"("nvext": {"cache_control": {"ttl": "5m", "scope": "a"}})", "nvext.cache_control.scope", "type and ttl"},
            {R"("nvext": {"cache_control": {"type": "fixed"}})", "nvext.cache_control.type", "\"ephemeral\""},
            {R"("nvext": {"extra_fields": ["timing"]})", "nvext.extra_fields", "agent_hints and cache_control"},
            {R"("session_id": "a", "nvext": {"agent_hints": {"prefix_id": "b"}})", "session_id", "nvext"}}) {
@@ -163,9 +166,15 @@ TEST_F(SessionHintsTest, WrongHintsAreNamed) {
     EXPECT_EQ(answer.find("error")->find("param")->as_string(), wrong.param) << wrong.members;
     EXPECT_THAT(answer.find("error")->find("message")->as_string(), HasSubstr(wrong.accepted));
   }
-  const Json answer =
-      running.json(completion(fmt::format(R"("prompt": "a", "session_id": "{}")", std::string(257, 'a'))), 400);
-  EXPECT_THAT(answer.find("error")->find("message")->as_string(), HasSubstr("at most 256 bytes"));
+  const std::string longest(256, 'a');
+  for (const auto& [before, param, after] : std::initializer_list<std::array<const char*, 3>>{
+           {R"("session_id": ")", "session_id", R"(")"},
+           {R"("nvext": {"agent_hints": {"prefix_id": ")", "nvext.agent_hints.prefix_id", R"("}})"}}) {
+    running.json(completion(fmt::format(R"("prompt": "a", {}{}{})", before, longest, after)));
+    const Json answer = running.json(completion(fmt::format(R"("prompt": "a", {}{}a{})", before, longest, after)), 400);
+    EXPECT_EQ(answer.find("error")->find("param")->as_string(), param);
+    EXPECT_THAT(answer.find("error")->find("message")->as_string(), HasSubstr("at most 256 bytes"));
+  }
   EXPECT_EQ(running.json(post("/close_session", "{}"), 400).find("error")->find("param")->as_string(), "session_id");
 }
 

@@ -242,7 +242,7 @@ bool BatchRunner::start(BatchRun& run, BatchRun::Next next) {
     return true;
   }
   for (Request& request : job->requests) request.priority = kLowestPriority;
-  own_sessions(run.batch().owner, job->requests);
+  own_sessions([&] { return run.batch().owner; }, job->requests);
   Running running{.run = &run,
                   .request = std::move(next),
                   .requests = std::ssize(job->requests),

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tessera/server/fields/retention_fields.h"
+
 namespace tessera {
 namespace {
 
@@ -36,16 +38,17 @@ ApiResult<RetentionHint> read_nvext(const ApiFields& fields) {
   }
   if (const Json* const hints = TRY(inner.object("agent_hints"))) {
     const ApiFields agent(*hints, inner.param("agent_hints."));
-    hint.session = TRY(agent.string("prefix_id")).value_or("");
+    hint.session = TRY(read_session_name(agent, "prefix_id"));
   }
   if (const Json* const control = TRY(inner.object("cache_control"))) {
     const ApiFields cache(*control, inner.param("cache_control."));
     if (TRY(cache.string("type")).value_or("ephemeral") != "ephemeral")
       return cache.unsupported("type", "\"ephemeral\"");
-    if (const std::optional<std::string> ttl = TRY(cache.string("ttl"))) {
-      hint.seconds = seconds_of(*ttl);
-      if (!hint.seconds) return cache.wrong("ttl", "\"0s\" to \"24h\", in whole s, m or h");
+    for (const auto& [name, value] : cache.members()) {
+      if (name != "type" && name != "ttl" && !value.is_null()) return cache.unsupported(name, "type and ttl");
     }
+    hint.seconds = seconds_of(TRY(cache.string("ttl")).value_or(""));
+    if (!hint.seconds) return cache.wrong("ttl", "\"0s\" to \"24h\", in whole s, m or h, which is required");
   }
   return hint;
 }

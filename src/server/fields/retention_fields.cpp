@@ -9,22 +9,18 @@
 
 namespace tessera {
 
-namespace {
-
-ApiStatus check_session(const ApiFields& fields, std::string_view key, const std::string& session) {
-  if (session.size() <= kLongestSession) return api_ok();
-  return fields.wrong(key, fmt::format("a string of at most {} bytes", kLongestSession));
+ApiResult<std::string> read_session_name(const ApiFields& fields, std::string_view key) {
+  std::string session = TRY(fields.string(key)).value_or("");
+  if (session.size() > kLongestSession)
+    return fields.wrong(key, fmt::format("a string of at most {} bytes", kLongestSession));
+  return session;
 }
-
-}  // namespace
 
 ApiResult<RetentionHint> read_retention(const ApiFields& fields) {
   RetentionHint hint = TRY(read_nvext(fields));
-  TRY(check_session(fields, "nvext", hint.session));
-  if (const std::optional<std::string> session = TRY(fields.string("session_id")); session && !session->empty()) {
-    TRY(check_session(fields, "session_id", *session));
-    if (!hint.session.empty() && hint.session != *session) return fields.contradiction("session_id", "nvext");
-    hint.session = *session;
+  if (std::string session = TRY(read_session_name(fields, "session_id")); !session.empty()) {
+    if (!hint.session.empty() && hint.session != session) return fields.contradiction("session_id", "nvext");
+    hint.session = std::move(session);
   }
   if (const auto seconds = TRY(fields.number("retention_seconds", 0, RetentionHint::kMostSeconds))) {
     if (hint.seconds && *hint.seconds != *seconds) return fields.contradiction("retention_seconds", "nvext");
@@ -36,20 +32,25 @@ ApiResult<RetentionHint> read_retention(const ApiFields& fields) {
 }
 
 ApiResult<std::string> read_session(const ApiFields& fields) {
-  std::optional<std::string> session = TRY(fields.string("session_id"));
-  if (!session || session->empty())
+  std::string session = TRY(read_session_name(fields, "session_id"));
+  if (session.empty())
     return fields.wrong("session_id", fmt::format("a string of 1 to {} bytes, which is required", kLongestSession));
-  TRY(check_session(fields, "session_id", *session));
-  return *std::move(session);
+  return session;
 }
 
 std::string session_of(std::string_view owner, std::string_view session) {
   return fmt::format("{}:{}", owner, session);
 }
 
-void own_sessions(std::string_view owner, std::vector<Request>& requests) {
-  for (Request& request : requests)
-    if (std::string& session = request.retention.session; !session.empty()) session = session_of(owner, session);
+void own_sessions(const std::function<std::string()>& owner, std::vector<Request>& requests) {
+  std::optional<std::string> name;
+  for (Request& request : requests) {
+    RetentionHint& hint = request.retention;
+    if (!hint.any()) continue;
+    if (!name) name = owner();
+    hint.owner = *name;
+    if (!hint.session.empty()) hint.session = session_of(*name, hint.session);
+  }
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,12 +19,15 @@ inline constexpr std::size_t kLongestSession = 256;  // bytes of a session's nam
 
 // The session has the name that the client gives it; own_sessions() makes it the client's.
 ApiResult<RetentionHint> read_retention(const ApiFields& fields);
+// Reads the name of a session; returns "" if the key is absent.
+ApiResult<std::string> read_session_name(const ApiFields& fields, std::string_view key);
 // Reads "session_id", which must be there.
 ApiResult<std::string> read_session(const ApiFields& fields);
 
 // Returns the engine's name for a session of `owner` (owner_of()). Clients with different keys have different sessions.
 std::string session_of(std::string_view owner, std::string_view session);
-// Renames the sessions of the requests to those of `owner`.
-void own_sessions(std::string_view owner, std::vector<Request>& requests);
+// Gives the retentions of the requests to the owner that `owner` returns, and renames their sessions to those of that
+// owner. Calls `owner` only if a request has a retention, because an owner's name costs a digest.
+void own_sessions(const std::function<std::string()>& owner, std::vector<Request>& requests);
 
 }  // namespace tessera

@@ -96,7 +96,7 @@ void ResponseRoutes::make(Call call) const {
   };
   reader_.read<ResponseJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ResponseJob> made) {
     if (made.ok()) {
-      own_sessions(owner_of(prepared.request(), api_keys_), made->job.requests);
+      own_sessions([&] { return owner_of(prepared.request(), api_keys_); }, made->job.requests);
       start(std::move(prepared), *std::move(made));
     } else {
       prepared.refuse(made.error());
