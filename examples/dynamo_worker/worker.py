@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import functools
 import json
+import logging
 import os
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
@@ -29,6 +30,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from tessera_engine import Engine, TesseraError
 
 from mapping import chunk_of, completion_body
+
+logger = logging.getLogger(__name__)
 
 # Dynamo's error for each code of a TesseraError (tessera.h); Unknown for all others.
 ERRORS = {1: InvalidArgument, 4: WorkerUnavailable, 5: InvalidArgument, 6: EngineShutdown, 8: EngineShutdown}
@@ -130,14 +133,25 @@ class TesseraWorker(LLMEngine):
         self.publisher = publisher
 
     async def report_load(self) -> None:
+        failed = False  # whether the last report failed: only the first of several failures is logged
         while self.engine is not None:
-            if self.publisher is not None:
-                told = self.engine.metrics()
-                tokens, used, usable = told["tokens"], told["cache"][0]["used_pages"], told["cache"][0]["usable_pages"]
-                self.publisher.publish(0, ComponentSnapshot(
-                    kv_used_blocks=used, kv_total_blocks=usable, gpu_cache_usage=used / usable, dp_rank=0,
-                    kv_cache_hit_rate=tokens["cached"] / tokens["prompt"] if tokens["prompt"] else None))
+            try:
+                self.publish_load(self.engine)
+                failed = False
+            except Exception:
+                if not failed:
+                    logger.exception("the load could not be reported")
+                failed = True
             await asyncio.sleep(SNAPSHOT_S)
+
+    def publish_load(self, engine: Engine) -> None:
+        if self.publisher is None:
+            return
+        told = engine.metrics()
+        tokens, used, usable = told["tokens"], told["cache"][0]["used_pages"], told["cache"][0]["usable_pages"]
+        self.publisher.publish(0, ComponentSnapshot(
+            kv_used_blocks=used, kv_total_blocks=usable, gpu_cache_usage=used / usable, dp_rank=0,
+            kv_cache_hit_rate=tokens["cached"] / tokens["prompt"] if tokens["prompt"] else None))
 
     async def register_prometheus(self, metrics: Any) -> None:
         registry = CollectorRegistry(auto_describe=False)
@@ -164,11 +178,16 @@ class TesseraWorker(LLMEngine):
         return self.engine.detokenize([token], skip_special_tokens=False)
 
     async def generate(self, request: GenerateRequest, context: Context) -> AsyncGenerator[GenerateChunk, None]:
+        last: GenerateChunk = {"token_ids": [], "index": 0, "finish_reason": "cancelled"}  # if the answer has no end
+        if context.is_stopped():  # abort() came before the request was known here
+            yield last
+            return
         normalize_request_token_ids(request)
         body = completion_body(request, self.options.served_model_name, self.context_length)
         chunks: asyncio.Queue[Any] = asyncio.Queue()
         reader = self.running[context.id()] = asyncio.create_task(self.read(body, chunks))
-        last: GenerateChunk = {"token_ids": [], "index": 0, "finish_reason": "cancelled"}  # if the answer has no end
+        # The task itself cannot queue the end: a task that is cancelled before its first step runs no line of read().
+        reader.add_done_callback(lambda _: chunks.put_nowait(None))
         try:
             while (told := await chunks.get()) is not None:
                 if isinstance(told, Exception):
@@ -187,8 +206,7 @@ class TesseraWorker(LLMEngine):
             reader.cancel()
 
     async def read(self, body: dict[str, Any], chunks: asyncio.Queue[Any]) -> None:
-        """Puts the chunks of the answer into the queue, or an error, and None behind them. The engine's request is
-        cancelled with this task."""
+        """Puts the chunks of the answer into the queue, or an error. The engine's request is cancelled with this task."""
         try:
             if self.engine is None:
                 raise EngineShutdown("the engine was shut down")
@@ -198,8 +216,9 @@ class TesseraWorker(LLMEngine):
             chunks.put_nowait(ERRORS.get(error.code, Unknown)(str(error)))
         except EngineShutdown as error:
             chunks.put_nowait(error)
-        finally:
-            chunks.put_nowait(None)
+        except Exception as error:
+            logger.exception("a request failed")
+            chunks.put_nowait(Unknown(f"{type(error).__name__}: {error}"))
 
     async def abort(self, context: Context) -> None:
         if reader := self.running.get(context.id()):
