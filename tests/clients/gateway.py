@@ -64,7 +64,11 @@ class Gateway:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait(60)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.log.close()
 
     def said(self):
