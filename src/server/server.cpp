@@ -108,9 +108,12 @@ struct Server::Impl {
     kv_events = TRY(KvEvents::start(options.kv_events, engines).with_context("--kv-events-config"));
     replicas.emplace(engines, take, [this] { http->post([this] { end_if_failed(); }); });
     if (const std::string& endpoint = options.kv_events.load_endpoint; !endpoint.empty()) {
-      loads = TRY(LoadPublisher::start(endpoint, replicas->size(), engine.runner().options().max_requests, [this] {
-                    return replicas->each_stats();
-                  }).with_context("--load-publish-endpoint"));
+      loads = TRY(LoadPublisher::start(endpoint, replicas->size(), engine.runner().options().max_requests,
+                                       [this](int rank) -> std::optional<EngineStats> {
+                                         if (!replicas->health(rank).ok()) return std::nullopt;
+                                         return replicas->stats(rank);
+                                       })
+                      .with_context("--load-publish-endpoint"));
     }
     probe.emplace(model.generates(), hooks().submit);
     pools.emplace(TextPoolsOptions{.cores = std::thread::hardware_concurrency(), .fetches = most_fetches()},

@@ -153,11 +153,12 @@ TEST_F(EventPublisherTest, WaitingBatchesAreSentAtTheEnd) {
 }
 
 TEST_F(EventPublisherTest, AnAddressInUseIsNamed) {
-  options_ = {.enabled = true, .endpoint = "tcp://127.0.0.1:59871", .bind = true};
+  options_ = {.enabled = true, .endpoint = local_endpoint(free_ports(1)), .bind = true};
   start();
   const Result<std::unique_ptr<EventSockets>> second = EventSockets::open(options_, 0);
   ASSERT_FALSE(second.ok());
-  EXPECT_THAT(second.status().message(), HasSubstr("\"endpoint\": cannot listen at tcp://127.0.0.1:59871: Address"));
+  EXPECT_THAT(second.status().message(),
+              HasSubstr("\"endpoint\": cannot listen at " + options_.endpoint + ": Address"));
   publisher_.reset();
   EXPECT_TRUE(EventSockets::open(options_, 0).ok()) << "the address is free again at once";
 }

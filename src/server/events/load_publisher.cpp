@@ -60,14 +60,15 @@ void LoadPublisher::work() {
 }
 
 void LoadPublisher::publish(Clock::time_point now) {
-  const std::vector<EngineStats> each = read_();
-  for (std::size_t rank = 0; rank < engines_.size(); ++rank) {
-    Engine& engine = engines_[rank];
-    const PublishedLoad load{.numbers = load_numbers(each[rank]),
-                             .max_running_requests = max_running_requests_,
-                             .prefill = each[rank].prefill};
+  for (std::size_t index = 0; index < engines_.size(); ++index) {
+    Engine& engine = engines_[index];
+    const int rank = static_cast<int>(index);
+    const std::optional<EngineStats> stats = read_(rank);
+    if (!stats) continue;
+    const PublishedLoad load{
+        .numbers = load_numbers(*stats), .max_running_requests = max_running_requests_, .prefill = stats->prefill};
     if (engine.sent == load && now - engine.sent_at < kRepeat) continue;
-    const std::string message = load_message(load, static_cast<int>(rank));
+    const std::string message = load_message(load, rank);
     (void)context_->send(engine.socket, {kTopic, number_bytes(engine.next_number), message});
     ++engine.next_number;
     engine.sent = load;

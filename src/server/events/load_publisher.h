@@ -1,8 +1,9 @@
 // Publishes the loads of a server's engines on a thread of its own, each engine's on a PUB socket of its own. A load
 // that has changed is sent within kCheck, and an unchanged one is sent again after kRepeat. If a subscriber reads too
-// slowly, it misses loads; the next one replaces them.
+// slowly, it misses loads; the next one replaces them. An engine that has failed for good publishes nothing more. A
+// load of zeros would attract requests.
 //
-//   std::unique_ptr<LoadPublisher> loads = TRY(LoadPublisher::start(endpoint, max_requests, engines, read));
+//   std::unique_ptr<LoadPublisher> loads = TRY(LoadPublisher::start(endpoint, engines, max_requests, read));
 #pragma once
 
 #include <chrono>
@@ -30,8 +31,8 @@ class LoadPublisher {
   static constexpr std::chrono::milliseconds kCheck{20};
   static constexpr std::chrono::seconds kRepeat{1};
 
-  // Returns the statistics of each engine. The publisher's thread calls it.
-  using Read = std::function<std::vector<EngineStats>()>;
+  // Returns the statistics of the engine `rank`; none if it has failed for good. The publisher's thread calls it.
+  using Read = std::function<std::optional<EngineStats>(int rank)>;
 
   // Publishes at `endpoint` (see load_endpoint()) until the object is destroyed. `max_running_requests` is the limit of
   // one engine. Errors: libzmq is missing, or an address is in use.

@@ -1,8 +1,8 @@
 // Catches: loads that are not sent when they change, that are sent although nothing changed, that are numbered wrongly
-// or sent at another engine's port, and addresses in use that are noticed too late.
+// or sent at another engine's port, the last load of a failed engine that is sent again and again, and addresses in use
+// that are noticed too late.
 #include "tessera/server/events/load_publisher.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,16 +17,17 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr int kFirstLoadPort = 59'875;
+constexpr std::int64_t kFailed = -1;  // instead of a number of running requests: the engine has failed
 
 class LoadPublisherTest : public ::testing::Test {
  protected:
   LoadPublisherTest() {
     Result<std::unique_ptr<LoadPublisher>> made =
-        LoadPublisher::start(fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort), 2, 12, [this] {
-          std::vector<EngineStats> each(2);
-          for (std::size_t rank = 0; rank < 2; ++rank) each[rank].running = running_[rank];
-          return each;
+        LoadPublisher::start(local_endpoint(port_), 2, 12, [this](int rank) -> std::optional<EngineStats> {
+          EngineStats stats;
+          stats.running = running_[static_cast<std::size_t>(rank)];
+          if (stats.running == kFailed) return std::nullopt;
+          return stats;
         });
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     publisher_ = *std::move(made);
@@ -47,13 +48,13 @@ class LoadPublisherTest : public ::testing::Test {
     return number;
   }
 
+  const int port_ = free_ports(3) + 1;  // the port before it is free too
   std::array<std::atomic<std::int64_t>, 2> running_{};
   std::unique_ptr<LoadPublisher> publisher_;  // last, because its thread reads the others
 };
 
 TEST_F(LoadPublisherTest, AChangedLoadIsSentAtTheEnginesPort) {
-  std::array<ZmqPeer, 2> peers{ZmqPeer(ZMQ_SUB, fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort)),
-                               ZmqPeer(ZMQ_SUB, fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort + 1))};
+  std::array<ZmqPeer, 2> peers{ZmqPeer(ZMQ_SUB, local_endpoint(port_)), ZmqPeer(ZMQ_SUB, local_endpoint(port_ + 1))};
   for (int rank = 0; rank < 2; ++rank) {
     ZmqPeer& peer = peers[static_cast<std::size_t>(rank)];
     EXPECT_THAT(peer.receive(), SizeIs(3)) << "the subscription takes effect with a repeated load";
@@ -66,7 +67,7 @@ TEST_F(LoadPublisherTest, AChangedLoadIsSentAtTheEnginesPort) {
 }
 
 TEST_F(LoadPublisherTest, AnUnchangedLoadIsRepeatedOnceASecond) {
-  ZmqPeer peer(ZMQ_SUB, fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort));
+  ZmqPeer peer(ZMQ_SUB, local_endpoint(port_));
   const ZmqFrames first = peer.receive();
   ASSERT_THAT(first, SizeIs(3));
   const auto began = LoadPublisher::Clock::now();
@@ -77,12 +78,25 @@ TEST_F(LoadPublisherTest, AnUnchangedLoadIsRepeatedOnceASecond) {
   EXPECT_EQ(number_of(second), number_of(first) + 1);
 }
 
+TEST_F(LoadPublisherTest, AFailedEnginePublishesNothingMore) {
+  ZmqPeer failed(ZMQ_SUB, local_endpoint(port_));
+  ZmqPeer sound(ZMQ_SUB, local_endpoint(port_ + 1));
+  EXPECT_THAT(failed.receive(), SizeIs(3));
+  running_[0] = kFailed;
+  failed.set(ZMQ_RCVTIMEO, 0);
+  while (!failed.receive().empty()) {
+  }
+  failed.set(ZMQ_RCVTIMEO, 1500);  // longer than the time between two repetitions
+  EXPECT_THAT(failed.receive(), SizeIs(0));
+  EXPECT_THAT(sound.receive(), SizeIs(3));
+}
+
 TEST_F(LoadPublisherTest, AnAddressInUseIsNamed) {
-  const Status second = check_load_endpoint(fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort - 1), 2);
+  const Status second = check_load_endpoint(local_endpoint(port_ - 1), 2);
   ASSERT_FALSE(second.ok());
-  EXPECT_THAT(second.message(), HasSubstr(fmt::format("cannot listen at tcp://127.0.0.1:{}: Address", kFirstLoadPort)));
+  EXPECT_THAT(second.message(), HasSubstr("cannot listen at " + local_endpoint(port_) + ": Address"));
   publisher_.reset();
-  EXPECT_TRUE(check_load_endpoint(fmt::format("tcp://127.0.0.1:{}", kFirstLoadPort), 2).ok());
+  EXPECT_TRUE(check_load_endpoint(local_endpoint(port_), 2).ok());
   EXPECT_TRUE(check_load_endpoint("", 2).ok());
 }
 

@@ -1,7 +1,11 @@
-// A ZeroMQ socket of a subscriber, for tests.
+// A ZeroMQ socket of a subscriber and free ports, for tests.
 #pragma once
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <string>
@@ -18,6 +22,30 @@ inline const ZmqLibrary& loaded_zmq() {
   static const ZmqLibrary library = *ZmqLibrary::open();
   return library;
 }
+
+// Returns the first of `count` free ports that follow one another. They are below 32768, where Linux's ephemeral ports
+// begin by default.
+inline int free_ports(int count) {
+  const auto is_free = [](int port) {
+    const int listening = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool bound = bind(listening, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    close(listening);
+    return bound;
+  };
+  int found = 0;
+  // Begins at a port of the process's own, so that tests that run at the same time do not take the same ports.
+  for (int port = 20'000 + getpid() % 12'000; port < 32'768; ++port) {
+    found = is_free(port) ? found + 1 : 0;
+    if (found == count) return port - count + 1;
+  }
+  ADD_FAILURE() << "no " << count << " ports are free";
+  return 0;
+}
+inline std::string local_endpoint(int port) { return fmt::format("tcp://127.0.0.1:{}", port); }
 
 // A ZeroMQ socket of a subscriber, or of a client that requests replays.
 class ZmqPeer {
