@@ -27,6 +27,7 @@ void for_each_chunk(std::string_view stream, const Function& function) {
 }  // namespace
 
 Result<std::shared_ptr<EmbeddedEngine>> EmbeddedEngine::create(const OpenOptions& options) {
+  TRY(check_kv_events(options.server.kv_events, 1).with_context("--kv-events-config"));  // before the long load
   std::unique_ptr<Engine> engine = TRY(Engine::create(options.engine));
   std::shared_ptr<EmbeddedEngine> made(new EmbeddedEngine(std::move(engine)));
   made->model_ = TRY(ServedModel::create(options.server, *made->engine_));

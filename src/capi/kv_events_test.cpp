@@ -1,54 +1,66 @@
-// Catches: an engine within a program whose cache events reach no subscriber, and an address that a closed engine
-// keeps.
+// Catches: an engine within a program whose cache events reach no subscriber, an address that a closed engine keeps,
+// and an address in use that is noticed only after the model was loaded.
 #include <fmt/format.h>
 
-#include <array>
+#include <optional>
 
 #include "tessera/base/testing/scratch_dir.h"
 #include "tessera/capi/capi_test_util.h"
-#include "tessera/server/events/zmq_library.h"
+#include "tessera/server/events/zmq_peer_test_util.h"
 
 namespace tessera::capi::test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
-// Returns the size of the first message that a subscriber gets after a generation; -1 if none comes.
-int first_event(tessera_engine* engine, const std::string& endpoint) {
-  const ZmqLibrary zmq = *ZmqLibrary::open();
-  void* const context = zmq.ctx_new();
-  void* const socket = zmq.socket(context, ZMQ_SUB);
-  const int wait_ms = 250;
-  zmq.setsockopt(socket, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
-  zmq.setsockopt(socket, ZMQ_SUBSCRIBE, "", 0);
-  EXPECT_EQ(zmq.connect(socket, endpoint.c_str()), 0);
-  std::array<char, 4096> frame{};
-  int size = -1;
+// Returns the options of an engine that publishes its events at the endpoint.
+std::string events_at(const std::string& endpoint) {
+  return R"(, "page-size": 4, "kv-events-config": "{\"publisher\": \"zmq\", \"bind\": true, \"endpoint\": \")" +
+         endpoint + R"(\"}")";
+}
+
+// Returns the first message that a subscriber gets after a generation; no frames if none comes.
+ZmqFrames first_event(tessera_engine* engine, const std::string& endpoint) {
+  ZmqPeer subscriber(ZMQ_SUB, endpoint);
+  subscriber.set(ZMQ_RCVTIMEO, 250);
+  ZmqFrames event;
   // A subscription takes a moment, so a message of the first prompts may be lost.
-  for (int prompt = 0; prompt < 20 && size < 0; ++prompt) {
+  for (int prompt = 0; prompt < 20 && event.empty(); ++prompt) {
     const std::string body = fmt::format(
         R"({{"text": "{} upon a time there was a fox who", "sampling_params": {{"max_new_tokens": 40}}}})", prompt);
     char* answer = nullptr;
     EXPECT_EQ(tessera_ask(engine, "/generate", body.c_str(), &answer, nullptr), TESSERA_OK);
     tessera_free(answer);
-    size = zmq.recv(socket, frame.data(), frame.size(), 0);
+    event = subscriber.receive();
   }
-  zmq.close(socket);
-  zmq.ctx_term(context);
-  return size;
+  return event;
 }
 
 TEST(KvEventsOfAnEngine, ReachASubscriberUntilItIsClosed) {
-  const ::tessera::test::ScratchDir folder;
-  const std::string endpoint = "ipc://" + folder.path() + "/events";
-  const std::string events =
-      R"(, "page-size": 4, "kv-events-config": "{\"publisher\": \"zmq\", \"bind\": true, \"endpoint\": \")" + endpoint +
-      R"(\"}")";
+  const std::string endpoint = local_endpoint(free_ports(1));
   for (int time = 0; time < 2; ++time) {  // the second engine has the address of the first
-    const EnginePtr engine = open_demo(events);
+    const EnginePtr engine = open_demo(events_at(endpoint));
     ASSERT_NE(engine, nullptr);
-    EXPECT_GE(first_event(engine.get(), endpoint), 0);
+    const ZmqFrames event = first_event(engine.get(), endpoint);
+    ASSERT_THAT(event, SizeIs(3));
+    EXPECT_THAT(event[2], HasSubstr("BlockStored"));
   }
+}
+
+TEST(KvEventsOfAnEngine, AnAddressInUseIsNoticedBeforeTheLoad) {
+  const std::string endpoint = local_endpoint(free_ports(1));
+  std::optional<EnginePtr> first(open_demo(events_at(endpoint)));
+  ASSERT_NE(*first, nullptr);
+  const ::tessera::test::ScratchDir without_model;
+  const std::string options = R"({"model-path": ")" + without_model.path() + '"' + events_at(endpoint) + "}";
+  Error error;
+  tessera_engine* second = nullptr;
+  EXPECT_NE(tessera_open(options.c_str(), &second, error.out()), TESSERA_OK);
+  EXPECT_THAT(error.message(), HasSubstr("cannot listen at " + endpoint + ": Address"));
+  first.reset();
+  EXPECT_NE(tessera_open(options.c_str(), &second, error.out()), TESSERA_OK);
+  EXPECT_THAT(error.message(), HasSubstr(without_model.path())) << "the address is free, and the model is missing";
 }
 
 TEST(KvEventsOfAnEngine, WithoutACacheAreRefused) {

@@ -43,6 +43,8 @@ std::string KvEvents::metrics() const {
 
 Status check_kv_events(const KvEventsOptions& options, int engines) {
   if (!options.enabled) return ok_status();
+  TRY(check_ports(tcp_address(options.endpoint), engines).with_context("\"endpoint\""));
+  TRY(check_ports(tcp_address(options.replay_endpoint), engines).with_context("\"replay_endpoint\""));
   std::vector<std::unique_ptr<EventSockets>> opened;
   for (int rank = 0; rank < engines; ++rank) opened.push_back(TRY(EventSockets::open(options, rank)));
   return ok_status();

@@ -33,7 +33,8 @@ class KvEvents {
   std::vector<std::unique_ptr<EventPublisher>> publishers_;  // [engines]
 };
 
-// Checks that this number of engines can publish. Errors: libzmq is missing, or an address is in use.
+// Checks that this number of engines can publish. Errors: libzmq is missing, an engine's port would be above 65535, or
+// an address is in use. An ipc address is never in use: a later server takes the path over.
 Status check_kv_events(const KvEventsOptions& options, int engines);
 
 }  // namespace tessera

@@ -14,6 +14,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kMostBatches = 1 << 24;
+constexpr int kLargestPort = 65535;
 // The address of a local socket has room for a path of 107 bytes. The last 7 bytes are for the "_dp<rank>" that
 // endpoint_of() appends.
 constexpr std::size_t kLongestPath = 100;
@@ -95,7 +96,8 @@ std::optional<TcpAddress> tcp_address(std::string_view endpoint) {
   if (host.find_first_of(bracketed ? " \t/;" : " \t/;:") != std::string_view::npos) return std::nullopt;
   int port = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (error != std::errc() || end != digits.data() + digits.size() || port < 1 || port > 65535) return std::nullopt;
+  if (error != std::errc() || end != digits.data() + digits.size() || port < 1 || port > kLargestPort)
+    return std::nullopt;
   return TcpAddress{.host = std::string(host), .port = port};
 }
 
@@ -144,6 +146,12 @@ std::string endpoint_of(const std::string& endpoint, int rank) {
   if (endpoint.starts_with("ipc://")) return fmt::format("{}_dp{}", endpoint, rank);
   const std::optional<TcpAddress> first = tcp_address(endpoint);
   return first ? fmt::format("tcp://{}:{}", first->host, first->port + rank) : endpoint;
+}
+
+Status check_ports(const std::optional<TcpAddress>& first, int engines) {
+  if (!first || first->port + engines - 1 <= kLargestPort) return ok_status();
+  return invalid_argument(fmt::format("{} engines need the ports {} to {}; accepted: ports of at most {}", engines,
+                                      first->port, first->port + engines - 1, kLargestPort));
 }
 
 }  // namespace tessera

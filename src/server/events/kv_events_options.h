@@ -42,4 +42,8 @@ std::optional<TcpAddress> tcp_address(std::string_view endpoint);
 // itself.
 std::string endpoint_of(const std::string& endpoint, int rank);
 
+// Checks that this number of engines (at least 1) has ports from the address's port on. An endpoint without an address
+// has no ports, and passes. Errors name the ports that are needed.
+Status check_ports(const std::optional<TcpAddress>& first, int engines);
+
 }  // namespace tessera

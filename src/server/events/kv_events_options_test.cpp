@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/server/events/kv_events.h"
+
 namespace tessera {
 namespace {
 
@@ -58,6 +60,18 @@ TEST(KvEventsConfig, EachEngineHasItsOwnEndpoint) {
   EXPECT_EQ(endpoint_of("tcp://[::1]:5557", 2), "tcp://[::1]:5559");
   EXPECT_EQ(endpoint_of("ipc:///tmp/a", 1), "ipc:///tmp/a_dp1");
   EXPECT_EQ(endpoint_of("", 1), "");
+}
+
+TEST(KvEventsConfig, PortsOfAllEnginesMustExist) {
+  const std::string last = "tcp://127.0.0.1:65534";
+  EXPECT_TRUE(check_ports(tcp_address(last), 2).ok());
+  EXPECT_TRUE(check_ports(tcp_address("ipc:///tmp/a"), 9).ok());
+  const Status endpoint = check_kv_events({.enabled = true, .endpoint = last}, 3);
+  EXPECT_EQ(endpoint.message(),
+            "\"endpoint\": 3 engines need the ports 65534 to 65536; accepted: ports of at most 65535");
+  const Status replays = check_kv_events({.enabled = true, .endpoint = "tcp://a:1", .replay_endpoint = last}, 3);
+  EXPECT_THAT(replays.message(), HasSubstr("\"replay_endpoint\": 3 engines need the ports 65534 to 65536"));
+  EXPECT_EQ(replays.code(), StatusCode::kInvalidArgument);
 }
 
 TEST(KvEventsConfig, AddressesHaveHostAndPort) {

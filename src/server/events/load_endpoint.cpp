@@ -7,8 +7,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kLargestPort = 65535;
-
 // Returns whether two ranges of `count` ports overlap, which begin at the ports of the addresses.
 bool overlap(const std::optional<TcpAddress>& a, const std::optional<TcpAddress>& b, int count) {
   return a && b && a->port < b->port + count && b->port < a->port + count;
@@ -55,9 +53,7 @@ Result<std::string> load_endpoint(std::string_view text, const KvEventsOptions& 
         "gateways learn the port from the description of KV cache events; accepted: together with "
         "--kv-events-config '{\"publisher\": \"zmq\"}'");
   const TcpAddress load = TRY(text == "auto" ? after_events(events, engines) : explicit_address(text, events, engines));
-  if (load.port + engines - 1 > kLargestPort)
-    return invalid_argument(fmt::format("{} engines need the ports {} to {}; accepted: ports of at most {}", engines,
-                                        load.port, load.port + engines - 1, kLargestPort));
+  TRY(check_ports(load, engines));
   return fmt::format("tcp://{}:{}", load.host, load.port);
 }
 
