@@ -6,7 +6,7 @@
 namespace tessera {
 
 struct PrefillWork {
-  std::int64_t tokens = 0;        // computed prompt tokens; cached tokens do not count
+  std::int64_t tokens = 0;        // computed prompt tokens, and output tokens that are computed again
   std::int64_t microseconds = 0;  // time of the forwards that had such tokens, mixed ones included
 
   void add(const PrefillWork& more) {

@@ -30,7 +30,9 @@ Result<StepOutputs> Flights::collect() {
 
 void Flights::count_prefill(StepPace::Clock::time_point end) {
   const ScheduledBatch& batch = oldest();
-  std::int64_t tokens = -batch.num_decoding;  // a request that decodes has one new token
+  // A request that decodes has one new token. All tokens of the others count, also generated tokens that are computed
+  // again after a preemption, because the time is theirs too.
+  std::int64_t tokens = -batch.num_decoding;
   for (const ScheduledBatch::Entry& entry : batch.entries) tokens += entry.new_tokens;
   const StepPace::Clock::duration took = end - std::max(begins_.front(), last_end_);
   prefill_.add({.tokens = tokens, .microseconds = std::chrono::duration_cast<std::chrono::microseconds>(took).count()});
