@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -74,10 +75,11 @@ class ZmqPeer {
     ZmqFrames frames;
     int more = 1;
     while (more != 0) {
-      std::array<char, 4096> frame{};
+      std::array<char, 1 << 16> frame{};
       const int size = loaded_zmq().recv(socket_, frame.data(), frame.size(), 0);
       if (size < 0) return {};
-      frames.emplace_back(frame.data(), static_cast<std::size_t>(size));
+      EXPECT_LE(static_cast<std::size_t>(size), frame.size()) << "a frame was cut";
+      frames.emplace_back(frame.data(), std::min(static_cast<std::size_t>(size), frame.size()));
       std::size_t length = sizeof more;
       loaded_zmq().getsockopt(socket_, ZMQ_RCVMORE, &more, &length);
     }
