@@ -59,13 +59,12 @@ void TileSchedule::find_tiles(const TiledRows& rows) {
     const std::int64_t count = rows.query_lens[b];
     const std::int64_t tiles_end = rows.tiles_end(b, 1, tile_rows_);
     for (std::int64_t tile = rows.first_tile(b, 1, tile_rows_); tile < tiles_end; ++tile) {
-      // A tile's cost is the number of keys that its last row sees, plus a constant.
       const std::int64_t keys = rows.kv_lens[b] - count + std::min(count, (tile + 1) * tile_rows_);
-      tiles_.push_back({keys + 2 * tile_rows_, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile)});
+      tiles_.push_back({keys, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile)});
     }
   }
   std::sort(tiles_.begin(), tiles_.end(), [](const Tile& a, const Tile& b) {
-    if (a.cost != b.cost) return a.cost > b.cost;
+    if (a.keys != b.keys) return a.keys > b.keys;
     return a.request != b.request ? a.request < b.request : a.index > b.index;
   });
 }
@@ -76,7 +75,7 @@ void TileSchedule::choose_workers(std::span<std::int32_t> starts) {
   std::size_t count = 0;
   for (const Tile& tile : tiles_)
     for (std::int64_t head = 0; head < heads_; ++head) {
-      worker_of_[count] = give(tile.cost);
+      worker_of_[count] = give(cost_of(tile));
       ++starts[static_cast<std::size_t>(worker_of_[count]) + 1];
       ++count;
     }
@@ -86,7 +85,7 @@ bool TileSchedule::pays_to_cut() const {
   if (key_block_ == 0) return false;
   constexpr std::int64_t kLeastGain = 12;  // in blocks of keys; writing and merging parts takes about as long as these
   std::int64_t total = 0;
-  for (const Tile& tile : tiles_) total += tile.cost * heads_;
+  for (const Tile& tile : tiles_) total += cost_of(tile) * heads_;
   const std::int64_t last = std::ranges::max(loads_, {}, &Load::cost).cost;
   const std::int64_t equal = total / workers();
   return last - equal >= kLeastGain * key_block_ && last * 8 > equal * 9;
@@ -108,9 +107,10 @@ std::int64_t TileSchedule::write_whole(std::span<std::int32_t> starts, std::span
   return static_cast<std::int64_t>(work);
 }
 
-std::int64_t TileSchedule::blocks_of(const Tile& tile) const {
-  return ceil_div(tile.cost - 2 * tile_rows_, key_block_);
-}
+// A tile takes a constant time besides that of its keys.
+std::int64_t TileSchedule::cost_of(const Tile& tile) const { return tile.keys + 2 * tile_rows_; }
+
+std::int64_t TileSchedule::blocks_of(const Tile& tile) const { return ceil_div(tile.keys, key_block_); }
 
 std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<TileWork> works) const {
   constexpr std::int64_t kLeastPart = 4;  // blocks

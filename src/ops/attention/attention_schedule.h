@@ -63,7 +63,9 @@ class TileSchedule {
                std::int64_t workers, std::int64_t key_block = 0);
 
   std::int64_t workers() const { return static_cast<std::int64_t>(loads_.size()); }
-  std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()) + workers() - 1; }
+  std::int64_t max_works() const {
+    return static_cast<std::int64_t>(worker_of_.size()) + (key_block_ > 0 ? workers() - 1 : 0);
+  }
   // Returns the greatest number of parts of all cut tiles together: a range has at most two.
   std::int64_t max_parts() const { return key_block_ > 0 ? 2 * workers() : 0; }
 
@@ -74,7 +76,7 @@ class TileSchedule {
 
  private:
   struct Tile {
-    std::int64_t cost;
+    std::int64_t keys;  // that its last row sees
     std::int32_t request;
     std::uint16_t index;
   };
@@ -93,6 +95,7 @@ class TileSchedule {
   bool pays_to_cut() const;
   std::int64_t write_whole(std::span<std::int32_t> starts, std::span<TileWork> works) const;
   std::int64_t write_cut(std::span<std::int32_t> starts, std::span<TileWork> works) const;
+  std::int64_t cost_of(const Tile& tile) const;
   std::int64_t blocks_of(const Tile& tile) const;
 
   std::int64_t heads_;
