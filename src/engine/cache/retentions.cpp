@@ -67,6 +67,7 @@ void Retentions::add_mark(TextId id, MarkId mark) {
 void Retentions::remove_mark(TextId id, MarkId mark) {
   Text& text = texts_.at(id);
   text.marks.erase(mark);
+  if (marks_.at(mark).place.group != kWhole) --text.group_marks;
   --owners_.at(text.owner).marks;
   --num_marks_;
 }
@@ -120,14 +121,14 @@ void Retentions::forget(Place place) {
   if (places_.empty()) return;
   const auto at = places_.find(place);
   if (at == places_.end()) return;
-  const MarkId mark = at->second;
-  const Mark gone = std::move(marks_.at(mark));
-  marks_.erase(mark);
+  const auto gone = marks_.find(at->second);
+  const auto texts = gone->second.texts;
+  for (const auto& [priority, id] : texts) remove_mark(id, gone->first);
+  marks_.erase(gone);
   places_.erase(at);
-  for (const auto& [priority, id] : gone.texts) {
-    remove_mark(id, mark);
-    Text& text = texts_.at(id);
-    if (text.marks.empty() || (place.group != kWhole && --text.group_marks == 0)) drop(id);
+  for (const auto& [priority, id] : texts) {
+    const Text& text = texts_.at(id);
+    if (text.marks.empty() || (place.group != kWhole && text.group_marks == 0)) drop(id);
   }
 }
 
