@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 import zipfile
 
-from jobs import API, KEY, NAME, Skipped, check, main
+from jobs import API, KEY, NAME, Skipped, check, end_process, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = pathlib.Path(os.environ["TESSERA_WORK"]) / "dynamo"
@@ -62,12 +62,7 @@ class Process:
 
     def end(self):
         if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(WAIT_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            end_process(self.process, WAIT_S)
 
 
 class Worker(Process):

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from jobs import KEY, NAME, ask, check
+from jobs import KEY, NAME, ask, check, end_process
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "server"))
 from served import Served  # noqa: E402
@@ -63,12 +63,7 @@ class Gateway:
         raise AssertionError(f"the gateway does not serve: {said}")
 
     def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end_process(self.process, 60)
         self.log.close()
 
     def said(self):

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import traceback
 import urllib.error
@@ -51,6 +52,16 @@ def ask(url, body=None, method=None, headers=None):
         return status, json.loads(text)
     except ValueError:
         return status, text
+
+
+def end_process(process, seconds):
+    """Asks a process to end, and kills it if it still runs after so many seconds."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def counted(url, name):
