@@ -76,7 +76,7 @@ class TileSchedule {
 
  private:
   struct Tile {
-    std::int64_t keys;  // that its last row sees
+    std::int64_t keys;  // the number of keys that its last row sees
     std::int32_t request;
     std::uint16_t index;
   };
