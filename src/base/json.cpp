@@ -6,89 +6,11 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
 
 #include "tessera/base/lfs_pointer.h"
 
 namespace tessera {
 namespace {
-
-// Builds a Json from the events of nlohmann's parser. That parser does not limit the depth and accepts duplicate
-// keys, so this class checks both.
-class Reader : public nlohmann::json_sax<nlohmann::json> {
- public:
-  bool null() override { return put(Json()); }
-  bool boolean(bool v) override { return put(Json(v)); }
-  bool number_integer(number_integer_t v) override { return put(Json(static_cast<std::int64_t>(v))); }
-  bool number_unsigned(number_unsigned_t v) override {
-    if (v > static_cast<number_unsigned_t>(INT64_MAX)) return put(Json(static_cast<double>(v)));
-    return put(Json(static_cast<std::int64_t>(v)));
-  }
-  bool number_float(number_float_t v, const string_t&) override { return put(Json(v)); }
-  bool string(string_t& v) override { return put(Json(std::move(v))); }
-  bool binary(binary_t&) override { return fail("binary value"); }
-  bool start_object(std::size_t) override {
-    if (!open(Json::object())) return false;
-    keys_.emplace_back();
-    return true;
-  }
-  bool key(string_t& v) override {
-    if (!keys_.back().insert(v).second) return fail("key \"" + v + "\" appears twice in one object");
-    pending_key_.back() = std::move(v);
-    return true;
-  }
-  bool end_object() override {
-    keys_.pop_back();
-    return close();
-  }
-  bool start_array(std::size_t) override { return open(Json::array()); }
-  bool end_array() override { return close(); }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& e) override {
-    // e.what() is "[json.exception.parse_error.101] parse error at line 1, column 3: …".
-    std::string text = e.what();
-    if (auto end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
-    return fail(std::move(text));
-  }
-
-  Json root;
-  std::string error;
-
- private:
-  bool fail(std::string message) {
-    error = std::move(message);
-    return false;
-  }
-  bool put(Json value) {
-    if (stack_.empty()) {
-      root = std::move(value);
-    } else if (stack_.back().is_array()) {
-      stack_.back().push_back(std::move(value));
-    } else {
-      // key() has checked that the key is unique, so no search is needed.
-      append(stack_.back(), std::move(pending_key_.back()), std::move(value));
-    }
-    return true;
-  }
-  static void append(Json& object, std::string key, Json value) {
-    const_cast<Json::Object&>(object.as_object()).emplace_back(std::move(key), std::move(value));
-  }
-  bool open(Json container) {
-    if (stack_.size() >= kMaxJsonDepth) return fail("nested deeper than " + std::to_string(kMaxJsonDepth));
-    stack_.push_back(std::move(container));
-    pending_key_.emplace_back();
-    return true;
-  }
-  bool close() {
-    Json done = std::move(stack_.back());
-    stack_.pop_back();
-    pending_key_.pop_back();
-    return put(std::move(done));
-  }
-
-  std::vector<Json> stack_;
-  std::vector<std::string> pending_key_;
-  std::vector<std::unordered_set<std::string>> keys_;
-};
 
 void print_string(const std::string& text, std::string& out) {
   out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -130,14 +52,6 @@ void print(const Json& value, int indent, int level, std::string& out) {
 }
 
 }  // namespace
-
-Result<Json> Json::parse(std::string_view text, std::string_view what) {
-  Reader reader;
-  if (!nlohmann::json::sax_parse(text, &reader)) {
-    return invalid_argument(std::string(what) + " is not valid JSON: " + reader.error);
-  }
-  return std::move(reader.root);
-}
 
 Result<Json> Json::read_file(const std::string& path) {
   const std::string text = TRY(read_text_file(path));

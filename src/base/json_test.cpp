@@ -2,8 +2,11 @@
 // file that is read until memory runs out.
 #include "tessera/base/json.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <optional>
 
 #include "tessera/base/write_file.h"
 
@@ -36,8 +39,84 @@ TEST(Json, RefusesTextThatIsNotStrictJson) {
 }
 
 TEST(Json, DeepNestingIsAnErrorAndNotACrash) {
-  EXPECT_TRUE(Json::parse(std::string(500, '[') + std::string(500, ']'), "x").ok());
+  EXPECT_TRUE(Json::parse(std::string(512, '[') + std::string(512, ']'), "x").ok());
+  EXPECT_FALSE(Json::parse(std::string(513, '[') + std::string(513, ']'), "x").ok());
   EXPECT_THAT(Json::parse(std::string(1 << 20, '['), "x").status().message(), HasSubstr("nested deeper than 512"));
+}
+
+// Parses `text` as the first element of an array that simdjson refuses because of an integer of more than 64 bits, so
+// that nlohmann's parser reads it.
+std::optional<Json> parse_slowly(const std::string& text) {
+  Result<Json> array = Json::parse("[" + text + "\n, 18446744073709551616]", "x");
+  if (!array.ok()) return std::nullopt;
+  return std::move(array->as_array()[0]);
+}
+
+TEST(Json, BothParsersAcceptTheSameTexts) {
+  std::string keys = "{";
+  for (int i = 0; i < 40; ++i) keys += fmt::format("\"k{}\": {}, ", i, i);
+  for (const std::string& text : std::vector<std::string>{"null",
+                                                          "true",
+                                                          "false",
+                                                          "0",
+                                                          "-0",
+                                                          "-0.0",
+                                                          "1",
+                                                          "-1",
+                                                          "9223372036854775807",
+                                                          "-9223372036854775808",
+                                                          "9223372036854775808",
+                                                          "18446744073709551615",
+                                                          "-9223372036854775809",
+                                                          "0.1",
+                                                          "1e2",
+                                                          "1E+2",
+                                                          "1e-400",
+                                                          "1e400",
+                                                          "4.9406564584124654e-324",
+                                                          "1.7976931348623157e308",
+                                                          "123456789012345678901234567890",
+                                                          "01",
+                                                          "+1",
+                                                          "1.",
+                                                          ".5",
+                                                          "\"\"",
+                                                          "\"a\\u0041\\n\\/\"",
+                                                          "\"\\u0000\"",
+                                                          "\"\\ud83d\\ude00\"",
+                                                          "\"\\ud83d\"",
+                                                          "\"\\ude00\"",
+                                                          "\"\\ud83d\\u0041\"",
+                                                          "\"\\x\"",
+                                                          "\"\xc3\xa9\"",
+                                                          "\"\xc3\"",
+                                                          "\"\xed\xa0\x80\"",
+                                                          "\"\t\"",
+                                                          "[]",
+                                                          "{}",
+                                                          "[[], {}, [1]]",
+                                                          "[1 2]",
+                                                          "[1,]",
+                                                          "{\"a\": {\"a\": 1}}",
+                                                          "{\"a\": 1, \"\\u0061\": 2}",
+                                                          "{\"a\" 1}",
+                                                          "{1: 2}",
+                                                          "nan",
+                                                          "Infinity",
+                                                          "'a'",
+                                                          "/**/1",
+                                                          " \n\t\r1 ",
+                                                          "\f1",
+                                                          keys + "\"last\": 1}",
+                                                          keys + "\"k7\": 1}"}) {
+    const Result<Json> fast = Json::parse(text, "x");
+    const std::optional<Json> slow = parse_slowly(text);
+    ASSERT_EQ(fast.ok(), slow.has_value()) << text;
+    if (fast.ok()) {
+      EXPECT_EQ(*fast, *slow) << text;
+      EXPECT_EQ(fast->dump(), slow->dump()) << text;
+    }
+  }
 }
 
 TEST(ReadTextFile, StopsAtTheSizeLimit) {
