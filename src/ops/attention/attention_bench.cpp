@@ -1,6 +1,7 @@
 // Times attention's kernels on a GPU and prints the times side by side:
 //
-//   attention_bench [DEVICE [CACHE]]      cuda and bf16 by default; CACHE is the type of keys and values, like f8e4m3
+//   attention_bench [DEVICE [CACHE [MODEL]]]      cuda and bf16 by default; CACHE is the type of keys and values, like
+//                                                 f8e4m3; MODEL selects the models whose name contains it
 //
 // It prints a line for each case. For each kernel the line has the time of one layer ("-" if the kernel does not
 // support the shape), and the host's time for one plan and for binding the first layer, in microseconds. Each case
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/ops/attention/attention.h"
@@ -33,9 +35,12 @@ struct Model {
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
+  std::int64_t window = 0;
+  bool sinks = false;
   ir::DType cache = kDType;
 
-  std::int64_t scales() const { return has_cache_scales(cache) ? 2 : 0; }
+  // Returns the number of operands: q, keys, values, out, and the sinks and scales.
+  std::size_t operands() const { return 4U + (sinks ? 1U : 0U) + (has_cache_scales(cache) ? 2U : 0U); }
 };
 
 struct Case {
@@ -82,11 +87,12 @@ ForwardBatch make_batch(const Case& c, std::int64_t pages) {
 ir::Node make_node(const Model& model) {
   ir::Node node;
   node.op = std::string(kAttention.name);
-  for (std::int32_t i = 0; i < 4 + model.scales(); ++i) {
-    node.operands.emplace_back(i);
+  for (std::size_t i = 0; i < model.operands(); ++i) {
+    node.operands.emplace_back(static_cast<std::int32_t>(i));
     node.mutates.push_back(i == 3);
   }
   node.attributes = {{"group", std::int64_t{0}}, {"scale", 1 / std::sqrt(static_cast<double>(model.head_dim))}};
+  if (model.window > 0) node.attributes.emplace_back("window", model.window);
   return node;
 }
 
@@ -138,7 +144,8 @@ class Measurement {
     const ir::Type q{kDType, {ir::Symbol::kTokens, model_.heads * model_.head_dim}};
     const ir::Type cache{model_.cache, {ir::Symbol::kPages, kPageSize, model_.kv_heads, model_.head_dim}};
     std::vector<PlannedNode> nodes{{.node = &node_, .operands = {q, cache, cache, q}}};
-    nodes[0].operands.resize(static_cast<std::size_t>(4 + model_.scales()), {ir::DType::kFloat32, {1}});
+    nodes[0].operands.resize(model_.operands(), {ir::DType::kFloat32, {1}});
+    if (model_.sinks) nodes[0].operands[4] = {ir::DType::kFloat32, {model_.heads}};
     kernel_ = TRY(kernels_.get("attention"));
     plan_ = TRY(kernel_->planner->make(
         device_, {.nodes = nodes, .kernel = kernel_->name, .num_pages = pages_, .limits = context_.limits}, step_));
@@ -157,7 +164,7 @@ class Measurement {
     const std::int64_t width = model_.heads * model_.head_dim;
     TRY(allocate(case_.rows() * width, kDType));
     TRY(allocate(case_.rows() * width, kDType));
-    TRY(allocate(1, ir::DType::kFloat32));
+    TRY(allocate(model_.heads, ir::DType::kFloat32));
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       TRY(allocate(cache_elements, model_.cache));
       TRY(allocate(cache_elements, model_.cache));
@@ -165,7 +172,8 @@ class Measurement {
       std::vector<TensorView> operands{
           view(*memory_[0], kDType, {case_.rows(), width}), view(*memory_[memory_.size() - 2], model_.cache, cache),
           view(*memory_.back(), model_.cache, cache), view(*memory_[1], kDType, {case_.rows(), width})};
-      operands.resize(static_cast<std::size_t>(4 + model_.scales()), view(*memory_[2], ir::DType::kFloat32, {1}));
+      operands.resize(model_.operands(), view(*memory_[2], ir::DType::kFloat32, {1}));
+      if (model_.sinks) operands[4] = view(*memory_[2], ir::DType::kFloat32, {model_.heads});
       BindArgs args{node_, operands, {}, {}, device_, context_};
       if (layer == 0) workspace_ = TRY(device_.allocate(TRY(kernel_->workspace_bytes(args)), "bench"));
       args.workspace = workspace_->data();
@@ -221,7 +229,8 @@ class Measurement {
   double bind_us_ = 0;
   // Members are destroyed in reverse order: graph, operators, plan, memory, stream.
   std::unique_ptr<Stream> stream_;
-  std::vector<std::unique_ptr<Allocation>> memory_;  // q, out and a scale, then the keys and values of each layer
+  std::vector<std::unique_ptr<Allocation>>
+      memory_;  // q, out and float32 numbers, then the keys and values of each layer
   std::unique_ptr<Allocation> workspace_;
   ir::Node node_;
   const KernelDef* kernel_ = nullptr;
@@ -256,7 +265,7 @@ Status print_table(Device& device, const KernelTable& kernels, const Model& mode
   return ok_status();
 }
 
-Status run(const std::string& device_name, const std::string& cache_name) {
+Status run(const std::string& device_name, const std::string& cache_name, const std::string& model_name) {
   const std::optional<ir::DType> cache = ir::parse_dtype(cache_name);
   if (!cache || !is_cache_type(*cache))
     return invalid_argument(fmt::format("a cache of {}; accepted: {}", cache_name, kCacheTypes));
@@ -283,13 +292,22 @@ Status run(const std::string& device_name, const std::string& cache_name) {
                                     {kExtend, 2, 128, 256},
                                     {kExtend, 64, 1, 1024},
                                     {kExtend, 1, 8192, 0},
+                                    {kExtend, 1, 16, 100'000},
+                                    {kExtend, 1, 512, 100'000},
+                                    {kExtend, 1, 2048, 100'000},
                                     {kExtend, 2, 1500, 0, 10, 1400},
                                     {kExtend, 4, 1500, 0, 170, 1400}};
   std::vector<Case> decode;
   for (const std::int64_t requests : {1, 2, 4, 8, 16, 32, 64, 128}) decode.push_back({kDecode, requests, 1, 1023});
   for (const std::int64_t requests : {1, 16}) decode.push_back({kDecode, requests, 1, 8191});
-  for (Model model : {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128}, Model{"Gemma-3-1B", 4, 1, 256},
-                      Model{"Qwen3.5 small", 8, 2, 256}, Model{"full layers of Gemma 4", 8, 1, 512}}) {
+  for (Model model :
+       {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128}, Model{"Gemma-3-1B", 4, 1, 256},
+        Model{"Gemma-3-1B, window of 512", 4, 1, 256, 512}, Model{"Gemma-3-12B, window of 1024", 16, 8, 256, 1024},
+        Model{"Mistral-7B, window of 4096", 32, 8, 128, 4096}, Model{"GPT-OSS, all keys", 64, 8, 64, 0, true},
+        Model{"GPT-OSS, window of 128", 64, 8, 64, 128, true}, Model{"Qwen3.5 small", 8, 2, 256},
+        Model{"Qwen3.5-9B", 16, 4, 256}, Model{"Qwen3.5-27B", 24, 4, 256},
+        Model{"full layers of Gemma 4", 8, 1, 512}}) {
+    if (std::string_view(model.name).find(model_name) == std::string_view::npos) continue;
     model.cache = *cache;
     TRY(print_table(*device, kernels, model, extend, {"fa3", "fa2", "tessera"}));
     TRY(print_table(*device, kernels, model, decode, {"hopper", "fa2", "cudnn", "tessera"}));
@@ -301,7 +319,8 @@ Status run(const std::string& device_name, const std::string& cache_name) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
-  const tessera::Status status = tessera::run(argc > 1 ? argv[1] : "cuda", argc > 2 ? argv[2] : "bf16");
+  const tessera::Status status =
+      tessera::run(argc > 1 ? argv[1] : "cuda", argc > 2 ? argv[2] : "bf16", argc > 3 ? argv[3] : "");
   if (status.ok()) return 0;
   std::fprintf(stderr, "attention_bench: %s\n", status.to_string().c_str());
   return 1;

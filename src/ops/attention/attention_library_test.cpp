@@ -30,14 +30,20 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
-// Few rows after many keys: "fa3" cuts tiles of 64 and of 128 rows into parts. A graph that was recorded for whole
+// Few rows after many keys: "fa3" cuts tiles of 64 and of 128 rows into parts, at multiples of 128 keys, and for heads
+// of 256 of 80 keys. A graph that was recorded for whole
 // tiles has to merge them, with the same bits each time, although the parts end in any order.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithCutTiles) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU does not cut tiles";
+  Config with_sinks = library_config(GetParam(), 64, 2, 8);
+  with_sinks.sinks = true;
   const std::vector<std::pair<Config, std::vector<Request>>> cases = {
       {library_config(GetParam(), 128, 2, 4), {{16, 4000}}},
       {library_config(GetParam(), 128, 2, 4), {{33, 6001}, {1, 300}, {70, 3017}, {5, 5}}},
-      {library_config(GetParam(), 128, 2, 34), {{70, 3300}}}};
+      {library_config(GetParam(), 128, 2, 34), {{70, 3300}}},
+      {library_config(GetParam(), 256, 2, 4), {{16, 4000}}},
+      {with_sinks, {{16, 4000}, {40, 5000}}},
+      {library_config(GetParam(), 256, 2, 4), {{33, 6001}, {1, 300}, {130, 3017}, {5, 5}}}};
   for (const auto& [c, requests] : cases) {
     check_extend(c, requests);
     const std::int64_t rows = count_rows(requests);
@@ -77,6 +83,20 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithWindowsAndSoftcap) {
     c.window = 100;
     check_extend(c, kRagged);
   }
+}
+
+// "fa3" takes the tiles of keys before some row's window last. With a window of 300 keys a tile of 128 rows has tiles
+// of keys that all of its rows see.
+TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithWindowsInEveryTile) {
+  for (const std::int64_t head_dim : {64, 128, 256})
+    for (const std::int64_t window : {1, 100, 300, 2000}) {
+      Config c = library_config(GetParam(), head_dim, 2, 4);
+      c.window = window;
+      c.sinks = window != 300;
+      check_extend(c, kRagged);
+      check_extend(c, {{300, 900}, {1, 40}, {129, 129}, {17, 1500}});
+      check_extend(c, {{20, 300}, {3, 3}});  // few tokens: "fa3" uses tiles of 64 rows
+    }
 }
 
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithSinks) {

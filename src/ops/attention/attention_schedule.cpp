@@ -25,8 +25,12 @@ std::int64_t TiledRows::tiles_end(std::size_t b, std::int64_t group, std::int64_
 }
 
 TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads,
-                           std::int64_t tile_rows, std::int64_t workers, std::int64_t key_block)
-    : heads_(heads), tile_rows_(tile_rows), key_block_(key_block), loads_(static_cast<std::size_t>(workers)) {
+                           std::int64_t tile_rows, std::int64_t workers, std::int64_t key_block, std::int64_t window)
+    : heads_(heads),
+      tile_rows_(tile_rows),
+      key_block_(window > 0 ? 0 : key_block),
+      window_(window),
+      loads_(static_cast<std::size_t>(workers)) {
   const auto most = static_cast<std::size_t>(most_tiles(max_tokens, max_requests, tile_rows));
   tiles_.reserve(most);
   worker_of_.resize(most * static_cast<std::size_t>(heads));
@@ -60,7 +64,8 @@ void TileSchedule::find_tiles(const TiledRows& rows) {
     const std::int64_t tiles_end = rows.tiles_end(b, 1, tile_rows_);
     for (std::int64_t tile = rows.first_tile(b, 1, tile_rows_); tile < tiles_end; ++tile) {
       const std::int64_t keys = rows.kv_lens[b] - count + std::min(count, (tile + 1) * tile_rows_);
-      tiles_.push_back({keys, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile)});
+      const std::int64_t seen = window_ > 0 ? std::min(keys, window_ + tile_rows_) : keys;
+      tiles_.push_back({seen, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile)});
     }
   }
   std::sort(tiles_.begin(), tiles_.end(), [](const Tile& a, const Tile& b) {

@@ -58,9 +58,10 @@ inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::
 // at the ends of ranges are cut into parts.
 class TileSchedule {
  public:
-  // If `key_block` is not 0, tiles may be cut at multiples of so many keys.
+  // If `key_block` is not 0, tiles may be cut at multiples of so many keys. If `window` is not 0, a row sees at most so
+  // many keys, and tiles are not cut.
   TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads, std::int64_t tile_rows,
-               std::int64_t workers, std::int64_t key_block = 0);
+               std::int64_t workers, std::int64_t key_block = 0, std::int64_t window = 0);
 
   std::int64_t workers() const { return static_cast<std::int64_t>(loads_.size()); }
   std::int64_t max_works() const {
@@ -76,7 +77,7 @@ class TileSchedule {
 
  private:
   struct Tile {
-    std::int64_t keys;  // the number of keys that its last row sees
+    std::int64_t keys;  // the number of keys that its rows see
     std::int32_t request;
     std::uint16_t index;
   };
@@ -101,6 +102,7 @@ class TileSchedule {
   std::int64_t heads_;
   std::int64_t tile_rows_;
   std::int64_t key_block_;
+  std::int64_t window_;
   std::vector<Tile> tiles_;              // scratch: the tiles of the forward
   std::vector<Load> loads_;              // a heap with the least loaded worker first
   std::vector<std::int32_t> worker_of_;  // scratch: the worker of each work item, in the order of assignment

@@ -102,21 +102,23 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
 std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t offset,
                                                 std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
-  const bool own = serves_prefill_attention(shape, limits_.page_size);
+  const bool own = plan.own_prefill;
   // A work item of our own kernel covers kPrefillHeads heads, and a cluster of kPrefillHeads blocks runs it.
   const std::int64_t heads = shape.heads / (own ? kPrefillHeads : 1);
   const std::int64_t workers = std::max<std::int64_t>(1, multiprocessors / (own ? kPrefillHeads : 1));
   const auto lay_out = [&](TileRange& range, std::int64_t tokens, std::int64_t tile_rows) {
-    range.schedule.emplace(tokens, limits_.max_requests, heads, tile_rows, workers, own ? kPrefillKeyBlock : 0);
+    range.schedule.emplace(tokens, limits_.max_requests, heads, tile_rows, workers,
+                           own ? prefill_key_block(shape.head_dim) : 0, shape.window);
     range.tokens = tokens;
     range.offset = offset;
     range.lists = plan.has_wanted ? 2 : 1;
     offset = aligned(offset + range.bytes());
   };
-  lay_out(plan.tiles, limits_.max_tokens, flashinfer::fa3_tile_rows(shape.head_dim));
+  lay_out(plan.tiles, limits_.max_tokens, own ? kPrefillTileRows : flashinfer::fa3_tile_rows(shape.head_dim));
   // Short tiles are used only for forwards of at most `tokens` tokens. A single prompt of this length has no more short
   // tiles than run at once.
-  const std::int64_t tokens = own ? std::min(limits_.max_tokens, workers / heads * kShortTileRows) : 0;
+  const bool has_short = own && has_short_prefill_tiles(shape);
+  const std::int64_t tokens = has_short ? std::min(limits_.max_tokens, workers / heads * kShortTileRows) : 0;
   if (tokens > 0) lay_out(plan.short_tiles, tokens, kShortTileRows);
   return offset;
 }
@@ -162,7 +164,7 @@ void CudaAttentionPlanner::lay_out_partials() {
     arrivals = std::max(arrivals, ints(parts * plan.shape.kv_heads));
     // Launches follow one another, so they share the memory.
     const std::int64_t tile_parts = std::max(plan.tiles.max_parts(), plan.short_tiles.max_parts());
-    values = std::max(values, aligned(static_cast<std::size_t>(tile_parts * kPrefillPartBytes)));
+    values = std::max(values, aligned(static_cast<std::size_t>(tile_parts * prefill_part_bytes(plan.shape.head_dim))));
     arrivals = std::max(arrivals, ints(tile_parts * kPrefillPartArrivals));
   }
   partial_lse_offset_ = values;

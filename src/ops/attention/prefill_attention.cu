@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "tessera/ops/attention/flashinfer/kernels.h"
 #include "tessera/ops/attention/prefill_attention.cuh"
 #include "tessera/ops/attention/prefill_copies.cuh"
 #include "tessera/ops/attention/prefill_rows.cuh"
@@ -15,25 +14,32 @@ namespace tessera {
 namespace cuda::prefill {
 namespace {
 
-static_assert(Shape<Share::kRows>::kRows == flashinfer::fa3_tile_rows(kHeadDim),
-              "the planner's tiles of kFa3 have as many rows");
-static_assert(Shape<Share::kKeys>::kRows == kShortTileRows);
-static_assert(kPrefillPartBytes == kCluster * kPartChunks * kWarpgroups * kWarpgroup * sizeof(float4));
-static_assert(kPrefillPartArrivals == kCluster * kWarpgroups * kWarpgroup / kWarp);
+template <class S>
+constexpr bool fits_planner() {
+  return S::kRows == (S::kJoined ? kShortTileRows : kPrefillTileRows) &&
+         prefill_part_bytes(S::kHeadDim) == kCluster * S::kPartChunks * kWarpgroups * kWarpgroup * sizeof(float4);
+}
+template <Reach kReach>
+constexpr bool fit_planner() {
+  return fits_planner<Shape<64, Share::kRows, kReach>>() && fits_planner<Shape<64, Share::kKeys, kReach>>() &&
+         fits_planner<Shape<128, Share::kRows, kReach>>() && fits_planner<Shape<128, Share::kKeys, kReach>>() &&
+         fits_planner<Shape<256, Share::kRows, kReach>>();
+}
+static_assert(fit_planner<Reach::kAll>() && fit_planner<Reach::kWindow>());
 
 template <class S, class T>
 __global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_constant__ Attention<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
-  __shared__ SharedBarrier full[S::kSlots], empty[S::kSlots], query_full[kQuerySlots], query_empty[kQuerySlots];
+  __shared__ SharedBarrier full[S::kSlots], empty[S::kSlots], query_full[S::kQuerySlots], query_empty[S::kQuerySlots];
   constexpr unsigned kWarps = kWarpgroups * kWarpgroup / kWarp;  // warps that compute
   let_next_begin();
   const int cluster = static_cast<int>(blockIdx.x) / kCluster;
   const int begin = p.starts[cluster];
   const int end = p.starts[cluster + 1];
   const std::uint32_t queries = (shared_address(unaligned) + 1023) / 1024 * 1024;
-  const std::uint32_t tiles = queries + kQuerySlots * S::kQueryBytes;
-  const Shared<S> shared{queries, tiles, tiles + S::kSlots * kTileBytes, full, empty, query_full, query_empty};
+  const std::uint32_t tiles = queries + S::kQuerySlots * S::kQueryBytes;
+  const Shared<S> shared{queries, tiles, tiles + S::kSlots * S::kTileBytes, full, empty, query_full, query_empty};
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
   const int warp = static_cast<int>(threadIdx.x) / kWarp % (kWarpgroup / kWarp);
   if (threadIdx.x == 0) {
@@ -68,34 +74,38 @@ __global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_consta
 
 // Encodes the tensor map of the queries. A box has a warpgroup's rows of one head.
 Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
-  const std::int64_t row = a.shape.heads * kHeadDim;
+  const std::int64_t head_dim = a.shape.head_dim;
+  const std::int64_t row = a.shape.heads * head_dim;
   return encode_tensor_map(
       a.shape.dtype, a.q,
-      std::array{TensorBox{.size = kColumns, .stride = 1, .box = kColumns},
-                 TensorBox{.size = a.num_rows, .stride = row, .box = kGroupRows},
-                 TensorBox{.size = kHeadDim / kColumns, .stride = kColumns, .box = kHeadDim / kColumns},
-                 TensorBox{.size = a.shape.heads, .stride = kHeadDim, .box = 1},
-                 TensorBox{.size = 1, .stride = a.num_rows * row, .box = 1}});
+      std::array{
+          TensorBox{.size = kColumns, .stride = 1, .box = kColumns},
+          TensorBox{.size = a.num_rows, .stride = row, .box = kGroupRows},
+          TensorBox{.size = head_dim / kColumns, .stride = kColumns, .box = static_cast<int>(head_dim) / kColumns},
+          TensorBox{.size = a.shape.heads, .stride = head_dim, .box = 1},
+          TensorBox{.size = 1, .stride = a.num_rows * row, .box = 1}});
 }
 
-// Encodes the tensor map of the keys or values. A box has kBoxTokens tokens of one head.
+// Encodes the tensor map of the keys or values. A box has a panel's columns of kBoxTokens tokens of one head.
+template <class S>
 Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache) {
-  const std::int64_t token = a.shape.kv_heads * kHeadDim;
+  const std::int64_t head_dim = a.shape.head_dim;
+  const std::int64_t token = a.shape.kv_heads * head_dim;
   return encode_tensor_map(
       a.shape.dtype, cache,
       std::array{TensorBox{.size = kColumns, .stride = 1, .box = kColumns},
                  TensorBox{.size = 8, .stride = token, .box = 8},
-                 TensorBox{.size = kHeadDim / kColumns, .stride = kColumns, .box = kHeadDim / kColumns},
+                 TensorBox{.size = head_dim / kColumns, .stride = kColumns, .box = S::kPanelMatrices},
                  TensorBox{.size = a.num_pages * a.page_size / 8, .stride = 8 * token, .box = kBoxTokens / 8},
-                 TensorBox{.size = a.shape.kv_heads, .stride = kHeadDim, .box = 1}});
+                 TensorBox{.size = a.shape.kv_heads, .stride = head_dim, .box = 1}});
 }
 
 template <class S, class T>
 Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& plan) {
   constexpr float kLog2E = 1.44269504088896F;
   const CUtensorMap queries = TRY(map_of_queries(a));
-  const CUtensorMap keys = TRY(map_of_cache(a, a.k_cache));
-  const CUtensorMap values = TRY(map_of_cache(a, a.v_cache));
+  const CUtensorMap keys = TRY(map_of_cache<S>(a, a.k_cache));
+  const CUtensorMap values = TRY(map_of_cache<S>(a, a.v_cache));
   const Attention<T> p{.q = queries,
                        .keys = keys,
                        .values = values,
@@ -105,6 +115,7 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& pl
                        .kv_lens = a.metadata.kv_lens,
                        .starts = plan.starts,
                        .works = plan.works,
+                       .sinks = a.sinks,
                        .part_results = reinterpret_cast<float4*>(plan.part_results),
                        .arrivals = plan.arrivals,
                        .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
@@ -113,6 +124,7 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& pl
                        .rows = static_cast<int>(a.num_rows),
                        .heads = static_cast<int>(a.shape.heads),
                        .group = static_cast<int>(a.group()),
+                       .window = static_cast<int>(a.shape.window),
                        .scale_log2 = a.scale * kLog2E};
   constexpr auto kKernel = prefill_attention<S, T>;
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), S::kSharedBytes, "attention (fa3)"));
@@ -123,30 +135,46 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& pl
   });
 }
 
-template <Share kShare>
+template <class S>
 Result<std::unique_ptr<BoundOp>> bind(const CudaAttention& a, const TilePlan& plan) {
-  if (a.shape.dtype == ir::DType::kBFloat16) return make<Shape<kShare>, __nv_bfloat16>(a, plan);
-  return make<Shape<kShare>, __half>(a, plan);
+  if (a.shape.dtype == ir::DType::kBFloat16) return make<S, __nv_bfloat16>(a, plan);
+  return make<S, __half>(a, plan);
+}
+
+template <int kHeadDim, Share kShare>
+Result<std::unique_ptr<BoundOp>> bind_head(const CudaAttention& a, const TilePlan& plan) {
+  if (a.shape.window > 0) return bind<Shape<kHeadDim, kShare, Reach::kWindow>>(a, plan);
+  return bind<Shape<kHeadDim, kShare, Reach::kAll>>(a, plan);
 }
 
 }  // namespace
 }  // namespace cuda::prefill
 
-bool serves_prefill_attention([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] std::int64_t page_size) {
+bool serves_prefill_attention([[maybe_unused]] const AttentionShape& shape,
+                              [[maybe_unused]] const AttentionTarget& target) {
 #ifdef TESSERA_WITH_SM90A
-  return shape.head_dim == cuda::prefill::kHeadDim && shape.heads % (kPrefillHeads * shape.kv_heads) == 0 &&
-         page_size % cuda::prefill::kBoxTokens == 0;
+  return target.compute_capability == 90 && (shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256) &&
+         (shape.dtype == ir::DType::kBFloat16 || shape.dtype == ir::DType::kFloat16) &&
+         shape.cache_dtype == shape.dtype && shape.softcap == 0 &&
+         shape.heads % (kPrefillHeads * shape.kv_heads) == 0 && target.page_size % cuda::prefill::kBoxTokens == 0;
 #else
   return false;
 #endif
 }
 
 Result<std::unique_ptr<BoundOp>> bind_prefill_attention(const CudaAttention& attention, const TilePlan& plan) {
-  return cuda::prefill::bind<cuda::prefill::Share::kRows>(attention, plan);
+  using namespace cuda::prefill;
+  switch (attention.shape.head_dim) {
+    case 64: return bind_head<64, Share::kRows>(attention, plan);
+    case 128: return bind_head<128, Share::kRows>(attention, plan);
+    default: return bind_head<256, Share::kRows>(attention, plan);
+  }
 }
 
 Result<std::unique_ptr<BoundOp>> bind_short_prefill_attention(const CudaAttention& attention, const TilePlan& plan) {
-  return cuda::prefill::bind<cuda::prefill::Share::kKeys>(attention, plan);
+  using namespace cuda::prefill;
+  return attention.shape.head_dim == 64 ? bind_head<64, Share::kKeys>(attention, plan)
+                                        : bind_head<128, Share::kKeys>(attention, plan);
 }
 
 }  // namespace tessera

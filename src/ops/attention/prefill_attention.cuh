@@ -23,6 +23,12 @@
 // item. To make work items shorter, both warpgroups of a block then compute the same 64 rows, and each takes half of
 // every tile's keys (Share::kKeys).
 //
+// Heads of 256 elements leave room for tiles of 80 keys and for one tile of queries. The results are written to the
+// memory of the queries, so the next work item's queries are copied only after that.
+//
+// With a window, tiles of keys before the window of a work item's first row are left out (Reach::kWindow). A sink is
+// one more score of each row, whose value is zero; it is added to the rows' sums of weights at the end.
+//
 // The kernel is bound by arithmetic. Each row, head and visible key needs 4 · head_dim operations, and an H200 has 989
 // dense TFLOP/s.
 #pragma once
@@ -45,50 +51,62 @@ inline constexpr int kWarpgroups = 2;  // warpgroups that compute
 inline constexpr int kThreads = (kWarpgroups + 1) * kWarpgroup;
 inline constexpr int kCopyingWarps = 2;  // warps that copy; the other two warps of their warpgroup idle
 inline constexpr int kGroupRows = 64;    // query rows of a warpgroup
-inline constexpr int kHeadDim = 128;
-inline constexpr int kKeys = 128;  // keys of a tile
-inline constexpr int kBoxTokens = 16;
-inline constexpr int kBoxes = kKeys / kBoxTokens;
-static_assert(kKeys == kPrefillKeyBlock);
 
-// In shared memory a tile of keys or values consists of groups of 8 tokens. A group consists of matrices of 8 rows by
-// 64 columns, one matrix for every 64 columns of the head.
 inline constexpr int kColumns = 64;  // columns of a row of 128 bytes
 inline constexpr int kRowBytes = kColumns * 2;
 inline constexpr int kEightRowBytes = 8 * kRowBytes;
-inline constexpr int kTokenGroupBytes = kHeadDim / kColumns * kEightRowBytes;
-inline constexpr int kTileBytes = kKeys / 8 * kTokenGroupBytes;
-// Queries are stored as matrices of 64 rows by 64 columns. After the last product has read the queries, the results are
-// written to the same memory.
-inline constexpr int kGroupQueryBytes = kGroupRows * kHeadDim * 2;
+inline constexpr int kBoxTokens = 16;  // tokens of a box of the copy engine
 // To join results, a warpgroup passes half of each thread's sums, and its rows' running max and sum of weights, to the
 // other warpgroup. The memory holds the first four float32 of every thread, then the next four of every thread, and so
 // on.
 inline constexpr int kJoinStep = kWarpgroup * 16;
-inline constexpr int kGroupJoinBytes = (kHeadDim / 2 / kWarpgroups / 4 + 1) * kJoinStep;
-inline constexpr int kPartChunks = kHeadDim / 2 / 4 + 1;  // float4 of a thread: its sums, then both rows' max and sum
-inline constexpr int kQuerySlots = 2;                     // so that the next work item's queries are copied early
 
 // Says how the warpgroups of a block divide a work item. kRows: each has its own rows. kKeys: each has its own keys of
 // every tile.
 enum class Share : bool { kRows, kKeys };
 
-template <Share kShare>
+// Says which of the keys up to its own position a row sees: all, or only those of a window.
+enum class Reach : bool { kAll, kWindow };
+
+template <int kDim, Share kShare, Reach kReach>
 struct Shape {
-  static constexpr bool kJoined = kShare == Share::kKeys;  // both warpgroups compute the same rows
+  static constexpr int kHeadDim = kDim;
+  static constexpr bool kWindowed = kReach == Reach::kWindow;
+  static constexpr int kKeys = static_cast<int>(prefill_key_block(kDim));  // keys of a tile
+  // In shared memory a tile of keys or values consists of panels of at most 128 columns of the head. A panel consists
+  // of groups of 8 tokens, and a group of a matrix of 8 rows by 64 columns for every 64 columns. A box of the copy
+  // engine has kBoxTokens tokens of a panel.
+  static constexpr int kPanelColumns = kHeadDim < 128 ? kHeadDim : 128;
+  static constexpr int kPanelMatrices = kPanelColumns / kColumns;
+  static constexpr int kTokenGroupBytes = kPanelMatrices * kEightRowBytes;
+  static constexpr int kBoxBytes = kBoxTokens / 8 * kTokenGroupBytes;
+  static constexpr int kPanels = kHeadDim / kPanelColumns;
+  static constexpr int kPanelBoxes = kKeys / kBoxTokens;
+  static constexpr int kBoxes = kPanels * kPanelBoxes;  // boxes of a tile, those of the first panel first
+  static constexpr int kPanelBytes = kPanelBoxes * kBoxBytes;
+  static constexpr int kTileBytes = kPanels * kPanelBytes;
+  static_assert(kBoxes % kCluster == 0, "each block of a cluster copies as many boxes of a tile");
+  // Queries are stored as matrices of 64 rows by 64 columns. After the last product has read the queries, the results
+  // are written to the same memory.
+  static constexpr int kGroupQueryBytes = kGroupRows * kHeadDim * 2;
+  static constexpr int kGroupJoinBytes = (kHeadDim / 2 / kWarpgroups / 4 + 1) * kJoinStep;
+  static constexpr int kPartChunks = kHeadDim / 2 / 4 + 1;  // float4 of a thread: its sums, then both rows' max and sum
+  static constexpr bool kJoined = kShare == Share::kKeys;   // both warpgroups compute the same rows
   static constexpr int kRowGroups = kJoined ? 1 : kWarpgroups;
   static constexpr int kRows = kRowGroups * kGroupRows;                     // rows of a work item
   static constexpr int kGroupKeys = kJoined ? kKeys / kWarpgroups : kKeys;  // keys of a tile that a warpgroup takes
   static constexpr int kQueryBytes = kRowGroups * kGroupQueryBytes;
   static constexpr int kJoinBytes = kJoined ? kWarpgroups * kGroupJoinBytes : 0;
-  static constexpr int kSlots = kJoined ? 4 : 5;  // slots of the ring; each holds a tile of keys or values
+  static constexpr int kQuerySlots = kHeadDim <= 128 ? 2 : 1;  // two: the next work item's queries are copied early
+  // Slots of the ring. Each holds a tile of keys or values.
+  static constexpr int kSlots = kHeadDim == 64 ? 8 : kHeadDim == 128 && !kJoined ? 5 : 4;
   static constexpr int kSharedBytes = 1024 + kQuerySlots * kQueryBytes + kJoinBytes + kSlots * kTileBytes;
   // The registers of a thread at the block's start, of a copying thread, and of a computing thread. With kJoined a
   // block starts with fewer registers, so that it fits on a multiprocessor together with a block of the preceding
   // kernel. It is then already resident when that kernel ends.
   static constexpr int kRegisters = kJoined ? 144 : 168;
-  static constexpr int kCopyingRegisters = 40;
-  static constexpr int kComputingRegisters = kJoined ? 192 : 232;
+  static constexpr int kCopyingRegisters = kHeadDim <= 128 ? 40 : 24;
+  static constexpr int kComputingRegisters = kJoined ? 192 : kHeadDim <= 128 ? 232 : 240;
   static_assert(kSharedBytes <= 232448 - 1024, "a block may have 232448 bytes; 1024 of them hold the barriers");
   static_assert(kCopyingRegisters + kWarpgroups * kComputingRegisters <= (1 + kWarpgroups) * kRegisters);
 };
@@ -98,13 +116,14 @@ struct Attention {
   CUtensorMap q;                     // [heads, columns / 64, rows, 64], boxes of a warpgroup's rows of one head
   CUtensorMap keys;                  // [kv_heads, groups of 8 tokens, columns / 64, 8, 64], boxes of kBoxTokens tokens
   CUtensorMap values;                // like `keys`
-  T* out;                            // [rows, heads, kHeadDim]
+  T* out;                            // [rows, heads, head_dim]
   const std::int32_t* page_table;    // [requests, max_pages]
   const std::int32_t* query_starts;  // [requests + 1]
   const std::int32_t* kv_lens;       // [requests]
   const std::int32_t* starts;        // [clusters + 1]
   const TileWork* works;
-  float4* part_results;  // [parts, kCluster, kPartChunks, computing threads]
+  const float* sinks;    // [heads]; null: no sinks
+  float4* part_results;  // [parts, kCluster, the shape's kPartChunks, computing threads]
   std::int32_t*
       arrivals;  // [parts, kCluster, computing warps], used at the first part of each item; 0 between launches
   int max_pages;
@@ -112,7 +131,8 @@ struct Attention {
   int token_groups;  // groups of 8 tokens in the cache; boxes past the last group are filled with zeros
   int rows;
   int heads;
-  int group;  // query heads per KV head
+  int group;   // query heads per KV head
+  int window;  // the number of keys that a row sees at most, if the shape is windowed
   float scale_log2;
 };
 
@@ -149,7 +169,8 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   w.position = before + w.tile_begin;
   w.seen = before + min(w.query_len, w.tile_begin + S::kRows);
   w.first = work.first_block;
-  w.end = w.tile_begin < w.query_len ? min(work.end_block, (w.seen + kKeys - 1) / kKeys) : w.first;
+  if constexpr (S::kWindowed) w.first = max(w.first, (w.position - p.window + 1) / S::kKeys);
+  w.end = w.tile_begin < w.query_len ? min(work.end_block, (w.seen + S::kKeys - 1) / S::kKeys) : w.first;
   w.part = work.part;
   w.parts = work.parts;
   w.first_part = work.first_part;
@@ -171,14 +192,14 @@ struct Place {
 
 template <class S>
 struct Shared {
-  std::uint32_t queries;       // [kQuerySlots, S::kQueryBytes]
-  std::uint32_t tiles;         // [S::kSlots, kTileBytes]
+  std::uint32_t queries;       // [S::kQuerySlots, S::kQueryBytes]
+  std::uint32_t tiles;         // [S::kSlots, S::kTileBytes]
   std::uint32_t joined;        // [S::kJoinBytes]
   SharedBarrier* full;         // [S::kSlots]
   SharedBarrier* empty;        // [S::kSlots], signalled by all blocks of the cluster
-  SharedBarrier* query_full;   // [kQuerySlots]
-  SharedBarrier* query_empty;  // [kQuerySlots]
-  __device__ std::uint32_t tile(int slot) const { return tiles + static_cast<std::uint32_t>(slot * kTileBytes); }
+  SharedBarrier* query_full;   // [S::kQuerySlots]
+  SharedBarrier* query_empty;  // [S::kQuerySlots]
+  __device__ std::uint32_t tile(int slot) const { return tiles + static_cast<std::uint32_t>(slot * S::kTileBytes); }
   __device__ std::uint32_t query(int slot) const { return queries + static_cast<std::uint32_t>(slot * S::kQueryBytes); }
 };
 

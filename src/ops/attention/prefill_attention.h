@@ -14,25 +14,37 @@ namespace tessera {
 // is a cluster, and TileWork::head is the index of a group of kPrefillHeads heads.
 inline constexpr std::int64_t kPrefillHeads = 2;
 
+// The number of query rows in a tile of bind_prefill_attention().
+inline constexpr std::int64_t kPrefillTileRows = 128;
+
 // The number of query rows in a tile of bind_short_prefill_attention().
 inline constexpr std::int64_t kShortTileRows = 64;
 
-// Work items are cut at multiples of so many keys.
-inline constexpr std::int64_t kPrefillKeyBlock = 128;
+// Returns the number of keys of a tile. Work items are cut at multiples of so many keys.
+constexpr std::int64_t prefill_key_block(std::int64_t head_dim) { return head_dim == 256 ? 80 : 128; }
 
-// The memory for the results of a part (TileWork::parts): for each of 256 threads of each head's block 64 sums and the
-// running max and sum of weights of two rows, in float32. Each of the block's eight warps has an arrival counter.
-inline constexpr std::int64_t kPrefillPartBytes = kPrefillHeads * 256 * (64 + 4) * 4;
+// Returns the bytes of the results of a part (TileWork::parts): for each of 256 threads of each head's block
+// head_dim / 2 sums and the running max and sum of weights of two rows, in float32. Each of the block's eight warps has
+// an arrival counter.
+constexpr std::int64_t prefill_part_bytes(std::int64_t head_dim) {
+  return kPrefillHeads * 256 * (head_dim / 2 + 4) * 4;
+}
 inline constexpr std::int64_t kPrefillPartArrivals = kPrefillHeads * 8;
 
-// Returns whether the kernel supports the shape. Precondition: the planner chose kFa3 for it. The kernel supports heads
-// of 128 elements, an even number of query heads per KV head, and page sizes that are multiples of 16 tokens.
-bool serves_prefill_attention(const AttentionShape& shape, std::int64_t page_size);
+// Returns whether the kernel supports the shape on the target. It needs Hopper and page sizes that are multiples of 16
+// tokens. It supports heads of 64, 128 and 256 elements, an even number of query heads per KV head, bf16 and f16 with a
+// cache of the same type, and windows and sinks, but no softcaps.
+bool serves_prefill_attention(const AttentionShape& shape, const AttentionTarget& target);
+
+// Returns whether bind_short_prefill_attention() supports the shape. Precondition: serves_prefill_attention() accepts
+// the shape.
+inline bool has_short_prefill_tiles(const AttentionShape& shape) { return shape.head_dim <= 128; }
 
 // Binds the kernel. Preconditions: serves_prefill_attention() accepts the shape, and the planner chose kFa3 for extend
-// with tiles of fa3_tile_rows(128) rows.
+// with tiles of kPrefillTileRows rows.
 Result<std::unique_ptr<BoundOp>> bind_prefill_attention(const CudaAttention& attention, const TilePlan& plan);
-// Binds the kernel for forwards of few tokens. Precondition: the plan has tiles of kShortTileRows rows.
+// Binds the kernel for forwards of few tokens. Preconditions: has_short_prefill_tiles(), and the plan has tiles of
+// kShortTileRows rows.
 Result<std::unique_ptr<BoundOp>> bind_short_prefill_attention(const CudaAttention& attention, const TilePlan& plan);
 
 }  // namespace tessera

@@ -13,7 +13,7 @@ namespace tessera::cuda::prefill {
 
 template <class S, class T>
 struct CopyingWarp {
-  static constexpr int kMine = kBoxes / kCluster;  // boxes of a tile that the block copies
+  static constexpr int kMine = S::kBoxes / kCluster;  // boxes of a tile that the block copies
 
   const Attention<T>& p;
   const Shared<S>& shared;
@@ -22,7 +22,7 @@ struct CopyingWarp {
   int rank = static_cast<int>(block_in_cluster());
   int lane = static_cast<int>(threadIdx.x) % kWarp;
   Place<S::kSlots> at = {};
-  Place<kQuerySlots> query_at = {};
+  Place<S::kQuerySlots> query_at = {};
   Work work = {};
   int kv_head = 0;
   int key_box = 0;  // the result of find_box() for the next tile of keys
@@ -70,7 +70,7 @@ struct CopyingWarp {
       full.arrive_and_expect(S::kQueryBytes);
 #pragma unroll
       for (int group = 0; group < S::kRowGroups; ++group)
-        copy_box(shared.query(query_at.slot) + static_cast<std::uint32_t>(group * kGroupQueryBytes), p.q, full, 0,
+        copy_box(shared.query(query_at.slot) + static_cast<std::uint32_t>(group * S::kGroupQueryBytes), p.q, full, 0,
                  work.first_row + work.tile_begin + group * kGroupRows, 0, work.head, 0);
     }
     __syncwarp();
@@ -79,10 +79,12 @@ struct CopyingWarp {
 
   // Returns where the lane's box of `tile` begins in the cache, in groups of 8 tokens. A box has kBoxTokens tokens, and
   // each lane has one of the boxes that this block copies. Returns an index past the end of the cache if no row of the
-  // work item sees the box.
+  // work item sees the box. The page of such a box may have been freed.
   __device__ int find_box(int tile) const {
-    const int token = tile * kKeys + (rank * kMine + lane % kMine) * kBoxTokens;
+    const int token = tile * S::kKeys + (rank * kMine + lane % kMine) % S::kPanelBoxes * kBoxTokens;
     if (tile < 0 || token >= work.seen) return p.token_groups;
+    if constexpr (S::kWindowed)
+      if (token + kBoxTokens <= work.position - p.window + 1) return p.token_groups;
     const int page = p.page_table[static_cast<std::int64_t>(work.request) * p.max_pages + token / p.page_size];
     return (page * p.page_size + token % p.page_size) / 8;
   }
@@ -95,14 +97,15 @@ struct CopyingWarp {
     for (int i = 0; i < kMine; ++i) groups[i] = __shfl_sync(~0U, box, i);
     box = find_box(tile - 1);
     SharedBarrier& full = shared.full[at.slot];
-    const std::uint32_t to = shared.tile(at.slot) + static_cast<std::uint32_t>(rank * kTileBytes / kCluster);
+    const int first = rank * kMine;
     shared.empty[at.slot].wait(at.parity ^ 1);
     if (lane == 0) {
-      full.arrive_and_expect(kTileBytes);
+      full.arrive_and_expect(S::kTileBytes);
 #pragma unroll
       for (int i = 0; i < kMine; ++i)
-        copy_box_to_all(to + static_cast<std::uint32_t>(i * kTileBytes / kBoxes), map, full, (1 << kCluster) - 1, 0, 0,
-                        0, groups[i], kv_head);
+        copy_box_to_all(shared.tile(at.slot) + static_cast<std::uint32_t>((first + i) * S::kBoxBytes), map, full,
+                        (1 << kCluster) - 1, 0, 0, (first + i) / S::kPanelBoxes * S::kPanelMatrices, groups[i],
+                        kv_head);
     }
     __syncwarp();
   }

@@ -10,7 +10,7 @@
 namespace tessera::cuda::prefill {
 
 // A thread's results of one part.
-template <class T>
+template <class S, class T>
 struct PartResults {
   static constexpr int kThreads = kWarpgroups * kWarpgroup;
 
@@ -20,30 +20,30 @@ struct PartResults {
 
   __device__ float4* of(int part) const {
     const std::int64_t block = static_cast<std::int64_t>(w.first_part + part) * kCluster + rank;
-    return p.part_results + block * kPartChunks * kThreads + threadIdx.x;
+    return p.part_results + block * S::kPartChunks * kThreads + threadIdx.x;
   }
   // Returns both rows' running max, then both rows' sums of weights.
-  __device__ float4 state_of(int part) const { return __ldcg(of(part) + (kPartChunks - 1) * kThreads); }
+  __device__ float4 state_of(int part) const { return __ldcg(of(part) + (S::kPartChunks - 1) * kThreads); }
   __device__ std::int32_t* arrivals() const {
     return p.arrivals + (w.first_part * kCluster + rank) * (kThreads / kWarp) + threadIdx.x / kWarp;
   }
 };
 
-// Merges the sums out[kFirst … kFirst + kSums - 1] and the rows' sums of weights, if the work item is a part. Returns
-// whether the warp has the results of all keys. Only then are `out` and the sums of weights valid afterwards. All
+// Merges the sums out[kFirst … kFirst + kSums - 1], the rows' running max and their sums of weights, if the work item
+// is a part. Returns whether the warp has the results of all keys. Only then are `out` and `rows` valid afterwards. All
 // threads of the warp call it.
-template <int kFirst, int kSums, class T>
-__device__ inline bool merge_parts(const Attention<T>& p, const Work& w, float (&out)[kHeadDim / 2],
+template <class S, int kFirst, int kSums, class T>
+__device__ inline bool merge_parts(const Attention<T>& p, const Work& w, float (&out)[S::kHeadDim / 2],
                                    OnlineSoftmax<FastBaseTwo> (&rows)[2]) {
   if (w.parts == 1) return true;
-  const PartResults<T> results{p, w};
-  constexpr int kStep = PartResults<T>::kThreads;
+  const PartResults<S, T> results{p, w};
+  constexpr int kStep = PartResults<S, T>::kThreads;
   float* const sums = &out[kFirst];
   float4* const mine = results.of(w.part);
 #pragma unroll
   for (int i = 0; i < kSums; i += 4)
     __stcg(mine + i / 4 * kStep, make_float4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]));
-  __stcg(mine + (kPartChunks - 1) * kStep,
+  __stcg(mine + (S::kPartChunks - 1) * kStep,
          make_float4(rows[0].running_max, rows[1].running_max, rows[0].sum, rows[1].sum));
   __threadfence();
   __syncwarp();
@@ -62,12 +62,13 @@ __device__ inline bool merge_parts(const Attention<T>& p, const Work& w, float (
   }
 #pragma unroll
   for (int i = 0; i < kSums; ++i) sums[i] = 0;
-  rows[0].sum = rows[1].sum = 0;
+  rows[0] = {most[0], 0};
+  rows[1] = {most[1], 0};
 #pragma unroll 1
   for (int part = 0; part < w.parts; ++part) {
     const float4 state = results.state_of(part);
-    const float worth[2] = {FastBaseTwo::power((state.x - most[0]) * p.scale_log2),
-                            FastBaseTwo::power((state.y - most[1]) * p.scale_log2)};
+    const float worth[2] = {part_weight<FastBaseTwo>(state.x, most[0], p.scale_log2),
+                            part_weight<FastBaseTwo>(state.y, most[1], p.scale_log2)};
     rows[0].sum += state.z * worth[0];
     rows[1].sum += state.w * worth[1];
 #pragma unroll

@@ -9,32 +9,18 @@
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
+#include "tessera/ops/attention/prefill_block.cuh"
 #include "tessera/ops/attention/prefill_parts.cuh"
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/online_softmax.cuh"
 
 namespace tessera::cuda::prefill {
 
-// Functions that arrive or wait at named barriers of the block, which are separate from the barrier of __syncthreads().
-__device__ inline void wait_for_turn(int warpgroup) {
-  asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroups * kWarpgroup) : "memory");
-}
-__device__ inline void give_turn(int warpgroup) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroups * kWarpgroup) : "memory");
-}
-__device__ inline void sync_warpgroup(int warpgroup) {
-  asm volatile("bar.sync %0, %1;" ::"r"(1 + kWarpgroups + warpgroup), "n"(kWarpgroup) : "memory");
-}
-
-__device__ inline void meet_warpgroups() {
-  asm volatile("bar.sync %0, %1;" ::"n"(1 + 2 * kWarpgroups), "n"(kWarpgroups * kWarpgroup) : "memory");
-}
-
 // One warpgroup that computes. Its rows are laid out like the sums of a product (wgmma.cuh): a warp has 16 rows, and a
 // thread has some columns of two of them, lane / 4 and lane / 4 + 8.
 template <class S, class T>
 struct RowsWarpgroup {
-  static constexpr int kOutSums = kHeadDim / 2;
+  static constexpr int kOutSums = S::kHeadDim / 2;
   static constexpr int kScores = S::kGroupKeys / 2;
 
   const Attention<T>& p;
@@ -43,7 +29,7 @@ struct RowsWarpgroup {
   int warp;  // index within the warpgroup
   int lane = static_cast<int>(threadIdx.x) % kWarp;
   Place<S::kSlots> at = {};
-  Place<kQuerySlots> query_at = {};
+  Place<S::kQuerySlots> query_at = {};
 
   float out[kOutSums];
   float scores[kScores];
@@ -66,13 +52,13 @@ struct RowsWarpgroup {
 
   __device__ int row_group() const { return S::kJoined ? 0 : warpgroup; }
   __device__ std::uint32_t queries_at() const {
-    return shared.query(query_at.slot) + static_cast<std::uint32_t>(row_group() * kGroupQueryBytes);
+    return shared.query(query_at.slot) + static_cast<std::uint32_t>(row_group() * S::kGroupQueryBytes);
   }
   // Returns the warpgroup's first key of a tile.
-  __device__ int first_key(int tile) const { return tile * kKeys + (S::kJoined ? warpgroup * S::kGroupKeys : 0); }
+  __device__ int first_key(int tile) const { return tile * S::kKeys + (S::kJoined ? warpgroup * S::kGroupKeys : 0); }
   // Returns the address in the tile's slot at which the matrices of the warpgroup's keys begin.
   __device__ std::uint32_t keys_at(int slot) const {
-    return shared.tile(slot) + static_cast<std::uint32_t>(first_key(0) / 8 * kTokenGroupBytes);
+    return shared.tile(slot) + static_cast<std::uint32_t>(first_key(0) / 8 * S::kTokenGroupBytes);
   }
 
   __device__ void compute(const Work& w) {
@@ -98,18 +84,22 @@ struct RowsWarpgroup {
     pack_weights();
     if (w.seen % kBoxTokens != 0 && w.has_last_keys()) clear_unseen(w);
     --tile;
-    // The first loop takes the tiles with keys that some row does not see. The second takes the other tiles, which need
-    // no mask.
+    // The first loop takes the tiles with keys after some row's position. The second takes the tiles that all rows see,
+    // which need no mask. The third takes the tiles with keys before some row's window.
 #pragma unroll 1
     for (; tile >= w.first && first_key(tile) + S::kGroupKeys > position + 1; --tile)
       step<true>(queries, tile, position);
+    const int seen_by_all = S::kWindowed ? position + kGroupRows - p.window : 0;  // first key that the last row sees
 #pragma unroll 1
-    for (; tile >= w.first; --tile) step<false>(queries, tile, position);
+    for (; tile >= w.first && first_key(tile) >= seen_by_all; --tile) step<false>(queries, tile, position);
+    if constexpr (S::kWindowed)
+#pragma unroll 1
+      for (; tile >= w.first; --tile) step<true>(queries, tile, position);
     finish();
   }
 
   __device__ void give_results(const Work& w) {
-    constexpr int kChunks = kHeadDim / 8;
+    constexpr int kChunks = S::kHeadDim / 8;
     const std::uint32_t staging = queries_at();
     if constexpr (!S::kJoined) {
       sync_warpgroup(warpgroup);  // all warps' products have ended
@@ -119,7 +109,7 @@ struct RowsWarpgroup {
       if (merge<0, kOutSums / 2>(w)) store<0, kChunks / 2>(w, staging);
     } else {
       join<1>();
-      if (merge<kOutSums / 2, kOutSums / 2>(w)) store<kChunks / 2, kChunks / 2>(w, staging + kGroupQueryBytes / 2);
+      if (merge<kOutSums / 2, kOutSums / 2>(w)) store<kChunks / 2, kChunks / 2>(w, staging + S::kGroupQueryBytes / 2);
     }
     query_at.advance();
   }
@@ -128,7 +118,7 @@ struct RowsWarpgroup {
   // not, it releases the queries.
   template <int kFirst, int kSums>
   __device__ bool merge(const Work& w) {
-    if (merge_parts<kFirst, kSums>(p, w, out, rows)) return true;
+    if (merge_parts<S, kFirst, kSums>(p, w, out, rows)) return true;
     if (lane == 0) shared.query_empty[query_at.slot].arrive();
     return false;
   }
@@ -193,17 +183,20 @@ struct RowsWarpgroup {
     hold(scores);
     begin_products();
 #pragma unroll
-    for (int i = 0; i < kHeadDim / 16; ++i) {
-      const int column = i * 16 / kColumns;
+    for (int i = 0; i < S::kHeadDim / 16; ++i) {
+      const int column = i * 16 / kColumns;  // index of 64 columns
+      const int offset = column / S::kPanelMatrices * S::kPanelBytes + column % S::kPanelMatrices * kEightRowBytes;
       multiply<T, S::kGroupKeys>(
           scores,
           matrix_at(queries + static_cast<std::uint32_t>(column * kGroupRows * kRowBytes)) + i % 4 * kMatrixStep,
-          matrix_at<kTokenGroupBytes>(keys_at(slot) + static_cast<std::uint32_t>(column * kEightRowBytes)) +
-              i % 4 * kMatrixStep,
-          i);
+          matrix_at<S::kTokenGroupBytes>(keys_at(slot) + static_cast<std::uint32_t>(offset)) + i % 4 * kMatrixStep, i);
     }
     end_products();
   }
+
+  // Returns the sums of a panel's columns.
+  using PanelSums = float[S::kPanelColumns / 2];
+  __device__ PanelSums& sums_of(int panel) { return reinterpret_cast<PanelSums&>(out[panel * (S::kPanelColumns / 2)]); }
 
   __device__ void add_values(int slot) {
     hold(out);
@@ -211,11 +204,13 @@ struct RowsWarpgroup {
     begin_products();
 #pragma unroll
     for (int i = 0; i < S::kGroupKeys / 16; ++i)
-      multiply_held<T, kHeadDim, /*kTransposed=*/true>(
-          out, &weights[4 * i],
-          wide_matrix_at<kTokenGroupBytes, kEightRowBytes>(keys_at(slot) +
-                                                           static_cast<std::uint32_t>(i * 2 * kTokenGroupBytes)),
-          1);
+#pragma unroll
+      for (int panel = 0; panel < S::kPanels; ++panel)
+        multiply_held<T, S::kPanelColumns, /*kTransposed=*/true>(
+            sums_of(panel), &weights[4 * i],
+            wide_matrix_at<S::kTokenGroupBytes, kEightRowBytes>(
+                keys_at(slot) + static_cast<std::uint32_t>(panel * S::kPanelBytes + i * 2 * S::kTokenGroupBytes)),
+            1);
     end_products();
   }
 
@@ -227,23 +222,25 @@ struct RowsWarpgroup {
     Place<S::kSlots> values = at;
     if (w.end - w.first > 1) values.advance();
     shared.full[values.slot].wait(values.parity);
-    const int seen = w.seen - (w.end - 1) * kKeys;
-    const std::uint32_t box =
-        shared.tile(values.slot) + static_cast<std::uint32_t>(seen / kBoxTokens * 2 * kTokenGroupBytes);
+    const int seen = w.seen - (w.end - 1) * S::kKeys;
+    const std::uint32_t box = shared.tile(values.slot) + static_cast<std::uint32_t>(seen / kBoxTokens * S::kBoxBytes);
     constexpr int kRowChunks = kRowBytes / 16;
-    constexpr int kTokenChunks = kHeadDim / kColumns * kRowChunks;
+    constexpr int kPanelChunks = S::kPanelMatrices * kRowChunks;
+    constexpr int kTokenChunks = S::kPanels * kPanelChunks;
 #pragma unroll
     for (int i = warp * kWarp + lane; i < kBoxTokens * kTokenChunks; i += kWarpgroup) {
       const int token = i / kTokenChunks;
-      const int offset = token / 8 * kTokenGroupBytes + i % kTokenChunks / kRowChunks * kEightRowBytes +
-                         token % 8 * kRowBytes + i % kRowChunks * 16;
+      const int panel = i % kTokenChunks / kPanelChunks;
+      const int offset = panel * S::kPanelBytes + token / 8 * S::kTokenGroupBytes +
+                         i % kPanelChunks / kRowChunks * kEightRowBytes + token % 8 * kRowBytes + i % kRowChunks * 16;
       if (token >= seen % kBoxTokens) store_four(box + static_cast<std::uint32_t>(offset), 0, 0, 0, 0);
     }
     let_copies_follow();  // products read shared memory through the async proxy, as copies do
     sync_warpgroup(warpgroup);
   }
 
-  // Masks the scores of keys after a row's position. `position` is the position of the warpgroup's first row.
+  // Masks the scores of keys after a row's position, and before its window. `position` is the position of the
+  // warpgroup's first row.
   __device__ void mask(int tile, int position) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -252,7 +249,7 @@ struct RowsWarpgroup {
       for (int j = 0; j < kScores / 4; ++j)
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-          if (j * 8 + i > last) scores[4 * j + 2 * h + i] = -INFINITY;
+          if (j * 8 + i > last || (S::kWindowed && j * 8 + i <= last - p.window)) scores[4 * j + 2 * h + i] = -INFINITY;
     }
   }
 
@@ -297,7 +294,7 @@ struct RowsWarpgroup {
   __device__ void join() {
     constexpr int kSums = kOutSums / kWarpgroups;
     const auto place_of = [&](int group) {
-      return shared.joined + static_cast<std::uint32_t>(group * kGroupJoinBytes + (warp * kWarp + lane) * 16);
+      return shared.joined + static_cast<std::uint32_t>(group * S::kGroupJoinBytes + (warp * kWarp + lane) * 16);
     };
     wait_for_turn(warpgroup);
     const std::uint32_t to = place_of(kMine);
@@ -316,10 +313,9 @@ struct RowsWarpgroup {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float most = fmaxf(rows[h].running_max, other_max[h]);
-      worth[h] = FastBaseTwo::power((rows[h].running_max - most) * p.scale_log2);
-      rows[h].running_max = most;
-      other_worth[h] = FastBaseTwo::power((other_max[h] - most) * p.scale_log2);
-      rows[h].sum = rows[h].sum * worth[h] + other_sum[h] * other_worth[h];
+      worth[h] = rows[h].raise(most, p.scale_log2);
+      other_worth[h] = part_weight<FastBaseTwo>(other_max[h], most, p.scale_log2);
+      rows[h].sum += other_sum[h] * other_worth[h];
     }
     float* const mine = &out[kMine * kSums];
 #pragma unroll
@@ -333,6 +329,13 @@ struct RowsWarpgroup {
     give_turn(warpgroup ^ 1);
   }
 
+  // Returns the weight of the head's sink, which has no value. A row's sum of weights counts it.
+  __device__ float sink_of(const Work& w, int row) const {
+    if (p.sinks == nullptr) return 0;
+    constexpr float kLog2E = 1.44269504088896F;
+    return FastBaseTwo::power(p.sinks[w.head] * kLog2E - rows[row].running_max * p.scale_log2);
+  }
+
   // Writes columns 8 kFirst … 8 (kFirst + kChunks) - 1 of the rows to p.out, 16 bytes per store. The columns pass
   // through the shared memory of the warpgroup's queries, `staging`, where a row's 16-byte chunks are swizzled by the
   // row's number.
@@ -340,9 +343,10 @@ struct RowsWarpgroup {
   __device__ void store(const Work& w, std::uint32_t staging) {
     constexpr int kWarpRows = 16;
     const std::uint32_t mine = staging + static_cast<std::uint32_t>(warp * kWarpRows * kChunks * 16);
-    const float scale[2] = {1 / rows[0].sum, 1 / rows[1].sum};
+    const float scale[2] = {1 / (rows[0].sum + sink_of(w, 0)), 1 / (rows[1].sum + sink_of(w, 1))};
     const auto chunk_at = [&](int row, int chunk) {
-      return mine + static_cast<std::uint32_t>((row * kChunks + (chunk ^ (row & 7))) * 16);
+      return mine +
+             static_cast<std::uint32_t>((row * kChunks + (chunk ^ (row & (kChunks < 8 ? kChunks - 1 : 7)))) * 16);
     };
 #pragma unroll
     for (int j = 0; j < kChunks / 2; ++j) {
@@ -365,32 +369,10 @@ struct RowsWarpgroup {
     for (int i = 0; i < kLoads; ++i) {
       const int row = first + (i * kWarp + lane) / kChunks;
       if (row >= w.query_len) continue;
-      T* const to = p.out + (static_cast<std::int64_t>(w.first_row + row) * p.heads + w.head) * kHeadDim;
+      T* const to = p.out + (static_cast<std::int64_t>(w.first_row + row) * p.heads + w.head) * S::kHeadDim;
       reinterpret_cast<uint4*>(to)[kFirst + lane % kChunks] = values[i];
     }
   }
-
-  __device__ static uint4 load_chunk(std::uint32_t from) {
-    uint4 x;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                 : "r"(from)
-                 : "memory");
-    return x;
-  }
-  __device__ static void store_four(std::uint32_t to, float a, float b, float c, float d) {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
-  }
-  __device__ static float4 load_four(std::uint32_t from) {
-    float4 x;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "r"(from)
-                 : "memory");
-    return x;
-  }
-  // Orders this thread's stores before asynchronous copies to shared memory that are issued later.
-  __device__ static void let_copies_follow() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 };
 
 }  // namespace tessera::cuda::prefill

@@ -66,10 +66,10 @@ struct OnlineSoftmax {
 };
 
 // Returns the weight of a part of a row. The part has its own running max, and `most` is the greatest running max of
-// all parts.
+// all parts. A difference of two scores times `scale` is an exponent.
 template <class Base>
-__device__ float part_weight(float running_max, float most) {
-  return Base::power(running_max - most);
+__device__ float part_weight(float running_max, float most, float scale = 1) {
+  return Base::power((running_max - most) * scale);
 }
 
 }  // namespace tessera::cuda

@@ -75,8 +75,13 @@ __device__ inline void keep_registers() {
   "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
       "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7]), "+f"(sum[(i) + 8]), "+f"(sum[(i) + 9]), "+f"(sum[(i) + 10]),            \
       "+f"(sum[(i) + 11]), "+f"(sum[(i) + 12]), "+f"(sum[(i) + 13]), "+f"(sum[(i) + 14]), "+f"(sum[(i) + 15])
+// Lists eight sums, for products whose columns are no multiple of 32.
+#define TESSERA_EIGHT_SUMS(i)                                                                                         \
+  "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
+      "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7])
 #define TESSERA_NAMES_1 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define TESSERA_NAMES_2 TESSERA_NAMES_1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define TESSERA_NAMES_2_5 TESSERA_NAMES_2 ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define TESSERA_NAMES_3 TESSERA_NAMES_2 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define TESSERA_NAMES_4 TESSERA_NAMES_3 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define TESSERA_NAMES_5 TESSERA_NAMES_4 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
@@ -97,6 +102,9 @@ __device__ inline void keep_registers() {
   if constexpr (kN == 32) TESSERA_PRODUCT("32", TYPE, TESSERA_NAMES_1, "%16", "%17", "%18", TESSERA_SUMS(0));  \
   if constexpr (kN == 64)                                                                                      \
     TESSERA_PRODUCT("64", TYPE, TESSERA_NAMES_2, "%32", "%33", "%34", TESSERA_SUMS(0), TESSERA_SUMS(16));      \
+  if constexpr (kN == 80)                                                                                      \
+    TESSERA_PRODUCT("80", TYPE, TESSERA_NAMES_2_5, "%40", "%41", "%42", TESSERA_SUMS(0), TESSERA_SUMS(16),     \
+                    TESSERA_EIGHT_SUMS(32));                                                                   \
   if constexpr (kN == 96)                                                                                      \
     TESSERA_PRODUCT("96", TYPE, TESSERA_NAMES_3, "%48", "%49", "%50", TESSERA_SUMS(0), TESSERA_SUMS(16),       \
                     TESSERA_SUMS(32));                                                                         \
@@ -118,7 +126,8 @@ __device__ inline void keep_registers() {
                   TESSERA_SUMS(112))
 template <class T, int kN, int kSums>
 __device__ inline void multiply(float (&sum)[kSums], std::uint64_t a, std::uint64_t b, int keep) {
-  static_assert(kN % 32 == 0 && kN >= 32 && kN <= 256, "products of 64 by 32, 64, … 256 are written down");
+  static_assert((kN % 32 == 0 && kN >= 32 && kN <= 256) || kN == 80,
+                "products of 64 by 32, 64, … 256 and by 80 are written down");
   static_assert(kSums >= kN / 2);
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     TESSERA_PRODUCTS("bf16");
@@ -207,8 +216,10 @@ __device__ inline void multiply_held(float (&sum)[kSums], const std::uint32_t* a
 #undef TESSERA_NAMES_5
 #undef TESSERA_NAMES_4
 #undef TESSERA_NAMES_3
+#undef TESSERA_NAMES_2_5
 #undef TESSERA_NAMES_2
 #undef TESSERA_NAMES_1
+#undef TESSERA_EIGHT_SUMS
 #undef TESSERA_SUMS
 
 }  // namespace tessera::cuda
