@@ -50,6 +50,10 @@ SOURCES = {
         ("sglang", "srt/entrypoints/openai/protocol.py", ["EmbeddingRequest"]),
         ("vllm", "entrypoints/pooling/base/protocol.py",
          ["PoolingBasicRequestMixin", "CompletionRequestMixin", "EncodingRequestMixin", "EmbedRequestMixin"])],
+    "classify": [
+        ("sglang", "srt/entrypoints/openai/protocol.py", ["ClassifyRequest"]),
+        ("vllm", "entrypoints/pooling/base/protocol.py",
+         ["PoolingBasicRequestMixin", "CompletionRequestMixin", "ClassifyRequestMixin"])],
     "rerank": [
         ("sglang", "srt/entrypoints/openai/protocol.py", ["V1RerankReqInput"]),
         ("vllm", "entrypoints/pooling/base/protocol.py", ["PoolingBasicRequestMixin", "ClassifyRequestMixin"]),

@@ -5,6 +5,7 @@
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
 #include "tessera/server/openai/generate_request.h"
+#include "tessera/server/openai/pooled/classify_request.h"
 #include "tessera/server/openai/pooled/embedding_request.h"
 #include "tessera/server/openai/pooled/rerank_request.h"
 #include "tessera/server/openai/pooled/score_request.h"
@@ -21,7 +22,8 @@ struct AnswerPath {
 constexpr AnswerPath kPaths[] = {
     {"/generate", prepare_generate},        {"/v1/completions", prepare_completion},
     {"/v1/chat/completions", prepare_chat}, {"/v1/embeddings", prepare_embeddings},
-    {"/v1/rerank", prepare_rerank},         {"/v1/score", prepare_score},
+    {"/v1/classify", prepare_classify},     {"/v1/rerank", prepare_rerank},
+    {"/v1/score", prepare_score},
 };
 
 }  // namespace

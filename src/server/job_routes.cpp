@@ -7,6 +7,7 @@
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
 #include "tessera/server/openai/generate_request.h"
+#include "tessera/server/openai/pooled/classify_request.h"
 #include "tessera/server/openai/pooled/embedding_request.h"
 #include "tessera/server/openai/pooled/rerank_request.h"
 #include "tessera/server/openai/pooled/score_request.h"
@@ -28,6 +29,8 @@ constexpr ReadRoute<ApiJob> kJobRoutes[] = {
     {"/v1/rerank", prepare_rerank},
     {"/rerank", prepare_rerank},
     {"/v2/rerank", prepare_rerank},
+    {"/v1/classify", prepare_classify},
+    {"/classify", prepare_classify},
     {"/v1/score", prepare_score},
     {"/score", prepare_score},
 };

@@ -26,6 +26,11 @@ ApiError context_overflow(std::int64_t context_length, std::int64_t length, std:
   return error;
 }
 
+// Names the routes of a classifier.
+std::string_view classifier_routes(std::int64_t num_labels) {
+  return num_labels == 1 ? "/v1/classify, /v1/rerank and /v1/score" : "/v1/classify";
+}
+
 }  // namespace
 
 std::vector<std::string> ServedModel::names() const {
@@ -101,12 +106,11 @@ ApiResult<std::string> ServedModel::adapter_by_path(const ApiFields& fields, std
 ApiStatus ServedModel::check_generates() const {
   if (generates()) return api_ok();
   return unsupported_field(
-      "model",
-      embedding
-          ? fmt::format("\"{}\" makes embeddings and generates no text; accepted: /v1/embeddings, "
-                        "/v1/rerank and /v1/score",
-                        name)
-          : fmt::format("\"{}\" is a classifier and generates no text; accepted: /v1/rerank and /v1/score", name));
+      "model", embedding ? fmt::format("\"{}\" makes embeddings and generates no text; accepted: /v1/embeddings, "
+                                       "/v1/rerank and /v1/score",
+                                       name)
+                         : fmt::format("\"{}\" is a classifier and generates no text; accepted: {}", name,
+                                       classifier_routes(num_labels)));
 }
 
 ApiStatus ServedModel::check_embeds() const {
@@ -114,10 +118,19 @@ ApiStatus ServedModel::check_embeds() const {
   return unsupported_field(
       "model",
       num_labels > 0
-          ? fmt::format("\"{}\" is a classifier and makes no embeddings; accepted: /v1/rerank and /v1/score", name)
+          ? fmt::format("\"{}\" is a classifier and makes no embeddings; accepted: {}", name,
+                        classifier_routes(num_labels))
           : fmt::format("\"{}\" is served to generate text; accepted: a server with --is-embedding, or a model "
                         "whose modules.json names a Pooling",
                         name));
+}
+
+ApiStatus ServedModel::check_classifies() const {
+  if (num_labels > 0) return api_ok();
+  return unsupported_field("model",
+                           fmt::format("\"{}\" {}; accepted: a classifier, whose config.json names an architecture "
+                                       "\"…ForSequenceClassification\"",
+                                       name, embedding ? "makes embeddings" : "generates text"));
 }
 
 ApiStatus ServedModel::check_scores_pairs() const {
@@ -125,8 +138,8 @@ ApiStatus ServedModel::check_scores_pairs() const {
   return unsupported_field(
       "model",
       num_labels > 1
-          ? fmt::format("\"{}\" has {} labels; accepted: a classifier with one, or an embedding model", name,
-                        num_labels)
+          ? fmt::format("\"{}\" has {} labels; accepted: {}, or a classifier with one label, or an embedding model",
+                        name, num_labels, classifier_routes(num_labels))
           : fmt::format(
                 "\"{}\" generates text; accepted: /v1/score with query, items and label_token_ids, a classifier "
                 "with one label, or an embedding model (--is-embedding)",

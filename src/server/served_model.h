@@ -12,6 +12,7 @@
 #include "tessera/engine/engine.h"
 #include "tessera/engine/grammar/grammar.h"
 #include "tessera/engine/request.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/config/embedding_config.h"
 #include "tessera/model/config/generation_config.h"
 #include "tessera/server/adapters/served_adapters.h"
@@ -44,9 +45,11 @@ struct ServedModel {
   std::int64_t hidden_size = 0;
   std::optional<EmbeddingConfig> embedding{};  // settings of an embedding model; unset: the model makes no embeddings
   std::int64_t num_labels = 0;                 // labels of a classifier; 0: no classifier
-  std::optional<ImageInput> images{};          // unset: the model reads no images
-  std::shared_ptr<MemoryBudget> memory{};      // the budget to which tokenising is charged; null: none
-  GenerationConfig generation{};               // defaults for fields that a request leaves out
+  std::vector<std::string> label_names{};      // [num_labels]
+  LabelScale label_scale = LabelScale::kExclusive;
+  std::optional<ImageInput> images{};      // unset: the model reads no images
+  std::shared_ptr<MemoryBudget> memory{};  // the budget to which tokenising is charged; null: none
+  GenerationConfig generation{};           // defaults for fields that a request leaves out
   std::optional<ChatTemplate> chat{};
   std::optional<ChatTemplate> tool_chat{};  // the template for requests with tools, if the model has a separate one
   bool joins_pairs_by_template = false;     // --chat-template was given; the template also joins queries and documents
@@ -77,10 +80,11 @@ struct ServedModel {
 
   // Returns whether the model generates tokens.
   bool generates() const { return !embedding && num_labels == 0; }
-  // Return a 400 if the model does not make tokens, embeddings, or scores of pairs of texts. The error says what the
-  // model serves instead.
+  // Return a 400 if the model does not make tokens, embeddings, labels, or scores of pairs of texts. The error says
+  // what the model serves instead.
   ApiStatus check_generates() const;
   ApiStatus check_embeds() const;
+  ApiStatus check_classifies() const;
   ApiStatus check_scores_pairs() const;
 
   // Returns `name` and the aliases.

@@ -160,6 +160,8 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.hidden_size = engine.config().hidden_size;
   model.embedding = engine.embedding();
   model.num_labels = engine.config().num_labels;
+  model.label_names = engine.config().label_names;
+  model.label_scale = engine.config().label_scale;
   model.joins_pairs_by_template = !options.chat_template.empty();
   model.generation = engine.generation_config();
   model.bos_token = engine.tokenizer_config().bos_token;

@@ -1,5 +1,6 @@
 // Catches: a classifier that is read with another number of labels than its checkpoint has; a classifier that gets a
 // language model's head.
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,8 +22,23 @@ TEST(ClassifierConfig, CountsTheLabels) {
   EXPECT_EQ(classifier(R"({"id2label": {"0": "no"}, "num_labels": 3})")->num_labels, 1);
   for (const auto& [changes, field] :
        {std::pair(R"({"id2label": {}})", "id2label"), std::pair(R"({"id2label": ["a"]})", "id2label"),
+        std::pair(R"({"id2label": {"1": "a"}})", "id2label"), std::pair(R"({"id2label": {"0": 1}})", "id2label"),
         std::pair(R"({"num_labels": 0})", "num_labels")})
     expect_error(classifier(changes), StatusCode::kInvalidArgument, {field});
+}
+
+TEST(ClassifierConfig, ReadsTheNamesOfTheLabels) {
+  EXPECT_EQ(classifier(R"({"id2label": {"1": "dog", "0": "cat"}})")->label_names,
+            (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(classifier("{}")->label_names, (std::vector<std::string>{"LABEL_0", "LABEL_1"}));
+}
+
+TEST(ClassifierConfig, ReadsHowLogitsBecomeScores) {
+  EXPECT_EQ(classifier(R"({"problem_type": null})")->label_scale, LabelScale::kExclusive);
+  EXPECT_EQ(classifier(R"({"problem_type": "multi_label_classification"})")->label_scale, LabelScale::kIndependent);
+  EXPECT_EQ(classifier(R"({"problem_type": "regression"})")->label_scale, LabelScale::kRaw);
+  expect_error(classifier(R"({"problem_type": "other"})"), StatusCode::kInvalidArgument,
+               {"problem_type", "regression"});
 }
 
 TEST(ClassifierConfig, HasARowOfTheHeadForEachLabel) {

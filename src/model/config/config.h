@@ -44,6 +44,13 @@ enum class QkNorm {
 
 class FamilyRegistry;
 
+// How the scores of a classifier's labels follow from its logits. Hugging Face calls this the problem type.
+enum class LabelScale : std::uint8_t {
+  kExclusive,    // one label applies: softmax; with a single label, sigmoid
+  kIndependent,  // any labels apply: sigmoid of each logit
+  kRaw,          // regression: the logits themselves
+};
+
 struct ModelConfig {
   // Limits of the accepted sizes. For comparison, the largest published dense model has 126 layers and a hidden size of
   // 16384.
@@ -64,6 +71,8 @@ struct ModelConfig {
   // A classifier's number of labels; 0 for a language model. Instead of a language model's head, a classifier has a
   // matrix "score" with one row for each label.
   std::int64_t num_labels = 0;
+  std::vector<std::string> label_names{};           // [num_labels]
+  LabelScale label_scale = LabelScale::kExclusive;  // how a classifier's logits become scores
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
   std::int64_t num_hidden_layers = 0;

@@ -65,23 +65,44 @@ Status read_qwen3(const Fields& fields, ModelConfig& config) {
   return read_qwen_windows(fields, config);
 }
 
-// Reads the number of labels. "id2label" of Hugging Face's files has one member for each label. Files state the number
-// ("num_labels") only if the labels have no names.
-Status read_num_labels(const Fields& fields, ModelConfig& config) {
+// Reads the labels. "id2label" of Hugging Face's files has one member for each label. Files state the number
+// ("num_labels") only if the labels have no names, and then they are called LABEL_0, LABEL_1, and so on.
+Status read_labels(const Fields& fields, ModelConfig& config) {
   const Json* names = fields.find("id2label");
   if (names == nullptr) {
     const std::optional<std::int64_t> count = TRY(fields.optional_int("num_labels", 1, ModelConfig::kMaxLabels));
     config.num_labels = count.value_or(kDefaultLabels);
+    for (std::int64_t i = 0; i < config.num_labels; ++i) config.label_names.push_back(fmt::format("LABEL_{}", i));
     return ok_status();
   }
   if (!names->is_object() || names->as_object().empty() || std::ssize(names->as_object()) > ModelConfig::kMaxLabels)
     return fields.wrong("id2label", fmt::format("an object with 1 to {} labels", ModelConfig::kMaxLabels));
   config.num_labels = std::ssize(names->as_object());
+  for (std::int64_t i = 0; i < config.num_labels; ++i) {
+    const Json* const name = names->find(std::to_string(i));
+    if (name == nullptr || !name->is_string())
+      return fields.wrong("id2label", fmt::format("a name, which is a string, for each of the labels \"0\" to \"{}\"",
+                                                  config.num_labels - 1));
+    config.label_names.push_back(name->as_string());
+  }
+  return ok_status();
+}
+
+Status read_label_scale(const Fields& fields, ModelConfig& config) {
+  const Json* const type = fields.find("problem_type");
+  if (type == nullptr || type->is_null() || *type == Json("single_label_classification")) return ok_status();
+  if (*type == Json("multi_label_classification"))
+    config.label_scale = LabelScale::kIndependent;
+  else if (*type == Json("regression"))
+    config.label_scale = LabelScale::kRaw;
+  else
+    return fields.wrong("problem_type", "single_label_classification, multi_label_classification or regression");
   return ok_status();
 }
 
 Status read_qwen3_classifier(const Fields& fields, ModelConfig& config) {
-  TRY(read_num_labels(fields, config));
+  TRY(read_labels(fields, config));
+  TRY(read_label_scale(fields, config));
   return read_qwen3(fields, config);
 }
 

@@ -49,6 +49,7 @@ inline constexpr std::uint32_t kOllamaEmbed = 1 << 24;
 inline constexpr std::uint32_t kOllamaEmbeddings = 1 << 25;
 inline constexpr std::uint32_t kOllamaShow = 1 << 26;
 inline constexpr std::uint32_t kCloseSession = 1 << 27;
+inline constexpr std::uint32_t kClassify = 1 << 28;
 }  // namespace request_object
 
 struct AcceptedField {

@@ -21,6 +21,7 @@
 #include "tessera/server/openai/close_session.h"
 #include "tessera/server/openai/completion_request.h"
 #include "tessera/server/openai/generate_request.h"
+#include "tessera/server/openai/pooled/classify_request.h"
 #include "tessera/server/openai/pooled/embedding_request.h"
 #include "tessera/server/openai/pooled/rerank_request.h"
 #include "tessera/server/openai/pooled/score_request.h"
@@ -64,6 +65,7 @@ struct FieldModel {
       model.embedding = EmbeddingConfig();
     } else {
       model.num_labels = 1;
+      model.label_names.resize(2048);  // as many as end_one() gives logits
       model.chat = *ChatTemplate::parse("{{ instruct }}{{ query }}|{{ document }}");
       model.joins_pairs_by_template = true;
     }
@@ -92,6 +94,7 @@ inline const Place& place_of(const std::string& object) {
       {"tokenize", {R"({"prompt": "a"})", "", "tokenize"}},
       {"detokenize", {R"({"tokens": [2046, 5]})", "", "detokenize"}},
       {"embeddings", {R"({"input": "a b"})", "", "embeddings"}},
+      {"classify", {R"({"input": "a b"})", "", "classify"}},
       {"rerank", {R"({"query": "a", "documents": ["b", "c d"]})", "", "rerank"}},
       {"score", {R"({"text_1": "a", "text_2": "b"})", "", "score"}},
       {"messages",
@@ -188,6 +191,7 @@ inline Outcome send(const std::string& object, const std::string& body, const Fi
   const std::string& route = place_of(object).route;
   const ServedModel& model = field_model.served;
   if (route == "embeddings") return outcome(prepare_embeddings(field_model.without_tokens(/*embeds=*/true), body));
+  if (route == "classify") return outcome(prepare_classify(field_model.without_tokens(/*embeds=*/false), body));
   if (route == "rerank") return outcome(prepare_rerank(field_model.without_tokens(/*embeds=*/false), body));
   if (route == "score") return outcome(prepare_score(field_model.without_tokens(/*embeds=*/false), body));
   if (route == "label_score") return outcome(prepare_score(model, body));

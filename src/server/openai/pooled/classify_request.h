@@ -1,0 +1,16 @@
+// Handles /v1/classify, which returns a classifier's scores of each text's labels, in vLLM's form.
+#pragma once
+
+#include <string_view>
+
+#include "tessera/server/api_job.h"
+#include "tessera/server/api_result.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+// Reads the request's body and makes the job. Errors: 400 with the field, also if the model is no classifier; 404 for
+// another model.
+ApiResult<ApiJob> prepare_classify(const ServedModel& model, std::string_view body);
+
+}  // namespace tessera

@@ -1,0 +1,128 @@
+// Catches: scores of labels that differ from the engine's logits, that belong to another text or label, or whose scale
+// is not the config's; and models without labels that answer.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "tessera/server/openai/answers_test_util.h"
+#include "tessera/server/server_test_util.h"
+
+namespace tessera {
+namespace {
+
+using test::at;
+using test::encode;
+using testing::get;
+using ::testing::HasSubstr;
+using testing::post;
+using testing::Running;
+using testing::source_path;
+using testing::test_device_name;
+
+constexpr double kTolerance = 1e-5;
+const std::vector<std::string> kNames = {"cat", "dog", "owl"};
+
+// A classifier with the demo's shape, three labels and random weights.
+class Classifier {
+ public:
+  explicit Classifier(const std::string& problem_type) : folder_(::testing::TempDir() + "/classify_" + problem_type) {
+    std::filesystem::create_directories(folder_);
+    Json config = *Json::read_file(source_path("models/demo/config.json"));
+    config.set("architectures", Json(Json::Array{Json("Qwen3ForSequenceClassification")}));
+    config.set("id2label", *Json::parse(R"({"0": "cat", "1": "dog", "2": "owl"})", "id2label"));
+    config.set("problem_type", Json(problem_type));
+    std::ofstream(folder_ + "/config.json") << config.dump();
+    EngineOptions options{.model_path = folder_, .tokenizer_path = source_path("models/demo/tokenizer.json")};
+    options.device = test_device_name();
+    options.dtype = "float32";
+    options.load_format = LoadFormat::kDummy;
+    options.context_length = 512;
+    options.max_running_requests = 8;
+    options.random_seed = 1;
+    options.graphs.piecewise_tokens = {16, 64};
+    engine = *Engine::create(options);
+  }
+  ~Classifier() { std::filesystem::remove_all(folder_); }
+
+  std::vector<double> logits(const std::string& text) {
+    const std::vector<TokenId> prompt = encode(text);
+    const Request request{.prompt = prompt, .score = true, .score_from = std::ssize(prompt) - 1};
+    const std::vector<float> found = (*engine->run({&request, 1}))[0].logits;
+    return {found.begin(), found.end()};
+  }
+
+  std::unique_ptr<Engine> engine;
+
+ private:
+  std::string folder_;
+};
+
+void expect_scores(const Json& result, const std::vector<double>& want) {
+  const auto best = std::ranges::max_element(want) - want.begin();
+  EXPECT_EQ(at(result, "label"), Json(kNames[static_cast<std::size_t>(best)]));
+  EXPECT_EQ(at(result, "num_classes"), Json(3));
+  ASSERT_EQ(result.find("probs")->as_array().size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i)
+    EXPECT_NEAR(result.find("probs")->as_array()[i].as_double(), want[i], kTolerance) << i;
+}
+
+TEST(ClassifyRoute, ScoresTheLabelsOfEveryText) {
+  Classifier model("single_label_classification");
+  const std::vector<std::string> texts = {"The little fox", " A dog"};
+  std::vector<std::vector<double>> logits;
+  for (const std::string& text : texts) logits.push_back(model.logits(text));
+  ASSERT_GT(std::abs(logits[0][0] - logits[1][0]), 1e-3) << "the weights tell texts apart";
+  const Running running(*model.engine);
+  for (const char* const path : {"/v1/classify", "/classify"}) {
+    const Json answer = running.json(post(path, R"({"model": "demo", "input": ["The little fox", " A dog"]})"));
+    EXPECT_EQ(at(answer, "object"), Json("list"));
+    EXPECT_THAT(at(answer, "id").as_string(), HasSubstr("classify-"));
+    EXPECT_EQ(at(answer, "usage.prompt_tokens"),
+              Json(static_cast<std::int64_t>(encode(texts[0]).size() + encode(texts[1]).size())));
+    ASSERT_EQ(answer.find("data")->as_array().size(), 2U);
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::vector<double> want = logits[i];
+      for (double& x : want) x = std::exp(x);
+      const double sum = std::accumulate(want.begin(), want.end(), 0.0);
+      for (double& x : want) x /= sum;
+      EXPECT_EQ(at(answer.find("data")->as_array()[i], "index"), Json(static_cast<std::int64_t>(i)));
+      expect_scores(answer.find("data")->as_array()[i], want);
+    }
+  }
+  expect_scores(
+      at(running.json(post("/v1/classify", R"({"input": "The little fox", "use_activation": false})")), "data.0"),
+      logits[0]);
+}
+
+TEST(ClassifyRoute, FollowsTheConfigsProblemType) {
+  for (const char* const type : {"multi_label_classification", "regression"}) {
+    Classifier model(type);
+    std::vector<double> want = model.logits("The little fox");
+    if (type == std::string("multi_label_classification"))
+      for (double& x : want) x = 1 / (1 + std::exp(-x));
+    const Running running(*model.engine);
+    expect_scores(at(running.json(post("/v1/classify", R"({"input": "The little fox"})")), "data.0"), want);
+  }
+}
+
+TEST(ClassifyRoute, RefusesOtherModelsAndWrongFields) {
+  Classifier model("single_label_classification");
+  const Running running(*model.engine);
+  EXPECT_EQ(running.ask(post("/v1/classify", R"({"model": "gpt", "input": "a"})")).status, 404);
+  for (const char* const body : {R"({})", R"({"input": []})", R"({"input": ""})", R"({"input": "a", "labels": 2})"})
+    EXPECT_EQ(running.ask(post("/v1/classify", body)).status, 400) << body;
+  const Json refused = running.json(post("/v1/rerank", R"({"query": "a", "documents": ["b"]})"), 400);
+  EXPECT_THAT(at(refused, "error.message").as_string(), HasSubstr("/v1/classify"));
+  const std::unique_ptr<Engine> text = testing::make_engine();
+  const Running generates(*text);
+  const Json none = generates.json(post("/v1/classify", R"({"input": "a"})"), 400);
+  EXPECT_THAT(at(none, "error.message").as_string(), HasSubstr("ForSequenceClassification"));
+}
+
+}  // namespace
+}  // namespace tessera
