@@ -125,8 +125,9 @@ const std::vector<Case>& cases() {
       made.push_back({.dtype = dtype, .rows = 1, .in = 33, .ranges = {3, 5, 7}});
       made.push_back({.dtype = dtype, .rows = 0});
       made.push_back({.dtype = dtype, .rows = 70, .in = 256, .ranges = {512, 128, 8}, .rank = 16});
-      // With 16-bit types these sizes run on tensor cores: few rows (as in a decode step) and many, few input columns
-      // and many, and two ranks above 16, the depth of one tensor-core product.
+      // With 16-bit types these sizes run on tensor cores. They have few rows, as in a decode step, or many. They have
+      // few input columns or many. Two of the ranks are above 16, so they take several tensor-core products, each of
+      // depth 16.
       made.push_back({.dtype = dtype, .rows = 6, .in = 4168, .ranges = {64, 128, 64}, .rank = 16});
       made.push_back({.dtype = dtype, .rows = 33, .in = 520, .ranges = {64, 64, 64}, .rank = 40});
       made.push_back({.dtype = dtype, .rows = 1100, .in = 96, .ranges = {64, 128, 64}, .rank = 24});

@@ -41,16 +41,16 @@ class NcclReduceOp final : public BoundOp {
   }
 
  private:
-  // Returns another number for each size, so that each size is warmed up: NCCL may choose another algorithm for it, and
-  // the first call of an algorithm connects the GPUs.
+  // Returns another number for each size, so that each size is warmed up before a capture. NCCL may choose an algorithm
+  // for each size, and the first call of an algorithm connects the GPUs.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 
   std::shared_ptr<const NcclExchange> exchange_;
   TensorView x_;
 };
 
-// If `sums` is false, gathers the rows of all ranks on each rank. Otherwise sums the rows over the ranks, and each rank
-// gets its own part of the sums.
+// Gathers the rows of all ranks on each rank (all-gather). If `sums` is true, it instead adds the rows over the ranks,
+// and each rank gets its own part of the sums (reduce-scatter).
 class NcclRowsOp final : public BoundOp {
  public:
   NcclRowsOp(std::shared_ptr<const NcclExchange> exchange, bool sums, const TensorView& x, const TensorView& y)
@@ -63,8 +63,8 @@ class NcclRowsOp final : public BoundOp {
   }
 
  private:
-  // Each size has its own choice(), as in a reduction. A gather and a sum have different choices too, because both may
-  // occur with the same size.
+  // Returns another number for each size, for the reason given in NcclReduceOp. The numbers of a gather and of a sum
+  // differ too, because both may occur with the same size.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sums_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> exchange_;
@@ -84,8 +84,8 @@ class NcclLinkOp final : public BoundOp {
   }
 
  private:
-  // Each size has its own choice(), as in a reduction. The two sides of a link have different choices too, because a
-  // stage between two others both sends and receives, and must warm up once with each neighbour.
+  // Returns another number for each size, for the reason given in NcclReduceOp. The numbers of the two sides of a link
+  // differ too: a stage between two others both sends and receives, and must warm up once with each neighbour.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sends_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> link_;

@@ -15,8 +15,8 @@ NcclExchange::Place nccl_place(Device& device);
 // Returns the result of NcclExchange::of() for the device's rank. Precondition: the group has ranks in other processes.
 Result<std::shared_ptr<NcclExchange>> nccl_of(Communicator& communicator, Device& device);
 
-// Binds one side of a link between two stages: if `sends`, it sends x to the next stage, otherwise it receives x from
-// the previous one.
+// Binds one side of a link between two pipeline stages. If `sends` is true, this side sends x to the next stage.
+// Otherwise it receives x from the previous stage.
 std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link, bool sends, const TensorView& x);
 
 // Binds x = Σ over ranks, in place.
@@ -28,7 +28,7 @@ std::unique_ptr<BoundOp> bind_nccl_gather(std::shared_ptr<const NcclExchange> ex
                                           const TensorView& y, DeviceAddress scratch);
 std::size_t nccl_gather_scratch(const TensorView& y);
 
-// Bind all_gather_rows and reduce_scatter, which work as the Communicator's functions of these names.
+// Bind all_gather_rows and reduce_scatter. Each does the same as the function of this name in Communicator.
 std::unique_ptr<BoundOp> bind_nccl_gather_rows(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
                                                const TensorView& y);
 std::unique_ptr<BoundOp> bind_nccl_scatter(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,

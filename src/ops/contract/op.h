@@ -32,20 +32,22 @@
 
 namespace tessera {
 
-// A kernel with all decisions made. Immutable; lives as long as the graphs that recorded it.
+// A kernel that only has to be enqueued, because bind() made all decisions. Immutable. It lives as long as the graphs
+// that recorded it.
 class BoundOp {
  public:
   virtual ~BoundOp() = default;
-  // Enqueues the kernel, asynchronously on `stream`. It allocates nothing, synchronises nothing, and reads no host data
-  // except those that the last plan() of the operator's plan wrote. It may skip launches if that plan() found no work
-  // for them. While the stream records, it enqueues all launches, because the graph is replayed with other plans.
+  // Enqueues the kernel on `stream` and does not wait for it. This function allocates nothing and synchronises nothing.
+  // The only host data that it may read is what the operator's OpPlan wrote in its last plan(). It may skip launches
+  // for which that plan() found no work. While the stream records, it enqueues all launches, because the graph is
+  // replayed with other plans.
   virtual Status enqueue(Stream& stream) const = 0;
   KernelVariant variant() const { return {typeid(*this), choice()}; }
 
  private:
-  // Returns a number that tells apart the kernels or algorithms that bind() may choose for one dynamic type. If the
-  // operator exchanges data between ranks, the number depends only on the node and the sizes, so that all ranks warm up
-  // the same kernels together.
+  // Returns a number that differs between the kernels or algorithms that bind() may choose for one dynamic type. If the
+  // operator exchanges data between ranks, the number must depend only on the node and the sizes. All ranks then warm
+  // up the same kernels together.
   virtual std::uint64_t choice() const { return 0; }
 };
 
@@ -72,8 +74,8 @@ struct KernelDef {
   // Returns the bytes of scratch that the bound kernel needs. The arguments are those of bind(), but with null
   // addresses and without plans. Null if the kernel needs no scratch.
   std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};
-  // Makes the kernel's plans. Null if the kernel needs no plan because it reads only its operands and numbers of the
-  // context. The planner outlives the definition.
+  // Makes the kernel's plans. Null if the kernel needs no plan, because it reads only its operands and the numbers in
+  // its ForwardContext. The planner outlives the definition.
   const OpPlanner* planner = nullptr;
 };
 

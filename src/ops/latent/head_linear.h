@@ -34,12 +34,13 @@ std::size_t head_linear_cpu_workspace_bytes(const Device& device);
 
 // Additional work that CUDA's kernels can do.
 struct HeadLinearExtras {
-  // Selects the rows to compute by the form of attention that their requests use. A block of rows is skipped if none of
-  // its requests uses the absorbed form; its rows of `out` are then undefined. By default no request uses the direct
-  // form, so nothing is skipped.
+  // Says which requests use the absorbed form of latent attention and which use the direct form (latent_attention.h).
+  // Only rows of requests in the absorbed form need this product. The kernel skips a block of rows if all its requests
+  // use the direct form, and leaves these rows of `out` undefined. By default every request uses the absorbed form, so
+  // the kernel skips nothing.
   LatentForms forms = {};
-  // Rotary embedding: the angles of `table` rotate the `rotated` values that follow the first k values of each head of
-  // x. The results are stored after the first n values of the head of out.
+  // Rotary embedding, if `rotated` is not 0. In each head of x, `rotated` values follow the first k values. The kernel
+  // rotates them by the angles in `table`, and stores the results after the first n values of the same head of `out`.
   const float* table = nullptr;  // [rows, rotated]
   int rotated = 0;
   bool interleaved = false;

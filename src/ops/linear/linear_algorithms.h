@@ -41,27 +41,27 @@ class LinearAlgorithms {
  public:
   static constexpr std::size_t kMost = 8192;  // limit of kept problems; each takes about 170 bytes of JSON
 
-  // Returns the choice of this process, or else of an earlier one. The caller must let the library check an earlier
-  // process's choice against the problem.
+  // Returns the algorithm that this process chose, or else the one that an earlier process chose. An earlier process's
+  // algorithm may not fit the problem, so the caller must let the library check it.
   std::optional<OpaqueAlgorithm> chosen(const LinearShape& shape) const;
   // Keeps the algorithm that this process uses: a new choice, or an earlier process's choice that passed the library's
   // check.
   void note(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
-  // Returns a noted problem that nobody has measured, and its algorithm. It returns only problems of 16-bit types that
-  // were noted for one m, each once.
+  // Returns a problem from note() that was not measured yet, and its algorithm. Each problem is returned at most once.
+  // Problems of other than 16-bit types, and problems with `any_rows`, are never returned.
   std::optional<std::pair<LinearShape, OpaqueAlgorithm>> take_unmeasured();
   // Keeps the algorithm that was measured to be the fastest, for later processes.
   void improve(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
-  // Returns the improved algorithms, the noted ones, and those that remember() loaded for other problems: [["bf16", m,
-  // n, k, bias, any_rows, "<128 hexadecimal digits>", measured], …].
+  // Returns one entry for each known problem: [["bf16", m, n, k, bias, any_rows, "<128 hexadecimal digits>", measured],
+  // …]. The algorithm comes from improve(), else from note(), else from remember().
   Json to_json() const;
-  // Loads the algorithms of an earlier process. `json` is the result of its to_json(). Returns kDataLoss for any other
-  // content, and then loads nothing.
+  // Loads the algorithms of an earlier process. `json` is what to_json() returned there. Returns kDataLoss for any
+  // other content, and then loads nothing.
   Status remember(const Json& json);
-  // Adds the measured algorithms of another process's to_json() to this process's to_json(). This process itself does
-  // not use them. Returns the errors of remember().
+  // Adds the measured algorithms in `json`, which is what to_json() returned in another process, to what to_json()
+  // returns here. This process itself does not use them. Returns the same errors as remember().
   Status learn(const Json& json);
 
  private:

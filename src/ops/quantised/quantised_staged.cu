@@ -1,4 +1,5 @@
-// Binds the kernel of quantised_linear for very few rows (quantised_staged.cuh), alone and joined with the gate.
+// Binds the kernel that computes quantised_linear for very few rows (quantised_staged.cuh). One variant also computes
+// the gate that follows the matmul.
 #include "tessera/ops/quantised/quantised_staged.cuh"
 
 #include <algorithm>
@@ -20,11 +21,11 @@ using namespace cuda::quantised;
 // kernel is as fast, because every row of x costs this kernel more reads from shared memory.
 constexpr std::int64_t kMostPackedRows = 4;
 constexpr std::int64_t kMostByteRows = 2;
-// The maximum number of bytes of x in shared memory. Beside them there is room for three slots of the ring, or fewer if
+// The maximum number of bytes that x takes in shared memory. The rest has room for three slots of the ring, or fewer if
 // the scales are large.
 constexpr int kMostColumnBytes = 40 << 10;
-// The maximum number of bytes of shared memory for the ring, the scales and x of a block, so that two blocks fit on a
-// multiprocessor. Sums and barriers take another 12 KiB.
+// The maximum number of bytes that a block takes in shared memory for the ring, the scales and x. Sums and barriers
+// take another 12 KiB. With this limit two blocks fit on a multiprocessor.
 constexpr int kMostShared = 100 << 10;
 
 // Makes a tensor map of w's values. Its dimensions are the column within a chunk, the row within a group of eight rows,

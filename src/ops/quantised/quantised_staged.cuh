@@ -1,8 +1,8 @@
-// Computes quantised_linear of very few rows on Hopper, alone or together with the gate after it. The time is bounded
-// by reading w.
+// Computes quantised_linear for very few rows on Hopper, alone or together with the gate after it. The time to read w
+// from memory bounds the kernel.
 //
-// It differs from quantised_streamed.cuh in three ways. They pay if x fits in shared memory beside the ring, so that
-// all tiles can read x from there:
+// The kernel differs from quantised_streamed.cuh in three ways. They pay if x fits in shared memory beside the ring,
+// because all tiles then read x from there:
 //   - The copy engine (TMA) brings a stage as one box. Copies of single rows arrive too slowly: with rows of 512 bytes,
 //     an H200 reads at 2.8 instead of 3.4 TB/s.
 //   - Columns of x are arranged once (streamed_columns.cuh), so that a conversion of w needs fewer instructions. Int4's
@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr int kPerByte = is_packed(kValues) ? 2 : 1;
   constexpr int kLoads = column_loads(kValues);
-  // If true, the zeros of int4, and the number that the conversion adds (kOffset), are subtracted from sums and not
-  // from values.
+  // If true, the kernel subtracts the zero points of int4, and the number that the conversion adds (kOffset), from the
+  // sums and not from the values.
   constexpr bool kSumsOfX = kValues == Values::kInt4 && kScaleOf == ScaleOf::kSums;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ SharedBarrier full[kMostRingSlots], empty[kMostRingSlots], scales_full[2], scales_empty[2];

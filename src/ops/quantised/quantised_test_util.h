@@ -1,4 +1,4 @@
-// Makes quantised matrices for tests, and computes their numbers in double precision.
+// Makes quantised matrices for tests, and dequantises them in double precision.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace tessera::testing {
 
-// Returns the number that a code means, by the formula of its type.
+// Returns the value of a code, by the formula of its type.
 inline double value_of(QuantisedFormat::Values values, std::uint8_t code) {
   using V = QuantisedFormat::Values;
   if (values == V::kInt8) return static_cast<std::int8_t>(code);
@@ -25,13 +25,14 @@ inline double value_of(QuantisedFormat::Values values, std::uint8_t code) {
   return (code & (wide ? 0x80 : 0x8)) != 0 ? -value : value;
 }
 
-// A random matrix as operands of an operator, and the numbers that it stands for.
+// A random quantised matrix as operands of an operator, and its dequantised values.
 struct QuantisedCase {
   std::vector<HostTensor> operands;  // w, scales, and the other operands of the format
   std::vector<double> values;        // [rows, cols]
 };
 
-// Makes a random matrix. `numbers` says whether to compute its numbers too, which takes most of the time.
+// Makes a random matrix. If `numbers` is false, QuantisedCase::values stays empty: computing the dequantised values
+// takes most of the time.
 inline QuantisedCase random_quantised(const QuantisedFormat& format, std::int64_t rows, std::int64_t cols,
                                       std::uint32_t seed, bool numbers = true) {
   std::mt19937 generator(seed);

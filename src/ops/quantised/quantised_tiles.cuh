@@ -35,9 +35,9 @@ __device__ inline std::uint32_t load_shared_u8(std::uint32_t address) {
   return v;
 }
 
-// The number of scales that a row of w has in a stage, their form, and the columns of the stage. kStored is e4m3 for
-// values of e2m1 and float32 for values of other types, kHalves is float16, and kPairs is float16 with offsets. A count
-// of 0 means that scales are applied to sums.
+// ScaleForm is the type of the scales. kStored is e4m3 if the values are e2m1, and float32 for all other values.
+// kHalves is float16. kPairs is a float16 scale with a float16 offset. StageGroups has the number of scales of a row of
+// w in a stage, their form, and the number of the stage's columns. A count of 0 means that scales are applied to sums.
 enum class ScaleForm { kStored, kHalves, kPairs };
 struct StageGroups {
   int count = 0;
@@ -68,13 +68,13 @@ __device__ inline void load_words(const std::byte* from, std::uint32_t (&to)[kWo
   }
 }
 
-// The scales and zeros of one row of w in one or more neighbouring stages, in the form that they have in memory.
+// The scales and zero points of one row of w, as they are stored in memory. They belong to kStages neighbouring stages.
 template <class T, Values kValues, StageGroups kGroups>
 struct LoadedScales {
   static constexpr int kCount = kGroups.count == 0 ? 1 : kGroups.count;
   static constexpr bool kFloats = kGroups.form == ScaleForm::kStored && kValues != Values::kE2M1 && kGroups.count > 0;
   static constexpr bool kZeros = kFloats && kValues == Values::kInt4;
-  // If a stage has one scale, a load brings the scales of four stages, which is as fast as a load of one scale.
+  // If a stage has one scale, a load reads the scales of four stages. It is as fast as a load of one scale.
   static constexpr int kStages = kFloats && kCount == 1 ? 4 : 1;
   static constexpr int kWords = kGroups.form == ScaleForm::kHalves ? kCount / 2
                                 : kValues == Values::kE2M1         ? kCount / 4
@@ -120,7 +120,8 @@ struct LoadedScales {
   }
 };
 
-// The scales and zeros in the form that the conversion of values needs, in both halves of registers.
+// The scales and offsets of one stage, ready for the arithmetic on pairs of values. Each number is in both halves of a
+// register.
 template <class T, Values kValues, StageGroups kGroups>
 struct StageScales {
   using Loaded = LoadedScales<T, kValues, kGroups>;

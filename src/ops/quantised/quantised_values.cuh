@@ -54,8 +54,8 @@ __device__ inline std::uint32_t both_halves(float x) {
   const std::uint32_t bits = reinterpret_cast<const std::uint16_t&>(one);
   return bits | bits << 16;
 }
-// Takes bits of `a` where the mask is one, and bits of `b` elsewhere. It is written in assembly, because the compiler
-// knows which bits of the operands are zero, and would use two instructions.
+// Takes the bits of `a` where the mask is one, and the bits of `b` elsewhere. The function is written in assembly. The
+// compiler would use two instructions, because it knows which bits of the operands are zero.
 template <std::uint32_t kMask>
 __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
   std::uint32_t merged;
@@ -66,7 +66,8 @@ __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
 // Returns the number of values in 32 bits.
 inline constexpr int values_of_word(Values values) { return is_packed(values) ? 8 : 4; }
 
-// value_scale() multiplies a scale by kScaleGrow. Sums of scaled() results must be multiplied by kSumGrow.
+// A conversion may make e4m3 and e2m1 too small by a power of two. value_scale() multiplies the scale by kScaleGrow,
+// which makes up for a part of this power. kSumGrow is the rest: sums of scaled() results must be multiplied by it.
 template <class T, Values kValues>
 inline constexpr float kScaleGrow = kValues == Values::kE4M3&& kIsBf16<T>   ? 0x1p112F
                                     : kValues == Values::kE2M1&& kIsBf16<T> ? 0x1p118F
@@ -79,8 +80,8 @@ inline constexpr float kSumGrow = kValues == Values::kE2M1 || (kValues == Values
 template <class T>
 inline constexpr int kOffset = kIsBf16<T> ? 128 : 1024;
 
-// Returns the number that exact() and scaled() subtract from a converted integer whose zero is `zero`, in both halves
-// of a register.
+// Returns the number that exact() and scaled() subtract from a converted integer, in both halves of a register. `zero`
+// is the zero point of an int4; int8 has none.
 template <class T, Values kValues>
 __device__ inline std::uint32_t offset_of(int zero) {
   if constexpr (kValues == Values::kInt8) return kIsBf16<T> ? 0u : 0x64806480u;  // 1024 + 128
@@ -189,16 +190,18 @@ __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset,
   return times<T>(exact<T, kValues>(pair, offset), scale);
 }
 
-// Says whether an int4 with a float16 scale is converted to a subnormal number, 2^-130 times the value. If so, one
-// instruction scales the number and adds an offset. Other conversions must subtract a constant first. A scale is
-// multiplied by kSmallScaleGrow, so that neither the product nor the offset leaves the range of bfloat16. Sums are
-// multiplied with kSmallSumGrow.
+// True if an int4 whose scale is a float16 is converted to a subnormal bfloat16, which is 2^-130 times the value. One
+// fused multiply-add then applies the scale and the offset. The other conversion of int4 adds a constant to the value,
+// which must be subtracted first. Scales are multiplied by kSmallScaleGrow, and offsets are divided by kSmallSumGrow,
+// so that no product and no offset leaves the range of bfloat16. Sums of the results must be multiplied by
+// kSmallSumGrow.
 template <class T, Values kValues>
 inline constexpr bool kSmallInts = kValues == Values::kInt4&& kIsBf16<T>;
 inline constexpr float kSmallScaleGrow = 0x1p111F;
 inline constexpr float kSmallSumGrow = 0x1p19F;
 
-// These are like convert_nibbles() and convert_byte(), but their results are the subnormal numbers of kSmallInts.
+// convert_small_nibbles() and convert_small_byte() arrange values like convert_nibbles() and convert_byte(), but
+// convert them to the subnormal numbers of kSmallInts.
 __device__ inline void convert_small_nibbles(std::uint32_t word, std::uint32_t (&pairs)[4]) {
   pairs[0] = word << 3 & 0x00780078u;
 #pragma unroll
@@ -212,7 +215,7 @@ struct ScaleAndOffset {
   std::uint32_t scale = 0;
   std::uint32_t added = 0;
 
-  // An int4 without an offset has the zero 8.
+  // An int4 without an offset has the zero point 8.
   __device__ static ScaleAndOffset of_scale(float scale) {
     if constexpr (!kSmallInts<T, kValues>) return {.scale = both_halves<T>(scale)};
     return of_pair(scale, -8 * to_float(from_float<T>(scale)));
@@ -253,7 +256,8 @@ __device__ inline std::uint32_t value_scale(float scale) {
   return both_halves<T>(scale * kScaleGrow<T, kValues>);
 }
 
-// Returns the shift that turns a column into its group, or -1 if the matrix needs a division or a table.
+// Returns how many bits to shift a column's number to the right to get the number of its group. Returns -1 if the
+// matrix needs a division or a table instead.
 inline int group_shift_of(const QuantisedMatrix& m) {
   if (m.groups != nullptr) return -1;
   if (m.num_groups == 1) return 31;
@@ -289,7 +293,7 @@ __device__ inline float offset_at(const QuantisedMatrix& m, std::int64_t at) {
   return m.format.scales == Scales::kPairs ? to_float(reinterpret_cast<const __half*>(m.scales)[2 * at + 1]) : 0.0F;
 }
 
-// Returns the zero of int4 values of column k in row n.
+// Returns the zero point of the int4 in row n and column k.
 __device__ inline int zero_at(const QuantisedMatrix& m, std::int64_t n, std::int64_t k) {
   if (m.zeros == nullptr) return m.format.scales == Scales::kPairs ? 0 : 8;
   return m.zeros[n * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols)];

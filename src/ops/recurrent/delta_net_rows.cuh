@@ -1,5 +1,5 @@
-// The recurrent form of the gated delta net on CUDA: a block computes the rows of a request one after the other, for
-// some columns of one head. It also advances states over accepted drafts, and stores new drafts.
+// The recurrent form of the gated delta net on CUDA. A block computes the rows of a request one after the other, for
+// some columns of one head. The kernel also advances states over accepted drafts, and stores new drafts.
 //
 // A block holds its part of the state in registers from the first row to the last, so it reads and writes the state
 // once. The operands of eight rows at a time are loaded and normalised before the first of them is computed. Then a row
@@ -36,9 +36,9 @@ __device__ inline float column_sum(const float (&parts)[kRowWarps][kWarp], int l
   return sum;
 }
 
-// Loads the operands of `count` rows of a request for one head, beginning with row `first`. Row 0 is the request's
-// first row in the forward. Negative rows are accepted drafts in the slot; row -1 is the last one. Keys and queries are
-// normalised.
+// Loads the operands of `count` rows of a request for one head, beginning with row `first`, and normalises keys and
+// queries. Row 0 is the request's first row in the forward. Rows with negative numbers are the accepted drafts in the
+// slot, and row -1 is the last of them.
 template <class T, int kHeld>
 __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int first, int count, RowMemory<kHeld>& to) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -96,9 +96,9 @@ __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int fir
   }
 }
 
-// Stores a part of each draft of the request in its slot: the values of the block's columns, the head's gates in the
-// head's first block, and the keys in the first block that uses them. Other blocks may still read accepted drafts from
-// the slot. They read neither this block's values nor the places that new keys and gates take (gated_delta_net.h).
+// Stores this block's part of the new drafts in the request's slot. Every block stores the values of its columns. A
+// head's first block also stores the head's gates. The first block that uses a key head also stores its keys. Other
+// blocks may still read accepted drafts from the slot, but these lie in other places (gated_delta_net.h).
 template <class T>
 __device__ inline void keep_drafts(const DeltaNet<T>& p, const Work& work) {
   const StateRequest& request = work.request;
@@ -121,10 +121,10 @@ __device__ inline void keep_drafts(const DeltaNet<T>& p, const Work& work) {
   }
 }
 
-// Computes requests row by row, and stores their drafts. A thread has kHeld elements of one column of the state; a warp
-// has consecutive dimensions of the key. The launch bounds limit registers to what the state needs, because more blocks
-// on a multiprocessor hide more of each other's loads (measured on an H200 with 64 requests: 137 us with five blocks,
-// 124 with seven).
+// Computes requests row by row, and stores their drafts. A thread holds kHeld elements of one column of the state. The
+// warps of a block divide the dimensions of the key. The launch bounds limit registers to what the state needs, so that
+// more blocks fit on a multiprocessor. The blocks then hide one another's loads: on an H200 with 64 requests, five
+// blocks took 137 us, and seven took 124 us.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(const DeltaNet<T> p) {
   __shared__ alignas(16) RowMemory<kHeld> m;
