@@ -19,10 +19,11 @@ namespace tessera {
 // Requests for completions (POST /v1/completions) whose answers are streamed.
 struct ClientLoad {
   std::span<const double> send_at_s;  // [requests], from the start of the run, or from the end of request after[i]
-  // [requests] or empty. after[i]: the request below i that must have ended before request i is sent;
-  // -1: none.
+  // [requests] or empty. after[i] is the index of the request that must have ended before request i is sent, and is
+  // less than i. It is -1 if request i waits for no other request.
   std::span<const std::ptrdiff_t> after = {};
-  // Makes the body directly before the request is sent. `records` [requests] has what is known of all requests so far.
+  // Makes the body of request `index` directly before it is sent. `records` [requests] holds the results of all
+  // requests so far.
   std::function<std::string(std::size_t index, std::span<const RequestRecord> records)> body;
   bool keep_ids = false;             // fill RequestRecord::output_ids
   std::int64_t max_concurrency = 0;  // simultaneous requests; 0: no limit

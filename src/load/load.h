@@ -53,8 +53,8 @@ struct LoadOptions {
 struct PromptPart {
   std::int64_t tokens = 0;
   std::uint64_t text = 0;  // equal numbers mean equal drawn tokens
-  // The output of the load's request with this index. Tokens that the output lacks, because the server does not report
-  // its ids, are drawn.
+  // The index of the request in the load whose output this part is. If the server does not report the ids of the
+  // output, the missing tokens are drawn.
   std::optional<std::size_t> output_of{};
 };
 
@@ -67,8 +67,10 @@ struct LoadRequest {
   // The ids of the prompt's blocks of kBlockTokens tokens, if the trace has such ids. Equal ids mean equal tokens.
   std::vector<std::int64_t> blocks{};
   std::vector<PromptPart> parts{};  // the whole prompt, if it consists of parts
-  // The number of tokens at the beginning of the prompt that an unlimited prefix cache has: those of earlier requests
-  // of the session and of their outputs; for the first request of a later session, the system prompt.
+  // The number of tokens at the beginning of the prompt that an unlimited prefix cache would have. It is 0 if the load
+  // has no agents. A turn of a conversation continues the previous prompt and its output, and all their tokens count.
+  // The first request of a conversation shares only the system prompt. The first request of the load, or of an adapter,
+  // shares nothing.
   std::int64_t known_tokens = 0;
 };
 
@@ -83,10 +85,10 @@ struct Load {
 // Makes the load. If a trace has fewer than num_prompts requests, all are used. Errors name the trace's file and line.
 Result<Load> make_load(const LoadOptions& options);
 
-// Returns the time in seconds at which each request is sent if they come at `per_second` on average; infinity sends all
-// at once. The arrivals of a trace are all scaled by one factor. For a request with `after` it is the time since the
-// end of that request, which has no rate. Returns kInvalidArgument if all arrivals of a trace are at one moment,
-// because then they have no rate.
+// Returns the time in seconds at which each request is sent, if `per_second` requests arrive per second on average.
+// Infinity sends all requests at once. The arrivals of a trace are all scaled by one factor. A request with `after`
+// gets the time from the end of the request that it follows, and the rate does not change this time. Returns
+// kInvalidArgument if all arrivals of a trace are at one moment, because no factor gives them a rate.
 Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 
 // Shortens prompts so that prompt and output fit into `context` tokens. Also shortens an output that leaves no room for

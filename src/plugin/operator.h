@@ -13,8 +13,8 @@ namespace tessera::plugin {
 // A plugin's operator. Immutable.
 class Operator : public std::enable_shared_from_this<Operator> {
  public:
-  // Checks the plugin's table. If the operator has a native form, also checks that form on the example in the table.
-  // `ops` are the operators that native forms may use. They must outlive the object.
+  // Checks the plugin's table. If the operator has a native form, also checks this form on the example in the table.
+  // `ops` holds the operators that native forms may use, and must outlive the object.
   static Result<std::shared_ptr<const Operator>> create(const tessera_plugin_operator* given, const ir::OpTable& ops);
   // Returns the plugin's operator with this declaration; null if the operator is the engine's own.
   static std::shared_ptr<const Operator> of(const ir::OpDecl& decl);
@@ -24,10 +24,10 @@ class Operator : public std::enable_shared_from_this<Operator> {
   // Returns the declaration. The declaration and its copies are valid as long as this object exists.
   const ir::OpDecl& decl() const { return decl_; }
   bool is_row_independent() const { return table_.row_independent != 0; }
-  // Returns whether the plugin wants a pass that replaces each occurrence of the native form in a graph by the
-  // operator.
+  // Returns whether the plugin wants a fusing pass. The pass finds each occurrence of the operator's native form (the
+  // same computation by simpler operators) in a graph, and puts the operator in its place.
   bool fuses() const { return table_.fuses != 0; }
-  // Returns the pass that replaces the native form. The pass shares ownership of this object.
+  // Returns the fusing pass, which shares ownership of this object.
   Result<Pass> fusing_pass() const;
 
   Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) const;

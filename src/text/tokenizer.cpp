@@ -27,8 +27,8 @@ class Encoding {
   Encoding(const TokenizerParts& parts, const EncodeOptions& options, std::vector<TokenId>& out)
       : parts_(parts), options_(options), out_(out) {}
 
-  // Encodes `text`. Looks for added tokens in the text as given, normalises the parts between them, looks for added
-  // tokens in these parts, and runs the model on what remains.
+  // Encodes `text`. Looks for added tokens in the text as given, and normalises the parts between them. Then looks for
+  // added tokens in the normalised parts, and runs the model on what remains.
   Status add(std::string_view text) {
     for (const AddedSpan& span : parts_.added.split(text, false, options_.parse_special)) {
       if (span.id >= 0) {
@@ -41,7 +41,8 @@ class Encoding {
   }
 
  private:
-  // Adds the ids of a text between added tokens. They depend only on the text, its kind and the tokenizer.
+  // Appends the ids of a text that lies between two added tokens. The ids depend only on the text, the tokenizer and
+  // two flags, which `kind` combines. EncodedSpans keeps ids under the text and its kind.
   Status add_span(std::string_view text, bool at_start) {
     if (options_.spans == nullptr) return add_normalized(text, at_start);
     const unsigned kind = (at_start ? 1U : 0U) + (options_.parse_special ? 2U : 0U);

@@ -1,4 +1,4 @@
-// What a client says about how long the prefix cache should keep a request's text after the request has ended.
+// A client's wish for how long the prefix cache keeps a request's text after the request has ended.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ struct RetentionHint {
   static constexpr std::int64_t kUsualPriority = 50;
   static constexpr double kMostSeconds = 86'400;
 
-  // Names the conversation to which the request belongs; "": none. The cache retains the text of the session's last
-  // request alone, because that text usually continues those of the earlier ones.
+  // Names the conversation to which the request belongs; "": none. The cache retains only the text of the session's
+  // last request, because this text usually begins with the texts of all earlier requests.
   std::string session{};
-  // How long the text is retained after the request's end, in (0, kMostSeconds]; 0: the session is released. Unset: as
-  // long as the session's last request asked for; without one, the text is not retained.
+  // How long the text is retained after the request's end, in (0, kMostSeconds]; 0: the session is released. If unset,
+  // the value of the session's last request applies. If there is no such request, the text is not retained.
   std::optional<double> seconds{};
-  // In [1, kMostPriority]: texts of lower priority are evicted first. Unset: that of the session's last request;
-  // without one, kUsualPriority.
+  // Texts of lower priority are evicted first. In [1, kMostPriority]. If unset, the value of the session's last request
+  // applies. If there is no such request, the priority is kUsualPriority.
   std::optional<std::int64_t> priority{};
 
-  // Names the client. When too many texts are retained, those of the client with the most of them make room. A session
-  // belongs to one owner, so its name must tell its owner.
+  // Names the client. When too many texts are retained, the client with the most texts loses some. A session belongs to
+  // one owner, so its name must contain the owner.
   std::string owner{};
 
   bool any() const { return !session.empty() || seconds.has_value(); }

@@ -34,8 +34,8 @@ void Retentions::retain(const RetentionHint& hint, std::span<const Place> places
   for (const Place place : places) mark(id, place);
 }
 
-// Ends texts until there is room for another one with so many marks. One owner's texts do not end those of an owner
-// that has fewer.
+// Drops texts until there is room for another text with `marks` marks. Each time, the owner with the most texts or
+// marks loses the text that expires first. So an owner never pushes out the texts of an owner with fewer.
 void Retentions::make_room(std::size_t marks) {
   while (!texts_.empty()) {
     const bool too_many_texts = texts_.size() >= kMost;

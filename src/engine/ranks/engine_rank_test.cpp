@@ -44,8 +44,9 @@ std::shared_ptr<const Registry> small_registry() {
   return registry;
 }
 
-// A hybrid model whose layer `attends` has pages while the other layers have states. The stage with that layer needs
-// far more memory for a request.
+// Makes options for a hybrid model in two pipeline stages. The layer with the index `attends` has full attention and
+// keeps keys and values in pages. All other layers are recurrent and keep a state. A request needs far more memory in
+// the stage that has the layer with full attention.
 class UnequalStages : public ::testing::Test {
  protected:
   EngineOptions options_for(std::size_t attends) {

@@ -17,8 +17,8 @@ constexpr double kSlackMs = 0.7;
 constexpr std::chrono::seconds kArrivals{1};
 constexpr double kKept = 0.96;  // each added forward multiplies the old sums by this
 constexpr int kFewest = 6;      // a line is used once it has this many forwards
-// To limit outliers, a forward's time counts as at most kFar times its estimate. In this limit, an estimate below
-// kLittle times the mean time of all forwards is replaced by that product.
+// A forward counts with at most kFar times its estimated time, so that an outlier hardly moves the line. For this limit
+// the estimate is at least kLittle times the mean time of all forwards.
 constexpr double kFar = 2;
 constexpr double kLittle = 0.2;
 
@@ -26,8 +26,8 @@ constexpr double kLittle = 0.2;
 
 double StepPace::Line::fitted(double rows) const {
   const double spread = weight_ * xx_ - x_ * x_;
-  // If all forwards had equally many rows, only the mean of their times is known. The mean is the estimate for that
-  // many rows or more. For fewer rows, it is scaled down in proportion to the rows.
+  // If all forwards had equally many rows, only the mean of their times is known. This mean is the estimate for as many
+  // rows or more. For fewer rows the mean is scaled down in proportion.
   if (spread <= 1e-6 * weight_ * xx_) return rows * weight_ >= x_ ? y_ / weight_ : y_ / x_ * rows;
   const double slope = std::max(0.0, (weight_ * xy_ - x_ * y_) / spread);
   return (y_ - slope * x_) / weight_ + slope * rows;

@@ -34,8 +34,8 @@ class StepPace {
   void submitted(Step step, Clock::time_point begin, Clock::time_point end);
   // Records that the host waited from `begin` to `end` for the oldest forward's results.
   void collected(Clock::time_point begin, Clock::time_point end);
-  // Returns the earliest time at which the next forward needs to be scheduled; it is in the past if nothing is in
-  // flight or too little is known.
+  // Returns the time until which the host may wait before it schedules the next forward. The time is in the past if
+  // nothing is in flight or too little is known.
   Clock::time_point due() const;
 
  private:
@@ -44,11 +44,13 @@ class StepPace {
     Step step{};
     Clock::time_point submitted{};
   };
-  // A line that estimates milliseconds from rows, by least squares with weights that fall with age.
+  // A line that estimates a forward's milliseconds from its rows. It is fitted by least squares, in which older
+  // forwards have less weight.
   class Line {
    public:
     void add(double rows, double ms);
-    // Returns the estimate less twice the mean distance; 0 while there are too few points.
+    // Returns the estimate in milliseconds, minus twice the mean distance of the forwards from the line. Returns 0
+    // while the line has too few forwards.
     double at(double rows) const;
     void found_too_long() { share_ = 0.5; }
 

@@ -27,8 +27,9 @@ constexpr std::string_view kDuration =
     "|T(?:[0-9]{1,4}H(?:[0-9]{1,4}M(?:[0-9]{1,4}S)?)?|[0-9]{1,4}M(?:[0-9]{1,4}S)?|[0-9]{1,4}S)|[0-9]{1,4}W)";
 constexpr std::string_view kOctet = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 constexpr std::string_view kUuid = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}";
-// A label of a host name. It begins and ends with a letter or digit, and four labels stay within 253 characters. The
-// last label begins with a letter, so that no host looks like an address.
+// A label is a part of a host name between dots. It begins and ends with a letter or digit. Its length is limited, so
+// that four labels stay within 253 characters. The last label begins with a letter, so that no host looks like an
+// address.
 constexpr std::string_view kLabel = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,58}[a-zA-Z0-9])?";
 constexpr std::string_view kLastLabel = "[a-zA-Z](?:[a-zA-Z0-9-]{0,58}[a-zA-Z0-9])?";
 constexpr std::string_view kAtom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]{1,30}";
@@ -36,8 +37,8 @@ constexpr std::string_view kPathCharacter = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0
 constexpr std::string_view kQueryCharacter = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})";
 constexpr std::string_view kJsonPointer = "(?:/(?:[^/~]|~[01])*)*";
 
-// Returns a pattern of the regular expressions that all dialects read alike: characters, classes and groups, repeated
-// or not.
+// Returns a pattern for the regular expressions that have the same meaning in all dialects. They consist of characters,
+// classes and groups, which may be repeated.
 std::string regex() {
   const std::string atom = R"((?:[a-zA-Z0-9 _:@%=,;!"'<>~#&/.-]|\\[dDwWsS.$^*+?()\[\]{}|\\]))";
   const std::string group = R"(\[\^?(?:[a-zA-Z0-9_ ]|a-z|A-Z|0-9|\\[dws])+\])";
@@ -46,13 +47,14 @@ std::string regex() {
   const std::string inner = fmt::format(R"(\((?:\?:)?{0}(?:\|{0})*\){1})", terms, count);
   return fmt::format(R"(\^?(?:{0}|{1})*\$?)", terms, inner);
 }
-// Templates of RFC 6570, with names of letters, digits and "_".
+// URI templates (RFC 6570) whose variables have names of letters, digits and "_".
 constexpr std::string_view kUriTemplate =
     R"((?:[a-zA-Z0-9._~:/?#@!$&()*+,;=-]|%[0-9A-Fa-f]{2}|\{[+#./;?&]?[a-zA-Z0-9_]+(?:,[a-zA-Z0-9_]+)*\*?\})*)";
 
 std::string ipv4() { return fmt::format("{0}\\.{0}\\.{0}\\.{0}", kOctet); }
 
-// Returns a pattern of the addresses of RFC 4291: eight groups; "::" stands for one or more groups of zeros.
+// Returns a pattern for IPv6 addresses (RFC 4291). An address has eight groups, and "::" stands for one or more groups
+// of zeros.
 std::string ipv6() {
   constexpr std::string_view kGroup = "[0-9a-fA-F]{1,4}";
   const std::string tail = fmt::format("(?:{0}:{0}|{1})", kGroup, ipv4());
@@ -64,8 +66,8 @@ std::string ipv6() {
 }
 
 std::string hostname() { return fmt::format("(?:{0}\\.){{0,3}}{1}", kLabel, kLastLabel); }
-// Returns a pattern of the hosts of generic URIs. A host may have any length (RFC 3986). Without counts, the pattern's
-// automaton is small.
+// Returns a pattern for the host of a generic URI. A host may have any length (RFC 3986). The pattern has no bounded
+// repetitions such as "{0,58}", so its automaton is small.
 std::string uri_host() { return "(?:[a-zA-Z0-9]+(?:-+[a-zA-Z0-9]+)*\\.)*[a-zA-Z][a-zA-Z0-9]*(?:-+[a-zA-Z0-9]+)*"; }
 std::string domain() { return fmt::format("(?:{0}\\.){{1,2}}{1}", kLabel, kLastLabel); }
 std::string email() { return fmt::format("{0}(?:\\.{0}){{0,1}}@{1}", kAtom, domain()); }

@@ -42,13 +42,15 @@ class TypeTable {
 
   // Returns the intersection of two shapes; nothing if it is obviously empty.
   Result<Shapes> both(const Shape& a, const Shape& b);
-  // Returns the type of the property `name`, which is that of the name class that contains it; never() if none does.
-  // Precondition: no member of the shape has this name. Returns unimplemented if dialects of regular expressions
-  // differ.
+  // Returns the type of the property `name`. This is the type of the name class to which the name belongs, or never()
+  // if it belongs to none. Precondition: no member of the shape has this name. Returns unimplemented if the name
+  // matches a pattern in some dialects of regular expressions and not in others.
   Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
   // Takes the texts of `other` away from `texts`; returns false if nothing is left.
   Result<bool> leave_out(TextSet& texts, TypeId other);
-  // Returns whether `value` is in the type or shape. Narrow: in every reading of its patterns; wide: in some reading.
+  // Returns whether the type or shape contains `value`. Dialects of regular expressions may read its patterns
+  // differently. Reading::kNarrow asks whether it contains the value in every dialect, and Reading::kWide whether it
+  // does in some dialect.
   Result<bool> admits(TypeId type, const Json& value, Reading reading);
   Result<bool> admits(const Shape& shape, const Json& value, Reading reading);
 
@@ -73,8 +75,9 @@ class TypeTable {
   Result<Shapes> product(const Shapes& a, const Shapes& b);
   Result<ArrayShape> both_arrays(const ArrayShape& a, const ArrayShape& b);
   Result<ObjectShape> both_objects(const ObjectShape& a, const ObjectShape& b);
-  // Returns the class that contains `name`; null if there is none. Precondition: no member of the shape has this name.
-  // Returns unimplemented if dialects of regular expressions differ.
+  // Returns the name class to which the property `name` belongs; null if it belongs to none. Precondition: no member of
+  // the shape has this name. Returns unimplemented if the name matches a pattern in some dialects of regular
+  // expressions and not in others.
   Result<const NameClass*> class_of(const ObjectShape& shape, const std::string& name);
   Result<bool> admits_array(const ArrayShape& shape, const Json& value, Reading reading);
   Result<bool> admits_object(const ObjectShape& shape, const Json& value, Reading reading);
@@ -93,7 +96,7 @@ class TypeTable {
   TextSets texts_;
   std::vector<std::unique_ptr<Type>> types_;
   // The number of each schema: how many other schemas type_of() had met before it. A type's schemas are sorted by these
-  // numbers and not by their addresses, which would change the result from run to run.
+  // numbers. An order by addresses would change the result from run to run.
   std::unordered_map<const Json*, std::size_t> numbers_;
   std::map<std::vector<const Json*>, TypeId> ids_;
   std::unordered_map<const Json*, Shapes> read_;

@@ -24,14 +24,15 @@ std::string_view stack_of(std::string_view module) {
   return module.substr(0, module.rfind('.'));
 }
 
-// Returns the number of rows of one expert's matrix in the stack.
+// Returns the number of rows that the modules of one expert have together in the stack.
 std::int64_t stack_rows(const AdaptableLinear& linear) {
   std::int64_t rows = 0;
   for (const AdaptableModule& module : linear.modules) rows = std::max(rows, module.stack_row + module.rows);
   return rows;
 }
 
-// Returns A and B of one expert's module: all of the expert's A, and the module's rows of its B.
+// Cuts the matrices of one expert's module out of the stack's matrices `a` and `b`. The modules of an expert share its
+// A, so the module gets all of it. They divide the rows of the expert's B, so the module gets only its own rows.
 AdapterMatrices of_expert(const AdapterMatrix& a, const AdapterMatrix& b, std::int64_t experts, std::int64_t rank,
                           const AdaptableModule& module) {
   AdapterMatrices made;

@@ -80,11 +80,11 @@ struct Decision {
   bool adapters = false;  // the forward runs on the runners with adapters (adapters/adapted_graphs.h)
 };
 
-// Decides how one batch runs. Pure decode batches, with drafts or without, go to the decode runner. Mixed batches and
-// prompts go to the prefill runner. So does a decode batch if decode has no graphs, if the batch has more rows than the
-// largest decode graph, or if it does not want the logits of all rows. A prefill whose requests have several rows each
-// uses the full graph of its size if there is one. A batch with adapters uses the sizes of the graphs with adapters,
-// whose costs are not measured.
+// Decides how one batch runs. A batch in which every request decodes, with drafts or without, goes to the decode
+// runner. A batch with a prompt goes to the prefill runner. A decode batch also goes there in three cases: decode has
+// no graphs, the batch has more rows than the largest decode graph, or it does not want the logits of all rows. A
+// prefill whose requests have several rows each uses the full graph of its size if there is one. A batch with adapters
+// uses the sizes of the graphs with adapters, whose costs are not measured.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
 // Returns how many of `tokens` prefill tokens to compute in the next forward, from 1 to `tokens`. The rest is left for
@@ -95,19 +95,19 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 //     replays would then spend most of its time reading the weights.
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
-// Returns the number of tokens from which a prefill's time is proportional to its tokens. This number is the first
+// Returns a number of tokens above which a prefill's time is about proportional to its tokens. It is the smallest
 // captured size whose time per token is at most a quarter above the minimum. Returns 512 if nothing was measured.
 // Allocates nothing.
 std::int64_t filling_tokens(const DispatchTable& table);
 
 // Returns the time in milliseconds of a forward in which `requests` decoding requests have `rows` rows together, drafts
-// included. If `rows` exceeds the largest decode graph, the forward runs as the pieces of a prefill. Their costs were
-// measured with one request, so the additional cost of several requests is taken from a decode of `requests` requests.
-// Returns nothing if a cost was not measured. Allocates nothing.
+// included. If `rows` exceeds the largest decode graph, the forward runs as a prefill. Prefills were measured with one
+// request, and several requests cost more. The estimate is then decode(requests) + prefill(rows) - prefill(requests),
+// or prefill(rows) if that is more. Returns nothing if a cost was not measured. Allocates nothing.
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table);
 
-// Returns the time in milliseconds of a forward of `rows` rows of prompts and decodes together; nothing if the cost was
-// not measured. Allocates nothing.
+// Returns the time in milliseconds of a forward with `rows` rows, in which prompts and decodes count together. Returns
+// nothing if the cost was not measured. Allocates nothing.
 std::optional<double> prompts_ms(std::int64_t rows, const DispatchTable& table);
 
 }  // namespace tessera

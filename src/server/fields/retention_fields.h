@@ -17,17 +17,19 @@ namespace tessera {
 
 inline constexpr std::size_t kLongestSession = 256;  // bytes of a session's name
 
-// The session has the name that the client gives it; own_sessions() makes it the client's.
+// Reads all of these fields. The session still has the name that the client gave it; call own_sessions() afterwards.
 ApiResult<RetentionHint> read_retention(const ApiFields& fields);
 // Reads the name of a session; returns "" if the key is absent.
 ApiResult<std::string> read_session_name(const ApiFields& fields, std::string_view key);
 // Reads "session_id", which must be there.
 ApiResult<std::string> read_session(const ApiFields& fields);
 
-// Returns the engine's name for a session of `owner` (owner_of()). Clients with different keys have different sessions.
+// Returns the name of a session inside the engine. It contains `owner` (owner_of()), so clients with different API keys
+// never share a session.
 std::string session_of(std::string_view owner, std::string_view session);
-// Gives the retentions of the requests to the owner that `owner` returns, and renames their sessions to those of that
-// owner. Calls `owner` only if a request has a retention, because an owner's name costs a digest.
+// Assigns an owner to the retention hint of each request that has one, and renames its session with session_of().
+// `owner` returns the owner's name. It is called at most once, and only if a request has a hint, because it computes a
+// digest.
 void own_sessions(const std::function<std::string()>& owner, std::vector<Request>& requests);
 
 }  // namespace tessera

@@ -18,8 +18,8 @@ using test::on_event;
 using test::step;
 using ::testing::ElementsAre;
 
-// Gives the answer seven tokens, "1" to "7", and the end. Returns for each of these eight steps the text at `path` in
-// what the stream sends.
+// Gives the answer eight steps: the tokens "1" to "7", then the end. After each step the stream sends some events or
+// none. Returns, for each step, the text at `path` of these events.
 std::vector<std::string> streamed(Answer& answer, const std::string& path) {
   Completion end = end_of(7, 5, 0);
   std::vector<std::string> texts;

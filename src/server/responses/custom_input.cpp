@@ -56,7 +56,8 @@ std::string CustomInput::push(std::string_view arguments) {
   return out;
 }
 
-// Takes a byte of a member's value. The input is the first string value with the key "input".
+// Takes one byte of the value of a member of the arguments. The tool's input is the first value that is a string and
+// has the key "input". Its text is appended to `out`.
 void CustomInput::take_value(char c, std::string& out) {
   if (!in_input_) {
     if (c == '"' && after_key_ && key_ == kKey && !found_) in_input_ = found_ = true;
@@ -93,7 +94,7 @@ void CustomInput::take_escape(char c, std::string& out) {
   }
 }
 
-// Called when the second half of a UTF-16 surrogate pair can no longer come. Writes U+FFFD if a first half has come.
+// Writes U+FFFD if the first half of a UTF-16 surrogate pair has come. Call it when the second half can no longer come.
 void CustomInput::end_pair(std::string& out) {
   if (std::exchange(high_, std::nullopt)) append_utf8(kReplacement, out);
 }

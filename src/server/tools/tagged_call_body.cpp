@@ -8,7 +8,8 @@
 namespace tessera {
 namespace {
 
-// Limits of the text held back, which also bound the work per byte.
+// TaggedCallBody holds back text that may be the beginning of a tag, and matches it again for every byte. These limits
+// bound how much text it holds back, and so the work for each byte.
 constexpr std::size_t kMaxSpaces = 64;
 constexpr std::size_t kMaxNameBytes = 256;
 
@@ -37,7 +38,7 @@ TaggedCallBody::Match TaggedCallBody::match_spaces_and(std::string_view& text, s
   return tag.starts_with(rest) ? Match::kPart : Match::kNo;
 }
 
-// Matches the rest of a value's opening tag, after `name_begin`.
+// Matches what follows `name_begin` in a value's opening tag.
 TaggedCallBody::Match TaggedCallBody::match_name(std::string_view text, Next& next) const {
   const std::size_t size = text.find_first_of("<>\"\n");
   const std::string_view name = text.substr(0, size);

@@ -28,11 +28,11 @@ struct CallTags {
   std::span<const ValueBegin> value_begins{};
   std::string_view value_end;  // "</parameter>"
   std::string_view end;        // "</function>"
-  // A tag that also ends the call, in case the model forgot `end` or the last value's end; "": none.
+  // A tag that also ends the call, because a model may forget `end` or the last `value_end`; "": none.
   std::string_view outer_end{};
-  // True if values stand on lines of their own. A line break after the opening tag and one before the closing tag are
-  // then not part of the value. A value without a closing tag ends at a line that begins with the tag of another
-  // parameter.
+  // True if values stand on lines of their own. A value then contains neither the line break after its opening tag nor
+  // the one before its closing tag. A value without a closing tag ends at a line that begins with the opening tag of
+  // another parameter.
   bool lines = false;
 };
 
