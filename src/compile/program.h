@@ -122,9 +122,9 @@ struct Program {
 
   // Returns the number of rows of the instruction's first operand; 0 if the instruction has no operand.
   Result<std::int64_t> rows_of(const Instruction& instruction, const ir::Bucket& bucket) const;
-  // Returns the largest scratch of any instruction for the bucket; instructions run one after another and share it. For
-  // instructions that run in halves, this includes the scratch of running them whole, so that the largest bucket's
-  // scratch is enough for smaller buckets, which may run whole.
+  // Returns the bytes of scratch that the program needs in the bucket. Instructions run one after another and share it,
+  // so this is the maximum over all instructions. An instruction that runs in halves counts with its scratch for
+  // running whole too. The scratch of the largest bucket is then enough for smaller buckets, which may run it whole.
   Result<std::size_t> workspace_bytes(const ir::Bucket& bucket, Device& device, const ForwardContext& context) const;
   // Binds the program for one bucket. The program must outlive the result and must not move.
   Result<BoundProgram> bind(const BindTarget& target) const;

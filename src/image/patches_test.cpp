@@ -65,7 +65,7 @@ TEST(Patches, AreBlocksOfATokenWithColoursOutermost) {
   EXPECT_THAT(reds(1), ElementsAre(2, 3, 10, 11));
   EXPECT_THAT(reds(2), ElementsAre(16, 17, 24, 25));
   EXPECT_THAT(reds(4), ElementsAre(4, 5, 12, 13));
-  // The order of a patch is red of the first frame, red of the second frame, green of both frames, blue of both frames.
+  // A patch holds the red values of the first frame, then of the second frame. Green and blue follow in the same way.
   EXPECT_THAT(std::vector<float>(patches.values.begin(), patches.values.begin() + 24),
               ElementsAre(0, 1, 8, 9, 0, 1, 8, 9, 100, 100, 100, 100, 100, 100, 100, 100, 200, 200, 200, 200, 200, 200,
                           200, 200));

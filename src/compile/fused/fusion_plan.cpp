@@ -127,8 +127,8 @@ class Planner {
   FusionPlan plan_;
   std::vector<ir::ValueId> memory_;  // [values]
   std::vector<Item> items_;          // in execution order
-  // The vectors below are indexed by the value that owns the memory. They hold the last item that reads the memory, the
-  // last item that writes it (0 if there is none), and the number of its readers.
+  // The next three vectors have an entry for each value that owns memory: the last item that reads this memory, the
+  // last item that writes it, and the number of its readers. Without such an item the entry is 0.
   std::vector<std::size_t> last_read_;
   std::vector<std::size_t> last_write_;
   std::vector<int> readers_;

@@ -1,9 +1,9 @@
 // Events that say what changed in a prefix cache, for observers outside the engine. A gateway, for example, sends a
 // prompt to the server that already has its beginning.
 //
-// A block is a full page of tokens, which continues the tokens of its parent block. Its id is a 64-bit hash of its
-// tokens and images, of those of all its ancestors, and of the adapter. So two servers with the same page size compute
-// equal ids for equal beginnings.
+// A block is a full page of tokens, which continues the tokens of its parent block. A block's id is a 64-bit hash. The
+// hash covers the adapter, and the tokens and images of the block and of all its ancestors. So two servers with the
+// same page size compute equal ids for equal beginnings.
 #pragma once
 
 #include <cstdint>

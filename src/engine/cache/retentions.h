@@ -1,8 +1,8 @@
-// Which texts the prefix cache evicts last, because clients want to continue them (RetentionHint). A retained text is
-// marked at a few places of the cache, and a place's level is the highest priority of the texts that are marked there.
-// A retention only changes the order of eviction, so no request fails or waits for it. A retention ends after its time,
-// when its session is released, when nothing of its text can be reused any more, or when too many other texts are
-// retained.
+// Decides which texts the prefix cache evicts last, because clients want to continue them (RetentionHint). A retained
+// text is marked at a few places of the cache. A place's level is the highest priority of the texts that are marked
+// there. A retention only changes the order of eviction, so no request fails because of it or waits for it. A retention
+// ends in four cases: its time is over, its session is released, nothing of its text can be reused any more, or too
+// many other texts are retained.
 //
 // The cost is O(log n) for each mark, with n marks. A level costs nothing while there are no marks.
 //
@@ -34,9 +34,9 @@ struct RetentionStats {
 class Retentions {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // The most texts, and the most marks of all texts together. Beyond either, the owner with the most of them (texts or
-  // marks) loses the text whose time is over first. A text with a long window has hundreds of marks. A text that has
-  // more than kMostMarks alone is not retained.
+  // Limits of the number of texts, and of the marks of all texts together. If a new text would exceed a limit, the
+  // owner with the most texts, or with the most marks, loses the text that expires first. A text with a long window has
+  // hundreds of marks. A text with more than kMostMarks marks of its own is not retained.
   static constexpr std::size_t kMost = 4096;
   static constexpr std::size_t kMostMarks = std::size_t{1} << 18;
   // end() stops after so many marks, so that a step of the engine never waits long for it.

@@ -25,7 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// A fake library: its versions, the algorithms that it chose, and those that it was given.
+// The state of a fake library. `chosen` has the algorithms that it chose. `given` has the algorithms that the engine
+// passed to import_algorithms().
 std::string library_versions = "1";
 Json chosen = Json::array();
 Json given;

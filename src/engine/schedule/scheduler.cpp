@@ -97,8 +97,8 @@ std::int64_t Scheduler::decodes_of_turn() const {
   return (all + options_.turns - 1) / options_.turns;
 }
 
-// Orders the chosen sequences by their places. A sequence gets the place that it had in its last batch, if this batch
-// has that place and no other sequence has got it. The other sequences get the free places in order.
+// Assigns places in the batch to the chosen sequences. A sequence keeps the place that it had in its last batch, if the
+// new batch has this place and no sequence before it took the place. The other sequences get the free places in order.
 void Scheduler::keep_places() {
   placed_.assign(chosen_.size(), {});
   for (ChosenTokens& chosen : chosen_) {

@@ -37,11 +37,13 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 }
 
 // Sets the formats of matrices that are stored as GGUF blocks, and returns the format of gate_up. Returns an
-// unquantised format if operators cannot take the blocks or their codes; the blocks are then converted to numbers. A
-// rank's slice of a row must consist of whole blocks or of whole groups of codes, so the lengths of rows are multiples
-// of sixteen. gate and up each have as many rows as down has columns, and down has as many rows as they have columns.
-// The numbers of rows are therefore multiples of sixteen too, so operators can take blocks in groups of sixteen rows.
-// All gate and up matrices of the layer's experts must have the same block type, and so must all down matrices.
+// unquantised format if operators cannot take the blocks or their codes; the blocks are then dequantised. Operators can
+// take them on two conditions. A rank's slice of a row must consist of whole blocks, or of whole groups of codes. All
+// gate and up matrices of the layer's experts must have the same block type, and so must all down matrices.
+//
+// Operators also need the number of rows to be a multiple of sixteen, and this follows from the first condition: it
+// makes the numbers of columns multiples of sixteen, and gate and up have as many rows as down has columns, and the
+// reverse.
 WeightFormat set_blocks(LayerBuilder& b, const Matrices& all) {
   std::array<std::optional<WeightFormat>, 2> found;  // [0]: gate_up, [1]: down
   for (std::size_t i = 0; i < all.size(); ++i) {

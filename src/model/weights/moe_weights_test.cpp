@@ -19,8 +19,8 @@ constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 4;
 constexpr std::int64_t kExpertSize = 6;  // intermediate size of an expert
 
-// Each of these functions returns a number that identifies an element of expert e: gate_up() of its gate or up, down()
-// of its down, and bias() of the bias of its gate or up.
+// gate_up(), down() and bias() return a different number for each element of expert e. gate_up() is for the matrices
+// gate and up, down() for the matrix down, and bias() for the biases of gate and up.
 float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
   return static_cast<float>(1000 * (2 * e + (up ? 1 : 0)) + 10 * row + h);
 }

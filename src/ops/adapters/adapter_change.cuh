@@ -47,9 +47,10 @@ struct AdapterChange {
   __device__ static float changed(float y, float change) { return rounded<T>(y) + change; }
 
   // Computes the change for tiles of sixteen columns of y, in a kernel with eight warps that multiply. Warp w computes
-  // the change of row w of x, and with kEights = 2 that of row w + 8 too, by tensor-core products of b and t; t is
-  // split into two 16-bit numbers (split_two()). b and t are loaded before the tile's products, because loads take long
-  // while weights stream. kGated means that the second eight columns belong to another module than the first eight.
+  // the change of row w of x. With kEights = 2 it also computes the change of row w + 8. Tensor cores multiply b by t,
+  // which is split into two 16-bit numbers (split_two()). b and t are loaded before the tile's products, because loads
+  // take long while weights stream. If kGated is true, the first eight columns belong to one module and the other eight
+  // to another.
   template <int kEights, bool kGated>
   class OfTiles {
    public:
@@ -98,8 +99,8 @@ struct AdapterChange {
           for (std::int32_t depth = kDepth; depth < max(ranks_[e][0], ranks_[e][kModules - 1]); depth += kDepth)
             add_products(e, columns, depth, part_of_b(e, columns, depth), sums);
         }
-        // In the results of multiply_tile() a lane has the sums of two neighbouring rows of x for each of two columns
-        // of y.
+        // multiply_tile() gives each lane four sums: for two columns of y, the sums of two neighbouring rows of x. Only
+        // the lanes that have the warp's row store theirs.
         if (lane() % 4 != row(0) / 2) continue;
 #pragma unroll
         for (int h = 0; h < 2; ++h)

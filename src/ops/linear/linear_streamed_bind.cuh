@@ -57,8 +57,8 @@ Result<std::unique_ptr<BoundOp>> make_of_sixteen(const char* name, const Streame
   return make<T, 2, kGated, 1, kMostRounds, false>(name, p, change, workers);
 }
 
-// Makes the kernel for p.m rows. Its stages have sizes as equal as possible. If a tile has few stages, the kernel holds
-// the columns of x for all of them in registers, so that it loads them at once and not again for each tile.
+// Makes the kernel for p.m rows. All stages of a tile have about the same size. If a tile has few stages, the kernel
+// holds all columns of x in registers. It then loads x once, and not again for each tile.
 template <class T, bool kGated, class Change>
 Result<std::unique_ptr<BoundOp>> make_of_rows(const char* name, Streamed<T> p, const Change& change,
                                               std::int64_t workers) {

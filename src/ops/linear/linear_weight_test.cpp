@@ -104,7 +104,8 @@ TEST(WeightLinears, EqualLinearsOfUnmarkedMatrices) {
       }
 }
 
-// For each of these matrices, one kernel computes all numbers of rows, though it may have variants for some of them.
+// Each matrix here is computed by the same kernel for all its numbers of rows. The kernel may have variants for some
+// numbers of rows.
 TEST(WeightLinears, RowBitsDoNotDependOnTheRowCount) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
   struct Case {

@@ -54,7 +54,8 @@ __device__ inline void load_matrices(std::uint32_t (&to)[4], unsigned address) {
                : "memory");
 }
 
-// Copies one tile's rows of x, stage by stage. A thread copies one chunk of every 32nd row, out of kRows rows.
+// Copies the kRows rows of x of one tile, stage by stage. In each stage, a thread copies one chunk of every
+// kRowsAtOnce-th row.
 template <class T, int kRows, bool kGateUp>
 class RowCopy {
  public:

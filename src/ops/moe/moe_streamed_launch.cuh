@@ -26,8 +26,8 @@ inline Share share_of(const ExpertsProblem& p) {
   return p.quantised ? kTwoShortRings : p.mxfp4 ? kTwoBlocks : kOneBlock;
 }
 
-// The maximum size of a ring in bytes. Blocks of down with teams of one warp may have rings of this size, because each
-// of them is alone on its multiprocessor.
+// The maximum size of a ring in bytes. Only the kernel of down with teams of one warp uses it, because each of its
+// blocks has a multiprocessor to itself.
 inline constexpr std::int64_t kMostRingBytes = 200 * 1024;
 
 // A block's ring of stages.

@@ -265,8 +265,8 @@ inline int group_shift_of(const QuantisedMatrix& m) {
   return std::has_single_bit(columns) ? std::countr_zero(columns) : -1;
 }
 
-// Returns whether the format is one that block_codes_format() returns, with groups of 16 or 32 columns. Kernels support
-// no other groups.
+// Returns whether block_codes_format() (blocks/block_codes.h) can return this format: integers with float16 scales, in
+// groups of 16 or 32 columns. Kernels support no other groups.
 inline bool is_of_block_codes(const QuantisedFormat& f) {
   const bool integers = f.values == Values::kInt4 || f.values == Values::kInt8;
   const bool halves = f.scales == Scales::kFloat16 || f.scales == Scales::kPairs;

@@ -68,9 +68,9 @@ class ManyTile {
   __device__ int row() const { return row_; }
   __device__ int weight() const { return weight_; }
 
-  // Returns the scales of the tile's rows of w, one for each stage. With a gate, the groups of eight rows with even
-  // numbers are gate rows, whose scales are those for `odd` = 0, and the groups with odd numbers are up rows, whose
-  // scales are those for `odd` = 1. Without a gate, all rows have the same scales.
+  // Returns the scales of the tile's rows of w, one for each stage. Without a gate, all rows have the same scales. With
+  // a gate, eight gate rows and eight up rows alternate in the tile. `odd` is then 0 for the scales of the gate rows,
+  // and 1 for those of the up rows.
   __device__ const float* scales_of(int odd) const {
     const bool is_gated = p_.gate != Gate::kNone;
     const int row = is_gated ? weight_ / 2 + odd * p_.n : weight_;

@@ -47,7 +47,7 @@ class RankChannel {
   static constexpr std::uint64_t kSlots = 8;                      // messages that may be unanswered at a time
   static constexpr std::size_t kMostKeptBytes = 4 * 1024 * 1024;  // largest buffer that a slot keeps
 
-  // The range of ranks that receive. In a process without rank 0 they are all ranks of the process.
+  // The range of ranks that receive messages. In a process without rank 0, all ranks of the process receive them.
   struct Followers {
     int first = 1;
     int end = 2;  // one past the last

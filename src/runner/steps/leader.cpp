@@ -57,8 +57,8 @@ ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   return left.ok() ? end : ForwardEnd{std::move(left), end.replay_failed};
 }
 
-// Collects the oldest forward on all ranks. A launch that failed on another rank may only be noticed here: if it comes
-// after that rank's last collective of the forward, no other rank has waited for it.
+// Collects the oldest forward on all ranks. If a launch fails on another rank after the last collective of the forward,
+// no rank waits for it. This function is then the first to notice the failure.
 Result<StepOutputs> Leader::collect_led() {
   const Sent oldest = sent_.front();
   sent_.erase(sent_.begin());

@@ -7,10 +7,10 @@
 
 namespace tessera {
 
-// Reads the hints that concern the prefix cache: agent_hints.prefix_id, the name of a conversation, and
-// cache_control.ttl, for how long it should be kept ("90s", "5m", "1h"); a cache_control must have it. Other members of
-// agent_hints are for routers and have no effect; its priority is one of them, because NAT sends low numbers for what
-// is urgent, and Dynamo's clients send high ones.
+// Reads the two hints that concern the prefix cache. agent_hints.prefix_id is the name of a conversation.
+// cache_control.ttl says for how long the cache should keep it ("90s", "5m", "1h"); a cache_control without ttl is
+// refused. Other members of agent_hints are for routers and have no effect. agent_hints.priority has none either,
+// because its senders disagree: NAT sends low numbers for urgent requests, and Dynamo's clients send high ones.
 ApiResult<RetentionHint> read_nvext(const ApiFields& fields);
 
 }  // namespace tessera

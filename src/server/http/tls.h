@@ -22,8 +22,8 @@ namespace tessera {
 // again when their files change.
 class TlsContext {
  public:
-  // Errors name the flag, the file and the fault: a file that cannot be read or has no certificate or key, a key that
-  // needs another password or belongs to another certificate, a certificate that has expired or is not valid yet.
+  // Errors name the flag, the file and the fault. Faults are: a file cannot be read, or has no certificate or key; a
+  // key needs another password, or belongs to another certificate; a certificate has expired, or is not valid yet.
   static Result<std::unique_ptr<TlsContext>> create(TlsOptions options);
 
   // Reads the files again if one of them has changed since the last look. New connections use the new files; open
