@@ -8,6 +8,7 @@
 #include "tessera/base/cpu_clones.h"
 #include "tessera/base/float16.h"
 #include "tessera/ops/quantised/blocks/block_bytes.h"
+#include "tessera/ops/quantised/blocks/put_codes.h"
 #include "tessera/ops/quantised/blocks/quantise_searched.h"
 #include "tessera/ops/quantised/blocks/scale_search.h"
 
@@ -25,18 +26,6 @@ TESSERA_INLINE float inverse_of(float scale) { return scale == 0 ? 0 : 1 / scale
 TESSERA_INLINE std::uint32_t code_of(float x, std::uint32_t most) {
   const auto code = static_cast<std::uint32_t>(static_cast<std::int32_t>(x));
   return code > most ? most : code;
-}
-
-// Writes the lower four bits of codes: the first 16 into the lower halves of bytes.
-TESSERA_INLINE void put_nibbles(const std::uint32_t* codes, std::uint8_t* to) {
-  for (int i = 0; i < kBlock / 2; ++i) to[i] = static_cast<std::uint8_t>((codes[i] & 15u) | codes[i + 16] << 4u);
-}
-
-// Writes the fifth bits of codes.
-TESSERA_INLINE void put_fifth_bits(const std::uint32_t* codes, std::uint8_t* to) {
-  std::uint32_t bits = 0;
-  for (int i = 0; i < kBlock; ++i) bits |= (codes[i] >> 4u) << i;
-  std::memcpy(to, &bits, sizeof(bits));
 }
 
 // Writes the codes of integers from −half to half − 1, and returns the scale. The number of the greatest magnitude gets
@@ -128,48 +117,59 @@ void mxfp4(const float* x, std::uint8_t* b) {
 }
 
 template <void (*kBlockOf)(const float*, std::uint8_t*), int kBytes>
-void each_block(const float* x, std::int64_t count, std::uint8_t* blocks) {
+void each_block(const float* x, const float* /*importance*/, std::int64_t count, std::uint8_t* blocks) {
   for (std::int64_t i = 0; i < count; ++i) kBlockOf(x + i * kBlock, blocks + i * kBytes);
 }
 
 template <class Float>
-void plain(const float* x, std::int64_t count, std::uint8_t* to) {
+void plain(const float* x, const float* /*importance*/, std::int64_t count, std::uint8_t* to) {
   for (std::int64_t i = 0; i < count; ++i) {
     const Float rounded = from_float<Float>(x[i]);
     std::memcpy(to + i * std::int64_t{sizeof(rounded)}, &rounded, sizeof(rounded));
   }
 }
 
-using Quantise = void (*)(const float*, std::int64_t, std::uint8_t*);
+using Quantise = void (*)(const float* x, const float* importance, std::int64_t count, std::uint8_t* blocks);
 
-Quantise function_of(BlockType type) {
+// The functions that round to a type. Null: quantise() does not support the type, or the type ignores importances.
+struct Functions {
+  Quantise plain = nullptr;
+  Quantise important = nullptr;
+};
+
+Functions functions_of(BlockType type) {
+  const auto both = [](Quantise function) { return Functions{function, function}; };
   switch (type) {
-    case BlockType::kF32: return plain<float>;
-    case BlockType::kF16: return plain<Float16>;
-    case BlockType::kBF16: return plain<BFloat16>;
-    case BlockType::kQ4_0: return each_block<q4_0, 18>;
-    case BlockType::kQ4_1: return each_block<q4_1, 20>;
-    case BlockType::kQ5_0: return each_block<q5_0, 22>;
-    case BlockType::kQ5_1: return each_block<q5_1, 24>;
-    case BlockType::kQ8_0: return each_block<q8_0, 34>;
-    case BlockType::kMXFP4: return each_block<mxfp4, 17>;
-    case BlockType::kQ2_K: return quantise_q2_k;
-    case BlockType::kQ3_K: return quantise_q3_k;
-    case BlockType::kQ4_K: return quantise_q4_k;
-    case BlockType::kQ5_K: return quantise_q5_k;
-    case BlockType::kQ6_K: return quantise_q6_k;
-    case BlockType::kIQ4_NL: return quantise_iq4_nl;
-    case BlockType::kIQ4_XS: return quantise_iq4_xs;
-    default: return nullptr;
+    case BlockType::kF32: return {plain<float>};
+    case BlockType::kF16: return {plain<Float16>};
+    case BlockType::kBF16: return {plain<BFloat16>};
+    case BlockType::kQ4_0: return {each_block<q4_0, 18>, quantise_q4_0_important};
+    case BlockType::kQ4_1: return {each_block<q4_1, 20>, quantise_q4_1_important};
+    case BlockType::kQ5_0: return {each_block<q5_0, 22>, quantise_q5_0_important};
+    case BlockType::kQ5_1: return {each_block<q5_1, 24>, quantise_q5_1_important};
+    case BlockType::kQ8_0: return {each_block<q8_0, 34>};
+    case BlockType::kMXFP4: return {each_block<mxfp4, 17>};
+    case BlockType::kQ2_K: return both(quantise_q2_k);
+    case BlockType::kQ3_K: return both(quantise_q3_k);
+    case BlockType::kQ4_K: return both(quantise_q4_k);
+    case BlockType::kQ5_K: return both(quantise_q5_k);
+    case BlockType::kQ6_K: return both(quantise_q6_k);
+    case BlockType::kIQ4_NL: return both(quantise_iq4_nl);
+    case BlockType::kIQ4_XS: return both(quantise_iq4_xs);
+    default: return {};
   }
 }
 
 }  // namespace
 
-bool can_quantise(BlockType type) { return function_of(type) != nullptr; }
+bool can_quantise(BlockType type) { return functions_of(type).plain != nullptr; }
 
-void quantise(BlockType type, const float* x, std::int64_t count, std::uint8_t* blocks) {
-  function_of(type)(x, count, blocks);
+bool uses_importance(BlockType type) { return functions_of(type).important != nullptr; }
+
+void quantise(BlockType type, const float* x, std::int64_t count, std::uint8_t* blocks, const float* importance) {
+  const Functions functions = functions_of(type);
+  const bool important = importance != nullptr && functions.important != nullptr;
+  (important ? functions.important : functions.plain)(x, importance, count, blocks);
 }
 
 }  // namespace tessera

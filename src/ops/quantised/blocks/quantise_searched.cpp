@@ -17,10 +17,17 @@ using namespace scale_search;  // NOLINT(google-build-using-namespace)
 
 constexpr int kBlock = 256;
 
+// Returns the importances from `first` on; null if there are none.
+TESSERA_INLINE const float* part_of(const float* importance, int first) {
+  return importance != nullptr ? importance + first : nullptr;
+}
+
 // Returns scale / unit as an integer from `least` to `most`; 0 if the unit is 0.
 TESSERA_INLINE int steps_of(float scale, float unit, float least, float most) {
   return unit == 0 ? 0 : static_cast<int>(nearest(clamped(scale / unit, least, most)));
 }
+
+TESSERA_INLINE float mean_square_of(const float* x) { return sum_of_products<kBlock>(x, x) / kBlock; }
 
 // The scales and minimums of a block's parts.
 template <int kParts>
@@ -34,15 +41,19 @@ struct AffineParts {
 // Rounds the numbers of all parts to codes from 0 to `most`, and the parts' scales and minimums to integers up to
 // `most_scale`.
 template <int kParts>
-TESSERA_INLINE void fit_parts(const float* x, float most, float most_scale, AffineParts<kParts>& parts,
-                              std::uint8_t* codes) {
+TESSERA_INLINE void fit_parts(const float* x, const float* importance, float most, float most_scale,
+                              AffineParts<kParts>& parts, std::uint8_t* codes) {
   constexpr int kCount = kBlock / kParts;
+  const float mean_square = importance != nullptr ? mean_square_of(x) : 0;
   AffineFit fits[kParts];
   float greatest_scale = 0;
   float greatest_minimum = 0;
   for (int part = 0; part < kParts; ++part) {
     float w[kCount];
-    weigh_by_magnitude<kCount>(x + part * kCount, w);
+    if (importance != nullptr)
+      weigh_by_importance<kCount>(x + part * kCount, importance + part * kCount, mean_square, w);
+    else
+      weigh_by_magnitude<kCount>(x + part * kCount, w);
     fits[part] = fit_affine<kCount>(x + part * kCount, w, most);
     greatest_scale = std::max(greatest_scale, fits[part].scale);
     greatest_minimum = std::max(greatest_minimum, fits[part].minimum);
@@ -65,15 +76,20 @@ TESSERA_INLINE void fit_parts(const float* x, float most, float most_scale, Affi
 // Rounds the numbers of all parts to integers from −half to half − 1, and the parts' scales to integers from
 // −scale_half to scale_half − 1. A code is such an integer plus `half`. Returns the block's scale.
 template <int kParts>
-TESSERA_INLINE float fit_signed_parts(const float* x, float half, float scale_half, int* scales, std::uint8_t* codes) {
+TESSERA_INLINE float fit_signed_parts(const float* x, const float* importance, float half, float scale_half,
+                                      int* scales, std::uint8_t* codes) {
   constexpr int kCount = kBlock / kParts;
   constexpr float kStep = 0.1F;
   constexpr int kSteps = 9;
   const SignedIntegers numbers{.half = half};
+  const float mean_square = importance != nullptr ? mean_square_of(x) : 0;
   float fits[kParts];
   for (int part = 0; part < kParts; ++part) {
     float w[kCount];
-    weigh_by_square<kCount>(x + part * kCount, w);
+    if (importance != nullptr)
+      weigh_by_importance<kCount>(x + part * kCount, importance + part * kCount, mean_square, w);
+    else
+      weigh_by_square<kCount>(x + part * kCount, w);
     fits[part] = fit_scale<kCount>(x + part * kCount, w, numbers, kStep, kSteps);
   }
   const float d = to_float(from_float<Float16>(greatest_of(fits, kParts) / -scale_half));
@@ -139,10 +155,14 @@ struct Iq4Numbers {
 
 constexpr int kIq4Count = 32;
 
-TESSERA_INLINE float fit_iq4(const float* x) {
+// `importance` is null or that of the 32 numbers.
+TESSERA_INLINE float fit_iq4(const float* x, const float* importance, float mean_square) {
   constexpr int kSteps = 7;
   float w[kIq4Count];
-  weigh_by_square<kIq4Count>(x, w);
+  if (importance != nullptr)
+    weigh_by_importance<kIq4Count>(x, importance, mean_square, w);
+  else
+    weigh_by_square<kIq4Count>(x, w);
   return fit_scale<kIq4Count>(x, w, Iq4Numbers{}, 1.0F, kSteps);
 }
 
@@ -156,11 +176,11 @@ TESSERA_INLINE void put_iq4(const float* x, float step, std::uint8_t* to) {
 
 }  // namespace
 
-TESSERA_CPU_CLONES void quantise_q2_k(const float* x, std::int64_t count, std::uint8_t* b) {
-  for (; count > 0; --count, x += kBlock, b += 84) {
+TESSERA_CPU_CLONES void quantise_q2_k(const float* x, const float* importance, std::int64_t count, std::uint8_t* b) {
+  for (; count > 0; --count, x += kBlock, importance = part_of(importance, kBlock), b += 84) {
     AffineParts<16> parts;
     std::uint8_t codes[kBlock];
-    fit_parts<16>(x, 3, 15, parts, codes);
+    fit_parts<16>(x, importance, 3, 15, parts, codes);
     for (int part = 0; part < 16; ++part)
       b[part] = static_cast<std::uint8_t>(parts.scales[part] | parts.minimums[part] << 4u);
     put_pairs_of_bits(codes, 0, b + 16);
@@ -169,11 +189,11 @@ TESSERA_CPU_CLONES void quantise_q2_k(const float* x, std::int64_t count, std::u
   }
 }
 
-TESSERA_CPU_CLONES void quantise_q3_k(const float* x, std::int64_t count, std::uint8_t* b) {
-  for (; count > 0; --count, x += kBlock, b += 110) {
+TESSERA_CPU_CLONES void quantise_q3_k(const float* x, const float* importance, std::int64_t count, std::uint8_t* b) {
+  for (; count > 0; --count, x += kBlock, importance = part_of(importance, kBlock), b += 110) {
     int scales[16];
     std::uint8_t codes[kBlock];
-    const float d = fit_signed_parts<16>(x, 4, 32, scales, codes);
+    const float d = fit_signed_parts<16>(x, importance, 4, 32, scales, codes);
     std::memset(b, 0, 32);
     for (int i = 0; i < kBlock; ++i) b[i % 32] = static_cast<std::uint8_t>(b[i % 32] | (codes[i] >> 2u) << (i / 32));
     put_pairs_of_bits(codes, 0, b + 32);
@@ -189,21 +209,21 @@ TESSERA_CPU_CLONES void quantise_q3_k(const float* x, std::int64_t count, std::u
   }
 }
 
-TESSERA_CPU_CLONES void quantise_q4_k(const float* x, std::int64_t count, std::uint8_t* b) {
-  for (; count > 0; --count, x += kBlock, b += 144) {
+TESSERA_CPU_CLONES void quantise_q4_k(const float* x, const float* importance, std::int64_t count, std::uint8_t* b) {
+  for (; count > 0; --count, x += kBlock, importance = part_of(importance, kBlock), b += 144) {
     AffineParts<8> parts;
     std::uint8_t codes[kBlock];
-    fit_parts<8>(x, 15, 63, parts, codes);
+    fit_parts<8>(x, importance, 15, 63, parts, codes);
     put_scales_and_minimums(parts, b);
     put_nibbles_of_parts(codes, b + 16);
   }
 }
 
-TESSERA_CPU_CLONES void quantise_q5_k(const float* x, std::int64_t count, std::uint8_t* b) {
-  for (; count > 0; --count, x += kBlock, b += 176) {
+TESSERA_CPU_CLONES void quantise_q5_k(const float* x, const float* importance, std::int64_t count, std::uint8_t* b) {
+  for (; count > 0; --count, x += kBlock, importance = part_of(importance, kBlock), b += 176) {
     AffineParts<8> parts;
     std::uint8_t codes[kBlock];
-    fit_parts<8>(x, 31, 63, parts, codes);
+    fit_parts<8>(x, importance, 31, 63, parts, codes);
     put_scales_and_minimums(parts, b);
     std::memset(b + 16, 0, 32);
     for (int i = 0; i < kBlock; ++i)
@@ -212,11 +232,11 @@ TESSERA_CPU_CLONES void quantise_q5_k(const float* x, std::int64_t count, std::u
   }
 }
 
-TESSERA_CPU_CLONES void quantise_q6_k(const float* x, std::int64_t count, std::uint8_t* b) {
-  for (; count > 0; --count, x += kBlock, b += 210) {
+TESSERA_CPU_CLONES void quantise_q6_k(const float* x, const float* importance, std::int64_t count, std::uint8_t* b) {
+  for (; count > 0; --count, x += kBlock, importance = part_of(importance, kBlock), b += 210) {
     int scales[16];
     std::uint8_t codes[kBlock];
-    const float d = fit_signed_parts<16>(x, 32, 128, scales, codes);
+    const float d = fit_signed_parts<16>(x, importance, 32, 128, scales, codes);
     for (int i = 0; i < kBlock / 2; ++i) {
       const std::uint8_t* const first = codes + i / 64 * 128 + i % 64;
       b[i] = static_cast<std::uint8_t>((first[0] & 15u) | (first[64] & 15u) << 4u);
@@ -227,20 +247,23 @@ TESSERA_CPU_CLONES void quantise_q6_k(const float* x, std::int64_t count, std::u
   }
 }
 
-TESSERA_CPU_CLONES void quantise_iq4_nl(const float* x, std::int64_t count, std::uint8_t* b) {
-  for (; count > 0; --count, x += kIq4Count, b += 18) {
-    const float d = to_float(from_float<Float16>(fit_iq4(x)));
+TESSERA_CPU_CLONES void quantise_iq4_nl(const float* x, const float* importance, std::int64_t count, std::uint8_t* b) {
+  for (; count > 0; --count, x += kIq4Count, importance = part_of(importance, kIq4Count), b += 18) {
+    const float mean_square = importance != nullptr ? sum_of_products<kIq4Count>(x, x) / kIq4Count : 0;
+    const float d = to_float(from_float<Float16>(fit_iq4(x, importance, mean_square)));
     put_f16(b, d);
     put_iq4(x, d, b + 2);
   }
 }
 
-TESSERA_CPU_CLONES void quantise_iq4_xs(const float* x, std::int64_t count, std::uint8_t* b) {
+TESSERA_CPU_CLONES void quantise_iq4_xs(const float* x, const float* importance, std::int64_t count, std::uint8_t* b) {
   constexpr int kParts = 8;
   constexpr float kScaleHalf = 32;
-  for (; count > 0; --count, x += kBlock, b += 136) {
+  for (; count > 0; --count, x += kBlock, importance = part_of(importance, kBlock), b += 136) {
+    const float mean_square = importance != nullptr ? mean_square_of(x) : 0;
     float fits[kParts];
-    for (int part = 0; part < kParts; ++part) fits[part] = fit_iq4(x + part * kIq4Count);
+    for (int part = 0; part < kParts; ++part)
+      fits[part] = fit_iq4(x + part * kIq4Count, part_of(importance, part * kIq4Count), mean_square);
     const float d = to_float(from_float<Float16>(greatest_of(fits, kParts) / -kScaleHalf));
     put_f16(b, d);
     std::uint32_t high = 0;

@@ -43,11 +43,12 @@ std::vector<WrittenRecord> read_written() {
   return records;
 }
 
-std::vector<float> rounded(BlockType type, const std::vector<float>& x) {
+// `importance` may be empty.
+std::vector<float> rounded(BlockType type, const std::vector<float>& x, const std::vector<float>& importance = {}) {
   const BlockTypeInfo& size = block_type_info(type);
   const std::int64_t count = std::ssize(x) / size.elements;
   std::vector<std::uint8_t> blocks(static_cast<std::size_t>(count * size.bytes) + 1, 0xee);
-  quantise(type, x.data(), count, blocks.data());
+  quantise(type, x.data(), count, blocks.data(), importance.empty() ? nullptr : importance.data());
   EXPECT_EQ(blocks.back(), 0xee) << "a byte behind the last block was written";
   std::vector<float> y(x.size());
   dequantise(type, blocks.data(), count, y.data());
@@ -106,6 +107,49 @@ TEST(Quantise, ErrorOfNormalNumbersIsWithinBounds) {
   }
 }
 
+// Returns Σ w (x − y)².
+double weighted_error(const std::vector<float>& x, const std::vector<float>& y, const std::vector<float>& w) {
+  double error = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double d = static_cast<double>(x[i]) - static_cast<double>(y[i]);
+    error += static_cast<double>(w[i]) * d * d;
+  }
+  return error;
+}
+
+// One number in eight is a hundred times as important as the others, as columns of a model's inputs are.
+std::vector<float> uneven_importance(std::size_t count) {
+  std::mt19937 generator(7);
+  std::vector<float> importance(count);
+  for (float& v : importance) v = generator() % 8 == 0 ? 100.0F : 1.0F;
+  return importance;
+}
+
+TEST(Quantise, ImportanceReducesTheWeightedError) {
+  const std::vector<float> x = normal_numbers(1 << 14);
+  const std::vector<float> importance = uneven_importance(x.size());
+  for (const BlockTypeInfo& info : kBlockTypes) {
+    if (!uses_importance(info.type)) continue;
+    const double without = weighted_error(x, rounded(info.type, x), importance);
+    const double with = weighted_error(x, rounded(info.type, x, importance), importance);
+    std::printf("%s: %.3f of the error without importance\n", std::string(info.name).c_str(), with / without);
+    EXPECT_LE(with, (info.type == BlockType::kQ6_K ? 0.97 : 0.85) * without) << info.name;
+  }
+}
+
+TEST(Quantise, OnlySearchedTypesUseImportance) {
+  const std::vector<float> x = normal_numbers(1 << 12);
+  const std::vector<float> importance = uneven_importance(x.size());
+  for (const BlockTypeInfo& info : kBlockTypes) {
+    if (info.elements == 1) continue;
+    if (!can_quantise(info.type)) {
+      EXPECT_FALSE(uses_importance(info.type)) << info.name;
+      continue;
+    }
+    EXPECT_EQ(rounded(info.type, x, importance) != rounded(info.type, x), uses_importance(info.type)) << info.name;
+  }
+}
+
 // The numbers in the second half of each block are a twentieth of those in the first. A type whose parts have scales of
 // their own keeps both precisely.
 TEST(Quantise, PartsOfABlockHaveScalesOfTheirOwn) {
@@ -155,6 +199,13 @@ TEST(Quantise, NumbersOfATypeStayThemselves) {
   EXPECT_EQ(rounded(BlockType::kMXFP4, small), small);
 }
 
+// Returns importances that are as uneven as quantise() accepts.
+std::vector<float> extreme_importance(std::size_t count) {
+  std::vector<float> importance(count, 1e-6F);
+  for (std::size_t i = 0; i < count; i += 32) importance[i + 3] = 1e4F;
+  return importance;
+}
+
 TEST(Quantise, ExtremeNumbersStayFinite) {
   for (const BlockTypeInfo& info : kBlockTypes) {
     if (!can_quantise(info.type) || info.elements == 1) continue;
@@ -163,9 +214,11 @@ TEST(Quantise, ExtremeNumbersStayFinite) {
       x[3] = -value;
       x[300] = value / 3;
       const float most = std::abs(value);
-      for (const float y : rounded(info.type, x)) {
-        ASSERT_TRUE(std::isfinite(y)) << info.name << ", numbers of " << value;
-        ASSERT_LE(std::abs(y), most * 1.5F + 1e-6F) << info.name << ", numbers of " << value;
+      for (const std::vector<float>& importance : {std::vector<float>{}, extreme_importance(x.size())}) {
+        for (const float y : rounded(info.type, x, importance)) {
+          ASSERT_TRUE(std::isfinite(y)) << info.name << ", numbers of " << value;
+          ASSERT_LE(std::abs(y), most * 1.5F + 1e-6F) << info.name << ", numbers of " << value;
+        }
       }
     }
   }

@@ -59,6 +59,13 @@ TESSERA_INLINE void weigh_by_square(const float* x, float* w) {
   for (int i = 0; i < kCount; ++i) w[i] = x[i] * x[i];
 }
 
+// Writes the weights of numbers whose importance is known. `mean_square` is that of all numbers of the block.
+template <int kCount>
+TESSERA_INLINE void weigh_by_importance(const float* x, const float* importance, float mean_square, float* w) {
+#pragma GCC unroll 1
+  for (int i = 0; i < kCount; ++i) w[i] = importance[i] * std::sqrt(mean_square + x[i] * x[i]);
+}
+
 // Returns the first of the numbers of the greatest magnitude, with its sign. Precondition: count >= 1.
 TESSERA_INLINE float greatest_of(const float* x, int count) {
   float greatest = x[0];

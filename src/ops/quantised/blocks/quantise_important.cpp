@@ -1,0 +1,94 @@
+// Rounds numbers of known importance to Q4_0, Q4_1, Q5_0 and Q5_1, whose scales are searched then. The file is compiled
+// without fused multiply-add instructions, so that the results are equal on all CPUs.
+#include "tessera/base/cpu_clones.h"
+#include "tessera/ops/quantised/blocks/block_bytes.h"
+#include "tessera/ops/quantised/blocks/put_codes.h"
+#include "tessera/ops/quantised/blocks/quantise.h"
+#include "tessera/ops/quantised/blocks/quantise_searched.h"
+#include "tessera/ops/quantised/blocks/scale_search.h"
+
+namespace tessera {
+namespace {
+
+using namespace scale_search;  // NOLINT(google-build-using-namespace): only for this file's formulas
+using block_bytes::put_f16;
+
+constexpr int kBlock = 32;
+
+TESSERA_INLINE void weigh(const float* x, const float* importance, float* w) {
+  weigh_by_importance<kBlock>(x, importance, sum_of_products<kBlock>(x, x) / kBlock, w);
+}
+
+TESSERA_INLINE float inverse_of(float scale) { return std::abs(scale) < kLeast ? 0 : 1 / scale; }
+
+// Writes the block's scale to `to`, and the codes of integers from −half to half − 1.
+TESSERA_INLINE void signed_codes(const float* x, const float* importance, float half, std::uint8_t* to,
+                                 std::uint32_t* codes) {
+  constexpr float kStep = 0.1F;
+  constexpr int kSteps = 9;
+  float w[kBlock];
+  weigh(x, importance, w);
+  const float d = to_float(from_float<Float16>(fit_scale<kBlock>(x, w, SignedIntegers{.half = half}, kStep, kSteps)));
+  put_f16(to, d);
+  const float inverse = inverse_of(d);
+  for (int i = 0; i < kBlock; ++i)
+    codes[i] =
+        static_cast<std::uint32_t>(clamped(nearest(clamped(x[i] * inverse, -half, half)), -half, half - 1) + half);
+}
+
+// Writes the block's scale and least number to `to`, and the codes of integers from 0 to `most`.
+TESSERA_INLINE void affine_codes(const float* x, const float* importance, float most, std::uint8_t* to,
+                                 std::uint32_t* codes) {
+  float w[kBlock];
+  weigh(x, importance, w);
+  const AffineFit fit = fit_affine<kBlock>(x, w, most);
+  const float d = to_float(from_float<Float16>(fit.scale));
+  const float minimum = to_float(from_float<Float16>(clamped(fit.minimum, 0, kMostQuantised)));
+  put_f16(to, d);
+  put_f16(to + 2, -minimum);
+  const float inverse = inverse_of(d);
+  for (int i = 0; i < kBlock; ++i)
+    codes[i] = static_cast<std::uint32_t>(nearest(clamped((x[i] + minimum) * inverse, 0, most)));
+}
+
+}  // namespace
+
+TESSERA_CPU_CLONES void quantise_q4_0_important(const float* x, const float* importance, std::int64_t count,
+                                                std::uint8_t* b) {
+  for (; count > 0; --count, x += kBlock, importance += kBlock, b += 18) {
+    std::uint32_t codes[kBlock];
+    signed_codes(x, importance, 8, b, codes);
+    put_nibbles(codes, b + 2);
+  }
+}
+
+TESSERA_CPU_CLONES void quantise_q4_1_important(const float* x, const float* importance, std::int64_t count,
+                                                std::uint8_t* b) {
+  for (; count > 0; --count, x += kBlock, importance += kBlock, b += 20) {
+    std::uint32_t codes[kBlock];
+    affine_codes(x, importance, 15, b, codes);
+    put_nibbles(codes, b + 4);
+  }
+}
+
+TESSERA_CPU_CLONES void quantise_q5_0_important(const float* x, const float* importance, std::int64_t count,
+                                                std::uint8_t* b) {
+  for (; count > 0; --count, x += kBlock, importance += kBlock, b += 22) {
+    std::uint32_t codes[kBlock];
+    signed_codes(x, importance, 16, b, codes);
+    put_fifth_bits(codes, b + 2);
+    put_nibbles(codes, b + 6);
+  }
+}
+
+TESSERA_CPU_CLONES void quantise_q5_1_important(const float* x, const float* importance, std::int64_t count,
+                                                std::uint8_t* b) {
+  for (; count > 0; --count, x += kBlock, importance += kBlock, b += 24) {
+    std::uint32_t codes[kBlock];
+    affine_codes(x, importance, 31, b, codes);
+    put_fifth_bits(codes, b + 4);
+    put_nibbles(codes, b + 8);
+  }
+}
+
+}  // namespace tessera
