@@ -35,6 +35,7 @@ Result<GgufContent> content_of_gguf(const GgufModel& model) {
   content.architecture = TRY(model.string("general.architecture"));
   const std::string prefix = content.architecture + ".";
   content.layers = TRY(model.optional_integer(prefix + "block_count")).value_or(0);
+  content.draft_layers = TRY(model.optional_integer(prefix + "nextn_predict_layers")).value_or(0);
   content.experts = TRY(model.optional_integer(prefix + "expert_count")).value_or(0);
   const GgufValue* heads = model.find(prefix + "attention.head_count");
   const GgufValue* kv_heads = model.find(prefix + "attention.head_count_kv");

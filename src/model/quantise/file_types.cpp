@@ -27,13 +27,14 @@ constexpr std::array kFileTypes = {
     GgufFileType{"IQ4_XS", 30, Type::kIQ4_XS}, GgufFileType{"MXFP4_MOE", 38, Type::kMXFP4},
 };
 
-enum class Mix : std::uint8_t { kNone, kQ2, kQ3S, kQ3M, kQ3L, kQ4S, kQ4M, kQ5S, kQ5M, kIq4, kMxfp4 };
+enum class Mix : std::uint8_t { kNone, kQ2, kQ3S, kQ3M, kQ3L, kQ4S, kQ4M, kQ5S, kQ5M, kQ4_0, kQ5_0, kIq4, kMxfp4 };
 
 Mix mix_of(const GgufFileType& type) {
   constexpr std::pair<std::string_view, Mix> kMixes[] = {
-      {"Q2_K", Mix::kQ2},    {"Q3_K_S", Mix::kQ3S}, {"Q3_K_M", Mix::kQ3M},     {"Q3_K_L", Mix::kQ3L},
-      {"Q4_K_S", Mix::kQ4S}, {"Q4_K_M", Mix::kQ4M}, {"Q5_K_S", Mix::kQ5S},     {"Q5_K_M", Mix::kQ5M},
-      {"IQ4_NL", Mix::kIq4}, {"IQ4_XS", Mix::kIq4}, {"MXFP4_MOE", Mix::kMxfp4}};
+      {"Q2_K", Mix::kQ2},        {"Q3_K_S", Mix::kQ3S}, {"Q3_K_M", Mix::kQ3M}, {"Q3_K_L", Mix::kQ3L},
+      {"Q4_K_S", Mix::kQ4S},     {"Q4_K_M", Mix::kQ4M}, {"Q5_K_S", Mix::kQ5S}, {"Q5_K_M", Mix::kQ5M},
+      {"Q4_0", Mix::kQ4_0},      {"Q5_0", Mix::kQ5_0},  {"IQ4_NL", Mix::kIq4}, {"IQ4_XS", Mix::kIq4},
+      {"MXFP4_MOE", Mix::kMxfp4}};
   const auto* found = std::ranges::find(kMixes, type.name, &std::pair<std::string_view, Mix>::first);
   return found != std::end(kMixes) ? found->second : Mix::kNone;
 }
@@ -51,8 +52,8 @@ bool stays_float32(const GgufSourceTensor& tensor) {
 // earlier tensors.
 class Chooser {
  public:
-  Chooser(const GgufContent& content, const GgufFileType& type)
-      : content_(content), base_(type.base), mix_(mix_of(type)) {
+  Chooser(const GgufContent& content, const GgufFileType& type, bool importance)
+      : content_(content), base_(type.base), mix_(mix_of(type)), importance_(importance) {
     for (const GgufSourceTensor& tensor : content.tensors) {
       const std::string_view rest = parse_tensor_name(tensor.name).rest;
       if (rest == "attn_v.weight" || rest == "attn_qkv.weight" || rest == "attn_kv_b.weight") ++values_;
@@ -124,8 +125,10 @@ class Chooser {
       case Mix::kQ3L: return Type::kQ5_K;
       case Mix::kQ4M:
       case Mix::kQ5M: return gains(index, layers) ? Type::kQ6_K : base_;
-      case Mix::kIq4:
+      case Mix::kIq4: return index < layers / 8 && !importance_ ? Type::kQ5_K : base_;
       case Mix::kQ4S: return index < layers / 8 ? Type::kQ5_K : base_;
+      case Mix::kQ4_0: return index < layers / 8 && importance_ ? Type::kQ4_1 : base_;
+      case Mix::kQ5_0: return index < layers / 8 && importance_ ? Type::kQ5_1 : base_;
       default: return base_;
     }
   }
@@ -157,6 +160,7 @@ class Chooser {
   const GgufContent& content_;
   Type base_;
   Mix mix_;
+  bool importance_;
   bool has_output_ = false;
   bool is_70b_ = false;
   std::int64_t values_ = 0;  // number of value tensors in all layers
@@ -189,7 +193,7 @@ const GgufFileType* find_file_type(std::string_view name) {
   return found != kFileTypes.end() ? found : nullptr;
 }
 
-ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type) {
+ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type, bool importance) {
   ChosenTypes chosen{.types = std::vector<Type>(content.tensors.size(), Type::kF32), .notes = {}};
   std::vector<std::size_t> order(content.tensors.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -200,7 +204,7 @@ ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type) {
     std::string first;
   };
   std::map<std::pair<std::string, std::string>, Misfit> misfits;
-  Chooser chooser(content, type);
+  Chooser chooser(content, type, importance);
   for (const std::size_t i : order) {
     const GgufSourceTensor& tensor = content.tensors[i];
     if (stays_float32(tensor)) {

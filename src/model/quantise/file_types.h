@@ -1,5 +1,4 @@
-// Chooses the type of each tensor in a GGUF file. The choices are those of llama.cpp's llama-quantize without an
-// importance matrix.
+// Chooses the type of each tensor in a GGUF file. The choices are those of llama.cpp's llama-quantize.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +27,7 @@ struct ChosenTypes {
   // Messages about tensors that get another type, because the blocks of the wanted type do not divide their rows.
   std::vector<std::string> notes;
 };
-ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type);
+// `importance` says whether there is an importance matrix.
+ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type, bool importance = false);
 
 }  // namespace tessera

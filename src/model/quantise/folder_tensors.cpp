@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <deque>
 #include <map>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "tessera/model/config/fields.h"
 #include "tessera/model/gguf/gguf_architectures.h"
 #include "tessera/model/gguf/made_tensors.h"
+#include "tessera/model/quantise/own_name.h"
 #include "tessera/model/quantise/quantised_source.h"
 #include "tessera/ops/moe/moe_experts.h"
 
@@ -32,38 +32,6 @@ std::optional<BlockType> type_of(StoredDtype dtype) {
 
 constexpr std::string_view kDraft = "mtp.";          // prefix of the names of Qwen 3.5's next-token layers
 constexpr std::string_view kFused = "mlp.experts.";  // prefix of the names of tensors that contain all experts
-
-// A Hugging Face name, split into the parts that the rules of tensor_names.h need.
-// "model.layers.3.mlp.experts.7.up_proj.weight" is split into layer 3, expert 7 and "mlp.experts.{}.up_proj.weight".
-struct OwnName {
-  std::optional<std::int64_t> layer;
-  std::optional<std::int64_t> expert;
-  std::string rest;
-};
-
-// Parses the number at position `at`. A dot must follow the number.
-std::optional<std::int64_t> number_at(std::string_view name, std::size_t at, std::size_t& end) {
-  std::int64_t number = 0;
-  const auto [stop, error] = std::from_chars(name.data() + at, name.data() + name.size(), number);
-  end = static_cast<std::size_t>(stop - name.data());
-  if (error != std::errc() || number < 0 || end >= name.size() || name[end] != '.') return std::nullopt;
-  return number;
-}
-
-OwnName parse_own_name(std::string_view name) {
-  constexpr std::string_view kLayers = "model.layers.";
-  constexpr std::string_view kExperts = "experts.";
-  OwnName own;
-  std::size_t end = 0;
-  if (name.starts_with(kLayers)) own.layer = number_at(name, kLayers.size(), end);
-  if (!own.layer) return {.layer = {}, .expert = {}, .rest = "/" + std::string(name)};
-  own.rest = name.substr(end + 1);
-  const std::size_t experts = own.rest.find(kExperts);
-  if (experts == std::string::npos) return own;
-  own.expert = number_at(own.rest, experts + kExperts.size(), end);
-  if (own.expert) own.rest = own.rest.substr(0, experts + kExperts.size()) + "{}" + own.rest.substr(end);
-  return own;
-}
 
 class FolderTensors {
  public:

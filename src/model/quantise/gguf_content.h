@@ -37,6 +37,7 @@ struct GgufContent {
   std::vector<std::string> notes;  // messages about content that is left out
   // Sizes on which the choice of types depends.
   std::int64_t layers = 0;
+  std::int64_t draft_layers = 0;  // next-token layers among `layers`, of which they are the last
   std::int64_t experts = 0;
   std::int64_t queries_per_key = 1;
 

@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
+#include <limits>
+#include <utility>
 
 #include "tessera/model/gguf/gguf_writer.h"
+#include "tessera/model/quantise/tensor_importance.h"
 #include "tessera/ops/quantised/blocks/quantise.h"
 
 namespace tessera {
@@ -15,8 +20,16 @@ constexpr std::int64_t kQuantisationVersion = 2;  // version of the block layout
 
 class GgufOutput : public QuantisedOutput {
  public:
-  GgufOutput(GgufContent content, const GgufFileType& type) : content_(std::move(content)) {
-    ChosenTypes chosen = choose_types(content_, type);
+  explicit GgufOutput(GgufContent content) : content_(std::move(content)) {}
+
+  Status plan(const GgufFileType& type, const ImportanceMatrix* importance) {
+    ChosenTypes chosen = choose_types(content_, type, importance != nullptr);
+    if (importance != nullptr) {
+      OutputImportance of_tensors = TRY(choose_importance(content_, chosen.types, *importance));
+      importance_ = std::move(of_tensors.tensors);
+      std::ranges::move(of_tensors.notes, std::back_inserter(chosen.notes));
+      name_importance(*importance);
+    }
     notes_ = std::move(content_.notes);
     notes_.insert(notes_.end(), chosen.notes.begin(), chosen.notes.end());
     content_.metadata.set_uint32("general.quantization_version", kQuantisationVersion);
@@ -35,6 +48,7 @@ class GgufOutput : public QuantisedOutput {
            .bytes_after = layouts_.back().bytes()});
       other_bytes_ += 128 + std::ssize(tensor.name);  // the size of the entry in the header, and of the padding
     }
+    return ok_status();
   }
 
   Status write(const std::string& path, const std::function<Status(std::int64_t bytes)>& on_written) const override {
@@ -46,6 +60,14 @@ class GgufOutput : public QuantisedOutput {
   }
 
  private:
+  // Adds the keys that llama-quantize writes.
+  void name_importance(const ImportanceMatrix& matrix) {
+    content_.metadata.set_string("quantize.imatrix.file", matrix.source);
+    if (!matrix.datasets.empty()) content_.metadata.set_string("quantize.imatrix.dataset", matrix.datasets.front());
+    content_.metadata.set_uint32("quantize.imatrix.entries_count", std::ssize(matrix.entries));
+    content_.metadata.set_uint32("quantize.imatrix.chunks_count", matrix.chunk_count);
+  }
+
   // Writes whole rows of a tensor.
   Status fill(std::size_t index, std::int64_t offset, std::span<std::byte> to) const {
     const GgufSourceTensor& tensor = content_.tensors[index];
@@ -62,7 +84,8 @@ class GgufOutput : public QuantisedOutput {
     for (std::int64_t row = first; row < first + std::ssize(to) / row_bytes; ++row, blocks += row_bytes) {
       tensor.numbers->read(row * cols, cols, reinterpret_cast<std::byte*>(numbers.data()));
       TRY(check(tensor, layout.type, row, numbers));
-      quantise(layout.type, numbers.data(), cols / block_type_info(layout.type).elements, blocks);
+      quantise(layout.type, numbers.data(), cols / block_type_info(layout.type).elements, blocks,
+               importance_.empty() ? nullptr : importance_[index].of_row(row));
     }
     return ok_status();
   }
@@ -87,12 +110,16 @@ class GgufOutput : public QuantisedOutput {
 
   GgufContent content_;
   std::vector<GgufLayout> layouts_;
+  std::vector<TensorImportance> importance_;  // [tensors]; empty without an importance matrix
 };
 
 }  // namespace
 
-std::unique_ptr<QuantisedOutput> make_gguf_output(GgufContent content, const GgufFileType& type) {
-  return std::make_unique<GgufOutput>(std::move(content), type);
+Result<std::unique_ptr<QuantisedOutput>> make_gguf_output(GgufContent content, const GgufFileType& type,
+                                                          const ImportanceMatrix* importance) {
+  auto output = std::make_unique<GgufOutput>(std::move(content));
+  TRY(output->plan(type, importance));
+  return std::unique_ptr<QuantisedOutput>(std::move(output));
 }
 
 }  // namespace tessera

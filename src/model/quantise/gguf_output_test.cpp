@@ -30,7 +30,7 @@ GgufContent content_with(std::vector<float> numbers) {
 }
 
 Status write_numbers(const std::string& path, std::vector<float> numbers, const char* type) {
-  return make_gguf_output(content_with(std::move(numbers)), *find_file_type(type))->write(path, {});
+  return (*make_gguf_output(content_with(std::move(numbers)), *find_file_type(type)))->write(path, {});
 }
 
 TEST(GgufOutput, FileSaysItsType) {
@@ -73,7 +73,7 @@ TEST(GgufOutput, RequantisedFileKeepsMetadataAndUnchangedBytes) {
   auto content = content_of_gguf(model);
   ASSERT_TRUE(content.ok()) << content.status().to_string();
   content->model = std::make_shared<const GgufModel>(model);
-  ASSERT_TRUE(make_gguf_output(*content, *find_file_type("Q8_0"))->write(path, {}).ok());
+  ASSERT_TRUE((*make_gguf_output(*content, *find_file_type("Q8_0")))->write(path, {}).ok());
 
   const GgufModel written = *GgufModel::open(path);
   for (const std::string_view key : model.files().front().keys()) {

@@ -7,6 +7,7 @@
 
 #include "tessera/model/config/config.h"
 #include "tessera/model/gguf/gguf_model.h"
+#include "tessera/model/gguf/importance_matrix.h"
 #include "tessera/model/model.h"
 #include "tessera/model/quantise/file_types.h"
 #include "tessera/model/quantise/folder_output.h"
@@ -77,9 +78,13 @@ Status check_tensors(const Checkpoint& checkpoint, const ModelConfig& config, co
 }  // namespace
 
 Result<std::unique_ptr<QuantisedOutput>> plan_quantised(const std::string& model_path, std::string_view type,
-                                                        const ir::OpTable& ops, const FamilyRegistry& families) {
+                                                        const ir::OpTable& ops, const FamilyRegistry& families,
+                                                        const ImportanceMatrix* importance) {
   const std::optional<std::string> gguf = TRY(find_gguf(model_path));
   if (const FolderType* const folder_type = find_folder_type(type)) {
+    if (importance != nullptr)
+      return invalid_argument(fmt::format(
+          "{}: an importance matrix has no effect on {}; accepted: a type of GGUF files", importance->source, type));
     if (gguf)
       return unimplemented(
           fmt::format("{} as {}: the input is a GGUF file; accepted: a folder with safetensors", *gguf, type));
@@ -91,12 +96,12 @@ Result<std::unique_ptr<QuantisedOutput>> plan_quantised(const std::string& model
     auto model = std::make_shared<const GgufModel>(TRY(GgufModel::open(*gguf)));
     GgufContent content = TRY(content_of_gguf(*model));
     content.model = std::move(model);
-    return make_gguf_output(std::move(content), file_type);
+    return make_gguf_output(std::move(content), file_type, importance);
   }
   const ModelConfig config = TRY(ModelConfig::read(model_path, families));
   GgufContent content = TRY(content_of_folder(model_path, config));
   TRY(check_tensors(*content.checkpoint, config, ops, families));
-  return make_gguf_output(std::move(content), file_type);
+  return make_gguf_output(std::move(content), file_type, importance);
 }
 
 }  // namespace tessera

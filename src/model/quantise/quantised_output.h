@@ -14,6 +14,8 @@
 
 namespace tessera {
 
+struct ImportanceMatrix;
+
 // Describes how one tensor of the source is written.
 struct QuantisedTensor {
   std::string name;  // the name in the output
@@ -60,8 +62,11 @@ std::string output_type_names();
 
 // Opens the checkpoint and decides for each tensor how it is written, without writing anything. `model_path` is as
 // described in model_path.h. Returns the errors of reading the checkpoint's config, tensors and tokenizer;
-// unimplemented, with the name, for content that the output cannot have. Precondition: output_form(type) is not empty.
+// unimplemented, with the name, for content that the output cannot have. `importance` is an importance matrix, which
+// only GGUF files use; null: none. Its errors are those of choose_importance(). Precondition: output_form(type) is not
+// empty.
 Result<std::unique_ptr<QuantisedOutput>> plan_quantised(const std::string& model_path, std::string_view type,
-                                                        const ir::OpTable& ops, const FamilyRegistry& families);
+                                                        const ir::OpTable& ops, const FamilyRegistry& families,
+                                                        const ImportanceMatrix* importance = nullptr);
 
 }  // namespace tessera

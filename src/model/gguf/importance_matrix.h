@@ -1,0 +1,46 @@
+// An importance matrix: for each matrix of a model, how large the numbers of its input are. `tessera calibrate` and
+// llama.cpp's llama-imatrix write it as a GGUF file (general.type is "imatrix"), which has two F32 tensors for each
+// matrix: "<name>.in_sum2", the sums of the squares of the input's columns, and "<name>.counts", the numbers of rows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/model/gguf/gguf_file.h"
+
+namespace tessera {
+
+// The sums of one tensor of a model. A tensor with the matrices of all experts has sums for each expert. A count is 0
+// if a text never chose the expert.
+struct ImportanceEntry {
+  std::string name;           // name of the tensor in GGUF files, "blk.0.attn_q.weight"
+  std::vector<float> sums;    // [counts, columns]: sum of the squares of each column of the input
+  std::vector<float> counts;  // rows that were added up; at least one element
+};
+
+struct ImportanceMatrix {
+  std::string source;                 // path of the file, for messages
+  std::vector<std::string> datasets;  // names of the texts
+  std::int64_t chunk_count = 0;
+  std::int64_t chunk_size = 0;           // tokens
+  std::vector<ImportanceEntry> entries;  // ascending names
+
+  const ImportanceEntry* find(std::string_view name) const;  // null if there is none
+};
+
+// Reads a file. It is untrusted. Tensors that llama-imatrix writes for its statistics ("<name>.in_sum") are skipped.
+// Returns the errors of MappedFile::open() and GgufFile::parse(); data_loss for a file that is no importance matrix,
+// lacks keys, or has tensors without partner, of another type or size, or with values that are negative or not finite.
+// The message names the file, the tensor, the value and what is accepted.
+Result<ImportanceMatrix> read_importance(const std::string& path);
+// Like read_importance(), for bytes in memory. `path` is for messages.
+Result<ImportanceMatrix> parse_importance(std::span<const std::byte> bytes, const std::string& path);
+
+// Writes the file in the form of llama-imatrix, with the entries in the order of their names. Replaces an existing
+// file once the new one is complete. Precondition: entries are as described above, with distinct names.
+Status write_importance(const std::string& path, ImportanceMatrix matrix);
+
+}  // namespace tessera

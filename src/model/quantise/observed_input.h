@@ -1,0 +1,34 @@
+// The sums of a weight's inputs over a text, and their names in an importance matrix.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/model/config/config.h"
+#include "tessera/model/gguf/importance_matrix.h"
+#include "tessera/model/weights/weight_spec.h"
+
+namespace tessera {
+
+// What a weight is multiplied by. The matrices of all experts are two weights, gate_up and down.
+enum class ObservedWeight : std::uint8_t { kLinear, kExpertsGateUp, kExpertsDown };
+
+struct ObservedInput {
+  std::string weight;  // name of the weight's values (WeightSpec::name)
+  ObservedWeight kind = ObservedWeight::kLinear;
+  std::vector<double> sums;    // [counts, columns]: sum of the squares of each column
+  std::vector<double> counts;  // rows that were added up; one element, or one for each expert
+};
+
+// Returns the entries of an importance matrix for the inputs, under the names and in the order of columns of GGUF
+// files. The columns of zeros that pad an input are left out. `weights` are those of the model's graphs, and `file`
+// names the config in messages. Returns unimplemented for a family without GGUF files and for a tensor without a place
+// in them; invalid_argument, with the tensor, for sums that are not finite.
+Result<std::vector<ImportanceEntry>> importance_of_inputs(const ModelConfig& config, const std::string& file,
+                                                          std::span<const WeightSpec> weights,
+                                                          std::span<const ObservedInput> inputs);
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// Prepares an importance matrix for the tensors of an output: which of its entries are used, and with which numbers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/model/gguf/importance_matrix.h"
+#include "tessera/model/quantise/gguf_content.h"
+#include "tessera/ops/quantised/block_types.h"
+
+namespace tessera {
+
+// The importances of one tensor's columns; empty if the tensor is rounded without them. A tensor with the matrices of
+// all experts has importances for each expert.
+class TensorImportance {
+ public:
+  TensorImportance() = default;
+  // Divides the sums of each matrix by their mean, and raises the smallest to a millionth of it, because quantise()
+  // needs positive numbers. `rows` is the number of rows of one matrix; `cols` divides the number of sums.
+  TensorImportance(const ImportanceEntry& entry, std::int64_t rows, std::int64_t cols);
+
+  // Returns the importances of a row's columns; null if the row is rounded without them. Rows are counted over all
+  // matrices.
+  const float* of_row(std::int64_t row) const;
+  // Returns the number of matrices whose input was never seen, or was always zero.
+  std::int64_t num_unseen() const;
+
+ private:
+  std::int64_t rows_ = 1;
+  std::int64_t cols_ = 0;
+  std::vector<float> numbers_{};  // [matrices, cols]
+  std::vector<bool> seen_{};      // [matrices]
+};
+
+struct OutputImportance {
+  std::vector<TensorImportance> tensors;  // [tensors of the content]
+  std::vector<std::string> notes;
+};
+
+// Chooses the importances of the content's tensors, which become `types`. Notes say which entries are not used because
+// their tensor's type has no use for them, which tensors outside of the layers have no entry, and how many experts the
+// text never chose. Returns invalid_argument, with the name, for an entry that is no tensor of the content or has
+// another size; for a matrix of the layers without entry whose type uses importances; and if no tensor uses the matrix.
+Result<OutputImportance> choose_importance(const GgufContent& content, std::span<const BlockType> types,
+                                           const ImportanceMatrix& matrix);
+
+}  // namespace tessera
