@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "tessera/runner/observe/operator_observer.h"
 #include "tessera/runner/verify/dummy_batch.h"
 
 namespace tessera {
@@ -54,7 +55,8 @@ Status Launcher::upload() {
   return parts_.step_buffer().upload(parts_.stream());
 }
 
-Status Launcher::enqueue(GraphRunner& runner, std::int64_t size, Execution how) {
+Status Launcher::enqueue(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how) {
+  if (observer_ != nullptr) return run_observed(parts_, runner, size, real_rows, *observer_);
   const bool full = how == Execution::kFullGraph;
   if (profiler_ == nullptr) {
     if (how == Execution::kOperators) return runner.run(size);
@@ -75,7 +77,7 @@ Status Launcher::launch(GraphRunner& runner, std::int64_t size, std::int64_t rea
                         bool* replay_failed) {
   TRY(upload());
   if (parts_.debug() != nullptr) TRY(parts_.debug()->before(runner, size));
-  Status launched = enqueue(runner, size, how);
+  Status launched = enqueue(runner, size, real_rows, how);
   if (replay_failed != nullptr) *replay_failed = how != Execution::kOperators && !launched.ok();
   TRY(std::move(launched));
   return parts_.debug() == nullptr ? ok_status() : parts_.debug()->after(runner, size, real_rows);

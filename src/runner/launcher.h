@@ -12,6 +12,8 @@
 
 namespace tessera {
 
+class OperatorObserver;
+
 // How a size's forward is enqueued: operator by operator, as a replay of its graphs, or as a replay of its full graph.
 enum class Execution : std::uint8_t { kOperators, kGraphs, kFullGraph };
 
@@ -42,12 +44,16 @@ class Launcher {
   // Measures all later forwards with `profiler`. Null stops the measurement. The caller keeps ownership.
   void set_profiler(StepProfiler* profiler) { profiler_ = profiler; }
   StepProfiler* profiler() const { return profiler_; }
+  // Shows `observer` every operator of all later forwards, which then run operator by operator even if their sizes are
+  // captured. Null ends the observation. The caller keeps ownership.
+  void set_observer(OperatorObserver* observer) { observer_ = observer; }
 
  private:
-  Status enqueue(GraphRunner& runner, std::int64_t size, Execution how);
+  Status enqueue(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how);
 
   RunnerParts& parts_;
   StepProfiler* profiler_ = nullptr;
+  OperatorObserver* observer_ = nullptr;
 };
 
 }  // namespace tessera

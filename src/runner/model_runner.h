@@ -142,6 +142,9 @@ class ModelRunner {
   // Measures all later forwards with `profiler`. Null stops the measurement and must be set before the profiler is
   // destroyed. Precondition: no forward is in flight.
   void set_profiler(StepProfiler* profiler) { step_.launcher().set_profiler(profiler); }
+  // Shows `observer` every operator of all later forwards (Launcher::set_observer). Null ends the observation.
+  // Precondition: no forward is in flight.
+  void set_observer(OperatorObserver* observer) { step_.launcher().set_observer(observer); }
 
   // Return inner parts, for a rank that follows rank 0 (rank_follower.h), verification (verify/verify.h), reports and
   // benchmarks. Do not capture, stage or run anything through them while a forward is in flight.

@@ -1,0 +1,50 @@
+// Adds up the squares of the inputs of all linears and experts, for an importance matrix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/model/quantise/observed_input.h"
+#include "tessera/runner/observe/expert_inputs.h"
+#include "tessera/runner/observe/operator_observer.h"
+#include "tessera/runner/runner_parts.h"
+
+namespace tessera {
+
+// Observes the operators linear, quantised_linear and moe_experts. The columns of experts' inputs are added up for each
+// expert. Sums are in double precision, so that they depend on the order of the texts by rounding alone.
+//
+// Threads: the runner's thread.
+class LinearInputs final : public OperatorObserver {
+ public:
+  // `parts` must outlive this object.
+  explicit LinearInputs(RunnerParts& parts) : parts_(parts), experts_(parts) {}
+
+  Status before(const ObservedCall& call) override;
+
+  // Returns the sums so far, in the order of the weights' names.
+  std::vector<ObservedInput> inputs() const;
+  // Returns the names of the weights of experts in MXFP4, whose inputs are not added up.
+  const std::vector<std::string>& left_out() const { return left_out_; }
+
+ private:
+  Status add_linear(const ObservedCall& call);
+  Status add_experts(const ObservedCall& call);
+  // Reads the rows of an operand that belong to requests.
+  Result<ObservedRows> read_rows(const ObservedCall& call, std::size_t operand);
+  ObservedInput& sums_of(const std::string& weight, ObservedWeight kind, std::int64_t matrices, std::int64_t cols);
+
+  RunnerParts& parts_;
+  ExpertInputs experts_;
+  std::map<std::string, ObservedInput, std::less<>> inputs_;  // the key is the weight's name
+  std::vector<std::string> left_out_;
+  std::vector<std::byte> host_;
+  std::vector<float> numbers_;
+};
+
+}  // namespace tessera
