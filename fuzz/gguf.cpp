@@ -1,5 +1,5 @@
-// Catches: crashes on a GGUF file or on the config, tensors and tokenizer made from it; tensors with bytes outside of
-// the file.
+// Catches: crashes on a GGUF file, on the config, tensors and tokenizer made from it, or on an importance matrix;
+// tensors with bytes outside of the file.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -9,6 +9,7 @@
 #include "tessera/model/gguf/gguf_config.h"
 #include "tessera/model/gguf/gguf_tensors.h"
 #include "tessera/model/gguf/gguf_texts.h"
+#include "tessera/model/gguf/importance_matrix.h"
 #include "tessera/text/tokenizer.h"
 
 using namespace tessera;
@@ -44,6 +45,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     value->booleans();
     value->strings();
   }
+  if (const auto matrix = parse_importance(bytes, "input"); matrix.ok())
+    for (const ImportanceEntry& entry : matrix->entries)
+      fuzz::require(!entry.counts.empty() && entry.sums.size() % entry.counts.size() == 0, "sums have whole rows");
   const GgufModel model = GgufModel::of(*std::move(file));
   const auto config = gguf_config(model);
   if (config.ok()) (void)ModelConfig::from_json(*config, "input", built_in_families());

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Measures the loss of quality by the types of `tessera quantize`: tools/perplexity.py TESSERA [TYPE …]
+"""Measures the loss of quality by the types of `tessera quantize`: tools/perplexity.py TESSERA [--imatrix] [TYPE …]
 
 Writes the bundled model in each type. Scores held-out documents, from the grammar of the training data, with the model
 itself and with each output. Prints a table for docs/gguf.md: bytes of the weights, bits per weight, the perplexity over
 all tokens but the first of each document, and the Kullback-Leibler divergence of the next token's probabilities from the
-model's own (the mean over tokens, in thousandths of a nat). Without types it takes those of the table in docs/gguf.md."""
+model's own (the mean over tokens, in thousandths of a nat). Without types it takes those of the table in docs/gguf.md.
+
+With --imatrix it writes each type without and with an importance matrix, which `tessera calibrate` makes of other
+documents of the grammar, and takes the types of the second table."""
 
 import array
 import json
@@ -23,8 +26,11 @@ from language import make_dialogue, make_story  # noqa: E402  pylint: disable=wr
 
 TYPES = ["BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q5_1", "Q5_0", "Q4_K_M", "Q4_K_S", "IQ4_NL", "IQ4_XS", "Q4_1", "Q4_0", "Q3_K_M",
          "Q2_K", "fp8", "fp8-dynamic", "int8", "int4", "nvfp4"]
+IMPORTANT_TYPES = ["Q5_K_M", "Q4_K_M", "IQ4_XS", "Q4_0", "Q3_K_M", "Q2_K"]
 SEED = 20261126  # no seed of the training documents
+CALIBRATION_SEED = 20261127
 DOCUMENTS = 48
+CALIBRATION_DOCUMENTS = 96
 LONGEST = 2000  # bytes; a document is far below the context
 
 
@@ -35,10 +41,10 @@ def document(source):
     return "".join(f"<|im_start|>{turn['role']}\n{turn['content']}<|im_end|>\n" for turn in turns)
 
 
-def documents():
-    source = random.Random(SEED)
+def documents(seed, count):
+    source = random.Random(seed)
     texts = []
-    while len(texts) < DOCUMENTS:
+    while len(texts) < count:
         text = document(source)
         if len(text) <= LONGEST:
             texts.append(text)
@@ -92,21 +98,37 @@ def divergence(scores, own):
     return total / len(own)
 
 
+def calibrated(program, folder):
+    """Returns the words that make quantize use an importance matrix. Prints what calibrate says."""
+    text = folder / "calibration.txt"
+    text.write_text("".join(documents(CALIBRATION_SEED, CALIBRATION_DOCUMENTS)))
+    told = run(program, "calibrate", MODEL, text, "-o", folder / "imatrix.gguf", "--json")
+    print(f"importance matrix of {told['tokens']} tokens of other documents")
+    return ["--imatrix", folder / "imatrix.gguf"]
+
+
 def main():
-    program, types = sys.argv[1], sys.argv[2:] or TYPES
-    texts = documents()
+    program, words = sys.argv[1], sys.argv[2:]
+    important = "--imatrix" in words
+    types = [word for word in words if word != "--imatrix"] or (IMPORTANT_TYPES if important else TYPES)
+    texts = documents(SEED, DOCUMENTS)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
+        ways = {"": []}
+        if important:
+            ways[", matrix"] = calibrated(program, folder)
         own, tokens = score(program, MODEL, texts, folder / "own")
         probabilities = [log_probabilities(row) for row in rows_of(folder / "own")]
         print(f"{len(texts)} documents, {tokens} tokens\n\n| type | weights | bits | perplexity | divergence |\n"
               f"|---|---|---|---|---|\n| the model itself | | 16 | {own:.4f} | 0 |")
         for kind in types:
-            out = folder / (kind + (".gguf" if kind.isupper() else ""))
-            told = run(program, "quantize", MODEL, out, "--type", kind, "--json")
-            value, _ = score(program, out, texts, folder / "scores")
-            print(f"| `{kind}` | {told['bytes_after'] / 2**20:.2f} MiB | {told['bits_per_weight']:.2f} | {value:.4f} | "
-                  f"{1000 * divergence(folder / 'scores', probabilities):.2f} |", flush=True)
+            for way, flags in ways.items():
+                out = folder / (kind + (".gguf" if kind.isupper() else ""))
+                told = run(program, "quantize", MODEL, out, "--type", kind, "--json", *flags,
+                           *(["--overwrite"] if important else []))
+                value, _ = score(program, out, texts, folder / "scores")
+                print(f"| `{kind}`{way} | {told['bytes_after'] / 2**20:.2f} MiB | {told['bits_per_weight']:.2f} | "
+                      f"{value:.4f} | {1000 * divergence(folder / 'scores', probabilities):.{3 if important else 2}f} |", flush=True)
 
 
 if __name__ == "__main__":

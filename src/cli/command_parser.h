@@ -37,6 +37,7 @@ MakeCommandParser make_pull_parser;
 MakeCommandParser make_cache_parser;
 MakeCommandParser make_make_checkpoint_parser;
 MakeCommandParser make_quantize_parser;
+MakeCommandParser make_calibrate_parser;
 MakeCommandParser make_help_parser;
 MakeCommandParser make_completion_parser;
 MakeCommandParser make_man_parser;

@@ -29,5 +29,6 @@ Status run_pull(const PullCommandOptions& options);
 Status run_cache(const CacheOptions& options);
 Status run_make_checkpoint(const MakeCheckpointOptions& options);
 Status run_quantize(const QuantizeOptions& options);
+Status run_calibrate(const CalibrateOptions& options);
 
 }  // namespace tessera::cli

@@ -192,6 +192,18 @@ struct QuantizeOptions {
   ModelSource source;
   std::string output;
   std::string type;
+  std::string importance;  // file with an importance matrix; "": none
+  bool overwrite = false;
+  bool json = false;
+};
+
+// `calibrate`: writes a model's importance matrix.
+struct CalibrateOptions {
+  EngineOptions engine;
+  std::string text;  // file with the text
+  std::string output;
+  std::int64_t chunk_tokens = 512;
+  std::int64_t most_chunks = 0;  // 0: all of the text
   bool overwrite = false;
   bool json = false;
 };
@@ -203,7 +215,7 @@ struct ShowText {
 
 using Command = std::variant<ShowText, GenerateOptions, BatchOptions, ChatOptions, ServeOptions, ScoreOptions,
                              ExplainOptions, VerifyOptions, BenchOptions, BenchServeOptions, PullCommandOptions,
-                             CacheOptions, MakeCheckpointOptions, QuantizeOptions, TuneOptions>;
+                             CacheOptions, MakeCheckpointOptions, QuantizeOptions, CalibrateOptions, TuneOptions>;
 
 struct CommandLine {
   Command command;

@@ -35,6 +35,8 @@ constexpr CommandEntry kCommands[] = {
      make_make_checkpoint_parser},
     {"quantize", "Write a model with smaller weights: a GGUF file, or FP8, INT8, int4 and NVFP4 in safetensors",
      make_quantize_parser},
+    {"calibrate", "Write an importance matrix for quantize: how large the inputs of a model's matrices are in a text",
+     make_calibrate_parser},
     {"help", "List the commands, or a command's flags", make_help_parser},
     {"completion", "Print the completion of a shell (bash, zsh, fish)", make_completion_parser},
     {"man", "Print the manual page", make_man_parser},

@@ -17,6 +17,7 @@
 #include "tessera/cli/serve/stop_signal.h"
 #include "tessera/cli/table.h"
 #include "tessera/model/gguf/gguf_model.h"
+#include "tessera/model/gguf/importance_matrix.h"
 #include "tessera/model/quantise/quantised_output.h"
 
 namespace tessera::cli {
@@ -151,8 +152,10 @@ Status run_quantize(const QuantizeOptions& options) {
   TRY(output_form(options.type) == OutputForm::kGguf ? check_file(options.output, input, options.overwrite)
                                                      : check_folder(options.output));
   const Registry& registry = *options.registry;
+  std::optional<ImportanceMatrix> importance;
+  if (!options.importance.empty()) importance = TRY(read_importance(options.importance).with_context("--imatrix"));
   const std::unique_ptr<QuantisedOutput> output =
-      TRY(plan_quantised(input, options.type, registry.ops, registry.families));
+      TRY(plan_quantised(input, options.type, registry.ops, registry.families, importance ? &*importance : nullptr));
   TRY(check_space(options.output, output->file_bytes()));
   if (!options.json)
     for (const std::string& note : output->notes()) write_error("Note: " + note + "\n");

@@ -93,6 +93,7 @@ Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
     Status operator()(const CacheOptions& options) const { return run_cache(options); }
     Status operator()(const MakeCheckpointOptions& options) const { return run_make_checkpoint(options); }
     Status operator()(const QuantizeOptions& options) const { return run_quantize(options); }
+    Status operator()(const CalibrateOptions& options) const { return run_calibrate(options); }
   };
   return std::visit(Runner{line.values}, line.command);
 }

@@ -193,7 +193,7 @@ class Document:
             words = command_words(line)
             if words is None:
                 continue
-            if words[:1] and words[0] in ("pull", "cache", "make-checkpoint", "quantize"):
+            if words[:1] and words[0] in ("pull", "cache", "make-checkpoint", "quantize", "calibrate"):
                 self.check_flags_are_known(block, words)
                 continue
             done = subprocess.run(["tessera", *elsewhere(words), "--print-config"], cwd=self.folder, text=True,

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "tessera/cli/commands.h"
 #include "tessera/cli/generate/image_files.h"
+#include "tessera/cli/generate/log_probability.h"
 #include "tessera/cli/inspect/graph_report.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/serve/session.h"
@@ -28,14 +28,6 @@ struct Score {
     return logprobs.size() > 1 ? std::exp(-sum() / static_cast<double>(logprobs.size() - 1)) : 1;
   }
 };
-
-// Returns log(softmax(row))[id]. Sums in double.
-double log_probability(std::span<const float> row, TokenId id) {
-  const double most = *std::max_element(row.begin(), row.end());
-  double sum = 0;
-  for (const float logit : row) sum += std::exp(logit - most);
-  return row[id.index()] - most - std::log(sum);
-}
 
 Score score_of(std::vector<float> logits, const std::vector<TokenId>& ids, std::size_t vocab) {
   Score score{.logits = std::move(logits), .logprobs = std::vector<float>(ids.size(), 0.0F)};
