@@ -22,6 +22,8 @@ namespace tessera::testing {
 
 struct ImageGolden {
   std::string folder;
+  std::string model_path;  // the folder, or the GGUF file of the same model
+  std::string projector;   // the GGUF file of the tower; empty in a folder of safetensors
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::vector<TokenId>> greedy;  // the greedy tokens after each prompt
   std::vector<std::vector<PromptImage>> images;
@@ -73,13 +75,18 @@ inline std::string without_end_tokens(const std::string& folder) {
   return copy.path();
 }
 
-inline ImageGolden read_image_golden(const std::string& name) {
+// Reads a golden. "gguf/NAME" is the golden NAME with the model in GGUF files (tools/make_gguf_vision_goldens.py).
+inline ImageGolden read_image_golden(const std::string& whole_name) {
+  const bool gguf = whole_name.starts_with("gguf/");
+  const std::string name = gguf ? whole_name.substr(std::string_view("gguf/").size()) : whole_name;
   const std::string folder = name == "shared/qwen2.5-vl" ? without_end_tokens(golden_path(name)) : golden_path(name);
   const Json json = *Json::read_file(folder + "/golden.json");
   const Json config = *Json::read_file(folder + "/config.json");
   const TokenId placeholder(static_cast<std::int32_t>(config.find("image_token_id")->as_int()));
   const std::int64_t hidden = config.find("text_config")->find("hidden_size")->as_int();
   ImageGolden golden{.folder = folder,
+                     .model_path = gguf ? data_path(whole_name) + "/golden-BF16.gguf" : folder,
+                     .projector = gguf ? data_path(whole_name) + "/mmproj-golden-BF16.gguf" : "",
                      .prompts = {},
                      .greedy = {},
                      .images = {},

@@ -14,7 +14,10 @@ enum class Way { kGraphs, kEager, kChunked, kChunkedEager, kFullGraph };
 inline constexpr Way kWays[] = {Way::kGraphs, Way::kEager, Way::kChunked, Way::kChunkedEager, Way::kFullGraph};
 
 inline EngineOptions options_for(const ImageGolden& golden, Way way = Way::kGraphs) {
-  EngineOptions options{.model_path = golden.folder, .device = testing::test_device_name(), .dtype = "float32"};
+  EngineOptions options{.model_path = golden.model_path,
+                        .projector_path = golden.projector,
+                        .device = testing::test_device_name(),
+                        .dtype = "float32"};
   options.context_length = 2048;  // decides the number of state slots
   options.max_running_requests = 8;
   options.page_size = 4;

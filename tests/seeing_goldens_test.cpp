@@ -187,6 +187,9 @@ TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixelsOnTwoRanks) {
 
 INSTANTIATE_TEST_SUITE_P(, SeeingGoldens, ::testing::Values("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
                          testing::case_name);
+// GGUF files of these models, with the tower in a projector.
+INSTANTIATE_TEST_SUITE_P(Gguf, SeeingGoldens, ::testing::Values("gguf/qwen2.5-vl", "gguf/qwen3-vl", "gguf/qwen3.5-vl"),
+                         testing::case_name);
 INSTANTIATE_TEST_SUITE_P(Larger, SeeingGoldens,
                          ::testing::Values("shared/qwen2.5-vl", "shared/qwen3-vl", "shared/qwen3.5-vl"),
                          testing::case_name);

@@ -42,8 +42,7 @@ Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, 
 Status find_folders(OpenOptions& options, ModelContent content) {
   EngineOptions& engine = options.engine;
   if (engine.load_format == LoadFormat::kDummy) content = ModelContent::kConfig;
-  engine.model_path = TRY(find_model_folder(engine.model_path, options.model, content, hub_settings_from(environment),
-                                            /*show_progress=*/false));
+  TRY(find_model_files(engine, options.model, content, hub_settings_from(environment), /*show_progress=*/false));
   engine.cache_dir = cache_dir_from(environment);
   return ok_status();
 }

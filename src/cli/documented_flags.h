@@ -33,6 +33,8 @@ inline const std::vector<Documented>& documented() {
       {{"--load-format", "dummy"}, kTaken, {"--load-format", "npcache"}},
       {{"--load-format", "gguf"}, kTaken, {"--load-format", "ggml"}},
       {{"--gguf-file", "m.gguf"}, kTaken, {"--gguf-file", ""}},
+      {{"--mmproj", "mmproj-m.gguf"}, kTaken, {"--mmproj", ""}},
+      {{"--no-mmproj"}, kTaken, {"--no-mmproj=x"}},
       {{"--is-embedding"}, kTaken, {"--is-embedding=x"}},
       {{"--tp-size", "2"}, kTaken, {"--tp-size", "0"}},
       {{"--tp", "4"}, kTaken, {"--tp", "65"}},

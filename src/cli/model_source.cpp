@@ -21,7 +21,7 @@ Status find_model(Command& command, const ModelSource& source) {
       const bool needs_weights =
           !std::is_same_v<decltype(options), ExplainOptions&> && engine.load_format != LoadFormat::kDummy;
       const ModelContent content = needs_weights ? ModelContent::kWeights : ModelContent::kConfig;
-      engine.model_path = TRY(find_model_folder(engine.model_path, source, content, hub_settings(), progress_wanted()));
+      return find_model_files(engine, source, content, hub_settings(), progress_wanted());
     }
     return ok_status();
   };

@@ -12,7 +12,8 @@ namespace tessera::cli {
 // Returns the settings of the Hugging Face hub from this process's environment.
 HubSettings hub_settings();
 
-// Replaces a model's hub id by its folder. Downloads the model first if `source` asks for it. Does nothing for a
+// Replaces a model's hub id by its folder, and finds the projector of a GGUF model (find_model_files() in
+// options/model_source.h). Downloads the model first if `source` asks for it. Does nothing for a
 // command without a model.
 Status find_model(Command& command, const ModelSource& source);
 

@@ -22,6 +22,8 @@ class PullParser final : public CommandParser {
       return ok_status();
     });
     add.text("--revision", "REV", "branch, tag or commit (main)", options_.model.revision);
+    add.text("--mmproj", "FILE", "which of several projectors is fetched with a GGUF file", options_.model.projector);
+    add.flag("--no-mmproj", "fetch no projector with a GGUF file", options_.model.without_projector);
     add.text("--endpoint", "URL", "of the hub or a mirror (HF_ENDPOINT, or https://huggingface.co)", options_.endpoint);
     add.text("--cache-dir", "DIR", "instead of the hub's cache (HF_HUB_CACHE, HF_HOME)", options_.cache_dir);
     add_other_flags(add, common);
@@ -34,6 +36,10 @@ class PullParser final : public CommandParser {
 
   Result<Command> finish() override {
     if (options_.model.id.empty()) return invalid_argument("pull needs a model's id, org/name");
+    if (!options_.model.projector.empty() && options_.model.without_projector)
+      return invalid_argument("--no-mmproj contradicts --mmproj; accepted: one of them");
+    if (!options_.model.projector.empty() && options_.model.gguf.empty())
+      return invalid_argument("--mmproj goes with a GGUF file; accepted: org/name:TYPE");
     return Command(options_);
   }
 

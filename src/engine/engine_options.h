@@ -108,6 +108,7 @@ inline constexpr std::int64_t kWholePrompts = -1;
 struct EngineOptions {
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string model_path{};      // a model folder or a config.json
+  std::string projector_path{};  // the GGUF file of the vision tower of a model in GGUF files; empty: none
   std::string tokenizer_path{};  // a folder or tokenizer.json; empty: the one in the model's folder
   std::string device = "cpu";
   // The number of ranks that share every layer. Each rank has its own device. The first rank has the device that

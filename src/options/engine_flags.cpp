@@ -67,6 +67,9 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
            engine.model_path);
   add.text("--gguf-file", "FILE", "one of several GGUF files of the folder, or of the model of the hub",
            common.model.gguf_file);
+  add.text("--mmproj", "FILE", "projector of a GGUF model, for images: a path, or a file beside the model",
+           common.model.mmproj);
+  add.flag("--no-mmproj", "leave the projector beside a GGUF model alone: no images", common.model.no_mmproj);
   add.text("--revision", "REV", "branch, tag or commit of a model of the hub (main)", common.model.revision);
   add.flag("--download", "fetch a model of the hub that the cache lacks", common.model.download);
   add.text("--tokenizer-path,--tokenizer", "PATH", "tokenizer folder or tokenizer.json, if elsewhere",

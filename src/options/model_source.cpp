@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "tessera/base/log.h"
+#include "tessera/model/gguf/find_projector.h"
 #include "tessera/model/hub/hub_download.h"
 #include "tessera/model/weights/model_path.h"
 
@@ -22,6 +24,11 @@ std::string with_gguf_file(const std::string& path_or_id, const std::string& fil
   return is_folder(path_or_id) ? (std::filesystem::path(path_or_id) / file).string() : path_or_id + ":" + file;
 }
 
+bool is_file(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error);
+}
+
 }  // namespace
 
 Result<std::string> find_model_folder(const std::string& path_or_id, const ModelSource& source, ModelContent content,
@@ -29,6 +36,8 @@ Result<std::string> find_model_folder(const std::string& path_or_id, const Model
   const std::string named = with_gguf_file(path_or_id, source.gguf_file);
   Result<std::string> folder = resolve_model({.path_or_id = named,
                                               .revision = source.revision,
+                                              .projector = is_file(source.mmproj) ? "" : source.mmproj,
+                                              .without_projector = source.no_mmproj || is_file(source.mmproj),
                                               .content = content,
                                               .download = source.download,
                                               .show_progress = show_progress},
@@ -36,6 +45,22 @@ Result<std::string> find_model_folder(const std::string& path_or_id, const Model
   if (!folder.ok() && folder.status().code() == StatusCode::kNotFound && !source.download)
     return with_advice(folder.status(), named, source.revision);
   return folder;
+}
+
+Status find_model_files(EngineOptions& engine, const ModelSource& source, ModelContent content,
+                        const HubSettings& settings, bool show_progress) {
+  if (source.no_mmproj && !source.mmproj.empty())
+    return invalid_argument("--no-mmproj contradicts --mmproj; accepted: one of them");
+  const bool is_path_of_file = source.gguf_file.empty() && is_file(engine.model_path);
+  engine.model_path = TRY(find_model_folder(engine.model_path, source, content, settings, show_progress));
+  if (!source.mmproj.empty()) {
+    engine.projector_path = TRY(find_named_projector(engine.model_path, source.mmproj));
+  } else if (!source.no_mmproj && !is_path_of_file) {
+    const FoundProjector found = TRY(find_projector_beside(engine.model_path));
+    engine.projector_path = found.path;
+    if (!found.note.empty()) log_warn("engine", "{}", found.note);
+  }
+  return ok_status();
 }
 
 }  // namespace tessera

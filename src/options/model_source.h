@@ -4,21 +4,31 @@
 #include <string>
 
 #include "tessera/base/status.h"
+#include "tessera/engine/engine_options.h"
 #include "tessera/model/hub/hub_cache.h"
 #include "tessera/model/hub/hub_settings.h"
 
 namespace tessera {
 
-// Options for finding a model. Only `gguf_file` has an effect on a model that is given by its path.
+// Options for finding a model. `revision` and `download` have no effect on a model that is given by its path.
 struct ModelSource {
   std::string revision;   // empty: main
   std::string gguf_file;  // the GGUF file in the model's folder or hub repository; empty: the path or id is complete
-  bool download = false;  // downloads what the cache lacks
+  std::string mmproj;  // the projector of a GGUF model: a path, or a file beside the model; empty: the only one there
+  bool no_mmproj = false;  // a projector beside the model is not used
+  bool download = false;   // downloads what the cache lacks
 };
 
 // Returns the folder, or the GGUF file, of a model given by path or id. Downloads the model first if `source` asks for
 // that. Returns kNotFound for an id that the cache lacks; the error says how to get it.
 Result<std::string> find_model_folder(const std::string& path_or_id, const ModelSource& source, ModelContent content,
                                       const HubSettings& settings, bool show_progress);
+
+// Replaces engine.model_path, a path or id, by what find_model_folder() returns, and sets engine.projector_path.
+// Without `source.mmproj` a projector is looked for beside the model, unless the model is given as the path of a GGUF
+// file. Logs why a projector beside the model is not used. Returns the errors of find_model_folder() and
+// find_projector.h; invalid_argument for contradicting options.
+Status find_model_files(EngineOptions& engine, const ModelSource& source, ModelContent content,
+                        const HubSettings& settings, bool show_progress);
 
 }  // namespace tessera

@@ -1,7 +1,8 @@
-// Reads the image settings of a model from its preprocessor_config.json, or takes those of its family.
+// Reads the image settings of a model from its preprocessor_config.json or its projector, or takes those of its family.
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "tessera/base/status.h"
 #include "tessera/image/processor_config.h"
@@ -9,7 +10,9 @@
 namespace tessera {
 
 // `model` is a model's folder or config.json. Returns the settings of the family's published models if the folder has
-// no preprocessor_config.json.
-Result<ImageProcessorConfig> read_model_processor(const std::filesystem::path& model);
+// no preprocessor_config.json. If `projector` is not "", it is the projector of a model in GGUF files, whose metadata
+// then state the settings. What they leave out, usually the numbers of pixels, is that of the family's published
+// models.
+Result<ImageProcessorConfig> read_model_processor(const std::filesystem::path& model, const std::string& projector);
 
 }  // namespace tessera

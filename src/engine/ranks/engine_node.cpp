@@ -31,19 +31,19 @@ constexpr std::chrono::milliseconds kMostSilence(15'000);
 // The device type of CUDA devices. Their names begin with it.
 constexpr std::string_view kCuda = "cuda";
 
-// Hashes config.json, or its counterpart in a GGUF file. Unless the weights are random numbers, also hashes the names,
-// types and shapes of the tensors.
-Result<std::string> model_hash(const std::string& path, LoadFormat format) {
+// Hashes config.json, or its counterpart in a GGUF file and in its projector, unless that is "". Unless the weights are
+// random numbers, also hashes the names, types and shapes of the tensors.
+Result<std::string> model_hash(const std::string& path, LoadFormat format, const std::string& projector = "") {
   Hasher hasher;
   if (const std::optional<std::string> gguf = TRY(find_gguf(path))) {
-    hasher.add(TRY(gguf_config(TRY(GgufModel::open(*gguf)))).dump());
+    hasher.add(TRY(gguf_config(TRY(GgufModel::open(*gguf, projector)))).dump());
   } else {
     std::ifstream file(config_file(path), std::ios::binary);
     if (!file) return not_found(fmt::format("{}: no config.json can be read there", path));
     hasher.add(std::string(std::istreambuf_iterator<char>(file), {}));
   }
   if (format == LoadFormat::kDummy) return hasher.finish().hex();
-  const Checkpoint checkpoint = TRY(Checkpoint::open(path));
+  const Checkpoint checkpoint = TRY(Checkpoint::open(path, projector));
   for (const std::string_view name : checkpoint.names()) {
     const StoredTensor* const tensor = checkpoint.find(name);
     hasher.add(name);
@@ -158,7 +158,7 @@ Status check_nodes(const EngineOptions& options) {
 }
 
 Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device) {
-  std::string model = TRY(model_hash(options.model_path, options.load_format));
+  std::string model = TRY(model_hash(options.model_path, options.load_format, options.projector_path));
   NodeHello hello{.nodes = options.nnodes,
                   .node = options.node_rank,
                   .version = std::string(kBackendInterface),

@@ -180,7 +180,8 @@ void note_cache_scales(EnginePlan& plan) {
 
 // Opens the checkpoint, and lets the model look up tensors in its headers.
 Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
-  plan.checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(options.model_path)));
+  plan.checkpoint =
+      std::make_shared<const Checkpoint>(TRY(Checkpoint::open(options.model_path, options.projector_path)));
   plan.model.stored_type = [checkpoint = plan.checkpoint](std::string_view tensor) -> std::optional<StoredDtype> {
     const StoredTensor* stored = checkpoint->find(tensor);
     return stored != nullptr ? std::optional(stored->dtype) : std::nullopt;
@@ -223,14 +224,28 @@ Status check_load_format(const EngineOptions& options, bool gguf) {
   return ok_status();
 }
 
+// Refuses a projector beside a model that is no GGUF file, and names one that is used.
+Status check_projector_use(PlanDraft& draft) {
+  const std::string& projector = draft.options.projector_path;
+  if (projector.empty()) return ok_status();
+  if (!draft.gguf)
+    return invalid_argument(
+        fmt::format("mmproj: {} is a projector for a model in GGUF files, but {} is none; accepted: no projector",
+                    projector, draft.options.model_path));
+  draft.plan.facts.push_back(fmt::format("vision tower: {}", projector));
+  return ok_status();
+}
+
 }  // namespace
 
 Status read_config(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   draft.gguf = TRY(find_gguf(draft.options.model_path)).has_value();
   TRY(check_load_format(draft.options, draft.gguf));
+  TRY(check_projector_use(draft));
   const Timeline::Clock::time_point reading = Timeline::Clock::now();
-  plan.config = TRY(ModelConfig::read(draft.options.model_path, draft.options.registry->families));
+  plan.config =
+      TRY(ModelConfig::read(draft.options.model_path, draft.options.registry->families, draft.options.projector_path));
   TRY(apply_quantization(draft));
   TRY(plan_embedding(draft.options, plan));
   plan.config_s = std::chrono::duration<double>(Timeline::Clock::now() - reading).count();

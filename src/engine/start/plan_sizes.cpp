@@ -37,8 +37,8 @@ Result<std::int64_t> tokens_of_forward(std::int64_t chunk, std::int64_t context,
 
 // Returns the patches of the largest image that the model's processor makes; 0 if its settings cannot be read. Reading
 // an image then reports the error.
-std::int64_t largest_image(const std::string& model_path) {
-  const Result<ImageProcessorConfig> processor = read_model_processor(model_path);
+std::int64_t largest_image(const EngineOptions& options) {
+  const Result<ImageProcessorConfig> processor = read_model_processor(options.model_path, options.projector_path);
   if (!processor.ok()) return 0;
   return processor->max_pixels / (std::int64_t{processor->patch_size} * processor->patch_size);
 }
@@ -107,7 +107,7 @@ Status choose_tower(PlanDraft& draft) {
   VisionOptions& vision = draft.plan.runner.vision;
   const std::int64_t merged = plan.graphs.vision->config.merged_patches();
   const std::int64_t usual = vision.max_patches;
-  const std::int64_t largest = std::max(usual, largest_image(draft.options.model_path));
+  const std::int64_t largest = std::max(usual, largest_image(draft.options));
   vision.max_patches = std::min(largest / merged, plan.runner.context_length) * merged;
   TRY(fit_largest_image(draft, usual));
   vision.graphs = plan.runner.graphs.prefill || plan.runner.graphs.decode;

@@ -194,10 +194,11 @@ Status read_tokens(const Fields& fields, ModelConfig& config) {
 
 }  // namespace
 
-Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegistry& families) {
+Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegistry& families,
+                                      const std::string& projector) {
   namespace fs = std::filesystem;
   if (const std::optional<std::string> gguf = TRY(find_gguf(path)))
-    return from_json(TRY(gguf_config(TRY(GgufModel::open(*gguf)))), *gguf, families);
+    return from_json(TRY(gguf_config(TRY(GgufModel::open(*gguf, projector)))), *gguf, families);
   const fs::path file = config_file(path);
   if (is_folder(path)) {
     std::error_code error;

@@ -123,10 +123,12 @@ struct ModelConfig {
   std::string json = {};
 
   // Reads `path`: a model folder, a config.json, or a GGUF file, whose metadata are converted to a config. If a folder
-  // has hf_quant_config.json or else quantize_config.json, quantisation settings are read from that file too. Returns
-  // not_found if `path` has no config.json and is no GGUF file; unimplemented for unsupported architectures and
-  // features, among them some formats of quantised weights; invalid_argument for everything else that is wrong.
-  static Result<ModelConfig> read(const std::string& path, const FamilyRegistry& families);
+  // has hf_quant_config.json or else quantize_config.json, quantisation settings are read from that file too.
+  // `projector` is the GGUF file of the vision tower of a model in a GGUF file; "" for none. Returns not_found if
+  // `path` has no config.json and is no GGUF file; unimplemented for unsupported architectures and features, among them
+  // some formats of quantised weights; invalid_argument for everything else that is wrong.
+  static Result<ModelConfig> read(const std::string& path, const FamilyRegistry& families,
+                                  const std::string& projector = "");
   // Like read(), for a parsed config. `file` names the source in messages. `beside` is the content of
   // hf_quant_config.json or quantize_config.json, or null.
   static Result<ModelConfig> from_json(const Json& json, const std::string& file, const FamilyRegistry& families,

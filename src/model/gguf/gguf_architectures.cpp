@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/model/gguf/gguf_rope.h"
+#include "tessera/model/gguf/projector_types.h"
 
 namespace tessera {
 namespace {
@@ -258,13 +259,35 @@ Status write_deepseek2(ConfigWriter& writer) {
   return write_grouped_experts(writer);
 }
 
+constexpr GgufImages kQwen25Images{.projector = kQwen25Projector,
+                                   .architecture = "Qwen2_5_VLForConditionalGeneration",
+                                   .body_prefix = "model.",
+                                   .interleaved_rope = false};
+constexpr std::string_view kNestedBody = "model.language_model.";
+constexpr GgufImages qwen3_images(std::string_view architecture) {
+  return {.projector = kQwen3Projector, .architecture = architecture, .body_prefix = kNestedBody};
+}
+
+// Without a projector the architectures that end in "vl" are read as language models. Their three kinds of positions
+// are equal in texts.
 constexpr GgufArchitecture kArchitectures[] = {
     {.name = "llama", .write = write_llama, .names = kLlamaNames},
     {.name = "qwen2", .write = write_qwen2},
+    {.name = "qwen2vl", .write = write_qwen2, .images = kQwen25Images},
     {.name = "qwen3", .write = write_qwen3},
+    {.name = "qwen3vl", .write = write_qwen3, .images = qwen3_images("Qwen3VLForConditionalGeneration")},
     {.name = "qwen3moe", .write = write_qwen3moe},
-    {.name = "qwen35", .write = write_qwen35, .names = kQwen35Names, .drafts_apart = true},
-    {.name = "qwen35moe", .write = write_qwen35moe, .names = kQwen35Names, .drafts_apart = true},
+    {.name = "qwen3vlmoe", .write = write_qwen3moe, .images = qwen3_images("Qwen3VLMoeForConditionalGeneration")},
+    {.name = "qwen35",
+     .write = write_qwen35,
+     .names = kQwen35Names,
+     .drafts_apart = true,
+     .images = qwen3_images("Qwen3_5ForConditionalGeneration")},
+    {.name = "qwen35moe",
+     .write = write_qwen35moe,
+     .names = kQwen35Names,
+     .drafts_apart = true,
+     .images = qwen3_images("Qwen3_5MoeForConditionalGeneration")},
     {.name = "gemma2", .write = write_gemma2, .names = kGemmaNames},
     {.name = "gemma3", .write = write_gemma3, .names = kGemmaNames},
     {.name = "gpt-oss", .write = write_gpt_oss, .names = kGptOssNames},
@@ -274,7 +297,17 @@ constexpr GgufArchitecture kArchitectures[] = {
     {.name = "glm4moe", .write = write_glm4moe},
 };
 
+// The architecture of a projector's file.
+constexpr std::string_view kProjector = "clip";
+
 }  // namespace
+
+std::string architectures_with_images() {
+  std::vector<std::string_view> names;
+  for (const GgufArchitecture& architecture : kArchitectures)
+    if (architecture.images) names.push_back(architecture.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 const GgufArchitecture* find_gguf_architecture(std::string_view name) {
   const auto* found = std::ranges::find(kArchitectures, name, &GgufArchitecture::name);
@@ -284,6 +317,11 @@ const GgufArchitecture* find_gguf_architecture(std::string_view name) {
 Result<const GgufArchitecture*> gguf_architecture(const GgufModel& model) {
   const std::string name = TRY(model.string("general.architecture"));
   if (const GgufArchitecture* found = find_gguf_architecture(name)) return found;
+  if (name == kProjector)
+    return invalid_argument(
+        fmt::format("{} is a projector, a vision tower alone; accepted: the GGUF file of its "
+                    "language model, with the projector as --mmproj",
+                    model.path()));
   std::vector<std::string_view> known;
   for (const GgufArchitecture& architecture : kArchitectures) known.push_back(architecture.name);
   return unimplemented(model.wrong("general.architecture", fmt::format("{}", fmt::join(known, ", "))).message());

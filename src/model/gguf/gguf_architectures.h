@@ -2,7 +2,9 @@
 // converted.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "tessera/base/status.h"
@@ -10,6 +12,14 @@
 #include "tessera/model/gguf/tensor_names.h"
 
 namespace tessera {
+
+// How a model with images is written in Hugging Face's layout. Its vision tower is in a projector's file.
+struct GgufImages {
+  std::string_view projector;     // the tower's clip.projector_type
+  std::string_view architecture;  // Hugging Face's name of the model with its tower
+  std::string_view body_prefix;   // prefix of the names of the language model's tensors
+  bool interleaved_rope = true;   // whether the three kinds of positions take pairs of dimensions in turn
+};
 
 struct GgufArchitecture {
   std::string_view name;  // general.architecture
@@ -21,11 +31,15 @@ struct GgufArchitecture {
   // Whether Hugging Face calls the next-token layers "mtp.layers.<n>.", where n begins at 0. If false, they have names
   // like the body's layers, and their numbers continue those of the body's layers.
   bool drafts_apart = false;
+  std::optional<GgufImages> images = std::nullopt;  // nothing: the engine runs no projector with this architecture
 };
 
 // Returns the architecture of the file. Returns unimplemented, with a list of the known architectures, if the file's
 // architecture is unknown.
 Result<const GgufArchitecture*> gguf_architecture(const GgufModel& model);
+
+// Returns the names of the architectures with images, for messages.
+std::string architectures_with_images();
 
 // Returns the architecture of this name; null if it is unknown.
 const GgufArchitecture* find_gguf_architecture(std::string_view name);

@@ -9,6 +9,7 @@
 #include "tessera/model/config/config.h"
 #include "tessera/model/gguf/config_writer.h"
 #include "tessera/model/gguf/gguf_architectures.h"
+#include "tessera/model/gguf/gguf_projector.h"
 #include "tessera/model/gguf/gguf_rope.h"
 #include "tessera/model/weights/stored_tensor.h"
 
@@ -91,9 +92,11 @@ Status ConfigWriter::copy_number(std::string_view name, std::string member) {
 
 Result<Json> gguf_config(const GgufModel& model) {
   const GgufArchitecture* architecture = TRY(gguf_architecture(model));
+  if (model.projector() != nullptr) TRY(check_projector(*model.projector(), *architecture));
   ConfigWriter writer(model, std::string(architecture->name));
   TRY(write_common(writer));
   TRY(architecture->write(writer));
+  if (model.projector() != nullptr) TRY(write_images(writer, *architecture->images));
   return std::move(writer).take();
 }
 

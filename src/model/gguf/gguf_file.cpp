@@ -29,7 +29,7 @@ constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;
 constexpr std::uint64_t kLeastPairBytes = 13;
 constexpr std::uint64_t kLeastTensorBytes = 24;
 
-std::string quoted(std::string_view text) { return clip_text(Json(text).dump()); }
+std::string shown_name(std::string_view text) { return clip_text(Json(text).dump()); }
 
 // The byte range of a tensor in the data section.
 struct Place {
@@ -132,7 +132,7 @@ class GgufParser {
 
   Status read_pair(std::uint64_t index) {
     const std::string_view key = TRY(read_string(fmt::format("metadata key {}", index), GgufFile::kMaxNameBytes));
-    const std::string what = fmt::format("the value of {}", quoted(key));
+    const std::string what = fmt::format("the value of {}", shown_name(key));
     GgufType type = TRY(read_type("the type of " + what));
     std::optional<std::uint64_t> count;
     if (type == GgufType::kArray) {
@@ -148,7 +148,7 @@ class GgufParser {
     TRY(skip_values(what, type, count.value_or(1)));
     file_.keys_.push_back(key);
     const bool added = file_.values_.emplace(key, GgufValue(type, count, bytes_.subspan(begin, at_ - begin))).second;
-    return added ? ok_status() : wrong("metadata key " + quoted(key), "there twice", "each key once");
+    return added ? ok_status() : wrong("metadata key " + shown_name(key), "there twice", "each key once");
   }
 
   Status skip_values(const std::string& what, GgufType type, std::uint64_t count) {
@@ -188,7 +188,7 @@ class GgufParser {
   Status read_tensor(std::uint64_t index, std::vector<std::uint64_t>& offsets, std::vector<std::uint64_t>& sizes) {
     GgufTensor tensor;
     tensor.name = TRY(read_string(fmt::format("the name of tensor {}", index), GgufFile::kMaxNameBytes));
-    const std::string what = fmt::format("tensor {}", quoted(tensor.name));
+    const std::string what = fmt::format("tensor {}", shown_name(tensor.name));
     const auto rank = TRY(read<std::uint32_t>(what));
     if (rank < 1 || rank > GgufFile::kMaxRank)
       return wrong(what + ": the number of dimensions", fmt::format("{}", rank),
@@ -231,7 +231,7 @@ class GgufParser {
     std::unordered_set<std::string_view> names;
     for (std::size_t i = 0; i < file_.tensors_.size(); ++i) {
       GgufTensor& tensor = file_.tensors_[i];
-      const std::string what = fmt::format("tensor {}", quoted(tensor.name));
+      const std::string what = fmt::format("tensor {}", shown_name(tensor.name));
       if (!names.insert(tensor.name).second) return wrong(what, "there twice", "each name once");
       if (offsets[i] % alignment_ != 0)
         return wrong(what + ": the offset", fmt::format("{}", offsets[i]),
@@ -246,8 +246,9 @@ class GgufParser {
     std::ranges::sort(places, {}, &Place::begin);
     for (std::size_t i = 1; i < places.size(); ++i)
       if (places[i].begin < places[i - 1].end)
-        return wrong(fmt::format("tensor {}: the offset", quoted(*places[i].name)), fmt::format("{}", places[i].begin),
-                     fmt::format("{} or more, where tensor {} ends", places[i - 1].end, quoted(*places[i - 1].name)));
+        return wrong(
+            fmt::format("tensor {}: the offset", shown_name(*places[i].name)), fmt::format("{}", places[i].begin),
+            fmt::format("{} or more, where tensor {} ends", places[i - 1].end, shown_name(*places[i - 1].name)));
     return ok_status();
   }
 

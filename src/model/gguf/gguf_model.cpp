@@ -11,6 +11,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/model/config/fields.h"
+#include "tessera/model/gguf/find_projector.h"
 #include "tessera/model/weights/weight_map.h"
 
 namespace tessera {
@@ -89,7 +90,7 @@ Status check_tensor_count(const std::vector<GgufFile>& files) {
 
 }  // namespace
 
-Result<GgufModel> GgufModel::open(const std::string& path) {
+Result<GgufModel> GgufModel::open(const std::string& path, const std::string& projector) {
   GgufModel model;
   const std::optional<Member> member = member_of(path);
   const std::int64_t count = member ? member->count : 1;
@@ -109,6 +110,7 @@ Result<GgufModel> GgufModel::open(const std::string& path) {
                     "the other files are found",
                     path, says, std::min(says, kMaxMembers)));
   TRY(check_tensor_count(model.files_));
+  if (!projector.empty()) model.projector_ = std::make_shared<const GgufModel>(TRY(open(projector)));
   return model;
 }
 
@@ -189,7 +191,7 @@ Result<std::optional<std::string>> find_gguf(const std::string& model_path) {
   for (fs::directory_iterator it(model_path, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     if (name == kWeightFile || name == kWeightIndex || shard_number(name)) return Found();
-    if (!name.ends_with(kExtension) || name.starts_with("mmproj")) continue;
+    if (!name.ends_with(kExtension) || is_projector_name(name)) continue;
     const std::optional<Member> member = member_of(it->path().string());
     if (!member || member->index == 1) models.push_back(it->path().string());
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,8 +17,9 @@ class GgufModel {
  public:
   // Opens the file `path` and, if it belongs to a split set, all members of the set. `path` may name any member.
   // Returns the errors of GgufFile::open(), not_found for a missing member, and data_loss for a member that does not
-  // fit the others.
-  static Result<GgufModel> open(const std::string& path);
+  // fit the others. `projector` is the file of the model's vision tower (gguf_projector.h); "" if it has none or shall
+  // not use it.
+  static Result<GgufModel> open(const std::string& path, const std::string& projector = "");
 
   // Returns a model that consists of one file.
   static GgufModel of(GgufFile file);
@@ -25,6 +27,8 @@ class GgufModel {
   // Returns the path of the first file, which names the model in messages.
   const std::string& path() const { return files_.front().path(); }
   const std::vector<GgufFile>& files() const { return files_; }
+  // Returns the model's projector; null if it has none.
+  const GgufModel* projector() const { return projector_.get(); }
   // Returns the tensor of this name from the member that has it; null if no member has it.
   const GgufTensor* find_tensor(std::string_view name) const;
 
@@ -47,6 +51,7 @@ class GgufModel {
  private:
   GgufModel() = default;
   std::vector<GgufFile> files_;
+  std::shared_ptr<const GgufModel> projector_;
 };
 
 // Returns whether a file name has the form of a split set's member, "NAME-00001-of-00003.gguf".

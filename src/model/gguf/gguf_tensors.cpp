@@ -6,33 +6,16 @@
 #include <map>
 #include <utility>
 
-#include "tessera/base/json.h"
-#include "tessera/model/config/fields.h"
 #include "tessera/model/gguf/gguf_architectures.h"
 #include "tessera/model/gguf/made_tensors.h"
 #include "tessera/model/gguf/stored_blocks.h"
+#include "tessera/model/gguf/stored_form.h"
 #include "tessera/ops/moe/moe_experts.h"
 
 namespace tessera {
 namespace {
 
 using Form = TensorForm;
-
-std::optional<StoredDtype> plain_dtype(BlockType type) {
-  switch (type) {
-    case BlockType::kF32: return StoredDtype::kF32;
-    case BlockType::kF16: return StoredDtype::kF16;
-    case BlockType::kBF16: return StoredDtype::kBF16;
-    case BlockType::kF64: return StoredDtype::kF64;
-    case BlockType::kI8: return StoredDtype::kI8;
-    case BlockType::kI16: return StoredDtype::kI16;
-    case BlockType::kI32: return StoredDtype::kI32;
-    case BlockType::kI64: return StoredDtype::kI64;
-    default: return std::nullopt;
-  }
-}
-
-StoredBlocks matrix_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), tensor.shape.back()}; }
 
 // Returns a vector as a matrix with one column.
 StoredBlocks column_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), 1}; }
@@ -41,7 +24,9 @@ StoredBlocks column_of(const GgufTensor& tensor) { return {tensor.type, tensor.d
 class Translator {
  public:
   Translator(const GgufModel& model, const GgufArchitecture& architecture)
-      : model_(model), architecture_(architecture), prefix_(std::string(architecture.name) + ".") {}
+      : model_(model), architecture_(architecture), prefix_(std::string(architecture.name) + ".") {
+    if (model.projector() != nullptr && architecture.images) body_ = architecture.images->body_prefix;
+  }
 
   Result<TensorFile> translate() {
     file_.path = model_.path();
@@ -79,8 +64,7 @@ class Translator {
   }
 
   Status misfit(const GgufTensor& tensor, const std::string& accepted) const {
-    return data_loss(fmt::format("{}: tensor {}: shape is {}; accepted: {}", model_.path(),
-                                 clip_text(Json(tensor.name).dump()), shape_text(tensor.shape), accepted));
+    return wrong_shape(model_.path(), tensor, accepted);
   }
 
   Status add(const GgufTensor& tensor) {
@@ -88,10 +72,7 @@ class Translator {
     const TensorNameRule* rule = find_name_rule(name, architecture_.names);
     const Form form = rule != nullptr ? rule->form : Form::kSame;
     if (form == Form::kSkipped) return ok_status();
-    if (!plain_dtype(tensor.type) && !StoredBlocks::is_readable(tensor.type))
-      return unimplemented(fmt::format("{}: tensor {}: type is {}; accepted: types for the weights of models",
-                                       model_.path(), clip_text(Json(tensor.name).dump()),
-                                       block_type_info(tensor.type).name));
+    TRY(check_readable(model_.path(), tensor));
     const std::string own = rule != nullptr ? own_name(name, rule->own) : tensor.name;
     switch (form) {
       case Form::kSkipped: break;
@@ -120,23 +101,17 @@ class Translator {
   }
 
   std::string own_name(const GgufTensorName& name, std::string_view own) const {
+    constexpr std::string_view kBody = "/model.";
+    if (own.starts_with(kBody)) return body_ + std::string(own.substr(kBody.size()));
     if (own.starts_with('/')) return std::string(own.substr(1));
     const std::int64_t layer = name.layer.value_or(0);
     if (architecture_.drafts_apart && layer >= layers_) return fmt::format("mtp.layers.{}.{}", layer - layers_, own);
-    return fmt::format("model.layers.{}.{}", layer, own);
+    return fmt::format("{}layers.{}.{}", body_, layer, own);
   }
 
   // Adds a tensor whose elements keep the file's order.
   void add_same(std::string name, const GgufTensor& tensor, std::vector<std::int64_t> shape) {
-    StoredTensor stored{.name = std::move(name), .dtype = StoredDtype::kF32, .shape = std::move(shape), .data = {}};
-    if (const std::optional<StoredDtype> plain = plain_dtype(tensor.type)) {
-      stored.dtype = *plain;
-      stored.data = tensor.data;
-    } else {
-      stored.made = make_rows({.matrices = {matrix_of(tensor)}}, {});
-      stored.blocks = tensor.type;
-    }
-    file_.tensors.push_back(std::move(stored));
+    file_.tensors.push_back(same_elements(std::move(name), tensor, std::move(shape)));
   }
 
   void add_made(std::string name, const GgufTensor& tensor, std::vector<std::int64_t> shape,
@@ -276,7 +251,8 @@ class Translator {
 
   const GgufModel& model_;
   const GgufArchitecture& architecture_;
-  std::string prefix_;  // prefix of the metadata's keys
+  std::string prefix_;           // prefix of the metadata's keys
+  std::string body_ = "model.";  // prefix of the names of the language model's tensors
   std::int64_t layers_ = 0;
   std::int64_t heads_ = 0;
   std::int64_t kv_heads_ = 0;

@@ -180,5 +180,19 @@ TEST_F(HubTest, ResolvesPathsFirstThenTheCacheThenTheHub) {
   EXPECT_EQ(server_.requests().size(), requests) << "what is there is not asked for again";
 }
 
+TEST_F(HubTest, AGgufModelComesWithItsProjector) {
+  add_weights("m-Q4_0.gguf", test::pattern(1000));
+  add_weights("mmproj-F16.gguf", test::pattern(500));
+  const fs::path snapshot = root() / "snapshots" / kCommit;
+  EXPECT_EQ(*resolve_model({.path_or_id = "org/name:Q4_0", .without_projector = true, .download = true}, settings()),
+            snapshot / "m-Q4_0.gguf");
+  EXPECT_FALSE(fs::exists(snapshot / "mmproj-F16.gguf"));
+  const ModelRequest named{.path_or_id = "org/name:Q4_0", .projector = "mmproj-F16.gguf"};
+  expect_error(resolve_model(named, settings()), StatusCode::kNotFound, {"has no projector mmproj-F16.gguf"});
+  ASSERT_TRUE(pull(settings(), {.id = "org/name", .gguf = "Q4_0"}).ok());
+  EXPECT_EQ(contents_of(snapshot / "mmproj-F16.gguf"), test::pattern(500));
+  EXPECT_EQ(*resolve_model(named, settings()), snapshot / "m-Q4_0.gguf");
+}
+
 }  // namespace
 }  // namespace tessera

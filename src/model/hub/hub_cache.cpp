@@ -108,6 +108,10 @@ Result<std::vector<std::string>> missing_files(const fs::path& snapshot, ModelCo
 Result<std::string> find_gguf_file(const fs::path& snapshot, const HubModel& model) {
   const std::vector<std::string> names = names_below(snapshot, /*files=*/true);
   const Result<std::vector<std::string>> files = choose_gguf(names, model.gguf);
+  std::error_code error;
+  if (files.ok() && !model.projector.empty() && !fs::exists(snapshot / model.projector, error))
+    return not_found(
+        fmt::format("the hub's cache of {}, {}, has no projector {}", model.id, snapshot.string(), model.projector));
   if (files.ok()) return (snapshot / files->front()).string();
   return files.status().with_context(fmt::format("the hub's cache of {}, {}", model.id, snapshot.string()));
 }

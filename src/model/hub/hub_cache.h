@@ -21,6 +21,10 @@ struct HubModel {
   // Selects one of the repository's models in GGUF format, by a type ("Q4_K_M") or by a file name. Empty for the
   // safetensors.
   std::string gguf = {};
+  // The name of the projector's file that goes with a GGUF model. Empty: the repository's only projector, if it has
+  // one.
+  std::string projector = {};
+  bool without_projector = false;  // no projector is downloaded
 };
 
 // Returns whether `text` has the form of a model id. A relative path may have this form too.
@@ -55,8 +59,8 @@ class HubFolder {
 };
 
 // Returns the snapshot's folder, or the GGUF file in it if model.gguf selects one. Returns not_found if the model or
-// the revision is not cached, or if the snapshot lacks a file of `content`; the message says what was searched for and
-// where.
+// the revision is not cached, or if the snapshot lacks a file of `content` or the named projector; the message says
+// what was searched for and where.
 Result<std::string> find_in_hub_cache(const HubSettings& settings, const HubModel& model, ModelContent content);
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 #include "tessera/model/hub/hub_download.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <map>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "tessera/base/json.h"
+#include "tessera/base/log.h"
 #include "tessera/base/progress.h"
 #include "tessera/base/write_file.h"
 #include "tessera/model/hub/hub_blob.h"
@@ -78,13 +80,21 @@ class Pull {
   Pull(HubFolder folder, const HubModel& model, const PullOptions& options, HttpClient client)
       : folder_(std::move(folder)), model_(model), options_(options), client_(std::move(client)) {}
 
-  // Downloads one model in GGUF format, which needs no other files.
+  // Downloads one model in GGUF format, and the projector of its images. It needs no other files.
   Result<std::string> fetch_gguf() {
     std::vector<std::string> names;
     for (const HubFile& file : listing_.files) names.push_back(file.name);
     const std::vector<std::string> chosen = TRY(choose_gguf(names, model_.gguf));
     std::vector<HubFile> files;
     for (const std::string& name : chosen) files.push_back(*listing_.find(name));
+    if (!model_.without_projector) {
+      const std::optional<std::string> projector = TRY(choose_projector(names, model_.projector));
+      if (projector) files.push_back(*listing_.find(*projector));
+      if (const std::vector<std::string> several = projectors_of(names); !projector && several.size() > 1)
+        log_warn("hub",
+                 "{} has {} projectors, of which none is fetched, so prompts have no images; --mmproj names one: {}",
+                 model_.id, several.size(), fmt::join(several, ", "));
+    }
     TRY(fetch(files));
     TRY(finish());
     return (snapshot() / chosen.front()).string();
@@ -225,6 +235,8 @@ Result<std::string> resolve_model(const ModelRequest& request, const HubSettings
         fmt::format("revision: \"{}\" goes with a model of the hub; {} is a path", request.revision, name));
   }
   if (!request.revision.empty()) model->revision = request.revision;
+  model->projector = request.projector;
+  model->without_projector = request.without_projector;
   Result<std::string> found = find_in_hub_cache(settings, *model, request.content);
   if (found.ok() || found.status().code() != StatusCode::kNotFound) return found;
   if (request.download)

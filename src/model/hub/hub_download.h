@@ -27,8 +27,10 @@ struct PullOptions {
 Result<std::string> pull_model(const HubSettings& settings, const HubModel& model, const PullOptions& options);
 
 struct ModelRequest {
-  std::string path_or_id;  // an id may be followed by ":" and a value for HubModel::gguf
-  std::string revision{};  // empty for main
+  std::string path_or_id;          // an id may be followed by ":" and a value for HubModel::gguf
+  std::string revision{};          // empty for main
+  std::string projector{};         // HubModel::projector
+  bool without_projector = false;  // HubModel::without_projector
   ModelContent content = ModelContent::kWeights;
   bool download = false;  // download the files that the cache lacks
   bool show_progress = false;

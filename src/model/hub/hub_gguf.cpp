@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+
+#include "tessera/model/gguf/find_projector.h"
 
 namespace tessera {
 namespace {
@@ -54,7 +57,7 @@ Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names,
   std::vector<std::string> stems;
   std::vector<std::string> fitting;
   for (const std::string& name : names) {
-    if (!name.ends_with(kGguf) || name.starts_with("mmproj")) continue;
+    if (!name.ends_with(kGguf) || is_projector_name(name)) continue;
     const std::string stem(stem_of(name));
     if (std::ranges::find(stems, stem) != stems.end()) continue;
     stems.push_back(stem);
@@ -72,6 +75,22 @@ Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names,
     if (name.ends_with(kGguf) && stem_of(name) == fitting.front()) files.push_back(name);
   std::ranges::sort(files);
   return files;
+}
+
+std::vector<std::string> projectors_of(std::span<const std::string> names) {
+  std::vector<std::string> projectors;
+  std::ranges::copy_if(names, std::back_inserter(projectors), is_projector_name);
+  std::ranges::sort(projectors);
+  return projectors;
+}
+
+Result<std::optional<std::string>> choose_projector(std::span<const std::string> names, std::string_view named) {
+  using Chosen = std::optional<std::string>;
+  const std::vector<std::string> projectors = projectors_of(names);
+  if (named.empty()) return projectors.size() == 1 ? Chosen(projectors.front()) : Chosen();
+  if (std::ranges::find(names, named) != names.end()) return Chosen(named);
+  return not_found(fmt::format("there is no projector {}; there {}", named,
+                               projectors.empty() ? "are none" : fmt::format("are {}", fmt::join(projectors, ", "))));
 }
 
 }  // namespace tessera

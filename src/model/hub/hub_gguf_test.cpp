@@ -60,5 +60,17 @@ TEST(HubGguf, OtherNamesAreErrorsThatListWhatIsThere) {
   EXPECT_THAT(both.status().message(), HasSubstr("a-Q4_0.gguf, b-Q4_0.gguf"));
 }
 
+TEST(HubGguf, TheOnlyOrTheNamedProjectorIsFetched) {
+  EXPECT_EQ(*choose_projector(repository(), ""), "mmproj-F16.gguf");
+  EXPECT_EQ(*choose_projector(repository(), "mmproj-F16.gguf"), "mmproj-F16.gguf");
+  const std::vector<std::string> several = {"m-Q4_0.gguf", "mmproj-F16.gguf", "mmproj-BF16.gguf"};
+  EXPECT_EQ(*choose_projector(several, ""), std::nullopt);
+  EXPECT_EQ(*choose_projector(several, "mmproj-BF16.gguf"), "mmproj-BF16.gguf");
+  EXPECT_THAT(projectors_of(several), ElementsAre("mmproj-BF16.gguf", "mmproj-F16.gguf"));
+  const auto none = choose_projector(several, "mmproj-Q8_0.gguf");
+  EXPECT_EQ(none.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(none.status().message(), HasSubstr("there are mmproj-BF16.gguf, mmproj-F16.gguf"));
+}
+
 }  // namespace
 }  // namespace tessera

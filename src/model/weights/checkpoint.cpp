@@ -10,6 +10,7 @@
 
 #include "tessera/base/nearest.h"
 #include "tessera/model/gguf/gguf_model.h"
+#include "tessera/model/gguf/gguf_projector.h"
 #include "tessera/model/gguf/gguf_tensors.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/model/weights/safetensors.h"
@@ -72,11 +73,13 @@ std::string_view adapter_hint() {
          "lora_paths";
 }
 
-Result<Checkpoint> Checkpoint::open(const std::string& model_path) {
+Result<Checkpoint> Checkpoint::open(const std::string& model_path, const std::string& projector) {
   Checkpoint checkpoint;
   checkpoint.model_path_ = model_path;
   if (const std::optional<std::string> gguf = TRY(find_gguf(model_path))) {
-    TRY(checkpoint.add_file(TRY(read_gguf_tensors(TRY(GgufModel::open(*gguf))))));
+    const GgufModel model = TRY(GgufModel::open(*gguf, projector));
+    TRY(checkpoint.add_file(TRY(read_gguf_tensors(model))));
+    if (model.projector() != nullptr) TRY(checkpoint.add_file(TRY(read_projector_tensors(*model.projector()))));
   } else {
     std::error_code error;
     const bool is_file = fs::is_regular_file(model_path, error);

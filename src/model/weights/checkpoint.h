@@ -30,7 +30,9 @@ class Checkpoint {
   // `model_path`. Returns not_found for missing files; data_loss for corrupt files, an index that contradicts its
   // shards, and two shards that contain tensors of the same name; invalid_argument for a malformed index (no map, or a
   // shard name that leaves the folder). gguf_tensors.h lists the errors of GGUF files.
-  static Result<Checkpoint> open(const std::string& model_path);
+  //
+  // `projector` is the file of a GGUF model's vision tower (gguf_projector.h), whose tensors are added; "" for none.
+  static Result<Checkpoint> open(const std::string& model_path, const std::string& projector = "");
 
   // Returns the tensor with this name; null if the checkpoint does not have it. Checkpoints of embedding models contain
   // only the body, and their names lack the prefix "model.". In such a checkpoint the look-up ignores this prefix of

@@ -38,7 +38,8 @@ Result<std::optional<ImageInput>> image_input_of(const Engine& engine) {
   const std::optional<ImageTokens>& tokens = engine.config().images;
   const std::optional<VisionConfig>& tower = engine.config().vision;
   if (!tokens || !tower) return std::optional<ImageInput>();
-  ImageInput input{.processor = TRY(read_model_processor(engine.options().model_path)), .placeholder = tokens->image};
+  ImageInput input{.processor = TRY(read_model_processor(engine.options().model_path, engine.options().projector_path)),
+                   .placeholder = tokens->image};
   TRY(check_tower(input.processor, *tower));
   lower_pixels(engine.runner().options().vision, input.processor);
   if (engine.tokenizer() != nullptr)

@@ -1,0 +1,29 @@
+// Finds the projector that belongs to a model in GGUF files.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+struct FoundProjector {
+  std::string path;  // empty: the model is used without images
+  std::string note;  // says why a projector beside the model is not used; empty if there is nothing to say
+};
+
+// Returns the projector that the user names: a path, or the name of a file beside the model. Returns not_found if there
+// is no such file. `model_path` is as described in model_path.h.
+Result<std::string> find_named_projector(const std::string& model_path, const std::string& name);
+
+// Returns the only projector beside the model, which is a GGUF file or a folder with one. Returns an empty path without
+// a note for another path, if no projector is there, or if the engine runs none with the model's architecture. Returns
+// invalid_argument, with their names, if several projectors are there. A projector of an unsupported type is not used;
+// the note says why.
+Result<FoundProjector> find_projector_beside(const std::string& model_path);
+
+// Returns whether the file's name is that of a projector, "mmproj-….gguf".
+bool is_projector_name(std::string_view name);
+
+}  // namespace tessera

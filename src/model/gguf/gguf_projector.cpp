@@ -1,0 +1,188 @@
+#include "tessera/model/gguf/gguf_projector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/model/config/vision_config.h"
+#include "tessera/model/gguf/projector_types.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kFrames = 2;         // frames in a patch; the file has one tensor for each
+constexpr std::int64_t kUsualMerge = 2;     // the side of a token in patches where the file does not state it
+constexpr std::int64_t kUsualWindow = 112;  // Qwen2.5-VL's windows in pixels; the converter leaves them out
+
+const std::string kProjectorType = "clip.projector_type";
+const std::string kVisionType = "clip.vision.projector_type";  // in files that have a projector of sounds as well
+const std::string kMerge = "clip.vision.spatial_merge_size";
+const std::string kDeepstack = "clip.vision.is_deepstack_layers";
+const std::string kVocabulary = "tokenizer.ggml.tokens";
+
+// Returns the id of a control token in the vocabulary of the language model.
+Result<std::int64_t> image_token_id(const GgufModel& model, std::string_view text) {
+  const GgufValue* value = model.find(kVocabulary);
+  const auto tokens = value != nullptr ? value->strings() : std::nullopt;
+  if (tokens) {
+    const auto found = std::ranges::find(*tokens, text);
+    if (found != tokens->end()) return found - tokens->begin();
+  }
+  return model.wrong(kVocabulary, fmt::format("with a projector, a list of tokens with \"{}\"", text));
+}
+
+// Returns the blocks of the tower whose outputs become deepstack levels.
+Result<std::vector<std::int64_t>> deepstack_blocks(const GgufModel& projector) {
+  std::vector<std::int64_t> blocks;
+  const GgufValue* value = projector.find(kDeepstack);
+  if (value == nullptr) return blocks;
+  const std::int64_t depth = TRY(projector.integer("clip.vision.block_count"));
+  const auto flags = value->booleans();
+  if (!flags || std::ssize(*flags) != depth)
+    return projector.wrong(kDeepstack, fmt::format("a list of true or false for each of {} blocks", depth));
+  for (std::size_t block = 0; block < flags->size(); ++block)
+    if ((*flags)[block]) blocks.push_back(static_cast<std::int64_t>(block));
+  return blocks;
+}
+
+Json list_of(const std::vector<std::int64_t>& numbers) {
+  Json::Array list;
+  for (const std::int64_t number : numbers) list.emplace_back(number);
+  return list;
+}
+
+// Sets the sections of the rotation. Files have a fourth section, which is 0.
+Status write_sections(ConfigWriter& writer, bool interleaved) {
+  const std::string key = writer.key("rope.dimension_sections");
+  const GgufValue* value = writer.model().find(key);
+  auto sections = value != nullptr ? value->integers() : std::nullopt;
+  if (!sections || sections->size() < 3 ||
+      std::any_of(sections->begin() + 3, sections->end(), [](auto n) { return n != 0; }))
+    return writer.model().wrong(key, "with a projector, three sizes, and zeros after them");
+  sections->resize(3);
+  Json rope = *writer.config().find("rope_parameters");
+  rope.set("mrope_section", list_of(*sections));
+  rope.set("mrope_interleaved", interleaved);
+  writer.set("rope_parameters", std::move(rope));
+  return ok_status();
+}
+
+// Checks that the tower's rows have the size of the language model's embeddings, and as many deepstack levels as the
+// language model adds.
+Status check_fit(const ConfigWriter& writer) {
+  const GgufModel& projector = *writer.model().projector();
+  const std::int64_t hidden = TRY(writer.integer("embedding_length"));
+  if (TRY(projector.integer("clip.vision.projection_dim")) != hidden)
+    return projector.wrong("clip.vision.projection_dim",
+                           fmt::format("{}, {} of {}", hidden, writer.key("embedding_length"), writer.model().path()));
+  const std::int64_t levels = TRY(writer.optional_integer("n_deepstack_layers")).value_or(0);
+  const std::int64_t found = std::ssize(TRY(deepstack_blocks(projector)));
+  if (found == levels) return ok_status();
+  return projector.wrong(kDeepstack, fmt::format("{} times true, as {} of {} says, not {} times", levels,
+                                                 writer.key("n_deepstack_layers"), writer.model().path(), found));
+}
+
+// Returns the members for windows. Every n-th block attends to the whole image; if n is 0, all blocks do.
+Status write_windows(const GgufModel& projector, std::int64_t depth, Json& vision) {
+  const std::int64_t every = TRY(projector.integer("clip.vision.n_wa_pattern"));
+  std::vector<std::int64_t> whole;
+  for (std::int64_t block = 0; block < depth; ++block)
+    if (every == 0 || (block + 1) % every == 0) whole.push_back(block);
+  vision.set("fullatt_block_indexes", list_of(whole));
+  vision.set("window_size", TRY(projector.optional_integer("clip.vision.window_size")).value_or(kUsualWindow));
+  return ok_status();
+}
+
+Result<Json> vision_config(const GgufModel& projector) {
+  Json vision = Json::object();
+  const std::int64_t depth = TRY(projector.integer("clip.vision.block_count"));
+  if (depth < 1 || depth > VisionConfig::kMaxLayers)
+    return projector.wrong("clip.vision.block_count", fmt::format("1 to {}", VisionConfig::kMaxLayers));
+  vision.set("depth", depth);
+  for (const auto& [key, member] :
+       {std::pair("embedding_length", "hidden_size"), std::pair("feed_forward_length", "intermediate_size"),
+        std::pair("attention.head_count", "num_heads"), std::pair("projection_dim", "out_hidden_size"),
+        std::pair("patch_size", "patch_size")})
+    vision.set(member, TRY(projector.integer(fmt::format("clip.vision.{}", key))));
+  vision.set("spatial_merge_size", TRY(projector.optional_integer(kMerge)).value_or(kUsualMerge));
+  vision.set("temporal_patch_size", kFrames);
+  if (TRY(projector_type(projector)) == kQwen25Projector) {
+    TRY(write_windows(projector, depth, vision));
+    return vision;
+  }
+  const GgufTensor* positions = projector.find_tensor("v.position_embd.weight");
+  if (positions == nullptr || positions->shape.size() != 2)
+    return data_loss(fmt::format("{}: tensor v.position_embd.weight is {}; accepted: a matrix", projector.path(),
+                                 positions == nullptr ? "missing" : shape_text(positions->shape)));
+  vision.set("num_position_embeddings", positions->shape[0]);
+  vision.set("deepstack_visual_indexes", list_of(TRY(deepstack_blocks(projector))));
+  return vision;
+}
+
+// Copies three numbers, one for each colour.
+Status copy_colours(const GgufModel& projector, const std::string& key, const char* member, Json& processor) {
+  const GgufValue* value = projector.find(key);
+  const auto numbers = value != nullptr ? value->numbers() : std::nullopt;
+  if (!numbers || numbers->size() != 3) return projector.wrong(key, "three numbers: red, green, blue");
+  Json::Array list;
+  for (const double number : *numbers) list.emplace_back(number);
+  processor.set(member, std::move(list));
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::string> projector_type(const GgufModel& projector) {
+  if (std::optional<std::string> type = TRY(projector.optional_string(kVisionType))) return *std::move(type);
+  return projector.string(kProjectorType);
+}
+
+Status check_projector(const GgufModel& projector, const GgufArchitecture& architecture) {
+  if (TRY(projector.string("general.architecture")) != "clip")
+    return projector.wrong("general.architecture", "\"clip\", that of projectors");
+  if (!architecture.images)
+    return unimplemented(fmt::format("{}: a projector beside {} is not supported; accepted: beside {}",
+                                     projector.path(), architecture.name, architectures_with_images()));
+  const std::string type = TRY(projector_type(projector));
+  const std::string key = projector.find(kVisionType) != nullptr ? kVisionType : kProjectorType;
+  if (!TRY(projector.optional_boolean("clip.has_vision_encoder")).value_or(false))
+    return unimplemented(fmt::format("{}: {} is \"{}\", a projector of sounds; accepted: \"{}\", of images",
+                                     projector.path(), key, type, architecture.images->projector));
+  if (type == architecture.images->projector) return ok_status();
+  return unimplemented(
+      projector.wrong(key, fmt::format("\"{}\" beside {}", architecture.images->projector, architecture.name))
+          .message());
+}
+
+Status write_images(ConfigWriter& writer, const GgufImages& images) {
+  TRY(check_fit(writer));
+  Json::Array names;
+  names.emplace_back(std::string(images.architecture));
+  writer.set("architectures", std::move(names));
+  TRY(write_sections(writer, images.interleaved_rope));
+  for (const auto& [text, member] :
+       {std::pair("<|image_pad|>", "image_token_id"), std::pair("<|vision_start|>", "vision_start_token_id"),
+        std::pair("<|vision_end|>", "vision_end_token_id")})
+    writer.set(member, TRY(image_token_id(writer.model(), text)));
+  writer.set("vision_config", TRY(vision_config(*writer.model().projector())));
+  return ok_status();
+}
+
+Result<Json> projector_processor(const GgufModel& projector) {
+  Json processor = Json::object();
+  processor.set("patch_size", TRY(projector.integer("clip.vision.patch_size")));
+  processor.set("temporal_patch_size", kFrames);
+  processor.set("merge_size", TRY(projector.optional_integer(kMerge)).value_or(kUsualMerge));
+  TRY(copy_colours(projector, "clip.vision.image_mean", "image_mean", processor));
+  TRY(copy_colours(projector, "clip.vision.image_std", "image_std", processor));
+  for (const char* member : {"min_pixels", "max_pixels"})
+    if (const auto pixels = TRY(projector.optional_integer(fmt::format("clip.vision.image_{}", member))))
+      processor.set(member, *pixels);
+  return processor;
+}
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// Projectors: GGUF files ("mmproj-….gguf") that contain the vision tower of a language model in another GGUF file.
+#pragma once
+
+#include <string_view>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/model/gguf/config_writer.h"
+#include "tessera/model/gguf/gguf_architectures.h"
+#include "tessera/model/gguf/gguf_model.h"
+#include "tessera/model/weights/checkpoint.h"
+
+namespace tessera {
+
+// Checks that the file is a projector of a type that the engine runs with this architecture. Returns invalid_argument
+// for a file that is no projector, and unimplemented for another type, among them projectors of sounds. The message
+// names the file, the key, its value and what is accepted.
+Status check_projector(const GgufModel& projector, const GgufArchitecture& architecture);
+
+// Writes the members that a config.json has for a model with images: the architecture's name, "vision_config", the ids
+// of the tokens that stand for images, and the sections of the rotation. Returns invalid_argument if the projector does
+// not fit the language model. Preconditions: check_projector() accepts the model's projector, and the members of the
+// language model are written.
+Status write_images(ConfigWriter& writer, const GgufImages& images);
+
+// Returns the tower's tensors under Hugging Face's names and in Hugging Face's layout. Returns data_loss if a tensor
+// that the metadata promise is missing, or if the shapes of tensors that belong together differ; invalid_argument for
+// wrong metadata; unimplemented for types that cannot be read.
+Result<TensorFile> read_projector_tensors(const GgufModel& projector);
+
+// Returns the members that a preprocessor_config.json has and the projector states: the sizes of patches, mean and
+// deviation of the colours and, in few files, the numbers of pixels.
+Result<Json> projector_processor(const GgufModel& projector);
+
+// Returns the projector's type, "qwen3vl_merger"; invalid_argument if the file states none.
+Result<std::string> projector_type(const GgufModel& projector);
+
+}  // namespace tessera

@@ -1,0 +1,190 @@
+// Catches: a projector that does not fit its language model and is used all the same, or refused without the key or
+// tensor that is wrong; a projector that is chosen although it is not the only one, or not used although it is; a
+// language model in a GGUF file that needs its projector for texts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "image_golden.h"
+#include "image_ways.h"
+#include "tessera/base/json.h"
+#include "tessera/base/testing/scratch_dir.h"
+#include "tessera/engine/images/model_processor.h"
+#include "tessera/model/gguf/find_projector.h"
+
+namespace tessera {
+namespace {
+
+using testing::data_path;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+std::string model_of(const std::string& name) { return data_path("gguf/" + name) + "/golden-BF16.gguf"; }
+std::string projector_of(const std::string& name) { return data_path("gguf/" + name) + "/mmproj-golden-BF16.gguf"; }
+
+// Returns a copy of a projector's bytes in which one text is replaced by another of the same length, everywhere.
+std::string edited(const std::string& name, const std::string& from, const std::string& to) {
+  std::string bytes = *read_text_file(projector_of(name));
+  EXPECT_EQ(from.size(), to.size());
+  EXPECT_NE(bytes.find(from), std::string::npos) << from;
+  for (std::size_t at = bytes.find(from); at != std::string::npos; at = bytes.find(from, at + to.size()))
+    bytes.replace(at, from.size(), to);
+  return bytes;
+}
+
+// Returns the error with which a model and a projector's bytes are refused.
+std::string refusal(const std::string& model, const std::string& bytes) {
+  const test::ScratchDir dir;
+  EngineOptions options{.model_path = model_of(model), .projector_path = dir.write("mmproj-edited.gguf", bytes)};
+  options.context_length = 256;
+  const auto engine = Engine::create(options);
+  EXPECT_FALSE(engine.ok());
+  return engine.status().message();
+}
+
+TEST(GgufProjector, OtherTypesAreRefusedByName) {
+  EXPECT_THAT(
+      refusal("qwen3-vl", edited("qwen3-vl", "qwen3vl_merger", "qwen9vl_merger")),
+      HasSubstr("metadata clip.projector_type is \"qwen9vl_merger\"; accepted: \"qwen3vl_merger\" beside qwen3vl"));
+  EXPECT_THAT(refusal("qwen3-vl", *read_text_file(projector_of("qwen2.5-vl"))),
+              HasSubstr("is \"qwen2.5vl_merger\"; accepted: \"qwen3vl_merger\""));
+  EXPECT_THAT(refusal("qwen3-vl", edited("qwen3-vl", "clip.has_vision_encoder", "clip.has_sounds_encoder")),
+              HasSubstr("a projector of sounds"));
+  EXPECT_THAT(refusal("qwen3-vl", *read_text_file(model_of("qwen3-vl"))),
+              HasSubstr("general.architecture is \"qwen3vl\"; accepted: \"clip\""));
+}
+
+TEST(GgufProjector, ModelsWithoutImagesHaveNone) {
+  const EngineOptions options{.model_path = data_path("gguf/qwen3-q4_0"), .projector_path = projector_of("qwen3-vl")};
+  EXPECT_THAT(Engine::create(options).status().message(),
+              HasSubstr("a projector beside qwen3 is not supported; accepted: beside qwen2vl, qwen3vl"));
+  const EngineOptions folder{.model_path = data_path("goldens/qwen3-vl"), .projector_path = projector_of("qwen3-vl")};
+  EXPECT_THAT(Engine::create(folder).status().message(), HasSubstr("is a projector for a model in GGUF files"));
+}
+
+TEST(GgufProjector, SizesMustFitTheLanguageModel) {
+  const std::string width = "clip.vision.projection_dim";
+  const std::string u32("\x04\0\0\0", 4);
+  EXPECT_THAT(refusal("qwen3-vl", edited("qwen3-vl", width + u32 + std::string("\x40\0\0\0", 4),
+                                         width + u32 + std::string("\x20\0\0\0", 4))),
+              HasSubstr("metadata clip.vision.projection_dim is 32; accepted: 64, qwen3vl.embedding_length of"));
+  // Qwen3.5's text has the width of 32, and no deepstack levels.
+  EXPECT_THAT(refusal("qwen3.5-vl", edited("qwen3-vl", width + u32 + std::string("\x40\0\0\0", 4),
+                                           width + u32 + std::string("\x20\0\0\0", 4))),
+              HasSubstr("clip.vision.is_deepstack_layers is 3 of BOOL; accepted: 0 times true"));
+  EXPECT_THAT(refusal("qwen3-vl", edited("qwen3-vl", "clip.vision.block_count", "clip.vision.xlock_count")),
+              HasSubstr("metadata clip.vision.block_count is missing"));
+}
+
+TEST(GgufProjector, MissingTensorsAreNamed) {
+  EXPECT_THAT(refusal("qwen3-vl", edited("qwen3-vl", "v.blk.1.ln2.bias", "v.blk.1.ln9.bias")),
+              HasSubstr("tensor v.blk.1.ln2.bias is missing; accepted: all tensors of a qwen3vl_merger with 3 blocks"));
+  EXPECT_THAT(refusal("qwen2.5-vl", edited("qwen2.5-vl", "v.blk.0.attn_k.weight", "v.blk.0.attn_x.weight")),
+              HasSubstr("tensor v.blk.0.attn_k.weight is missing"));
+  EXPECT_THAT(refusal("qwen2.5-vl", edited("qwen2.5-vl", "v.patch_embd.weight.1", "v.patch_embd.weight.2")),
+              HasSubstr("tensor v.patch_embd.weight.1 is missing"));
+}
+
+// Older converters exchanged the names of the second and the third matrix of gated MLPs.
+TEST(GgufProjector, ExchangedNamesOfMlpsAreUndone) {
+  const testing::ImageGolden golden = testing::read_image_golden("gguf/qwen2.5-vl");
+  const auto tensors = [&](const std::string& projector) {
+    const Checkpoint checkpoint = *Checkpoint::open(golden.model_path, projector);
+    const StoredTensor up = *checkpoint.get("visual.blocks.0.mlp.up_proj.weight", {128, 32});
+    const StoredTensor down = *checkpoint.get("visual.blocks.0.mlp.down_proj.weight", {32, 128});
+    return std::pair(std::string(reinterpret_cast<const char*>(up.data.data()), up.data.size()),
+                     std::string(reinterpret_cast<const char*>(down.data.data()), down.data.size()));
+  };
+  const test::ScratchDir dir;
+  const std::string bytes = *read_text_file(golden.projector);
+  // A name's length stands before it. The names differ in length, so both are exchanged together.
+  const auto name = [](std::string text) {
+    text.insert(0, "v.blk.0.ffn_");
+    return std::string(1, static_cast<char>(text.size())) + std::string(7, '\0') + text;
+  };
+  std::string exchanged;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t before = at;
+    for (const std::string kind : {".weight", ".bias"}) {
+      for (const auto& [from, to] : {std::pair("down", "up"), std::pair("up", "down")}) {
+        if (bytes.compare(at, name(from + kind).size(), name(from + kind)) != 0) continue;
+        exchanged += name(to + kind);
+        at += name(from + kind).size();
+      }
+    }
+    if (at == before) exchanged += bytes[at++];
+  }
+  ASSERT_EQ(exchanged.size(), bytes.size());
+  ASSERT_FALSE(exchanged == bytes);
+  EXPECT_TRUE(tensors(dir.write("mmproj-exchanged.gguf", exchanged)) == tensors(golden.projector));
+}
+
+TEST(GgufProjector, TheOnlyOneBesideTheModelIsFound) {
+  EXPECT_EQ(find_projector_beside(data_path("gguf/qwen3-vl"))->path, projector_of("qwen3-vl"));
+  EXPECT_EQ(find_projector_beside(model_of("qwen3-vl"))->path, projector_of("qwen3-vl"));
+  EXPECT_EQ(find_projector_beside(data_path("gguf/qwen3-q4_0"))->path, "");
+  EXPECT_EQ(find_projector_beside(data_path("goldens/qwen3-vl"))->path, "");
+}
+
+TEST(GgufProjector, SeveralBesideTheModelAreAnError) {
+  const test::ScratchDir dir;
+  fs::create_symlink(model_of("qwen3-vl"), dir.path() + "/m.gguf");
+  for (const char* name : {"/mmproj-F16.gguf", "/mmproj-BF16.gguf"})
+    fs::create_symlink(projector_of("qwen3-vl"), dir.path() + name);
+  const auto several = find_projector_beside(dir.path());
+  EXPECT_EQ(several.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(several.status().message(),
+              HasSubstr("2 projectors; accepted: one of them as --mmproj (mmproj-BF16.gguf, mmproj-F16.gguf)"));
+  EXPECT_EQ(*find_named_projector(dir.path(), "mmproj-F16.gguf"), dir.path() + "/mmproj-F16.gguf");
+  EXPECT_EQ(*find_named_projector(dir.path(), projector_of("qwen3-vl")), projector_of("qwen3-vl"));
+  EXPECT_THAT(
+      find_named_projector(dir.path(), "mmproj-Q8_0.gguf").status().message(),
+      HasSubstr("there is no file mmproj-Q8_0.gguf, and " + dir.path() + " has mmproj-BF16.gguf, mmproj-F16.gguf"));
+}
+
+TEST(GgufProjector, AnUnsupportedOneBesideTheModelLeavesTexts) {
+  const test::ScratchDir dir;
+  fs::create_symlink(model_of("qwen2.5-vl"), dir.path() + "/m.gguf");
+  dir.write("mmproj-old.gguf", edited("qwen2.5-vl", "qwen2.5vl_merger", "qwen2vl_merger_x"));
+  const auto found = find_projector_beside(dir.path());
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(found->path, "");
+  EXPECT_THAT(found->note, HasSubstr("images are refused: "));
+  EXPECT_THAT(found->note, HasSubstr("\"qwen2vl_merger_x\"; accepted: \"qwen2.5vl_merger\" beside qwen2vl"));
+}
+
+TEST(GgufProjector, SettingsOfImagesComeFromItsMetadata) {
+  const ImageProcessorConfig settings = *read_model_processor(model_of("qwen2.5-vl"), projector_of("qwen2.5-vl"));
+  EXPECT_EQ(settings.patch_size, 4);
+  EXPECT_EQ(settings.merge_size, 2);
+  EXPECT_EQ(settings.temporal_patch_size, 2);
+  EXPECT_EQ(settings.max_pixels, 12845056);
+  EXPECT_NEAR(settings.mean[0], 0.48145466, 1e-7);
+  EXPECT_NEAR(settings.std_deviation[2], 0.27577711, 1e-7);
+  EXPECT_EQ(read_model_processor(model_of("qwen3-vl"), projector_of("qwen3-vl"))->min_pixels, 256 * 256);
+}
+
+// Without its projector the file is a language model. Texts have the same logits as with it.
+TEST(GgufProjector, TextsDoNotNeedIt) {
+  for (const char* name : {"gguf/qwen2.5-vl", "gguf/qwen3-vl", "gguf/qwen3.5-vl"}) {
+    const testing::ImageGolden golden = testing::read_image_golden(name);
+    EngineOptions options = testing::options_for(golden);
+    Request text{.score = true};
+    for (std::int32_t i = 0; i < 40; ++i) text.prompt.emplace_back((i * 37 + 5) % 500);
+    const auto seeing = Engine::create(options);
+    ASSERT_TRUE(seeing.ok()) << seeing.status().to_string();
+    options.projector_path.clear();
+    const auto reading = Engine::create(options);
+    ASSERT_TRUE(reading.ok()) << reading.status().to_string();
+    EXPECT_TRUE((*seeing)->config().vision.has_value()) << name;
+    EXPECT_FALSE((*reading)->config().vision.has_value()) << name;
+    EXPECT_LE(
+        testing::distance(testing::run_one(**reading, text).logits, testing::run_one(**seeing, text).logits).absolute,
+        1e-4)
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera
