@@ -53,6 +53,7 @@ struct ServedModel {
   std::optional<ChatTemplate> chat{};
   std::optional<ChatTemplate> tool_chat{};  // the template for requests with tools, if the model has a separate one
   bool joins_pairs_by_template = false;     // --chat-template was given; the template also joins queries and documents
+  std::string pair_form{};                  // the model's own text around "{query}" and "{document}"; "": it has none
   bool knows_developer = false;             // the template has the role "developer"
   std::string bos_token{};
   std::string eos_token{};

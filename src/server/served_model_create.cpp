@@ -93,6 +93,19 @@ void parse_own(const TokenizerConfig& config, ServedModel& model) {
   }
 }
 
+// Returns the text into which the model's files put a query and a document. GGUF files of Qwen3-Reranker have it as a
+// chat template with the name "rerank", which is no template but a text with two placeholders.
+std::string read_pair_form(const TokenizerConfig& config) {
+  const std::string* form = config.find_template("rerank");
+  if (form == nullptr) return "";
+  for (const char* placeholder : {"{query}", "{document}"}) {
+    if (form->find(placeholder) != std::string::npos) continue;
+    log_warn("server", "the model's template \"rerank\" is not used, because it has no {}", placeholder);
+    return "";
+  }
+  return *form;
+}
+
 Result<std::optional<ImageInput>> read_image_input(const ServerOptions& options, const Engine& engine) {
   std::optional<ImageInput> input = TRY(image_input_of(engine));
   if (!input) return input;
@@ -173,6 +186,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   if (options.chat_template.empty()) {
     const TokenizerConfig& config = engine.tokenizer_config();
     parse_own(config, model);
+    if (model.num_labels > 0) model.pair_form = read_pair_form(config);
     if (model.chat) source = *config.find_template();
     tool_source = model.tool_chat ? *config.find_template("tool_use") : source;
   } else {

@@ -245,7 +245,8 @@ def elsewhere(words):
             word = "cpu"
         elif previous == "--config":
             word = pathlib.Path(word).name
-        if "--revision" not in (previous, word):  # applies to models of the hub only
+        # Models of the hub have revisions, and GGUF models have projectors; models/demo has neither.
+        if not {"--revision", "--mmproj"} & {previous, word}:
             moved.append(word)
     if "--model-path" not in moved and "--model" not in moved and "--config" not in moved and "--url" not in moved:
         moved += ["--model-path", "models/demo"]

@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tessera/model/gguf/gguf_rope.h"
+#include "tessera/model/gguf/gguf_texts.h"
 #include "tessera/model/gguf/projector_types.h"
+#include "tessera/model/weights/stored_tensor.h"
 
 namespace tessera {
 namespace {
@@ -60,6 +63,37 @@ Status write_qwen2(ConfigWriter& writer) {
 Status write_qwen3(ConfigWriter& writer) {
   set_architecture(writer, "Qwen3ForCausalLM");
   set_if_there(writer, "attn_q.bias", "attention_bias");
+  return ok_status();
+}
+
+constexpr TensorNameRule kQwen3Names[] = {{"cls.output.weight", "/score.weight", Form::kYesLessNo}};
+
+// Checks the head of a reranker. llama.cpp's converter takes two rows of the head of Qwen3-Reranker, those of "yes" and
+// "no", and the probability of "yes" is the score.
+Status check_reranker(const ConfigWriter& writer) {
+  constexpr const char* kHead = "cls.output.weight";
+  const GgufTensor* head = writer.model().find_tensor(kHead);
+  const std::int64_t hidden = TRY(writer.integer("embedding_length"));
+  if (head == nullptr || head->shape.size() != 2 || head->shape[0] > 2 || head->shape[1] != hidden)
+    return invalid_argument(fmt::format(
+        "{}: tensor {} is {}; accepted: a matrix of 1 or 2 rows of {}, because {} says that the model is a reranker",
+        writer.model().path(), kHead, head == nullptr ? "missing" : shape_text(head->shape), hidden,
+        writer.key("pooling_type")));
+  const std::string key = writer.key("classifier.output_labels");
+  const GgufValue* value = writer.model().find(key);
+  if (value == nullptr || head->shape[0] == 1) return ok_status();
+  const auto labels = value->strings();
+  if (labels && std::ranges::equal(*labels, std::array<std::string_view, 2>{"yes", "no"})) return ok_status();
+  return unimplemented(writer.model().wrong(key, R"(["yes", "no"])").message());
+}
+
+// Writes the config of a language model, or of a reranker with one label.
+Status write_qwen3_or_reranker(ConfigWriter& writer) {
+  TRY(write_qwen3(writer));
+  if (TRY(writer.optional_integer("pooling_type")).value_or(0) != kGgufRankPooling) return ok_status();
+  TRY(check_reranker(writer));
+  set_architecture(writer, "Qwen3ForSequenceClassification");
+  writer.set("num_labels", 1);
   return ok_status();
 }
 
@@ -274,7 +308,7 @@ constexpr GgufArchitecture kArchitectures[] = {
     {.name = "llama", .write = write_llama, .names = kLlamaNames},
     {.name = "qwen2", .write = write_qwen2},
     {.name = "qwen2vl", .write = write_qwen2, .images = kQwen25Images},
-    {.name = "qwen3", .write = write_qwen3},
+    {.name = "qwen3", .write = write_qwen3_or_reranker, .names = kQwen3Names},
     {.name = "qwen3vl", .write = write_qwen3, .images = qwen3_images("Qwen3VLForConditionalGeneration")},
     {.name = "qwen3moe", .write = write_qwen3moe},
     {.name = "qwen3vlmoe", .write = write_qwen3moe, .images = qwen3_images("Qwen3VLMoeForConditionalGeneration")},

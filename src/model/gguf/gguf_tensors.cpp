@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <utility>
@@ -79,6 +81,7 @@ class Translator {
       case Form::kSame: add_same(own, tensor, tensor.shape); break;
       case Form::kRow: add_same(own, tensor, {1, tensor.shape.back()}); break;
       case Form::kLessOne: add_rows(own, tensor, {.change = NumberChange::kLessOne}); break;
+      case Form::kYesLessNo: return add_yes_less_no(own, tensor);
       case Form::kQueryRows: return add_pairs(own, tensor, heads_);
       case Form::kKeyRows: return add_pairs(own, tensor, kv_heads_);
       case Form::kExperts: return add_experts(own, tensor, {""});
@@ -137,6 +140,26 @@ class Translator {
     if (tensor.shape.size() > 2 || heads < 1 || rows % (2 * heads) != 0)
       return misfit(tensor, fmt::format("a number of rows that is a multiple of twice the {} heads", heads));
     add_rows(std::move(name), tensor, {.rows = {.a = 2, .b = rows / heads / 2}});
+    return ok_status();
+  }
+
+  // Adds the head of a reranker: the score's logit is that of "yes" less that of "no".
+  Status add_yes_less_no(std::string name, const GgufTensor& tensor) {
+    if (tensor.shape.size() != 2 || tensor.shape[0] > 2)
+      return misfit(tensor, "one row, or two, of \"yes\" and \"no\"");
+    if (tensor.shape[0] == 1) {
+      add_same(std::move(name), tensor, tensor.shape);
+      return ok_status();
+    }
+    const std::int64_t cols = tensor.shape[1];
+    std::vector<float> yes(static_cast<std::size_t>(cols));
+    std::vector<float> no(yes.size());
+    matrix_of(tensor).read(0, 0, cols, yes.data());
+    matrix_of(tensor).read(1, 0, cols, no.data());
+    std::ranges::transform(yes, no, yes.begin(), std::minus());
+    StoredTensor stored{.name = std::move(name), .dtype = StoredDtype::kF32, .shape = {1, cols}, .data = {}};
+    stored.made = make_numbers(std::move(yes));
+    file_.tensors.push_back(std::move(stored));
     return ok_status();
   }
 

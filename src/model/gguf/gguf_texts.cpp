@@ -133,8 +133,11 @@ Result<std::optional<EmbeddingConfig>> gguf_embedding_config(const GgufModel& mo
     case kFirst: return Found(EmbeddingConfig{.pooling = Pooling::kFirst, .normalise = true});
     case kLast: return Found(EmbeddingConfig{.pooling = Pooling::kLast, .normalise = true});
     default:
-      return unimplemented(
-          model.wrong(key, "0 (a language model), 1 (the mean), 2 (the first token), 3 (the last token)").message());
+      return unimplemented(model
+                               .wrong(key,
+                                      "0 (a language model), 1 (the mean), 2 (the first token), 3 (the last token), "
+                                      "and with qwen3 4 (a reranker)")
+                               .message());
   }
 }
 

@@ -1,6 +1,7 @@
 // Reads from a GGUF file the tokenizer, the chat templates, the sampling defaults, and how an embedding model pools.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "tessera/base/status.h"
@@ -22,8 +23,11 @@ Result<TokenizerConfig> gguf_tokenizer_config(const GgufModel& model);
 // Returns the content that generation_config.json would have: the tokens that end an answer, and the sampling defaults.
 Result<GenerationConfig> gguf_generation_config(const GgufModel& model);
 
+// The pooling_type of rerankers, whose head scores texts.
+inline constexpr std::int64_t kGgufRankPooling = 4;
+
 // Returns how hidden states become a normalised embedding; nothing for a language model. Returns unimplemented for
-// other ways of pooling, among them that of a reranker, whose head scores texts.
+// other ways of pooling, among them that of rerankers whose architecture this engine runs as a language model alone.
 Result<std::optional<EmbeddingConfig>> gguf_embedding_config(const GgufModel& model);
 
 }  // namespace tessera

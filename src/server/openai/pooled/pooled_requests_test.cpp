@@ -58,6 +58,16 @@ TEST(TextPairs, AreJoinedByTheTokenizersOwnForm) {
   EXPECT_EQ((*prepare_score(model, body)).requests[0].prompt, want);
 }
 
+// GGUF files of rerankers have a text with two placeholders. What the request's texts contain is not replaced again.
+TEST(TextPairs, AreJoinedByTheModelsOwnText) {
+  ServedModel model = model_of(ModelKind::kClassifies);
+  model.pair_form = "Is it so? {query} {other} {document}{query}!";
+  EXPECT_EQ((*prepare_score(model, R"({"text_1": "The {document}", "text_2": "fox {query"})")).requests[0].prompt,
+            encode("Is it so? The {document} {other} fox {queryThe {document}!"));
+  EXPECT_EQ((*prepare_rerank(model, R"({"query": "a", "documents": ["b", "c"]})")).requests[1].prompt,
+            encode("Is it so? a {other} ca!"));
+}
+
 using Prepare = ApiResult<ApiJob> (*)(const ServedModel& model, std::string_view body);
 
 TEST(BadPooledRequests, AreRefusedNamingTheField) {

@@ -34,8 +34,28 @@ ApiResult<std::string> render_pair(const ServedModel& model, const std::string& 
   return *std::move(text);
 }
 
-// Joins the texts of a pair by the template from --chat-template. Without a template, uses the tokenizer's own form for
-// pairs; if there is none, puts one text after the other.
+// Puts the texts of a pair in the places of "{query}" and "{document}". Placeholders in the texts stay as they are.
+std::string filled(std::string_view form, const std::string& first, const std::string& second) {
+  std::string text;
+  while (!form.empty()) {
+    bool found = false;
+    for (const auto& [placeholder, value] : {std::pair<std::string_view, const std::string&>("{query}", first),
+                                             std::pair<std::string_view, const std::string&>("{document}", second)}) {
+      if (!form.starts_with(placeholder)) continue;
+      text += value;
+      form.remove_prefix(placeholder.size());
+      found = true;
+      break;
+    }
+    if (found) continue;
+    text += form.front();
+    form.remove_prefix(1);
+  }
+  return text;
+}
+
+// Joins the texts of a pair by the template from --chat-template. Without a template, uses the model's own text around
+// pairs, or the tokenizer's form for pairs; if there is none, puts one text after the other.
 ApiResult<std::vector<TokenId>> join(const ServedModel& model, const PooledFields& fields, const std::string& first,
                                      const PairSide& seconds, std::size_t pair, const std::string& instruction) {
   const std::string& second = seconds.texts[pair];
@@ -43,6 +63,8 @@ ApiResult<std::vector<TokenId>> join(const ServedModel& model, const PooledField
     const std::string text = TRY(render_pair(model, first, second, instruction));
     return model.encode(text, fields.add_special_tokens, seconds.param);
   }
+  if (!model.pair_form.empty())
+    return model.encode(filled(model.pair_form, first, second), fields.add_special_tokens, seconds.param);
   if (model.tokenizer == nullptr || !model.tokenizer->joins_pairs())
     return model.encode(first + second, fields.add_special_tokens, seconds.param);
   TRY(take_on_text(first.size() + second.size()));
