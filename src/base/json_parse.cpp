@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_set>
 
 #include "tessera/base/json.h"
@@ -138,14 +139,23 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::unordered_set<std::string>> keys_;
 };
 
-}  // namespace
-
-Result<Json> Json::parse(std::string_view text, std::string_view what) {
+// Parses with simdjson. Returns nothing if simdjson or convert() refuses the text.
+std::optional<Json> parse_quickly(std::string_view text) {
   dom::parser parser;
   dom::element document;
   Json value;
-  if (parser.parse(text.data(), text.size()).get(document) == simdjson::SUCCESS && convert(document, 0, value))
-    return value;
+  if (parser.parse(text.data(), text.size()).get(document) != simdjson::SUCCESS || !convert(document, 0, value))
+    return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+Result<Json> Json::parse(std::string_view text, std::string_view what) {
+  if (std::optional<Json> value = parse_quickly(text)) return *std::move(value);
+  // nlohmann's parser takes a zero byte for the end of the text.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+    return invalid_argument(std::string(what) + " is not valid JSON: byte " + std::to_string(zero) + " is zero");
   Reader reader;
   if (!nlohmann::json::sax_parse(text, &reader)) {
     return invalid_argument(std::string(what) + " is not valid JSON: " + reader.error);

@@ -36,6 +36,7 @@ TEST(Json, RefusesTextThatIsNotStrictJson) {
     EXPECT_THAT(r.status().message(), HasSubstr("input.json is not valid JSON")) << bad;
   }
   EXPECT_THAT(Json::parse("{\"a\":1,\"a\":2}", "x").status().message(), HasSubstr("key \"a\" appears twice"));
+  EXPECT_THAT(Json::parse(std::string("1\0 2", 4), "x").status().message(), HasSubstr("byte 1 is zero"));
 }
 
 TEST(Json, DeepNestingIsAnErrorAndNotACrash) {
