@@ -80,6 +80,8 @@ struct ServedModel {
   static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
 
   // Returns whether the model generates tokens.
+  // Returns the number of logits in a row: one for each label of a classifier, otherwise one for each token.
+  std::int64_t num_logits() const { return num_labels > 0 ? num_labels : vocab_size; }
   bool generates() const { return !embedding && num_labels == 0; }
   // Return a 400 if the model does not make tokens, embeddings, labels, or scores of pairs of texts. The error says
   // what the model serves instead.

@@ -225,7 +225,7 @@ bool BatchRunner::start(BatchRun& run, BatchRun::Next next) {
     TRY(memory.set(reading_bytes(next.request.body)));
     ApiJob job = TRY(
         guarded<ApiJob>([&] { return prepare_batch_request(model_, next.request, responses_, run.batch().owner); }));
-    TRY(memory.set(held_bytes(job, model_.vocab_size, model_.hidden_size)));
+    TRY(memory.set(held_bytes(job, model_.num_logits(), model_.hidden_size)));
     return job;
   };
   ApiResult<ApiJob> job = prepare();

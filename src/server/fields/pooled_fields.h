@@ -1,4 +1,5 @@
-// Reads the fields that are common to the routes without generation: /v1/embeddings, /v1/rerank and /v1/score.
+// Reads the fields that are common to the routes without generation: /v1/embeddings, /v1/classify, /v1/rerank and
+// /v1/score.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace tessera {
 struct PooledFields {
   Truncation truncation{};
   bool add_special_tokens = true;
-  // vLLM's use_activation: whether vectors are normalised and scores passed through a sigmoid. Unset: the model's
+  // vLLM's use_activation: whether vectors are normalised, and logits of labels become scores. Unset: the model's
   // default.
   std::optional<bool> use_activation{};
   std::int64_t priority = 0;

@@ -19,8 +19,8 @@ struct ResponseJob {
   bool background = false;
 };
 
-inline std::int64_t held_bytes(const ResponseJob& response, std::int64_t vocab_size, std::int64_t hidden_size) {
-  return held_bytes(response.job, vocab_size, hidden_size);
+inline std::int64_t held_bytes(const ResponseJob& response, std::int64_t num_logits, std::int64_t hidden_size) {
+  return held_bytes(response.job, num_logits, hidden_size);
 }
 
 // Makes the job of a request from `owner`. The request may refer to the owner's earlier responses in `store`. Slow

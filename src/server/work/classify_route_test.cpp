@@ -27,14 +27,16 @@ using testing::test_device_name;
 constexpr double kTolerance = 1e-5;
 const std::vector<std::string> kNames = {"cat", "dog", "owl"};
 
-// A classifier with the demo's shape, three labels and random weights.
+// A classifier with the demo's shape and random weights.
 class Classifier {
  public:
-  explicit Classifier(const std::string& problem_type) : folder_(::testing::TempDir() + "/classify_" + problem_type) {
+  explicit Classifier(const std::string& problem_type,
+                      const std::string& labels = R"({"0": "cat", "1": "dog", "2": "owl"})")
+      : folder_(::testing::TempDir() + "/classify_" + problem_type) {
     std::filesystem::create_directories(folder_);
     Json config = *Json::read_file(source_path("models/demo/config.json"));
     config.set("architectures", Json(Json::Array{Json("Qwen3ForSequenceClassification")}));
-    config.set("id2label", *Json::parse(R"({"0": "cat", "1": "dog", "2": "owl"})", "id2label"));
+    config.set("id2label", *Json::parse(labels, "id2label"));
     config.set("problem_type", Json(problem_type));
     std::ofstream(folder_ + "/config.json") << config.dump();
     EngineOptions options{.model_path = folder_, .tokenizer_path = source_path("models/demo/tokenizer.json")};
@@ -108,6 +110,26 @@ TEST(ClassifyRoute, FollowsTheConfigsProblemType) {
     const Running running(*model.engine);
     expect_scores(at(running.json(post("/v1/classify", R"({"input": "The little fox"})")), "data.0"), want);
   }
+}
+
+// A regression's score of a pair is its logit too.
+TEST(ClassifyRoute, KeepsARegressionsLogits) {
+  Classifier model("regression", R"({"0": "cat"})");
+  const double logit = model.logits("The little fox").at(0);
+  const Running running(*model.engine);
+  const Json one = running.json(post("/v1/classify", R"({"input": "The little fox"})"));
+  EXPECT_NEAR(at(one, "data.0.probs.0").as_double(), logit, kTolerance);
+  const Json pair = running.json(post("/v1/score", R"({"text_1": "The little", "text_2": " fox"})"));
+  EXPECT_NEAR(at(pair, "data.0.score").as_double(), logit, kTolerance);
+}
+
+TEST(ClassifyRoute, ScoresASingleLabelByItsSigmoid) {
+  Classifier model("single_label_classification", R"({"0": "cat"})");
+  const double logit = model.logits("The little fox").at(0);
+  const Running running(*model.engine);
+  const Json one = running.json(post("/v1/classify", R"({"input": "The little fox"})"));
+  EXPECT_EQ(at(one, "data.0.label"), Json("cat"));
+  EXPECT_NEAR(at(one, "data.0.probs.0").as_double(), 1 / (1 + std::exp(-logit)), kTolerance);
 }
 
 TEST(ClassifyRoute, RefusesOtherModelsAndWrongFields) {

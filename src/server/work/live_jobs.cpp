@@ -20,9 +20,12 @@ constexpr std::size_t kPartBytes = std::size_t{128} << 10;
 constexpr std::size_t kKeptStream = std::size_t{256} << 10;
 
 ApiError error_of(const RequestEvent& event) {
-  if (event.finish != FinishReason::kTimeout) return api_error(event.error);
-  return {
-      .http_status = 408, .message = event.error.message(), .type = "timeout_error", .param = {}, .code = "timeout"};
+  if (event.finish == FinishReason::kTimeout)
+    return {
+        .http_status = 408, .message = event.error.message(), .type = "timeout_error", .param = {}, .code = "timeout"};
+  if (event.finish == FinishReason::kCancelled)
+    return {.http_status = 400, .message = "the request was ended by /abort_request", .param = {}, .code = "aborted"};
+  return api_error(event.error);
 }
 
 // Returns the coding that the client accepts; "" if it accepts none, or memory for an encoder is lacking.
@@ -43,6 +46,7 @@ struct LiveJobs::Job {
   std::size_t remaining = 0;  // requests that have not ended
   bool streaming = false;     // the stream's head was sent
   bool dropped = false;       // the tickets are forgotten
+  bool generates = false;     // its requests output tokens; otherwise they have no result before they end
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
   std::int64_t most_output_tokens = 0;          // output tokens of the request that has the most
@@ -88,6 +92,7 @@ void LiveJobs::start(Call call, ApiJob job) {
   live->count = live->remaining = requests.size();
   live->last_token.assign(live->count, live->call.arrived());
   live->last_sent = live->call.arrived();
+  live->generates = std::ranges::any_of(requests, &Request::generates);
   next_ticket_ += live->count;
   note_start(live->call.generation(), live->job.id, requests);
   for (std::size_t i = 0; i < live->count; ++i) places_.emplace(live->first_ticket + i, Place{live, i});
@@ -129,7 +134,8 @@ void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
     places_.erase(found);
     --job.remaining;
   }
-  if (finish == FinishReason::kError || finish == FinishReason::kTimeout) {
+  const bool without_result = finish == FinishReason::kCancelled && !job.generates;
+  if (finish == FinishReason::kError || finish == FinishReason::kTimeout || without_result) {
     job.call.generation().finish = finish_reason_name(finish);
     fail(job, error_of(event.event));
     return;

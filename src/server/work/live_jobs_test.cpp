@@ -61,10 +61,11 @@ class EchoAnswer : public Answer {
 class Jobs {
  public:
   explicit Jobs(bool stream, bool large = false, std::size_t parts = 1, std::size_t fails_at = SIZE_MAX,
-                double silent_s = 0, const std::string& accepted = "")
-      : server_([this, stream, large, parts, fails_at, silent_s](HttpExchange exchange) {
+                double silent_s = 0, const std::string& accepted = "", bool scores = false)
+      : server_([this, stream, large, parts, fails_at, silent_s, scores](HttpExchange exchange) {
           ApiJob job{
               .id = "job", .requests = std::vector<Request>(2), .request_ids = {"first", "second"}, .stream = stream};
+          for (Request& request : job.requests) request.score = scores;
           auto answer = std::make_unique<EchoAnswer>(large);
           answer->parts_ = parts;
           answer->fails_at_ = fails_at;
@@ -229,6 +230,16 @@ TEST(LiveJobs, RequestsAreEndedByTheirIds) {
   jobs.event(0, "a", FinishReason::kStop);
   EXPECT_EQ(jobs.client.read_reply().body, "ba") << "with the text so far";
   EXPECT_THAT(jobs.abort(""), ElementsAre());
+}
+
+// An aborted request that scores a text has no scores, from which an answer could be made.
+TEST(LiveJobs, AnAbortedScoreIsAnError) {
+  Jobs jobs(/*stream=*/false, /*large=*/false, 1, SIZE_MAX, /*silent_s=*/0, "", /*scores=*/true);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "", FinishReason::kCancelled);
+  const auto reply = jobs.client.read_reply();
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, ::testing::HasSubstr("/abort_request"));
 }
 
 TEST(LiveJobs, AFailingPartBreaksTheAnswerOff) {

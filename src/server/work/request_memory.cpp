@@ -13,7 +13,7 @@ namespace {
 // include the second copy that a growing vector makes.
 constexpr std::int64_t kBytesOfValue = 128;
 constexpr std::int64_t kBytesOfObject = 1600;
-constexpr std::int64_t kCopiesOfText = 3;
+constexpr std::int64_t kCopiesOfText = 4;
 
 constexpr std::int64_t kFloat = sizeof(float);
 constexpr std::int64_t kFloatText = 13;  // bytes of a float in JSON, with the comma
@@ -43,7 +43,7 @@ std::int64_t parameter_bytes(const Request& request) {
 }
 
 // Returns the bytes of a request's result.
-std::int64_t result_bytes(const Request& request, std::int64_t vocab_size, std::int64_t hidden_size) {
+std::int64_t result_bytes(const Request& request, std::int64_t num_logits, std::int64_t hidden_size) {
   const std::int64_t prompt = std::ssize(request.prompt);
   const std::int64_t output = request.generates() ? request.stop.max_new_tokens : 0;
   std::int64_t bytes = output * kTokenText;
@@ -53,7 +53,7 @@ std::int64_t result_bytes(const Request& request, std::int64_t vocab_size, std::
     bytes += rows * hidden_size * (output > 1 ? 2 * kFloat : kFloat);
   }
   if (request.pooling != Pooling::kNone) bytes += hidden_size * (kFloat + kFloatText);
-  if (request.score) bytes += (prompt - request.score_from) * vocab_size * kFloat;
+  if (request.score) bytes += (prompt - request.score_from) * num_logits * kFloat;
   if (request.logprobs.prompt) {
     const std::int64_t tokens = prompt - request.logprobs.prompt_start;
     const std::int64_t top = *request.logprobs.prompt;
@@ -91,7 +91,7 @@ std::int64_t encoding_bytes(std::size_t text_bytes) {
   return kBytesOfByte * static_cast<std::int64_t>(text_bytes);
 }
 
-std::int64_t held_bytes(const ApiJob& job, std::int64_t vocab_size, std::int64_t hidden_size) {
+std::int64_t held_bytes(const ApiJob& job, std::int64_t num_logits, std::int64_t hidden_size) {
   std::int64_t bytes = 0;
   bool is_large = false;
   const Grammar* last = nullptr;  // choices of one prompt share a grammar
@@ -99,7 +99,7 @@ std::int64_t held_bytes(const ApiJob& job, std::int64_t vocab_size, std::int64_t
     if (request.grammar != nullptr && request.grammar.get() != last) bytes += grammar_bytes(*request.grammar);
     last = request.grammar.get();
     bytes += kRequest + kIdCopies * ids_bytes(request.prompt) + ids_bytes(request.input_embeds);
-    bytes += parameter_bytes(request) + result_bytes(request, vocab_size, hidden_size);
+    bytes += parameter_bytes(request) + result_bytes(request, num_logits, hidden_size);
     is_large = is_large || request.return_hidden_states || request.logprobs.prompt || !request.generates();
   }
   return bytes + (is_large ? kPart : 0);

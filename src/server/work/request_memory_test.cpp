@@ -15,7 +15,7 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 std::int64_t held(Request request) {
   ApiJob job;
   job.requests.push_back(std::move(request));
-  return held_bytes(job, /*vocab_size=*/1000, /*hidden_size=*/64);
+  return held_bytes(job, /*num_logits=*/1000, /*hidden_size=*/64);
 }
 
 Request prompt_of(std::size_t tokens) {

@@ -52,7 +52,7 @@ class RequestReader {
             auto made = std::make_shared<ApiResult<T>>(whole.ok() ? guarded<T>([&] { return make(model_, body); })
                                                                   : ApiResult<T>(whole.error()));
             if (made->ok()) {
-              ApiStatus held = memory.set(held_bytes(**made, model_.vocab_size, model_.hidden_size));
+              ApiStatus held = memory.set(held_bytes(**made, model_.num_logits(), model_.hidden_size));
               if (!held.ok()) *made = std::move(held.error());
             }
             return [then, made](Call done) { then(std::move(done), std::move(*made)); };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,17 +21,19 @@ namespace {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// Turns the logits of a text's labels into scores.
-void scale(LabelScale scale, std::vector<double>& logits) {
-  if (scale == LabelScale::kRaw) return;
-  if (scale == LabelScale::kIndependent || logits.size() == 1) {
-    for (double& x : logits) x = sigmoid(x);
-    return;
+// Returns the scores of a text's labels.
+std::vector<double> scores_of(std::span<const float> logits, LabelScale scale) {
+  std::vector<double> scores(logits.begin(), logits.end());
+  if (scale == LabelScale::kRaw) return scores;
+  if (scale == LabelScale::kIndependent || scores.size() == 1) {
+    for (double& x : scores) x = sigmoid(x);
+    return scores;
   }
-  const double most = *std::ranges::max_element(logits);
+  const double most = *std::ranges::max_element(scores);
   double sum = 0;
-  for (double& x : logits) sum += x = std::exp(x - most);
-  for (double& x : logits) x /= sum;
+  for (double& x : scores) sum += x = std::exp(x - most);
+  for (double& x : scores) x /= sum;
+  return scores;
 }
 
 struct ClassifyStyle {
@@ -42,13 +45,12 @@ struct ClassifyStyle {
 
 class ClassifyAnswer : public Answer {
  public:
-  ClassifyAnswer(ClassifyStyle style, std::size_t inputs) : style_(std::move(style)), scores_(inputs) {}
+  ClassifyAnswer(ClassifyStyle style, std::size_t inputs) : style_(std::move(style)), logits_(inputs) {}
 
   void on_event(std::size_t index, const RequestEvent&, Completion* end, std::string&) override {
     if (end == nullptr) return;
     usage_.add(*end);
-    scores_[index].assign(end->logits.begin(), end->logits.end());
-    scale(style_.scale, scores_[index]);
+    logits_[index] = std::move(end->logits);
   }
 
   std::string body() override { return parts().all(); }
@@ -64,12 +66,13 @@ class ClassifyAnswer : public Answer {
       json.object().key("id").value(style_.id).key("object").value("list").key("created").value(unix_time());
       json.key("model").value(style_.model).key("data").array();
     });
-    parts.each(scores_.size(), [this](JsonWriter& json, std::size_t i) {
-      const auto best = std::ranges::max_element(scores_[i]) - scores_[i].begin();
+    parts.each(logits_.size(), [this](JsonWriter& json, std::size_t i) {
+      const std::vector<double> scores = scores_of(logits_[i], style_.scale);
+      const auto best = std::ranges::max_element(scores) - scores.begin();
       json.object().key("index").value(i).key("label").value(style_.label_names[static_cast<std::size_t>(best)]);
       json.key("probs").array();
-      for (const double score : scores_[i]) json.value(score);
-      json.end_array().key("num_classes").value(scores_[i].size()).end_object();
+      for (const double score : scores) json.value(score);
+      json.end_array().key("num_classes").value(scores.size()).end_object();
     });
     return parts.once([this](JsonWriter& json) {
       json.end_array().key("usage");
@@ -79,7 +82,7 @@ class ClassifyAnswer : public Answer {
   }
 
   ClassifyStyle style_;
-  std::vector<std::vector<double>> scores_;  // [inputs, labels]
+  std::vector<std::vector<float>> logits_;  // [inputs, labels]
   PooledUsage usage_;
 };
 

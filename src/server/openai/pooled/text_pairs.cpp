@@ -126,7 +126,7 @@ ApiResult<PairScores> PairScores::create(const ServedModel& model, const PooledF
   }
   PairScores made;
   made.embeds_ = model.embedding.has_value();
-  made.use_sigmoid_ = fields.use_activation.value_or(true);
+  made.use_sigmoid_ = fields.use_activation.value_or(true) && model.label_scale != LabelScale::kRaw;
   made.num_firsts_ = firsts.texts.size();
   made.num_pairs_ = seconds.texts.size();
   FanOut fan_out;
