@@ -150,11 +150,11 @@ Status run_calibrate(const CalibrateOptions& options) {
   done.chunks = std::ssize(chunks);
   for (const std::vector<TokenId>& chunk : chunks) done.tokens += std::ssize(chunk);
   const std::vector<WeightSpec> weights = all_weights(engine->runner().parts().model.graphs);
-  ImportanceMatrix matrix{.source = {},
-                          .datasets = {options.text},
-                          .chunk_count = done.chunks,
-                          .chunk_size = options.chunk_tokens,
-                          .entries = TRY(importance_of_inputs(engine->config(), model, weights, observed.inputs()))};
+  ImportanceMatrix matrix;
+  matrix.datasets = {options.text};
+  matrix.chunk_count = done.chunks;
+  matrix.chunk_size = options.chunk_tokens;
+  matrix.entries = TRY(importance_of_inputs(engine->config(), model, weights, observed.inputs()));
   done.entries = matrix.entries.size();
   done.notes = notes_about(observed, matrix.entries);
   TRY(write_importance(options.output, std::move(matrix)));

@@ -90,7 +90,10 @@ class ImportanceReader {
     if (pair.sums == nullptr || pair.counts == nullptr)
       return data_loss(fmt::format("{}: tensor {} is missing; its partner is there", file_.path(),
                                    quoted_name(name + std::string(pair.sums == nullptr ? kSums : kCounts))));
-    ImportanceEntry entry{.name = name, .sums = TRY(values(*pair.sums)), .counts = TRY(values(*pair.counts))};
+    ImportanceEntry entry;
+    entry.name = name;
+    entry.sums = TRY(values(*pair.sums));
+    entry.counts = TRY(values(*pair.counts));
     if (entry.counts.empty() || entry.sums.empty() || entry.sums.size() % entry.counts.size() != 0)
       return data_loss(fmt::format("{}: tensor {} has {} elements; accepted: a multiple of the {} of {}", file_.path(),
                                    quoted_name(pair.sums->name), entry.sums.size(), entry.counts.size(),

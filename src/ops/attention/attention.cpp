@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 namespace tessera {
 namespace {
 
@@ -34,7 +36,10 @@ Status check_attributes(const ir::Node& node) {
   const std::int64_t window = node.attribute_or("window", std::int64_t{0});
   const double softcap = node.attribute_or("softcap", 0.0);
   if (group < 0) return invalid_argument(fmt::format("attention's group is {}; cache groups count from 0", group));
-  if (window < 0) return invalid_argument(fmt::format("attention's window is {}; 0 means none", window));
+  constexpr std::int64_t kMostWindow = std::numeric_limits<std::int32_t>::max();  // kernels count keys in 32 bits
+  if (window < 0 || window > kMostWindow)
+    return invalid_argument(
+        fmt::format("attention's window is {}; 0, which means none, to {} is accepted", window, kMostWindow));
   if (!(softcap >= 0)) return invalid_argument(fmt::format("attention's softcap is {}; 0 means none", softcap));
   return ok_status();
 }

@@ -30,9 +30,9 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
-// Few rows after many keys: "fa3" cuts tiles of 64 and of 128 rows into parts, at multiples of 128 keys, and for heads
-// of 256 of 80 keys. A graph that was recorded for whole
-// tiles has to merge them, with the same bits each time, although the parts end in any order.
+// Few rows after many keys: "fa3" cuts tiles into parts, at multiples of 128 keys, or of 80 keys for heads of 256. A
+// graph that was recorded for whole tiles has to merge them, with the same bits each time, although the parts end in
+// any order.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithCutTiles) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU does not cut tiles";
   Config with_sinks = library_config(GetParam(), 64, 2, 8);
@@ -96,6 +96,9 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithWindowsInEveryTile) {
       check_extend(c, kRagged);
       check_extend(c, {{300, 900}, {1, 40}, {129, 129}, {17, 1500}});
       check_extend(c, {{20, 300}, {3, 3}});  // few tokens: "fa3" uses tiles of 64 rows
+      if (test_device().properties().compute_capability == 90) {
+        EXPECT_EQ(Bench::create(c.page_size, {{c}}, BatchKind::kExtend, "fa3").kernel(c), "fa3");
+      }
     }
 }
 

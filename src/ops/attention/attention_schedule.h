@@ -77,7 +77,7 @@ class TileSchedule {
 
  private:
   struct Tile {
-    std::int64_t keys;  // the number of keys that its rows see
+    std::int64_t keys;  // the number of keys that its last row sees; with a window at most window + tile_rows
     std::int32_t request;
     std::uint16_t index;
   };

@@ -32,10 +32,12 @@ struct Assignment {
 
 Assignment assign(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
                   std::int64_t heads, std::int64_t workers, std::int64_t least_rows = 1,
-                  const std::vector<std::int32_t>& first_rows = {}, std::int64_t key_block = 0) {
+                  const std::vector<std::int32_t>& first_rows = {}, std::int64_t key_block = 0,
+                  std::int64_t window = 0) {
   std::int64_t tokens = 0;
   for (const std::int32_t len : query_lens) tokens += len;
-  TileSchedule schedule(tokens, static_cast<std::int64_t>(query_lens.size()), heads, kTileRows, workers, key_block);
+  TileSchedule schedule(tokens, static_cast<std::int64_t>(query_lens.size()), heads, kTileRows, workers, key_block,
+                        window);
   Assignment out;
   out.starts.resize(static_cast<std::size_t>(schedule.workers()) + 1, -1);
   out.works.resize(static_cast<std::size_t>(schedule.max_works()));
@@ -86,6 +88,12 @@ TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   EXPECT_THAT(tiles, ::testing::ElementsAre(std::pair(0, 7), std::pair(1, 1), std::pair(2, 0), std::pair(2, 1),
                                             std::pair(4, 0), std::pair(5, 0)));
   EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
+}
+
+// The kernel relies on it: a part whose keys all lie before the window would never end.
+TEST(TileSchedule, CutsNothingWithAWindow) {
+  for (const TileWork& work : assign({16}, {100'000}, 16, 66, 1, {}, 128, /*window=*/4096).works)
+    EXPECT_EQ(work.parts, 1);
 }
 
 TEST(TileSchedule, AssignsNothingWithoutRequests) {
@@ -198,11 +206,8 @@ TEST(CutTiles, GiveAllWorkersEqualRanges) {
 }
 
 TEST(CutTiles, AreNotMadeWhereWorkersEndTogether) {
-  for (const auto& [query_lens, kv_lens] :
-       {std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>>{{8192}, {8192}},
-        {{512}, {100'000}},
-        {{40}, {900}}})
-    for (const TileWork& work : assign_cut(query_lens, kv_lens, 16, 66).works) EXPECT_EQ(work.parts, 1);
+  for (const auto& [rows, keys] : {std::pair(8192, 8192), {512, 100'000}, {40, 900}})
+    for (const TileWork& work : assign_cut({rows}, {keys}, 16, 66).works) EXPECT_EQ(work.parts, 1);
 }
 
 // The work lists of a launch. They are filled with values that plans never write, so that tests find unwritten entries.

@@ -227,6 +227,8 @@ TEST(AttentionShapes, RefusesOperandsThatDoNotFit) {
   EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q}, {{"group", std::int64_t{-1}}, {"scale", 1.0}}),
               HasSubstr("group is -1"));
   EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q}, {{"window", std::int64_t{-5}}}), HasSubstr("window is -5"));
+  EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q}, {{"window", std::int64_t{1} << 32}}),
+              HasSubstr("window is 4294967296"));
   EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q}, {{"softcap", -1.0}}), HasSubstr("softcap is -1"));
   EXPECT_EQ(infer_error(kAttention, {q, cache, cache, q, {DType::kFloat32, {8}}}, good), "");
   for (const ir::Type& sinks :

@@ -6,9 +6,9 @@
 // and a warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue
 // slots from the threads that compute. Second, the two blocks of a cluster process two query heads of one KV head, and
 // each block copies half of every tile of keys and values to the shared memory of both. If each block copied whole
-// tiles, it would read 64 KiB from the L2 cache for 8.4 MFLOP, and all multiprocessors together would need the whole
-// bandwidth of the L2 cache. Third, all work items of a block use one ring, so the tiles of the next work item are
-// copied before the current one ends.
+// tiles, it would read 64 KiB from the L2 cache for 8.4 MFLOP (heads of 128), and all multiprocessors together would
+// need the whole bandwidth of the L2 cache. Third, all work items of a block use one ring, so the tiles of the next
+// work item are copied before the current one ends.
 //
 // A work item is a tile of query rows of one request and two query heads, one for each block. A persistent cluster
 // processes the work items that the planner assigned to it. Lengths, page tables and work items are read from device
