@@ -40,9 +40,16 @@ Request request(std::int64_t index) {
   return made;
 }
 
-Result<std::unique_ptr<Engine>> make(const std::string& golden, bool cached, std::int64_t chunk) {
-  EngineOptions options{
-      .model_path = testing::data_path("goldens/" + golden), .device = testing::test_device_name(), .dtype = "float32"};
+struct Model {
+  std::string golden;
+  std::string kv_cache_dtype = "auto";
+};
+
+Result<std::unique_ptr<Engine>> make(const Model& model, bool cached, std::int64_t chunk) {
+  EngineOptions options{.model_path = testing::data_path("goldens/" + model.golden),
+                        .device = testing::test_device_name(),
+                        .dtype = "float32"};
+  options.kv_cache_dtype = model.kv_cache_dtype;
   options.context_length = 256;
   options.chunked_prefill_size = chunk;
   options.max_running_requests = 12;
@@ -63,9 +70,11 @@ void append(Stream& stream, const RequestEvent& event) {
   for (const TokenLogprob& top : event.logprobs->top) stream.push_back(std::bit_cast<std::uint32_t>(top.logprob));
 }
 
-class DeterministicIdentity : public ::testing::TestWithParam<std::string> {};
+class DeterministicIdentity : public ::testing::TestWithParam<Model> {};
 
 TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether) {
+  if (GetParam().kv_cache_dtype == "int8" && testing::test_device_name() != "cpu")
+    GTEST_SKIP() << "caches of int8 are the CPU's";
   Result<std::unique_ptr<Engine>> alone = make(GetParam(), /*cached=*/false, /*chunk=*/128);
   ASSERT_TRUE(alone.ok()) << alone.status().to_string();
   std::vector<Stream> want(kRequests);
@@ -93,16 +102,29 @@ TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether)
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << "request " << i;
   // The cache keeps states at few positions. These prompts diverge at other positions, so no state is reused.
   // recurrent_cache_test has prompts that share a state.
-  const bool has_states = GetParam().starts_with("qwen3.5") || GetParam() == "qwen3-next";
+  const bool has_states = GetParam().golden.starts_with("qwen3.5") || GetParam().golden == "qwen3-next";
   EXPECT_EQ((*together)->stats().cached_tokens > 0, !has_states);
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryGolden, DeterministicIdentity, ::testing::ValuesIn(golden_families()),
-                         [](const auto& name) {
-                           std::string text = name.param;
-                           for (char& c : text) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-                           return text;
-                         });
+std::string case_name(const ::testing::TestParamInfo<Model>& info) {
+  std::string text = info.param.golden;
+  for (char& c : text) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return info.param.kv_cache_dtype == "auto" ? text : text + "_" + info.param.kv_cache_dtype;
+}
+
+std::vector<Model> every_golden() {
+  std::vector<Model> models;
+  for (const std::string& golden : golden_families()) models.push_back({.golden = golden});
+  return models;
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryGolden, DeterministicIdentity, ::testing::ValuesIn(every_golden()), case_name);
+
+// Families with full attention, with windows, with sinks and with recurrent layers.
+INSTANTIATE_TEST_SUITE_P(NarrowCaches, DeterministicIdentity,
+                         ::testing::Values(Model{"llama", "fp8_e4m3"}, Model{"llama", "int8"}, Model{"gemma3", "int8"},
+                                           Model{"gpt-oss", "int8"}, Model{"qwen3.5", "int8"}),
+                         case_name);
 
 }  // namespace
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Catches: an FP8 cache of keys and values that changes logits more than its rounding does; graphs or prefixes that
-// read other numbers than were stored; ranks that scale differently; scales of a checkpoint that are missed, swapped or
-// taken unchecked.
+// Catches: an FP8 or int8 cache of keys and values that changes logits more than its rounding does; graphs, prefixes or
+// drafts that read other numbers than were stored; ranks that scale differently; scales of a checkpoint that are
+// missed, swapped or taken unchecked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,29 +50,51 @@ std::vector<Completion> scored(const Golden& golden, const EngineOptions& option
   return engine == nullptr ? std::vector<Completion>() : run_all(*engine, testing::score_requests(golden));
 }
 
-class Float8Cache : public ::testing::TestWithParam<const char*> {};
+// A type that is narrower than bfloat16, and how far its logits are from those of an exact cache.
+struct NarrowType {
+  const char* name;
+  double most;         // relative difference
+  double least_times;  // in differences of a bfloat16 cache
+  double most_times;
+  bool on_gpus;
+};
 
-// E4M3 has 3 bits of mantissa and bfloat16 has 7, so E4M3's rounding errors are 16 times as large. These models are
-// small and random: the rounding of either type shows more than in a trained model, and some values are below 2^-6,
-// where E4M3 has fewer bits.
-TEST_P(Float8Cache, LogitsAreAsNearAsTheCachesRounding) {
-  const Golden golden = read_golden(GetParam());
+// E4M3 has 3 bits of mantissa and bfloat16 has 7, so E4M3's rounding errors are 16 times as large. A code of int8 is
+// within 1/252 of its block's greatest magnitude, and a bfloat16 within 1/512 of its own. The models below are small
+// and random: the rounding of any type shows more than in a trained model, and some values are below 2^-6, where E4M3
+// has fewer bits.
+constexpr NarrowType kNarrowTypes[] = {
+    {.name = "fp8_e4m3", .most = 0.2, .least_times = 8, .most_times = 40, .on_gpus = true},
+    {.name = "int8", .most = 2e-2, .least_times = 0.5, .most_times = 6, .on_gpus = false},
+};
+
+class NarrowCache : public ::testing::TestWithParam<std::tuple<NarrowType, const char*>> {
+ protected:
+  void SetUp() override {
+    if (testing::test_device_name() != "cpu" && !type().on_gpus) GTEST_SKIP() << type().name << " is the CPU's";
+  }
+  static NarrowType type() { return std::get<0>(GetParam()); }
+  static const char* family() { return std::get<1>(GetParam()); }
+};
+
+TEST_P(NarrowCache, LogitsAreAsNearAsTheCachesRounding) {
+  const Golden golden = read_golden(family());
   const std::vector<Completion> exact = scored(golden, options_for(golden, "auto"));
   const double bfloat16 = between(scored(golden, options_for(golden, "bfloat16")), exact).relative;
   for (const bool eager : {false, true}) {
-    EngineOptions options = options_for(golden, "fp8_e4m3");
+    EngineOptions options = options_for(golden, type().name);
     options.graphs.disable_cuda_graph = eager;
     const double d = between(scored(golden, options), exact).relative;
-    std::printf("%s %s: relative difference %.2e, with a bfloat16 cache %.2e\n", GetParam(), eager ? "eager" : "graphs",
-                d, bfloat16);
-    EXPECT_LE(d, 0.2);
-    EXPECT_LE(d, 40 * bfloat16);
-    EXPECT_GE(d, 8 * bfloat16);
+    std::printf("%s %s %s: relative difference %.2e, with a bfloat16 cache %.2e\n", family(), type().name,
+                eager ? "eager" : "graphs", d, bfloat16);
+    EXPECT_LE(d, type().most);
+    EXPECT_LE(d, type().most_times * bfloat16);
+    EXPECT_GE(d, type().least_times * bfloat16);
   }
 }
 
-TEST_P(Float8Cache, VerifyPasses) {
-  EngineOptions options = options_for(read_golden(GetParam()), "fp8_e4m3");
+TEST_P(NarrowCache, VerifyPasses) {
+  EngineOptions options = options_for(read_golden(family()), type().name);
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   const auto report = verify(engine->runner(), /*show_progress=*/false);
@@ -81,39 +103,110 @@ TEST_P(Float8Cache, VerifyPasses) {
   for (const VerifyRow& row : report->rows) EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
 }
 
-TEST_P(Float8Cache, PrefixHitsGiveTheSameBits) {
-  const Golden golden = read_golden(GetParam());
-  EngineOptions options = options_for(golden, "fp8_e4m3");
+void expect_same_bits(const std::vector<Completion>& actual, const std::vector<Completion>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(actual[i].output_ids, expected[i].output_ids) << "prompt " << i;
+    ASSERT_EQ(actual[i].output_logprobs.size(), expected[i].output_logprobs.size());
+    for (std::size_t t = 0; t < expected[i].output_logprobs.size(); ++t)
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(actual[i].output_logprobs[t].token.logprob),
+                std::bit_cast<std::uint32_t>(expected[i].output_logprobs[t].token.logprob))
+          << "prompt " << i << " token " << t;
+  }
+}
+
+std::vector<Request> requests_with_logprobs(const Golden& golden) {
+  std::vector<Request> requests = testing::greedy_requests(golden);
+  for (Request& request : requests) request.logprobs.output = 1;
+  return requests;
+}
+
+TEST_P(NarrowCache, PrefixHitsGiveTheSameBits) {
+  const Golden golden = read_golden(family());
+  EngineOptions options = options_for(golden, type().name);
   options.deterministic = true;
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
-  std::vector<Request> requests = testing::greedy_requests(golden);
-  for (Request& request : requests) request.logprobs.output = 1;
+  const std::vector<Request> requests = requests_with_logprobs(golden);
   const std::vector<Completion> first = run_all(*engine, requests);
   const std::vector<Completion> second = run_all(*engine, requests);
+  expect_same_bits(second, first);
   std::int64_t cached = 0;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_EQ(second[i].output_ids, first[i].output_ids) << "prompt " << i;
-    ASSERT_EQ(second[i].output_logprobs.size(), first[i].output_logprobs.size());
-    for (std::size_t t = 0; t < first[i].output_logprobs.size(); ++t)
-      EXPECT_EQ(std::bit_cast<std::uint32_t>(second[i].output_logprobs[t].token.logprob),
-                std::bit_cast<std::uint32_t>(first[i].output_logprobs[t].token.logprob))
-          << "prompt " << i << " token " << t;
-    cached += second[i].cached_tokens - first[i].cached_tokens;
-  }
+  for (std::size_t i = 0; i < requests.size(); ++i) cached += second[i].cached_tokens - first[i].cached_tokens;
   EXPECT_GE(cached, testing::kRankChunk);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Float8Cache,
-                         ::testing::Values("llama", "qwen3-d128", "gemma2", "gemma3-d256", "gemma4", "olmo2", "gpt-oss",
-                                           "qwen3.5"),
-                         case_name);
+// One request runs at a time. Requests of higher priority preempt it twice: while its prompt is computed (if that takes
+// more than two forwards), and while it decodes.
+TEST_P(NarrowCache, PreemptedRequestsGiveTheSameBits) {
+  const Golden golden = read_golden(family());
+  EngineOptions options = options_for(golden, type().name);
+  options.deterministic = true;
+  const std::unique_ptr<Engine> undisturbed = make_engine(options);
+  options.max_running_requests = 1;
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  ASSERT_TRUE(undisturbed != nullptr && engine != nullptr);
+  for (const Request& request : requests_with_logprobs(golden)) {
+    const std::int64_t before = engine->stats().preemptions;
+    const RequestId id = *engine->submit(request);
+    for (std::int32_t step = 0; !engine->idle(); ++step) {
+      if (step == 2 || step == 8) {
+        Request urgent{.prompt = {}, .stop = {.max_new_tokens = 2, .ignore_eos = true}, .priority = 1};
+        for (std::int32_t t = 0; t < 40; ++t) urgent.prompt.emplace_back((step * 131 + t * 29 + t * t) % 250);
+        ASSERT_TRUE(engine->submit(urgent).ok());
+      }
+      ASSERT_TRUE(engine->step().ok());
+    }
+    const std::optional<Completion> done = engine->take(id);
+    ASSERT_TRUE(done);
+    expect_same_bits({*done}, run_all(*undisturbed, {request}));
+    EXPECT_EQ(engine->stats().preemptions - before, 2);
+  }
+}
+
+// Several rows of a request then read the cache in one forward, and refused drafts leave keys that nobody may read.
+TEST_P(NarrowCache, DraftsChangeNoBits) {
+  const Golden golden = read_golden(family());
+  EngineOptions options = options_for(golden, type().name);
+  options.deterministic = true;
+  std::vector<Request> requests = requests_with_logprobs(golden);
+  for (Request& request : requests) {
+    request.prompt.resize(std::min<std::size_t>(request.prompt.size(), 8));
+    request.prompt.insert(request.prompt.end(), request.prompt.begin(), request.prompt.end());
+    request.stop.max_new_tokens = 40;
+  }
+  const std::unique_ptr<Engine> plain = make_engine(options);
+  options.drafts.source = DraftSource::kText;
+  options.max_running_requests = 32;
+  const std::unique_ptr<Engine> drafting = make_engine(options);
+  ASSERT_TRUE(plain != nullptr && drafting != nullptr);
+  expect_same_bits(run_all(*drafting, requests), run_all(*plain, requests));
+  EXPECT_GT(drafting->stats().drafts.kept, 0);
+  EXPECT_GT(drafting->stats().drafts.drafted, drafting->stats().drafts.kept) << "no draft was refused";
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, NarrowCache,
+                         ::testing::Combine(::testing::ValuesIn(kNarrowTypes),
+                                            ::testing::Values("llama", "qwen3-d128", "gemma2", "gemma3-d256", "gemma4",
+                                                              "olmo2", "gpt-oss", "qwen3.5")),
+                         [](const auto& narrow) {
+                           const char* family = std::get<1>(narrow.param);
+                           return std::string(std::get<0>(narrow.param).name) + "_" +
+                                  case_name(::testing::TestParamInfo<const char*>(family, 0));
+                         });
 
 // Sums over ranks are added in another order, which moves a few keys and values to a neighbouring representable number.
-TEST(Float8CacheRanks, TwoRanksComputeWhatOneDoes) {
+class NarrowCacheRanks : public ::testing::TestWithParam<NarrowType> {
+ protected:
+  void SetUp() override {
+    if (testing::test_device_name() != "cpu" && !GetParam().on_gpus) GTEST_SKIP() << GetParam().name << " is the CPU's";
+  }
+};
+
+TEST_P(NarrowCacheRanks, TwoRanksComputeWhatOneDoes) {
   for (const char* name : {"llama", "qwen3-d128", "gpt-oss", "qwen3.5"}) {
     const Golden golden = read_golden(name);
-    const EngineOptions one = options_for(golden, "fp8_e4m3");
+    const EngineOptions one = options_for(golden, GetParam().name);
     EngineOptions two = one;
     two.tp_size = 2;
     const Distance d = between(scored(golden, two), scored(golden, one));
@@ -122,15 +215,18 @@ TEST(Float8CacheRanks, TwoRanksComputeWhatOneDoes) {
   }
 }
 
-TEST(Float8CacheStages, TwoStagesComputeWhatOneDoes) {
+TEST_P(NarrowCacheRanks, TwoStagesComputeWhatOneDoes) {
   for (const char* name : {"llama", "gemma2"}) {
     const Golden golden = read_golden(name);
-    const EngineOptions one = options_for(golden, "fp8_e4m3");
+    const EngineOptions one = options_for(golden, GetParam().name);
     EngineOptions two = one;
     two.pp_size = 2;
     EXPECT_EQ(between(scored(golden, two), scored(golden, one)).absolute, 0) << name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, NarrowCacheRanks, ::testing::ValuesIn(kNarrowTypes),
+                         [](const auto& narrow) { return std::string(narrow.param.name); });
 
 // A copy of a golden checkpoint with additional tensors, each of a single number.
 class WithScales {
@@ -259,6 +355,13 @@ TEST(Float8CacheTypes, LatentAttentionIsRefused) {
   const auto engine = Engine::create(options_for(golden, "fp8"));
   ASSERT_FALSE(engine.ok());
   EXPECT_THAT(engine.status().message(), HasSubstr("fp8_e4m3) is not supported for latent attention; accepted: auto"));
+}
+
+TEST(Int8CacheTypes, GpusAreRefused) {
+  if (testing::test_device_name() == "cpu") GTEST_SKIP() << "needs a GPU";
+  const auto engine = Engine::create(options_for(read_golden("llama"), "int8"));
+  ASSERT_FALSE(engine.ok());
+  EXPECT_THAT(engine.status().message(), HasSubstr("kv_cache_dtype: int8 is supported on the CPU alone, not on cuda"));
 }
 
 // A page takes half the bytes of a bfloat16 page, so the same memory holds twice the tokens.

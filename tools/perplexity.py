@@ -7,7 +7,9 @@ all tokens but the first of each document, and the Kullback-Leibler divergence o
 model's own (the mean over tokens, in thousandths of a nat). Without types it takes those of the table in docs/gguf.md.
 
 With --imatrix it writes each type without and with an importance matrix, which `tessera calibrate` makes of other
-documents of the grammar, and takes the types of the second table."""
+documents of the grammar, and takes the types of the second table.
+
+With `caches` in place of the types it scores the documents over each type of KV cache, for docs/quantisation.md."""
 
 import array
 import json
@@ -27,6 +29,7 @@ from language import make_dialogue, make_story  # noqa: E402  pylint: disable=wr
 TYPES = ["BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q5_1", "Q5_0", "Q4_K_M", "Q4_K_S", "IQ4_NL", "IQ4_XS", "Q4_1", "Q4_0", "Q3_K_M",
          "Q2_K", "fp8", "fp8-dynamic", "int8", "int4", "nvfp4"]
 IMPORTANT_TYPES = ["Q5_K_M", "Q4_K_M", "IQ4_XS", "Q4_0", "Q3_K_M", "Q2_K"]
+CACHES = ["bfloat16", "int8", "fp8_e4m3"]
 SEED = 20261126  # no seed of the training documents
 CALIBRATION_SEED = 20261127
 DOCUMENTS = 48
@@ -80,11 +83,11 @@ def rows_of(scores):
             yield values[token * vocabulary:(token + 1) * vocabulary]
 
 
-def score(program, model, texts, scores):
+def score(program, model, texts, scores, cache="float32"):
     """Returns the perplexity, and the number of tokens that it was computed over."""
     prompts = [word for text in texts for word in ("--prompt", text)]
-    rows = run(program, "score", "--model-path", model, "--dtype", "float32", "--log-level", "error", "--output", scores,
-               "--json", *prompts)["prompts"]
+    rows = run(program, "score", "--model-path", model, "--dtype", "float32", "--kv-cache-dtype", cache, "--log-level",
+               "error", "--output", scores, "--json", *prompts)["prompts"]
     tokens = sum(row["tokens"] - 1 for row in rows)
     return math.exp(-sum(row["logprob"] for row in rows) / tokens), tokens
 
@@ -119,6 +122,13 @@ def main():
             ways[", matrix"] = calibrated(program, folder)
         own, tokens = score(program, MODEL, texts, folder / "own")
         probabilities = [log_probabilities(row) for row in rows_of(folder / "own")]
+        if types == ["caches"]:
+            print(f"{len(texts)} documents, {tokens} tokens\n\n| cache | perplexity | divergence |\n|---|---|---|\n"
+                  f"| `float32` | {own:.4f} | 0 |")
+            for cache in CACHES:
+                value, _ = score(program, MODEL, texts, folder / "scores", cache)
+                print(f"| `{cache}` | {value:.4f} | {1000 * divergence(folder / 'scores', probabilities):.5f} |")
+            return
         print(f"{len(texts)} documents, {tokens} tokens\n\n| type | weights | bits | perplexity | divergence |\n"
               f"|---|---|---|---|---|\n| the model itself | | 16 | {own:.4f} | 0 |")
         for kind in types:

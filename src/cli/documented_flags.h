@@ -68,6 +68,7 @@ inline const std::vector<Documented>& documented() {
       {{"--context-length", "100"}, kTaken, {"--context-length", "0"}},
       {{"--random-seed", "7"}, kTaken, {"--random-seed", "-7"}},
       {{"--kv-cache-dtype", "fp8_e4m3"}, kTaken, {"--kv-cache-dtype", "fp8_e5m2"}},
+      {{"--kv-cache-dtype", "int8"}, kTaken, {"--kv-cache-dtype", "q4_0"}},
       {{"--speculative-algorithm", "NGRAM"}, kTaken, {"--speculative-algorithm", "EAGLE"}},
       {{"--speculative-num-draft-tokens", "4"}, kWarned, {"--speculative-num-draft-tokens", "0"}},
       {{"--speculative-num-steps", "2"}, kWarned, {"--speculative-num-steps", "0"}},

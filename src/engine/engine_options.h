@@ -140,7 +140,8 @@ struct EngineOptions {
   // The format to which the head (lm_head) is quantised at the start: fp8, int8, int4 or nvfp4. Empty: the head stays
   // as it is, also with `quantization`. A tied head becomes a matrix of its own.
   std::string lm_head_quantization{};
-  // Type of the KV cache: a name that dtype accepts, or "fp8_e4m3"; auto: the type of the activations.
+  // Type of the KV cache: a name that dtype accepts, "fp8_e4m3", or on the CPU "int8"; auto: the type of the
+  // activations.
   std::string kv_cache_dtype = "auto";
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;  // 0: the model's context length

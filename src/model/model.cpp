@@ -75,11 +75,11 @@ Status check_options(const ModelConfig& config, const ModelOptions& options) {
   const ir::DType cache = options.kv_cache_type();
   if (!is_cache_type(cache))
     return unimplemented(fmt::format("a KV cache of type {}; accepted: {}", ir::dtype_name(cache), kCacheTypes));
-  if (has_cache_scales(cache) && config.mla)
+  if (!ir::is_floating_point(cache) && config.mla)
     return unimplemented(fmt::format(
-        "kv_cache_dtype: a cache of {} (fp8_e4m3) is not supported for latent attention; accepted: auto, float32, "
-        "bfloat16, float16",
-        ir::dtype_name(cache)));
+        "kv_cache_dtype: a cache of {} ({}) is not supported for latent attention; accepted: auto, float32, bfloat16, "
+        "float16",
+        ir::dtype_name(cache), is_int8_cache(cache) ? "int8" : "fp8_e4m3"));
   return ok_status();
 }
 
@@ -254,6 +254,11 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   if (family->make_body && config.formats.at_start())
     return unimplemented(fmt::format("quantization: {}, whose body is written as text, is not quantised at the start",
                                      family->architecture));
+  if (family->make_body && is_int8_cache(options.kv_cache_type()))
+    return unimplemented(
+        fmt::format("kv_cache_dtype: int8 for {}, whose body is written as text, is not supported; accepted: auto, "
+                    "float32, bfloat16, float16, fp8_e4m3",
+                    family->architecture));
   ModelGraphs graphs;
   graphs.dp_size = options.dp_size;
   graphs.own_layers = layers_of_stage(config.num_hidden_layers, options.pp_stage, options.pp_size);

@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // If the body declares a weight that the head also uses, both read the same memory, so the types must agree.
 TEST(TextBody, WeightsThatTheHeadSharesHaveItsType) {
-  const auto build = [](const std::string& shared) {
+  const auto build = [](const std::string& shared, const ModelOptions& asked = {}) {
     FamilyRegistry families;
     EXPECT_TRUE(families
                     .add({.architecture = "Mine",
@@ -146,7 +146,7 @@ TEST(TextBody, WeightsThatTheHeadSharesHaveItsType) {
     config.architecture = "Mine";
     config.vocab_size = 32;
     config.num_attention_heads = 1;
-    return build_model(config, {}, built_in_ops(), families);
+    return build_model(config, asked, built_in_ops(), families);
   };
   const Result<ModelGraphs> right = build("%lm_head.weight: f32[32, 8]");
   ASSERT_TRUE(right.ok()) << right.status().to_string();
@@ -155,6 +155,8 @@ TEST(TextBody, WeightsThatTheHeadSharesHaveItsType) {
     EXPECT_THAT(build(std::string("%lm_head.weight: ") + type).status().to_string(),
                 AllOf(HasSubstr("the weight lm_head.weight is f32[32, 8]"), HasSubstr(type)));
   }
+  EXPECT_THAT(build("%lm_head.weight: f32[32, 8]", {.kv_cache_dtype = ir::DType::kUInt8}).status().to_string(),
+              HasSubstr("kv_cache_dtype: int8 for Mine, whose body is written as text, is not supported"));
 }
 
 TEST(TextBody, WeightsOfAnotherSizeAreNamed) {

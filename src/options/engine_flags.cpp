@@ -16,8 +16,8 @@ namespace tessera {
 namespace {
 
 constexpr std::array<std::string_view, 5> kDtypes = {"auto", "float32", "bfloat16", "float16", "half"};
-constexpr std::array<std::string_view, 7> kKvCacheDtypes = {"auto", "float32", "bfloat16", "float16",
-                                                            "half", "fp8",     "fp8_e4m3"};
+constexpr std::array<std::string_view, 9> kKvCacheDtypes = {"auto", "float32",  "bfloat16", "float16", "half",
+                                                            "fp8",  "fp8_e4m3", "int8",     "q8_0"};
 // The values of --cuda-graph-capture. The names after "auto" are in CaptureMode's order.
 constexpr std::array<std::string_view, 4> kCaptures = {"auto", "eager", "lazy", "core"};
 
@@ -26,13 +26,13 @@ Status take_dtype(const std::string& flag, const std::string& text, EngineOption
   return ok_status();
 }
 
-// Takes a type for the KV cache. "fp8" means "fp8_e4m3". A type that only other engines have is refused, and the error
-// names it.
+// Takes a type for the KV cache. "fp8" means "fp8_e4m3", and llama.cpp's "q8_0" means "int8". A type that only other
+// engines have is refused, and the error names it.
 Status take_kv_cache_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
   if (std::ranges::find(kKvCacheDtypes, text) == kKvCacheDtypes.end())
     return unimplemented(
         fmt::format("{}: \"{}\" is not supported; accepted is {}", flag, text, fmt::join(kKvCacheDtypes, ", ")));
-  engine.kv_cache_dtype = text == "fp8" ? "fp8_e4m3" : text;
+  engine.kv_cache_dtype = text == "fp8" ? "fp8_e4m3" : text == "q8_0" ? "int8" : text;
   return ok_status();
 }
 
@@ -177,7 +177,7 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine, const CommonFlag
               return invalid_argument(fmt::format("{}: {} is not accepted; 0.1 to 0.95 is", flag, text));
             });
   add.value(
-      "--kv-cache-dtype", "auto|float32|bfloat16|float16|fp8_e4m3", "of the KV cache (as activations)",
+      "--kv-cache-dtype", "auto|float32|bfloat16|float16|fp8_e4m3|int8", "of the KV cache (as activations)",
       [&engine](const std::string& flag, const std::string& text) { return take_kv_cache_dtype(flag, text, engine); },
       engine.kv_cache_dtype);
   add.value("--image-cache-bytes", "BYTES",

@@ -1,3 +1,4 @@
+#include "tessera/ops/cache/cache_type.h"
 #include "tessera/options/explanation.h"
 
 namespace tessera {
@@ -33,7 +34,7 @@ Json model_json(const Explanation& e) {
   json.set("path", e.model_path).set("architecture", config.architecture);
   json.set("parameters", e.plan.parameters).set("layers", config.num_hidden_layers);
   json.set("vocab_size", config.vocab_size).set("dtype", ir::dtype_name(e.plan.model.dtype));
-  json.set("kv_cache_dtype", ir::dtype_name(e.plan.model.kv_cache_type()));
+  json.set("kv_cache_dtype", cache_type_name(e.plan.model.kv_cache_type()));
   json.set("context_length", e.plan.runner.context_length);
   json.set("tp_size", std::int64_t{e.plan.model.tp_size});
   json.set("pp_size", std::int64_t{e.plan.model.pp_size});

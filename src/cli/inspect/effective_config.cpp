@@ -20,12 +20,13 @@ Json list_of(const auto& items) {
   return list;
 }
 
-// Returns the type's name as --dtype spells it.
+// Returns the type's name as --dtype and --kv-cache-dtype spell it.
 std::string_view dtype_text(ir::DType dtype) {
   switch (dtype) {
     case ir::DType::kBFloat16: return "bfloat16";
     case ir::DType::kFloat16: return "float16";
     case ir::DType::kFloat8E4M3: return "fp8_e4m3";
+    case ir::DType::kUInt8: return "int8";
     default: return "float32";
   }
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tessera/cli/table.h"
+#include "tessera/ops/cache/cache_type.h"
 
 namespace tessera::cli {
 namespace {
@@ -173,7 +174,7 @@ std::string memory_text(const Explanation& e) {
   const MemoryShares& shares = e.plan.memory;
   text +=
       fmt::format("  KV cache           {} for {} tokens in pages of {}, as {}\n", bytes_text(shares.kv_cache),
-                  count_text(shares.context_tokens), runner.page_size, ir::dtype_name(e.plan.model.kv_cache_type()));
+                  count_text(shares.context_tokens), runner.page_size, cache_type_name(e.plan.model.kv_cache_type()));
   for (const CacheGroupOptions& group : shares.cache_groups)
     text += fmt::format("    {:<16} {}: {} of {} each\n", group.name, bytes_text(group.num_pages * group.page_bytes),
                         plural(group.num_pages, group.is_state() ? "slot" : "page"), bytes_text(group.page_bytes));

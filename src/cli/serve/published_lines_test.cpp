@@ -33,6 +33,7 @@ constexpr Published kLines[] = {
      "it asks for settings of weights that are quantised at the start"},
     {"--model-path MODEL --kv-cache-dtype fp8_e5m2", "--kv-cache-dtype: \"fp8_e5m2\" is not supported"},
     {"--model-path MODEL --kv-cache-dtype fp8_e4m3"},
+    {"--model-path MODEL --kv-cache-dtype q8_0"},
     {"--model-path MODEL --sampling-backend pytorch", "", "--sampling-backend pytorch has no effect"},
     {"--model-path MODEL --enable-mixed-chunk --stream-interval 10 --log-level warning"},
     {"--model-path MODEL --log-requests --log-requests-level 2", "", "--log-requests-level 2 has no effect"},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tessera/ops/cache/cache_type.h"
+
 namespace tessera {
 namespace {
 
@@ -14,9 +16,8 @@ void derive_heads(std::span<const ir::Type> operands, ir::Attributes& attributes
   if (operands[0].shape.size() != 2 || operands[3].shape.size() != 4) return;
   const auto cols = operands[0].shape[1].constant();
   const auto kv_heads = operands[3].shape[2].constant();
-  const auto head_dim = operands[3].shape[3].constant();
-  if (cols && kv_heads && head_dim && *head_dim > 0)
-    attributes.emplace_back("heads", *cols / *head_dim - 2 * *kv_heads);
+  const std::int64_t head_dim = cache_head_dim(operands[3].dtype, operands[3].shape[3].constant().value_or(0));
+  if (cols && kv_heads && head_dim > 0) attributes.emplace_back("heads", *cols / head_dim - 2 * *kv_heads);
 }
 
 // Builds a linear without the attribute `term` and without the last operand, then an add of that operand.

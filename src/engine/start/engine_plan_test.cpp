@@ -6,11 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "tessera/base/testing/scratch_dir.h"
-#include "tessera/device/testing/described_device.h"
-#include "tessera/device/testing/environment.h"
+#include "tessera/engine/start/engine_plan_test_util.h"
 #include "tessera/engine/start/plan_ladders.h"
 
 namespace tessera {
@@ -23,26 +20,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const std::string kGoldens = testing::data_path("goldens/");
-constexpr std::int64_t kGiB = std::int64_t{1} << 30;
-
-DeviceProperties cpu(bool native_bf16 = false) {
-  return {.name = "test", .memory_bytes = 8 * kGiB, .threads = 2, .has_native_bf16 = native_bf16};
-}
-
-using Change = std::function<void(EngineOptions&)>;
-Result<EnginePlan> try_plan(const Change& change, const DeviceProperties& device = cpu()) {
-  EngineOptions options{.model_path = kGoldens + "llama"};
-  change(options);
-  testing::DescribedDevice described(device);
-  return plan_engine(options, described);
-}
-EnginePlan plan(
-    const Change& change = [](EngineOptions&) {}, const DeviceProperties& device = cpu()) {
-  Result<EnginePlan> made = try_plan(change, device);
-  EXPECT_TRUE(made.ok()) << made.status().to_string();
-  return made.ok() ? *std::move(made) : EnginePlan{};
-}
+using test::Change;
+using test::cpu;
+using test::kGiB;
+using test::kGoldens;
+using test::plan;
+using test::try_plan;
 
 TEST(EnginePlan, DefaultsOnACpu) {
   const EnginePlan p = plan();
@@ -122,34 +105,6 @@ TEST(EnginePlan, DtypeFollowsOptionCheckpointAndDevice) {
   }
 }
 
-TEST(EnginePlan, KvCacheTypeFollowsItsOptionOrTheActivations) {
-  const auto cache_type = [](const EnginePlan& p) { return p.graphs.body.value(p.graphs.body.states[0]).type.dtype; };
-  EXPECT_EQ(cache_type(plan([](EngineOptions& o) { o.dtype = "float16"; })), ir::DType::kFloat16);
-  const EnginePlan p = plan([](EngineOptions& o) { o.kv_cache_dtype = "bfloat16"; });
-  EXPECT_EQ(cache_type(p), ir::DType::kBFloat16);
-  EXPECT_EQ(p.model.dtype, ir::DType::kFloat32);
-}
-
-TEST(EnginePlan, Float8CachesHaveScalesAndHalfTheBytes) {
-  const EnginePlan half = plan([](EngineOptions& o) { o.kv_cache_dtype = "bfloat16"; });
-  for (const char* name : {"fp8", "fp8_e4m3"}) {
-    const EnginePlan p = plan([&](EngineOptions& o) { o.kv_cache_dtype = name; });
-    EXPECT_EQ(p.graphs.body.value(p.graphs.body.states[0]).type.dtype, ir::DType::kFloat8E4M3);
-    EXPECT_EQ(2 * p.memory.cache_groups[0].page_bytes, half.memory.cache_groups[0].page_bytes);
-    EXPECT_EQ(p.graphs.body.find_value("v_scale.2")->type.to_string(), "f32[1]");
-    EXPECT_THAT(p.notes, ElementsAre(HasSubstr("FP8 (E4M3); 0 of their 6 scales are the checkpoint's, the others 1")));
-  }
-}
-
-TEST(EnginePlan, RefusesFloat8CachesOfLatents) {
-  const Result<EnginePlan> p = try_plan([](EngineOptions& o) {
-    o.model_path = kGoldens + "deepseek-v2";
-    o.kv_cache_dtype = "fp8";
-  });
-  EXPECT_THAT(p.status().message(),
-              HasSubstr("fp8_e4m3) is not supported for latent attention; accepted: auto, float"));
-}
-
 TEST(EnginePlan, SaysWhichFactorsLongRopeTakes) {
   const auto notes = [](std::int64_t context_length) {
     return plan([&](EngineOptions& o) {
@@ -169,7 +124,7 @@ TEST(EnginePlan, RefusesByOptionAndValue) {
   } cases[] = {
       {[](EngineOptions& o) { o.dtype = "int8"; }, "dtype: \"int8\" is none of"},
       {[](EngineOptions& o) { o.kv_cache_dtype = "fp8_e5m2"; },
-       "kv_cache_dtype: \"fp8_e5m2\" is none of auto, float32, bfloat16, float16, fp8_e4m3"},
+       "kv_cache_dtype: \"fp8_e5m2\" is none of auto, float32, bfloat16, float16, fp8_e4m3, int8"},
       {[](EngineOptions& o) { o.context_length = -1; }, "context_length: -1"},
       {[](EngineOptions& o) { o.context_length = 4096; }, "context_length: 4096 is more than the model's 2048"},
       {[](EngineOptions& o) { o.chunked_prefill_size = -8; }, "chunked_prefill_size: -8"},

@@ -57,13 +57,20 @@ Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std:
 }
 
 // Returns the cache type with this name; nothing for "auto".
-Result<std::optional<ir::DType>> named_cache_dtype(const std::string& name) {
+Result<std::optional<ir::DType>> named_cache_dtype(const std::string& name, const DeviceProperties& device) {
   constexpr std::string_view kOption = "kv_cache_dtype";
   if (name == "fp8" || name == "fp8_e4m3") return std::optional(ir::DType::kFloat8E4M3);
+  if (name == "int8" || name == "q8_0") {
+    if (device.on_host) return std::optional(ir::DType::kUInt8);
+    return unimplemented(
+        fmt::format("{}: {} is supported on the CPU alone, not on {}; accepted there: auto, float32, bfloat16, "
+                    "float16, fp8_e4m3",
+                    kOption, name, device.type));
+  }
   Result<std::optional<ir::DType>> named = named_dtype(kOption, name);
   if (named.ok()) return named;
   return invalid_argument(
-      fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16, fp8_e4m3", kOption, name));
+      fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16, fp8_e4m3, int8", kOption, name));
 }
 
 Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& config, bool gguf,
@@ -174,7 +181,7 @@ void note_cache_scales(EnginePlan& plan) {
   } else if (stored && stored->scales) {
     plan.notes.push_back(fmt::format(
         "the checkpoint is meant for a KV cache of {}; the cache is {}, and scales of keys and values are unused",
-        stored->dtype, ir::dtype_name(plan.model.kv_cache_type())));
+        stored->dtype, cache_type_name(plan.model.kv_cache_type())));
   }
 }
 
@@ -255,7 +262,7 @@ Status read_config(PlanDraft& draft) {
 Status choose_types(PlanDraft& draft) {
   ModelOptions& model = draft.plan.model;
   model.dtype = TRY(choose_dtype(draft.options.dtype, draft.plan.config, draft.gguf, draft.properties()));
-  model.kv_cache_dtype = TRY(named_cache_dtype(draft.options.kv_cache_dtype));
+  model.kv_cache_dtype = TRY(named_cache_dtype(draft.options.kv_cache_dtype, draft.properties()));
   return ok_status();
 }
 

@@ -75,8 +75,9 @@ KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const Token
                          const std::string& prefix) {
   const std::int64_t kv_heads = local_heads(config, b.options()).kv_heads;
   const std::size_t index = cache_group_of_layer(config, layer);
-  const ir::Type type{b.options().kv_cache_type(),
-                      {ir::page_symbol(index), b.options().page_size, kv_heads, config.head_dim}};
+  const ir::DType dtype = b.options().kv_cache_type();
+  const ir::Type type{dtype,
+                      {ir::page_symbol(index), b.options().page_size, kv_heads, cache_columns(dtype, config.head_dim)}};
   KvCache cache{.keys = b.graph.state(fmt::format("k_cache.{}", layer), type),
                 .values = b.graph.state(fmt::format("v_cache.{}", layer), type),
                 .slots = inputs.slots[index],

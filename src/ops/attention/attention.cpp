@@ -18,6 +18,9 @@ Status check_cache(const ir::Type& cache, const ir::Type& v_cache) {
     if (cache.shape[i].constant().value_or(0) < 1)
       return invalid_argument(
           fmt::format("attention's cache {} needs constant page size, heads and head size", cache.to_string()));
+  if (cache_head_dim(cache.dtype, *cache.shape[3].constant()) == 0)
+    return invalid_argument(fmt::format("attention's cache {}: heads of no size have {} columns in int8",
+                                        cache.to_string(), cache.shape[3].to_string()));
   return ok_status();
 }
 
@@ -52,7 +55,7 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
     return invalid_argument(fmt::format("attention takes queries X[T, Hq*D], not {}", q.to_string()));
   TRY(check_cache(cache, signature.operands[2]));
   const std::int64_t kv_heads = *cache.shape[2].constant();
-  const std::int64_t head_dim = *cache.shape[3].constant();
+  const std::int64_t head_dim = cache_head_dim(cache.dtype, *cache.shape[3].constant());
   const std::int64_t width = q.shape[1].constant().value_or(0);
   if (width < 1 || width % (kv_heads * head_dim) != 0)
     return invalid_argument(fmt::format(

@@ -20,7 +20,8 @@
 // A sink is neither scaled nor capped. Every row sees it, even if the row has a window.
 //
 // A cache of f8e4m3 has scales (ops/cache/cache_type.h): the keys are k_j · k_scale, and the values are v_j · v_scale.
-// Kernels fold k_scale into the factor of the scores, and v_scale into the factor of the output.
+// Kernels fold k_scale into the factor of the scores, and v_scale into the factor of the output. A cache of u8, on the
+// CPU, holds int8 codes with scales of their own (ops/cache/int8_cache.h).
 //
 // The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward; the kernel
 // reads them when it runs, so a recorded graph works for any lengths. Rows from query_starts[num_requests] on are

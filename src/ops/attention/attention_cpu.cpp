@@ -89,7 +89,8 @@ void run(AttentionProblem p, AttendTile attend) {
 std::int64_t workers(const Device& device) { return std::max(1, device.properties().threads); }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  return attention_workspace_bytes(args, args.operands[1].dim(3));
+  const TensorView& cache = args.operands[1];
+  return attention_workspace_bytes(args, cache_head_dim(cache.dtype, cache.dim(3)));
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
@@ -103,9 +104,9 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   p.sinks = has_sinks(args.operands.size(), cache.dtype) ? args.operands[4].as<float>() : nullptr;
   p.cache_scales = cache_scales(args, cache.dtype);
   p.num_rows = q.dim(0);
-  p.heads = q.dim(1) / cache.dim(3);
+  p.head_dim = p.value_dim = cache_head_dim(cache.dtype, cache.dim(3));
+  p.heads = q.dim(1) / p.head_dim;
   p.kv_heads = cache.dim(2);
-  p.head_dim = p.value_dim = cache.dim(3);
   p.page_size = cache.dim(1);
   p.window = args.node.attribute_or("window", std::int64_t{0});
   p.scale = static_cast<float>(args.node.attribute_or("scale", 1.0));

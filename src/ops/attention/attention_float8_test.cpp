@@ -113,8 +113,8 @@ TEST(AttentionFloat8Shapes, AcceptsScalesOnlyWithAFloat8Cache) {
   EXPECT_THAT(error({q, wide, wide, q, sinks, scale, scale}), HasSubstr("7 operands with a cache of bf16; 4 to 5"));
   EXPECT_THAT(error({q, cache, cache, q, scale, {DType::kFloat32, {2}}}), HasSubstr("v_scale is f32[2]"));
   EXPECT_THAT(error({q, cache, cache, q, {DType::kBFloat16, {1}}, scale}), HasSubstr("k_scale is bf16[1]"));
-  const ir::Type bytes{DType::kUInt8, {ir::Symbol::kPages, 16, 2, 32}};
-  EXPECT_THAT(error({q, bytes, bytes, q}), HasSubstr("of f32, bf16, f16 or f8e4m3, not u8"));
+  const ir::Type integers{DType::kInt32, {ir::Symbol::kPages, 16, 2, 32}};
+  EXPECT_THAT(error({q, integers, integers, q}), HasSubstr("of f32, bf16, f16, f8e4m3 or u8 (int8), not i32"));
   EXPECT_THAT(infer_error(kAttention, {{DType::kFloat8E4M3, {ir::Symbol::kTokens, 256}}, wide, wide, q}),
               HasSubstr("queries X[T, Hq*D], not f8e4m3"));
 }

@@ -23,7 +23,7 @@ std::vector<AttentionShape> attention_shapes(const PlanArgs& args) {
   std::vector<AttentionShape> shapes;
   for (const PlannedNode& planned : args.nodes) {
     const ir::Type& cache = planned.operands[1];
-    const std::int64_t head_dim = *cache.shape[3].constant();
+    const std::int64_t head_dim = cache_head_dim(cache.dtype, *cache.shape[3].constant());
     const AttentionShape shape{.dtype = planned.operands[0].dtype,
                                .cache_dtype = cache.dtype,
                                .heads = *planned.operands[0].shape[1].constant() / head_dim,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tessera/ops/attention/attention.h"
+#include "tessera/ops/cache/int8_cache.h"
 #include "tessera/ops/contract/op_test_util.h"
 #include "tessera/ops/device_registry.h"
 
@@ -47,6 +48,7 @@ struct Config {
     if (wanted_rows_only) all.emplace_back(kWantedRowsOnly, true);
     return all;
   }
+  Int8Layout int8_layout() const { return {.page_size = page_size, .kv_heads = kv_heads, .head_dim = head_dim}; }
   AttentionShape shape() const {
     return {dtype, cache_dtype, heads, kv_heads, head_dim, window, softcap, sinks, wanted_rows_only};
   }
@@ -113,6 +115,30 @@ inline std::int64_t slot_of(const Config& c, const ForwardBatch& batch, std::siz
   return page.value() * c.page_size + position % c.page_size;
 }
 
+// Stores a token's keys or values, for all heads, in a slot of a cache.
+inline void store_token(const Config& c, HostTensor& cache, std::int64_t slot, const std::vector<float>& elements) {
+  if (is_int8_cache(c.cache_dtype)) {
+    store_int8(elements.data(), reinterpret_cast<Int8Cache*>(cache.bytes.data()), c.int8_layout(), slot, 0, c.kv_heads);
+    return;
+  }
+  const auto count = static_cast<std::int64_t>(elements.size());
+  for (std::int64_t i = 0; i < count; ++i) cache.set(slot * count + i, elements[static_cast<std::size_t>(i)]);
+}
+
+// Returns element `i` of the token in a slot, where `i` counts the elements of all heads.
+inline double cached_element(const Config& c, const HostTensor& cache, std::int64_t slot, std::int64_t i) {
+  if (!is_int8_cache(c.cache_dtype)) return cache.at(slot * c.kv_heads * c.head_dim + i);
+  const Int8Layout layout = c.int8_layout();
+  const std::int64_t page = slot / c.page_size;
+  const std::int64_t token = slot % c.page_size;
+  const std::int64_t head = i / c.head_dim;
+  const std::int64_t d = i % c.head_dim;
+  BFloat16 scale;
+  std::memcpy(&scale, cache.bytes.data() + layout.scales(page, head, token) + d / kInt8Block * kInt8ScaleBytes,
+              sizeof(scale));
+  return cache.raw<std::int8_t>(layout.codes(page, head, token) + d) * static_cast<double>(to_float(scale));
+}
+
 // Makes q, k_cache, v_cache, out, and the sinks and scales that the config asks for. Slots that no request owns are
 // NaN, and so are padded query rows.
 inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
@@ -121,18 +147,23 @@ inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch
   std::int64_t rows = 0;
   for (const std::int32_t n : batch.query_lens) rows += n;
   for (std::int64_t i = rows * c.heads * c.head_dim; i < q.size(); ++i) q.set(i, std::nan(""));
-  const std::vector<std::int64_t> cache_dims = {kNumPages, c.page_size, c.kv_heads, c.head_dim};
+  const std::vector<std::int64_t> cache_dims = {kNumPages, c.page_size, c.kv_heads,
+                                                cache_columns(c.cache_dtype, c.head_dim)};
   HostTensor k_cache = poisoned_tensor(c.cache_dtype, cache_dims);
   HostTensor v_cache = k_cache;
   std::mt19937 generator(seed + 1);
   std::uniform_real_distribution<double> uniform(-2, 2);
-  const std::int64_t token = c.kv_heads * c.head_dim;
+  std::vector<float> keys(static_cast<std::size_t>(c.kv_heads * c.head_dim));
+  std::vector<float> values(keys.size());
   for (std::size_t b = 0; b < batch.kv_lens.size(); ++b)
-    for (std::int64_t p = 0; p < batch.kv_lens[b]; ++p)
-      for (std::int64_t i = 0; i < token; ++i) {
-        k_cache.set(slot_of(c, batch, b, p) * token + i, uniform(generator));
-        v_cache.set(slot_of(c, batch, b, p) * token + i, uniform(generator));
+    for (std::int64_t p = 0; p < batch.kv_lens[b]; ++p) {
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        keys[i] = static_cast<float>(uniform(generator));
+        values[i] = static_cast<float>(uniform(generator));
       }
+      store_token(c, k_cache, slot_of(c, batch, b, p), keys);
+      store_token(c, v_cache, slot_of(c, batch, b, p), values);
+    }
   std::vector<HostTensor> operands{q, k_cache, v_cache, poisoned_tensor(c.dtype, q.dims)};
   // Sinks have the magnitude of the scores, and are the same for every batch.
   if (c.sinks) operands.push_back(random_tensor(ir::DType::kFloat32, {c.heads}, 17, -3, 6));
@@ -151,7 +182,8 @@ inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, co
   std::vector<double> out;
   out.reserve(static_cast<std::size_t>(batch.kv_lens[b] * token));
   for (std::int64_t p = 0; p < batch.kv_lens[b]; ++p)
-    for (std::int64_t i = 0; i < token; ++i) out.push_back(scale * cache.at(slot_of(c, batch, b, p) * token + i));
+    for (std::int64_t i = 0; i < token; ++i)
+      out.push_back(scale * cached_element(c, cache, slot_of(c, batch, b, p), i));
   return out;
 }
 
@@ -231,7 +263,8 @@ struct PlannedLayers {
       ir::Node& node = nodes.emplace_back(ir::Node{.op = "attention"});
       node.attributes = c.attributes();
       const ir::Type q{c.dtype, {ir::Symbol::kTokens, c.heads * c.head_dim}};
-      const ir::Type cache{c.cache_dtype, {ir::Symbol::kPages, c.page_size, c.kv_heads, c.head_dim}};
+      const ir::Type cache{c.cache_dtype,
+                           {ir::Symbol::kPages, c.page_size, c.kv_heads, cache_columns(c.cache_dtype, c.head_dim)}};
       planned.push_back({.node = nullptr, .operands = {q, cache, cache, q}});
       if (c.sinks) planned.back().operands.push_back({ir::DType::kFloat32, {c.heads}});
       const std::size_t scales = has_cache_scales(c.cache_dtype) ? 2 : 0;

@@ -13,6 +13,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "tessera/ops/attention/cache_rows.h"
 #include "tessera/ops/cache/cpu_cache_type.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_vector.h"
@@ -28,12 +29,6 @@ TESSERA_INLINE bool has_few_rows(const AttentionProblem& p, const AttentionTile&
   return tile.rows() <= kFewRows && !p.deterministic;
 }
 
-// True if tiles of a few rows read 64 elements of a cache of type Y at once. load_by_fours() (cpu_vector.h) permutes
-// these elements, so the queries and sums of such a tile are stored in the permuted order too.
-template <class Y>
-inline constexpr bool kReadsByFours = std::is_same_v<Y, Float8E4M3>;
-constexpr std::int64_t kFours = 4 * kVecFloats;
-
 // Returns the index at which queries and sums hold element `d` of a row of `count` elements.
 TESSERA_INLINE std::int64_t place_of(std::int64_t d, std::int64_t count, bool by_fours) {
   if (!by_fours || d >= count / kFours * kFours) return d;
@@ -42,12 +37,7 @@ TESSERA_INLINE std::int64_t place_of(std::int64_t d, std::int64_t count, bool by
 }
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-struct Range {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-TESSERA_INLINE Range visible(const AttentionProblem& p, std::int64_t position) {
+TESSERA_INLINE KeyRange visible(const AttentionProblem& p, std::int64_t position) {
   const std::int64_t begin = p.window > 0 ? std::max<std::int64_t>(0, position - p.window + 1) : 0;
   return {begin, position + 1};
 }
@@ -90,7 +80,7 @@ TESSERA_CPU_CLONES void store_outputs(const AttentionProblem& p, const Attention
 }
 
 // Turns the block's raw scores into weights, and rescales the row's running sums to the new running max.
-TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, Range seen,
+TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, KeyRange seen,
                                std::int64_t width) {
   float* scores = s.scores + row * kBlockKeys;
   if (p.softcap > 0)
@@ -120,36 +110,36 @@ TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch
 
 // Loads the block's keys as float32, transposed. Keys that are not present become zeros, up to `width`.
 template <class Y>
-TESSERA_INLINE void load_keys(const AttentionProblem& p, const AttentionScratch& s, Range present, std::int64_t width) {
+TESSERA_INLINE void load_keys(const AttentionProblem& p, const AttentionScratch& s, KeyRange present,
+                              std::int64_t width) {
   const std::int64_t whole = p.head_dim / kVecFloats * kVecFloats;
   for (std::int64_t first = 0; first < width; first += kVecFloats) {
     for (std::int64_t d = 0; d < whole; d += kVecFloats) {
       Vec16 rows[16];
       for (int j = 0; j < 16; ++j)
-        rows[j] = first + j >= present.begin && first + j < present.end
-                      ? load16(reinterpret_cast<const Y*>(p.k_cache) + s.offsets[first + j] + d)
-                      : Vec16{};
+        rows[j] = first + j >= present.begin && first + j < present.end ? key_at<Y>(p, s, first + j).load(d) : Vec16{};
       transpose16(rows);
       for (int j = 0; j < 16; ++j) store16(s.keys + (d + j) * kBlockKeys + first, rows[j]);
     }
     for (std::int64_t j = first; j < first + kVecFloats; ++j) {
       const bool there = j >= present.begin && j < present.end;
-      const Y* key = reinterpret_cast<const Y*>(p.k_cache) + (there ? s.offsets[j] : 0);
-      for (std::int64_t d = whole; d < p.head_dim; ++d) s.keys[d * kBlockKeys + j] = there ? to_float(key[d]) : 0.0f;
+      for (std::int64_t d = whole; d < p.head_dim; ++d)
+        s.keys[d * kBlockKeys + j] = there ? key_at<Y>(p, s, j).number(d) : 0.0f;
     }
   }
 }
 
 template <class Y>
-TESSERA_INLINE void load_values(const AttentionProblem& p, const AttentionScratch& s, Range present,
+TESSERA_INLINE void load_values(const AttentionProblem& p, const AttentionScratch& s, KeyRange present,
                                 std::int64_t width) {
   const std::int64_t padded = p.padded_dim();
   for (std::int64_t j = 0; j < width; ++j) {
     float* to = s.values + j * padded;
     std::int64_t d = 0;
     if (j >= present.begin && j < present.end) {
-      const Y* from = reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j];
-      for (; d < p.value_dim; ++d) to[d] = to_float(from[d]);
+      const CacheRow<Y> from = value_at<Y>(p, s, j);
+      for (; d + kVecFloats <= p.value_dim; d += kVecFloats) store16(to + d, from.load(d));
+      for (; d < p.value_dim; ++d) to[d] = from.number(d);
     }
     for (; d < p.padded_value_dim(); ++d) to[d] = 0.0f;
   }
@@ -163,12 +153,12 @@ TESSERA_INLINE void prefetch(const Y* row, std::int64_t count) {
 
 // Computes scores[r][j] = q[r] · key j for kRows rows at once, straight from the cache.
 template <int kRows, class Y>
-TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, Range present) {
+TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, KeyRange present) {
   const std::int64_t padded = p.padded_dim();
   const std::int64_t whole = p.head_dim / kVecFloats * kVecFloats;
   const float* q = s.q + row * padded;
   for (std::int64_t j = present.begin; j < present.end; ++j) {
-    const Y* key = reinterpret_cast<const Y*>(p.k_cache) + s.offsets[j];
+    const CacheRow<Y> key = key_at<Y>(p, s, j);
     if (row == 0) {
       prefetch(reinterpret_cast<const Y*>(p.k_cache) + s.offsets[j + kPrefetchKeys], p.head_dim);
       prefetch(reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j], p.value_dim);
@@ -178,22 +168,29 @@ TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& 
     if constexpr (kReadsByFours<Y>) {
       for (; d + kFours <= whole; d += kFours) {
         Vec16 k[4];
-        load_by_fours(key + d, k);
+        key.load_fours(d, k);
+        Vec16 part[kRows] = {};
+        Vec16(&to)[kRows] = has_fours_factor<Y>() ? part : sum;
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i)
 #pragma GCC unroll 4
-          for (int r = 0; r < kRows; ++r) sum[r] += load16(q + r * padded + d + i * kVecFloats) * k[i];
+          for (int r = 0; r < kRows; ++r) to[r] += load16(q + r * padded + d + i * kVecFloats) * k[i];
+        if constexpr (has_fours_factor<Y>()) {
+          const Vec16 factor = key.fours_factor(d);
+#pragma GCC unroll 4
+          for (int r = 0; r < kRows; ++r) sum[r] += part[r] * factor;
+        }
       }
     }
     for (; d < whole; d += kVecFloats) {
-      const Vec16 k = load16(key + d);
+      const Vec16 k = key.load(d);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) sum[r] += load16(q + r * padded + d) * k;
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       float dot = sum16(sum[r]);
-      for (d = whole; d < p.head_dim; ++d) dot += q[r * padded + d] * to_float(key[d]);
+      for (d = whole; d < p.head_dim; ++d) dot += q[r * padded + d] * key.number(d);
       s.scores[(row + r) * kBlockKeys + j] = dot;
     }
   }
@@ -202,7 +199,7 @@ TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& 
 // Computes sums[r][d …] += Σ_j weight[r][j] · value j for kRows rows and 16·kVecs columns, straight from the cache.
 template <int kRows, int kVecs, class Y>
 TESSERA_INLINE void add_value_columns(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row,
-                                      std::int64_t d, Range present) {
+                                      std::int64_t d, KeyRange present) {
   const std::int64_t padded = p.padded_dim();
   float* sums = s.sums + row * padded + d;
   const float* weights = s.scores + row * kBlockKeys;
@@ -212,18 +209,26 @@ TESSERA_INLINE void add_value_columns(const AttentionProblem& p, const Attention
 #pragma GCC unroll 4
     for (int i = 0; i < kVecs; ++i) sum[r][i] = load16(sums + r * padded + i * kVecFloats);
   for (std::int64_t j = present.begin; j < present.end; ++j) {
-    const Y* value = reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j] + d;
+    const CacheRow<Y> value = value_at<Y>(p, s, j);
     Vec16 v[kVecs];
+    Vec16 weight[kRows];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) weight[r] = splat16(weights[r * kBlockKeys + j]);
     if constexpr (kReadsByFours<Y> && kVecs == 4) {
-      load_by_fours(value, v);
+      value.load_fours(d, v);
+      if constexpr (has_fours_factor<Y>()) {
+        const Vec16 factor = value.fours_factor(d);
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r) weight[r] *= factor;
+      }
     } else {
 #pragma GCC unroll 4
-      for (int i = 0; i < kVecs; ++i) v[i] = load16(value + i * kVecFloats);
+      for (int i = 0; i < kVecs; ++i) v[i] = value.load(d + i * kVecFloats);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < kVecs; ++i)
 #pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) sum[r][i] += splat16(weights[r * kBlockKeys + j]) * v[i];
+      for (int r = 0; r < kRows; ++r) sum[r][i] += weight[r] * v[i];
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
@@ -232,16 +237,17 @@ TESSERA_INLINE void add_value_columns(const AttentionProblem& p, const Attention
 }
 
 template <int kRows, class Y>
-TESSERA_INLINE void add_values(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, Range present) {
+TESSERA_INLINE void add_values(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row,
+                               KeyRange present) {
   const std::int64_t padded = p.padded_dim();
   std::int64_t d = 0;
   for (; d + 4 * kVecFloats <= p.value_dim; d += 4 * kVecFloats) add_value_columns<kRows, 4, Y>(p, s, row, d, present);
   for (; d + kVecFloats <= p.value_dim; d += kVecFloats) add_value_columns<kRows, 1, Y>(p, s, row, d, present);
   for (std::int64_t j = present.begin; j < present.end && d < p.value_dim; ++j) {
-    const Y* value = reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j];
+    const CacheRow<Y> value = value_at<Y>(p, s, j);
     for (std::int64_t r = row; r < row + kRows; ++r)
       for (std::int64_t e = d; e < p.value_dim; ++e)
-        s.sums[r * padded + e] += s.scores[r * kBlockKeys + j] * to_float(value[e]);
+        s.sums[r * padded + e] += s.scores[r * kBlockKeys + j] * value.number(e);
   }
 }
 
@@ -252,19 +258,13 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
   const std::int64_t padded = p.padded_dim();
   const std::int64_t first_position = tile.offset + tile.row_begin / p.group();
   const std::int64_t last_position = tile.offset + (tile.row_end - 1) / p.group();
-  const Range keys{visible(p, first_position).begin, last_position + 1};
+  const KeyRange keys{visible(p, first_position).begin, last_position + 1};
   const bool few = has_few_rows(p, tile);
 
   for (std::int64_t block = keys.begin / kBlockKeys * kBlockKeys; block < keys.end; block += kBlockKeys) {
-    const Range present{std::max(keys.begin, block) - block, std::min(keys.end, block + kBlockKeys) - block};
+    const KeyRange present{std::max(keys.begin, block) - block, std::min(keys.end, block + kBlockKeys) - block};
     const std::int64_t width = round_up(present.end, kVecFloats);
-    // The last kPrefetchKeys offsets are those of keys of the next block, which are only prefetched. Past the end of
-    // all keys they repeat the last key.
-    for (std::int64_t j = present.begin; j < present.end + kPrefetchKeys; ++j) {
-      const std::int64_t position = std::min(block + j, keys.end - 1);
-      const std::int64_t slot = tile.pages[position / p.page_size] * p.page_size + position % p.page_size;
-      s.offsets[j] = (slot * p.kv_heads + tile.head) * p.head_dim;
-    }
+    find_rows<Y>(p, tile, s, block, present, keys.end);
 
     std::int64_t r = 0;
     if (few) {
@@ -277,7 +277,7 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
     }
 
     for (r = 0; r < rows; ++r) {
-      const Range seen = visible(p, tile.offset + (tile.row_begin + r) / p.group());
+      const KeyRange seen = visible(p, tile.offset + (tile.row_begin + r) / p.group());
       update_row(p, s, r,
                  {std::clamp<std::int64_t>(seen.begin - block, 0, width),
                   std::clamp<std::int64_t>(seen.end - block, 0, present.end)},

@@ -9,6 +9,7 @@
 #include "tessera/device/device.h"
 #include "tessera/ir/type.h"
 #include "tessera/ops/attention/attention.h"
+#include "tessera/ops/cache/int8_cache.h"
 
 namespace tessera {
 
@@ -22,7 +23,7 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to -
 
 struct AttentionProblem {
   const std::byte* q;        // X[num_rows, heads, head_dim]
-  const std::byte* k_cache;  // Y[num_slots, kv_heads, head_dim]
+  const std::byte* k_cache;  // Y[num_slots, kv_heads, head_dim], or a cache of int8 (ops/cache/int8_cache.h)
   const std::byte* v_cache;  // like k_cache; a value is the first value_dim elements of its slot
   std::byte* out;            // X[num_rows, heads, value_dim]
   const float* sinks;        // [heads]; null: no sinks
@@ -45,6 +46,7 @@ struct AttentionProblem {
 
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t padded_dim() const { return round_up(head_dim, 16); }
+  std::int64_t int8_blocks() const { return tessera::int8_blocks(head_dim); }
   std::int64_t padded_value_dim() const { return round_up(value_dim, 16); }
 };
 
@@ -58,10 +60,12 @@ struct AttentionScratch {
         scores(sums + kTileRows * padded_dim),
         greatest(scores + kTileRows * kBlockKeys),
         total(greatest + kTileRows),
-        offsets(reinterpret_cast<std::int64_t*>(total + kTileRows)) {}
+        offsets(reinterpret_cast<std::int64_t*>(total + kTileRows)),
+        key_scales(total + kTileRows + 2 * (kBlockKeys + kPrefetchKeys)),
+        value_scales(key_scales + kBlockKeys * tessera::int8_blocks(padded_dim)) {}
   static std::int64_t bytes(std::int64_t padded_dim) {
     const std::int64_t floats = 2 * (kTileRows + kBlockKeys) * padded_dim + kTileRows * kBlockKeys + 2 * kTileRows +
-                                2 * (kBlockKeys + kPrefetchKeys);
+                                2 * (kBlockKeys + kPrefetchKeys) + 2 * kBlockKeys * tessera::int8_blocks(padded_dim);
     return round_up(floats * static_cast<std::int64_t>(sizeof(float)), kDeviceAlignment);
   }
 
@@ -73,6 +77,8 @@ struct AttentionScratch {
   float* greatest;        // [rows]: the running max of the scores
   float* total;           // [rows]: Σ exp(s_j - running max) so far
   std::int64_t* offsets;  // [kBlockKeys + kPrefetchKeys]: offset of each key from the start of the cache, in elements
+  float* key_scales;      // [kBlockKeys, int8_blocks]: of a cache of int8
+  float* value_scales;    // like key_scales
 };
 
 // The query rows [row_begin, row_end) of one request and KV head; with G = group(), row r is query head r mod G of the

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "tessera/ops/cache/int8_cache.h"
 #include "tessera/ops/contract/shape_rule.h"
 
 namespace tessera {
@@ -13,7 +14,23 @@ constexpr std::size_t kScaleOperands = 2;
 
 }  // namespace
 
-bool is_cache_type(ir::DType dtype) { return ir::is_floating_point(dtype) || has_cache_scales(dtype); }
+bool is_cache_type(ir::DType dtype) {
+  return ir::is_floating_point(dtype) || has_cache_scales(dtype) || is_int8_cache(dtype);
+}
+
+std::string_view cache_type_name(ir::DType cache) { return is_int8_cache(cache) ? "int8" : ir::dtype_name(cache); }
+
+std::int64_t cache_columns(ir::DType cache, std::int64_t head_dim) {
+  return is_int8_cache(cache) ? int8_row_bytes(head_dim) : head_dim;
+}
+
+std::int64_t cache_head_dim(ir::DType cache, std::int64_t columns) {
+  if (!is_int8_cache(cache)) return columns;
+  const std::int64_t whole_block = int8_row_bytes(kInt8Block);
+  const std::int64_t blocks = (columns + whole_block - 1) / whole_block;
+  const std::int64_t head_dim = columns - blocks * kInt8ScaleBytes;
+  return head_dim > 0 && int8_row_bytes(head_dim) == columns ? head_dim : 0;
+}
 
 Status check_cache_scales(const ir::OpSignature& s, ir::DType cache, std::size_t least, std::size_t most) {
   const std::size_t scales = has_cache_scales(cache) ? kScaleOperands : 0;

@@ -1,5 +1,6 @@
 // The types in which a cache holds keys and values. A cache of f32, bf16 or f16 holds them unchanged. A cache of f8e4m3
-// (E4M3) holds them divided by a scale.
+// (E4M3) holds them divided by a scale. A cache of u8 holds int8 codes and, for every 32 of them, a scale of its own
+// (int8_cache.h).
 //
 // An operator with a cache of f8e4m3 has two more operands after its others, k_scale f32[1] and v_scale f32[1], which
 // are finite and above 0. Operators with a cache of another type do not have these operands. The stored number is key /
@@ -17,8 +18,17 @@ namespace tessera {
 
 bool is_cache_type(ir::DType dtype);
 constexpr bool has_cache_scales(ir::DType dtype) { return dtype == ir::DType::kFloat8E4M3; }
+constexpr bool is_int8_cache(ir::DType dtype) { return dtype == ir::DType::kUInt8; }
 // The accepted types of a cache, for error messages.
-inline constexpr std::string_view kCacheTypes = "f32, bf16, f16 or f8e4m3";
+inline constexpr std::string_view kCacheTypes = "f32, bf16, f16, f8e4m3 or u8 (int8)";
+// Returns the name that reports give a cache of this type: "int8" for u8, the type's own name for others.
+std::string_view cache_type_name(ir::DType cache);
+
+// Returns the last dimension of a cache [P, page_size, Hkv, columns] for heads of `head_dim` elements. It is head_dim
+// itself, except in a cache of u8, whose columns include the bytes of the scales.
+std::int64_t cache_columns(ir::DType cache, std::int64_t head_dim);
+// Returns the size of the heads of a cache with so many columns, or 0 if heads of no size have them.
+std::int64_t cache_head_dim(ir::DType cache, std::int64_t columns);
 
 // Returns how many of `operands` operands come before the scales of a cache of this type.
 constexpr std::size_t operands_before_scales(std::size_t operands, ir::DType cache) {

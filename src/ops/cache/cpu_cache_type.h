@@ -8,6 +8,7 @@
 #include "tessera/base/float8.h"
 #include "tessera/ir/storage_type.h"
 #include "tessera/ops/cache/cache_type.h"
+#include "tessera/ops/cache/int8_cache.h"
 
 namespace tessera {
 
@@ -15,10 +16,11 @@ namespace tessera {
 template <class F>
 auto dispatch_cache_type(ir::DType dtype, std::string_view what, F&& f) -> decltype(f.template operator()<float>()) {
   if (dtype == ir::DType::kFloat8E4M3) return f.template operator()<Float8E4M3>();
+  if (is_int8_cache(dtype)) return f.template operator()<Int8Cache>();
   return dispatch_dtype(dtype, what, std::forward<F>(f));
 }
 
-// Returns what a cache of type Y stores for `value`. Caches without scales ignore `scale`.
+// Returns what a cache of type Y, which is not Int8Cache, stores for `value`. Caches without scales ignore `scale`.
 template <class Y>
 TESSERA_INLINE Y to_cache(float value, [[maybe_unused]] float scale) {
   if constexpr (std::is_same_v<Y, Float8E4M3>) return from_float<Y>(value / scale);

@@ -35,8 +35,8 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
                                         signature.operands[4].to_string(), cache.to_string()));
   TRY(check_cache_scales(signature, cache.dtype, kOwnOperands, kOwnOperands));
   const std::optional<std::int64_t> heads = cache.shape[2].constant();
-  const std::optional<std::int64_t> head_dim = cache.shape[3].constant();
-  if (!heads || !head_dim || k.shape[1] != ir::Dim(*heads * *head_dim))
+  const std::int64_t head_dim = cache_head_dim(cache.dtype, cache.shape[3].constant().value_or(0));
+  if (!heads || head_dim <= 0 || k.shape[1] != ir::Dim(*heads * head_dim))
     return invalid_argument(
         fmt::format("kv_store's keys {} do not fill a token of the cache {}", k.to_string(), cache.to_string()));
   return std::vector<ir::Type>{};
@@ -52,12 +52,15 @@ std::unique_ptr<BoundOp> make_store(const BindArgs& args) {
   const X* k = args.operands[0].as<X>();                            // [T, row]
   const X* v = args.operands[1].as<X>();                            // [T, row]
   const std::int32_t* slots = args.operands[2].as<std::int32_t>();  // [T]
-  Y* k_cache = args.operands[3].as<Y>();                            // [num_slots, row]
-  Y* v_cache = args.operands[4].as<Y>();                            // [num_slots, row]
-  const CacheScales scales = cache_scales(args, args.operands[3].dtype);
+  const TensorView& cache = args.operands[3];
+  Y* k_cache = cache.as<Y>();             // [num_slots, row]
+  Y* v_cache = args.operands[4].as<Y>();  // [num_slots, row]
+  const CacheScales scales = cache_scales(args, cache.dtype);
   const std::int64_t num_tokens = args.operands[0].dim(0);
   const std::int64_t row = args.operands[0].dim(1);
-  const std::int64_t num_slots = args.operands[3].dim(0) * args.operands[3].dim(1);
+  const std::int64_t num_slots = cache.dim(0) * cache.dim(1);
+  const std::int64_t kv_heads = cache.dim(2);
+  const Int8Layout layout{.page_size = cache.dim(1), .kv_heads = kv_heads, .head_dim = row / kv_heads};
   return make_cpu_op("kv_store", [=] {
     const float k_scale = scale_or_one(scales.keys);
     const float v_scale = scale_or_one(scales.values);
@@ -66,8 +69,13 @@ std::unique_ptr<BoundOp> make_store(const BindArgs& args) {
       for (std::int64_t t = begin; t < end; ++t) {
         const std::int64_t slot = slots[t];
         if (slot < 0 || slot >= num_slots) continue;
-        store_row(k + t * row, k_scale, k_cache + slot * row, row);
-        store_row(v + t * row, v_scale, v_cache + slot * row, row);
+        if constexpr (std::is_same_v<Y, Int8Cache>) {
+          store_int8(k + t * row, k_cache, layout, slot, 0, kv_heads);
+          store_int8(v + t * row, v_cache, layout, slot, 0, kv_heads);
+        } else {
+          store_row(k + t * row, k_scale, k_cache + slot * row, row);
+          store_row(v + t * row, v_scale, v_cache + slot * row, row);
+        }
       }
     });
   });

@@ -4,7 +4,8 @@
 //            [k_scale f32[1], v_scale f32[1]])
 //   k_cache[slots[t] / page_size, slots[t] mod page_size] = k[t]; v is written to v_cache in the same way
 //
-// A cache of f8e4m3 has scales, and holds k[t] / k_scale and v[t] / v_scale (cache_type.h).
+// A cache of f8e4m3 has scales, and holds k[t] / k_scale and v[t] / v_scale (cache_type.h). A cache of u8, on the CPU,
+// holds int8 codes with scales of their own, and its last dimension counts both (int8_cache.h).
 //
 // A row whose slot is negative or past the end of the cache is skipped. Padded rows have slot 0, which no request owns.
 #pragma once

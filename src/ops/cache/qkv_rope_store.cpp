@@ -16,22 +16,27 @@ namespace {
 // The operands in declaration order, without the scales of the cache.
 enum Operand : std::size_t { kQkv, kTable, kSlots, kKeyCache, kValueCache, kQueryWeight, kKeyWeight };
 
+// Returns the size of the cache's heads, or 0 if it is no number.
+std::int64_t head_dim_of(const ir::Type& cache) {
+  return cache_head_dim(cache.dtype, cache.shape[3].constant().value_or(0));
+}
+
 Status check_heads(const ir::OpSignature& s, const ir::Type& cache) {
   const std::int64_t heads = s.node.attribute_or("heads", std::int64_t{0});
   const std::optional<std::int64_t> kv_heads = cache.shape[2].constant();
-  const std::optional<std::int64_t> head_dim = cache.shape[3].constant();
+  const std::int64_t head_dim = head_dim_of(cache);
   if (heads <= 0) return refuse(s, fmt::format("heads = {}; it must be above 0", heads));
-  if (!kv_heads || !head_dim || *kv_heads <= 0 || *head_dim <= 0)
+  if (!kv_heads || *kv_heads <= 0 || head_dim <= 0)
     return refuse(s, fmt::format("k_cache is {}; its heads and their size must be numbers above 0", cache.to_string()));
   const std::int64_t cols = TRY(constant_cols(s, kQkv, "qkv"));
-  if (cols != (heads + 2 * *kv_heads) * *head_dim)
+  if (cols != (heads + 2 * *kv_heads) * head_dim)
     return refuse(s, fmt::format("rows of qkv have {} values; {} query heads, {} key heads and as many value heads of "
                                  "{} are {}",
-                                 cols, heads, *kv_heads, *head_dim, (heads + 2 * *kv_heads) * *head_dim));
+                                 cols, heads, *kv_heads, head_dim, (heads + 2 * *kv_heads) * head_dim));
   const std::int64_t rotated = TRY(constant_cols(s, kTable, "table"));
-  if (rotated % 2 != 0 || rotated > *head_dim)
+  if (rotated % 2 != 0 || rotated > head_dim)
     return refuse(
-        s, fmt::format("the table has {} columns; it must be even and at most the head size {}", rotated, *head_dim));
+        s, fmt::format("the table has {} columns; it must be even and at most the head size {}", rotated, head_dim));
   return ok_status();
 }
 
@@ -61,18 +66,18 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   TRY(expect_type(s, kValueCache, "v_cache", cache));
   TRY(check_heads(s, cache));
   TRY(check_cache_scales(s, cache.dtype, kQueryWeight, kKeyWeight + 1));
-  TRY(check_weights(s, {qkv.dtype, {cache.shape[3]}}));
+  TRY(check_weights(s, {qkv.dtype, {head_dim_of(cache)}}));
   const std::int64_t heads = s.node.attribute_or("heads", std::int64_t{0});
-  return std::vector{ir::Type{qkv.dtype, {qkv.shape[0], heads * *cache.shape[3].constant()}}};
+  return std::vector{ir::Type{qkv.dtype, {qkv.shape[0], heads * head_dim_of(cache)}}};
 }
 
 Result<std::vector<ir::ValueId>> decompose(ir::GraphBuilder& b, const ir::Node& node,
                                            std::span<const ir::ValueId> operands) {
   if (!b.ok()) return std::vector{operands[kQkv]};
-  const ir::Shape cache = b.type(operands[kKeyCache]).shape;
-  const std::int64_t head_dim = *cache[3].constant();
+  const ir::Type cache = b.type(operands[kKeyCache]);
+  const std::int64_t head_dim = head_dim_of(cache);
   const std::int64_t q_cols = node.attribute_or("heads", std::int64_t{0}) * head_dim;
-  const std::int64_t kv_cols = *cache[2].constant() * head_dim;
+  const std::int64_t kv_cols = *cache.shape[2].constant() * head_dim;
   const std::vector<ir::ValueId> parts =
       b.multi_op("split", {operands[kQkv]}, {{"sizes", std::vector<std::int64_t>{q_cols, kv_cols, kv_cols}}});
   if (!b.ok()) return std::vector{operands[kQkv]};
@@ -88,7 +93,7 @@ Result<std::vector<ir::ValueId>> decompose(ir::GraphBuilder& b, const ir::Node& 
   q = b.op("rotary", {q, operands[kTable]}, {{"head_dim", head_dim}});
   k = b.op("rotary", {k, operands[kTable]}, {{"head_dim", head_dim}});
   std::vector<ir::ValueId> stored{k, parts[2], operands[kSlots], operands[kKeyCache], operands[kValueCache]};
-  const auto scales = operands_before_scales(operands.size(), b.type(operands[kKeyCache]).dtype);
+  const auto scales = operands_before_scales(operands.size(), cache.dtype);
   stored.insert(stored.end(), operands.begin() + static_cast<std::ptrdiff_t>(scales), operands.end());
   b.op("kv_store", stored);
   return std::vector{q};
@@ -151,20 +156,30 @@ struct Kernel : QkvRopeStoreArgs<X, Y> {
       // Stores the keys before the queries, because a key for a cache of another type is first rotated into the output
       // memory of the first query. The query overwrites it later.
       const X* keys = queries + this->heads * n;
-      const std::int64_t at = slot * this->kv_heads * n;
-      for (std::int64_t h = 0; h < this->kv_heads; ++h) store_key(keys + h * n, t, q, this->k_cache + at + h * n);
-      store_values(keys + this->kv_heads * n, scale_or_one(this->scales.values), this->v_cache + at,
-                   this->kv_heads * n);
+      for (std::int64_t h = 0; h < this->kv_heads; ++h) store_key(keys + h * n, t, q, slot, h);
+      store(keys + this->kv_heads * n, this->scales.values, this->v_cache, slot, 0, this->kv_heads);
     }
     for (std::int64_t h = 0; h < this->heads; ++h) turn(queries + h * n, this->q_weight, t, q + h * n);
   }
 
-  void store_key(const X* x, std::int64_t t, [[maybe_unused]] X* rotated, Y* y) const {
+  void store_key(const X* x, std::int64_t t, [[maybe_unused]] X* rotated, std::int64_t slot, std::int64_t head) const {
     if constexpr (std::is_same_v<X, Y>) {
-      turn(x, this->k_weight, t, y);
+      turn(x, this->k_weight, t, this->k_cache + (slot * this->kv_heads + head) * this->head_dim);
     } else {
       turn(x, this->k_weight, t, rotated);
-      store_values(rotated, scale_or_one(this->scales.keys), y, this->head_dim);
+      store(rotated, this->scales.keys, this->k_cache, slot, head, 1);
+    }
+  }
+
+  // Converts the heads [head, head + heads) of a token to the cache's type. Heads of all types but int8 lie next to
+  // each other in the cache.
+  void store(const X* x, [[maybe_unused]] const float* scale, Y* cache, std::int64_t slot, std::int64_t head,
+             std::int64_t heads) const {
+    if constexpr (std::is_same_v<Y, Int8Cache>) {
+      store_int8(x, cache, {this->page_size, this->kv_heads, this->head_dim}, slot, head, heads);
+    } else {
+      store_values(x, scale_or_one(scale), cache + (slot * this->kv_heads + head) * this->head_dim,
+                   heads * this->head_dim);
     }
   }
 

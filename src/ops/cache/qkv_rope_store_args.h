@@ -16,7 +16,7 @@ struct QkvRopeStoreArgs {
   const X* qkv;               // [num_tokens, heads + 2 · kv_heads, head_dim]
   const float* table;         // [num_tokens, 2, half]: cosines, then sines
   const std::int32_t* slots;  // [num_tokens]
-  Y* k_cache;                 // [num_slots, kv_heads, head_dim]
+  Y* k_cache;                 // [num_slots, kv_heads, head_dim]; Int8Cache: in its own layout (int8_cache.h)
   Y* v_cache;                 // like k_cache
   const X* q_weight;          // [head_dim]; null without qk_norm
   const X* k_weight;          // [head_dim]; null without qk_norm
@@ -27,6 +27,7 @@ struct QkvRopeStoreArgs {
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
+  std::int64_t page_size;
   std::int64_t half;  // number of rotated pairs of a head; 2 · half <= head_dim
   float eps;
   NormForm form;  // the form of the query norm and the key norm
@@ -51,7 +52,8 @@ QkvRopeStoreArgs<X, Y> qkv_rope_store_args(const BindArgs& args) {
           .num_slots = cache.dim(0) * cache.dim(1),
           .heads = args.node.attribute_or("heads", std::int64_t{0}),
           .kv_heads = cache.dim(2),
-          .head_dim = cache.dim(3),
+          .head_dim = cache_head_dim(cache.dtype, cache.dim(3)),
+          .page_size = cache.dim(1),
           .half = args.operands[1].dim(1) / 2,
           .eps = static_cast<float>(args.node.attribute_or("eps", kDefaultQkNormEps)),
           .form = norm_form(args.node)};

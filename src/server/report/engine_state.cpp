@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tessera/ir/type.h"
+#include "tessera/ops/cache/cache_type.h"
 #include "tessera/runner/vision/vision_runner.h"
 #include "tessera/server/work/part_groups.h"
 
@@ -90,7 +91,7 @@ std::string state_head(const Engine& engine, const ServedModel& model) {
   json.key("dtype")
       .value(ir::dtype_name(hidden.dtype))
       .key("kv_cache_dtype")
-      .value(ir::dtype_name(engine.kv_cache_type()))
+      .value(cache_type_name(engine.kv_cache_type()))
       .key("vocab_size")
       .value(model.vocab_size)
       .key("context_length")

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "tessera/ops/cache/cache_type.h"
 #include "tessera/runner/dispatch/rules.h"
 #include "tessera/server/events/load_publisher.h"
 #include "tessera/server/report/forwards_json.h"
@@ -71,7 +72,7 @@ void write_plan(JsonWriter& json, const Engine& engine) {
   json.key("max_requests").value(runner.max_requests).key("num_pages");
   write_sizes(json, runner.num_pages);
   json.key("page_size").value(runner.page_size);
-  json.key("kv_cache_dtype").value(ir::dtype_name(engine.kv_cache_type())).key("prefill_sizes");
+  json.key("kv_cache_dtype").value(cache_type_name(engine.kv_cache_type())).key("prefill_sizes");
   write_sizes(json, runner.prefill_sizes);
   write_sizes(json.key("decode_sizes"), runner.decode_sizes);
   json.key("memory_bytes").object();

@@ -1,0 +1,62 @@
+// A cache of int8: the layout of its pages, and how numbers become codes.
+//
+// The elements of a head are divided into blocks of 32; the last block may be shorter. A block is stored as int8 codes
+// and one scale in bfloat16, like Q8_0 of GGUF files, which has float16 scales. An element is code · scale. The scale
+// is the block's greatest magnitude / 127, rounded up, so that all codes are from -127 to 127, and a code is element /
+// scale, rounded to nearest. So an element changes by at most half a scale, which is 1/252 of the block's greatest
+// magnitude. A block with an infinity or a NaN gets the scale NaN, and all its elements read as NaN. A block whose
+// magnitudes are all below 1.5e-36 becomes zeros.
+//
+// Graphs declare such a cache as u8[P, page_size, Hkv, row_bytes], which is the number of its bytes. Within a page the
+// bytes are not in the order of these dimensions. A page has a chunk for each KV head: first the codes
+// i8[page_size, head_dim], then the scales bf16[page_size, blocks]. The keys of a head that attention reads one after
+// the other lie next to each other, and the scales move wherever the page moves.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/base/float16.h"
+
+namespace tessera {
+
+inline constexpr std::int64_t kInt8Block = 32;      // elements with one scale
+inline constexpr std::int64_t kInt8ScaleBytes = 2;  // of a bfloat16
+
+constexpr std::int64_t int8_blocks(std::int64_t head_dim) { return (head_dim + kInt8Block - 1) / kInt8Block; }
+// Returns the bytes of one token's keys or values of one head.
+constexpr std::int64_t int8_row_bytes(std::int64_t head_dim) {
+  return head_dim + int8_blocks(head_dim) * kInt8ScaleBytes;
+}
+
+// The storage type of a cache of int8, for code that is written for all types of caches. It is a byte of the cache.
+struct Int8Cache {
+  std::uint8_t byte;
+};
+
+// Where the parts of a cache lie, as offsets in bytes from its beginning.
+struct Int8Layout {
+  std::int64_t page_size;  // in tokens
+  std::int64_t kv_heads;
+  std::int64_t head_dim;
+
+  constexpr std::int64_t blocks() const { return int8_blocks(head_dim); }
+  constexpr std::int64_t chunk(std::int64_t page, std::int64_t head) const {
+    return (page * kv_heads + head) * page_size * int8_row_bytes(head_dim);
+  }
+  // Returns the offset of the codes of token `token` of a page.
+  constexpr std::int64_t codes(std::int64_t page, std::int64_t head, std::int64_t token) const {
+    return chunk(page, head) + token * head_dim;
+  }
+  // Returns the offset of the scales of this token. It may be odd.
+  constexpr std::int64_t scales(std::int64_t page, std::int64_t head, std::int64_t token) const {
+    return chunk(page, head) + page_size * head_dim + token * blocks() * kInt8ScaleBytes;
+  }
+};
+
+// Stores the heads [head, head + heads) of the token in slot `slot`. `from` has their elements one after the other. X
+// is float, BFloat16 or Float16.
+template <class X>
+void store_int8(const X* from, Int8Cache* cache, const Int8Layout& layout, std::int64_t slot, std::int64_t head,
+                std::int64_t heads);
+
+}  // namespace tessera
