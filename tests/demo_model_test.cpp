@@ -57,6 +57,27 @@ TEST_P(DemoModelText, IsPinned) {
   }
 }
 
+TEST(DemoModel, Int8CachesKeepTheText) {
+  if (testing::test_device_name() != "cpu") GTEST_SKIP() << "caches of int8 are the CPU's";
+  const auto engine = Engine::create({.model_path = source_path("models/demo"),
+                                      .device = "cpu",
+                                      .dtype = "float32",
+                                      .kv_cache_dtype = "int8",
+                                      .max_running_requests = 32});
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  const Json golden = *Json::read_file(data_path("demo/golden.json"));
+  std::vector<Request> requests;
+  for (const Json& entry : golden.as_array())
+    requests.push_back({.prompt = ids_of(*entry.find("input_ids")), .stop = {.max_new_tokens = 60}});
+  const std::vector<Completion> done = *(*engine)->run(requests);
+  std::size_t same = 0;
+  for (std::size_t i = 0; i < done.size(); ++i)
+    same +=
+        (*engine)->tokenizer()->decode(done[i].output_ids) == golden.as_array()[i].find("text")->as_string() ? 1 : 0;
+  std::printf("%zu of %zu texts are those of a float32 cache\n", same, done.size());
+  EXPECT_GE(same, done.size() - 2);
+}
+
 TEST(DemoModel, LogitsEqualHuggingFace) {
   const std::unique_ptr<Engine> engine = make_engine();
   const Json golden = *Json::read_file(data_path("demo/golden.json"));

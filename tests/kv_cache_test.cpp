@@ -57,6 +57,8 @@ struct NarrowType {
   double least_times;  // in differences of a bfloat16 cache
   double most_times;
   bool on_gpus;
+
+  friend void PrintTo(const NarrowType& type, std::ostream* out) { *out << type.name; }
 };
 
 // E4M3 has 3 bits of mantissa and bfloat16 has 7, so E4M3's rounding errors are 16 times as large. A code of int8 is
@@ -164,27 +166,6 @@ TEST_P(NarrowCache, PreemptedRequestsGiveTheSameBits) {
   }
 }
 
-// Several rows of a request then read the cache in one forward, and refused drafts leave keys that nobody may read.
-TEST_P(NarrowCache, DraftsChangeNoBits) {
-  const Golden golden = read_golden(family());
-  EngineOptions options = options_for(golden, type().name);
-  options.deterministic = true;
-  std::vector<Request> requests = requests_with_logprobs(golden);
-  for (Request& request : requests) {
-    request.prompt.resize(std::min<std::size_t>(request.prompt.size(), 8));
-    request.prompt.insert(request.prompt.end(), request.prompt.begin(), request.prompt.end());
-    request.stop.max_new_tokens = 40;
-  }
-  const std::unique_ptr<Engine> plain = make_engine(options);
-  options.drafts.source = DraftSource::kText;
-  options.max_running_requests = 32;
-  const std::unique_ptr<Engine> drafting = make_engine(options);
-  ASSERT_TRUE(plain != nullptr && drafting != nullptr);
-  expect_same_bits(run_all(*drafting, requests), run_all(*plain, requests));
-  EXPECT_GT(drafting->stats().drafts.kept, 0);
-  EXPECT_GT(drafting->stats().drafts.drafted, drafting->stats().drafts.kept) << "no draft was refused";
-}
-
 INSTANTIATE_TEST_SUITE_P(Families, NarrowCache,
                          ::testing::Combine(::testing::ValuesIn(kNarrowTypes),
                                             ::testing::Values("llama", "qwen3-d128", "gemma2", "gemma3-d256", "gemma4",
@@ -196,14 +177,14 @@ INSTANTIATE_TEST_SUITE_P(Families, NarrowCache,
                          });
 
 // Sums over ranks are added in another order, which moves a few keys and values to a neighbouring representable number.
-class NarrowCacheRanks : public ::testing::TestWithParam<NarrowType> {
+class NarrowCacheTypes : public ::testing::TestWithParam<NarrowType> {
  protected:
   void SetUp() override {
     if (testing::test_device_name() != "cpu" && !GetParam().on_gpus) GTEST_SKIP() << GetParam().name << " is the CPU's";
   }
 };
 
-TEST_P(NarrowCacheRanks, TwoRanksComputeWhatOneDoes) {
+TEST_P(NarrowCacheTypes, TwoRanksComputeWhatOneDoes) {
   for (const char* name : {"llama", "qwen3-d128", "gpt-oss", "qwen3.5"}) {
     const Golden golden = read_golden(name);
     const EngineOptions one = options_for(golden, GetParam().name);
@@ -215,7 +196,7 @@ TEST_P(NarrowCacheRanks, TwoRanksComputeWhatOneDoes) {
   }
 }
 
-TEST_P(NarrowCacheRanks, TwoStagesComputeWhatOneDoes) {
+TEST_P(NarrowCacheTypes, TwoStagesComputeWhatOneDoes) {
   for (const char* name : {"llama", "gemma2"}) {
     const Golden golden = read_golden(name);
     const EngineOptions one = options_for(golden, GetParam().name);
@@ -225,7 +206,32 @@ TEST_P(NarrowCacheRanks, TwoStagesComputeWhatOneDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, NarrowCacheRanks, ::testing::ValuesIn(kNarrowTypes),
+// Several rows of a request then read the cache in one forward, and refused drafts leave keys that nobody may read. The
+// texts of these models repeat themselves, but not exactly.
+TEST_P(NarrowCacheTypes, DraftsChangeNoBits) {
+  for (const char* name : {"llama", "qwen3-d128", "gemma2", "gpt-oss"}) {
+    const Golden golden = read_golden(name);
+    EngineOptions options = options_for(golden, GetParam().name);
+    options.deterministic = true;
+    std::vector<Request> requests = requests_with_logprobs(golden);
+    for (Request& request : requests) {
+      request.prompt.resize(std::min<std::size_t>(request.prompt.size(), 8));
+      const std::vector<TokenId> once = request.prompt;
+      request.prompt.insert(request.prompt.end(), once.begin(), once.end());
+      request.stop.max_new_tokens = 40;
+    }
+    const std::unique_ptr<Engine> plain = make_engine(options);
+    options.drafts.source = DraftSource::kText;
+    options.max_running_requests = 32;
+    const std::unique_ptr<Engine> drafting = make_engine(options);
+    ASSERT_TRUE(plain != nullptr && drafting != nullptr);
+    expect_same_bits(run_all(*drafting, requests), run_all(*plain, requests));
+    EXPECT_GT(drafting->stats().drafts.kept, 0) << name;
+    EXPECT_GT(drafting->stats().drafts.drafted, drafting->stats().drafts.kept) << name << ": no draft was refused";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, NarrowCacheTypes, ::testing::ValuesIn(kNarrowTypes),
                          [](const auto& narrow) { return std::string(narrow.param.name); });
 
 // A copy of a golden checkpoint with additional tensors, each of a single number.

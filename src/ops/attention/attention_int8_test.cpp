@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tessera/ops/attention/attention_library_test_util.h"
+#include "tessera/ops/attention/int8_rows.h"
 
 namespace tessera::testing {
 namespace {
@@ -75,8 +76,62 @@ TEST(AttentionInt8Exactness, Float32QueriesMatchTheReferenceClosely) {
     bench.plan(with_unseen_pages_freed(c, batch));
     const std::vector<HostTensor> operands = make_operands(c, batch, count_rows(kMixed) + c.padded_rows, 6);
     const OpOutcome outcome = run_op(kAttention, kAttentionCpu, operands, c.attributes(), bench.context);
-    expect_close(outcome.operands[3], reference(c, batch, operands), {1e-5, 2e-6}, "f32 over int8");
+    expect_close(outcome.operands[3], reference(c, batch, operands), {1e-4, 2e-5}, "f32 over int8");
   }
+}
+
+// Every machine with AVX-512 has AVX2 too, whose kernels no engine would run there.
+TEST(AttentionInt8Kernels, EveryInstructionSetMatchesTheReference) {
+  constexpr std::int64_t kHeadDim = 96;
+  constexpr std::int64_t kBlocks = kHeadDim / kInt8Block;
+  AttentionProblem p{};
+  p.kv_heads = 1;
+  p.head_dim = p.value_dim = kHeadDim;
+  p.page_size = kBlockKeys + kPrefetchKeys;
+  const Int8Layout layout{.page_size = p.page_size, .kv_heads = 1, .head_dim = kHeadDim};
+  std::vector<Int8Cache> keys(static_cast<std::size_t>(p.page_size * int8_row_bytes(kHeadDim)));
+  std::vector<Int8Cache> values(keys.size());
+  std::mt19937 generator(1);
+  std::uniform_real_distribution<float> uniform(-2, 2);
+  std::vector<float> row(kHeadDim);
+  for (std::int64_t j = 0; j < p.page_size; ++j)
+    for (std::vector<Int8Cache>* cache : {&keys, &values}) {
+      for (float& x : row) x = uniform(generator);
+      store_int8(row.data(), cache->data(), layout, j, 0, 1);
+    }
+  p.k_cache = reinterpret_cast<const std::byte*>(keys.data());
+  p.v_cache = reinterpret_cast<const std::byte*>(values.data());
+  std::vector<float> memory(static_cast<std::size_t>(AttentionScratch::bytes(kHeadDim)) / sizeof(float));
+  const AttentionScratch s(memory.data(), kHeadDim);
+  const std::int32_t page = 0;
+  const AttentionTile tile{.head = 0, .row_begin = 0, .row_end = 7, .query_start = 0, .offset = 0, .pages = &page};
+  const auto element = [](const CacheRow<Int8Cache>& of, std::int64_t d) { return static_cast<double>(of.number(d)); };
+  for (const Int8RowKernels* kernels : {int8_row_kernels_avx512(), int8_row_kernels_avx2()}) {
+    if (kernels == nullptr) continue;
+    for (const KeyRange present : {KeyRange{0, 64}, KeyRange{5, 42}, KeyRange{63, 64}})
+      for (std::int64_t rows = 1; rows <= 7; ++rows) {
+        for (std::int64_t i = 0; i < rows * kHeadDim; ++i) s.q[i] = uniform(generator), s.sums[i] = 1;
+        find_rows<Int8Cache>(p, tile, s, 0, present, p.page_size);
+        round_queries(p, s, rows);
+        kernels->dot_keys(p, s, rows, present);
+        for (std::int64_t r = 0; r < rows; ++r)
+          for (std::int64_t j = present.begin; j < present.end; ++j) {
+            double want = 0;
+            for (std::int64_t d = 0; d < kHeadDim; ++d)
+              want += static_cast<double>(s.q[r * kHeadDim + d]) * element(key_at<Int8Cache>(p, s, j), d);
+            ASSERT_NEAR(s.scores[r * kBlockKeys + j], want, 2e-3) << kernels->name << " row " << r << " key " << j;
+          }
+        kernels->add_values(p, s, rows, present);
+        for (std::int64_t r = 0; r < rows; ++r)
+          for (std::int64_t d = 0; d < kHeadDim; ++d) {
+            double want = 1;
+            for (std::int64_t j = present.begin; j < present.end; ++j)
+              want += static_cast<double>(s.scores[r * kBlockKeys + j]) * element(value_at<Int8Cache>(p, s, j), d);
+            ASSERT_NEAR(s.sums[r * kHeadDim + d], want, 1e-2) << kernels->name << " row " << r << " column " << d;
+          }
+      }
+  }
+  static_assert(kBlocks == 3, "kernels of two blocks of columns have one left");
 }
 
 TEST(AttentionInt8Shapes, CountsTheBytesOfScales) {

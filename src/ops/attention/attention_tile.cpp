@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "tessera/ops/attention/cache_rows.h"
+#include "tessera/ops/attention/int8_rows.h"
 #include "tessera/ops/cache/cpu_cache_type.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_vector.h"
@@ -27,6 +28,20 @@ constexpr std::int64_t kFewRows = 8;
 // Returns whether the tile's rows read keys and values straight from the cache.
 TESSERA_INLINE bool has_few_rows(const AttentionProblem& p, const AttentionTile& tile) {
   return tile.rows() <= kFewRows && !p.deterministic;
+}
+
+// True if tiles of a few rows read 64 elements of a cache of type Y at once. load_by_fours() (cpu_vector.h) permutes
+// these elements, so the queries and sums of such a tile are stored in the permuted order too.
+template <class Y>
+inline constexpr bool kReadsByFours = std::is_same_v<Y, Float8E4M3>;
+constexpr std::int64_t kFours = 4 * kVecFloats;
+
+// Returns the kernels that compute the tile because it has a few rows and its cache is of int8, or null.
+template <class Y>
+TESSERA_INLINE const Int8RowKernels* own_kernels(const AttentionProblem& p, const AttentionTile& tile) {
+  if constexpr (std::is_same_v<Y, Int8Cache>)
+    if (has_few_rows(p, tile)) return int8_row_kernels(p.head_dim);
+  return nullptr;
 }
 
 // Returns the index at which queries and sums hold element `d` of a row of `count` elements.
@@ -168,18 +183,11 @@ TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& 
     if constexpr (kReadsByFours<Y>) {
       for (; d + kFours <= whole; d += kFours) {
         Vec16 k[4];
-        key.load_fours(d, k);
-        Vec16 part[kRows] = {};
-        Vec16(&to)[kRows] = has_fours_factor<Y>() ? part : sum;
+        load_by_fours(key.at + d, k);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i)
 #pragma GCC unroll 4
-          for (int r = 0; r < kRows; ++r) to[r] += load16(q + r * padded + d + i * kVecFloats) * k[i];
-        if constexpr (has_fours_factor<Y>()) {
-          const Vec16 factor = key.fours_factor(d);
-#pragma GCC unroll 4
-          for (int r = 0; r < kRows; ++r) sum[r] += part[r] * factor;
-        }
+          for (int r = 0; r < kRows; ++r) sum[r] += load16(q + r * padded + d + i * kVecFloats) * k[i];
       }
     }
     for (; d < whole; d += kVecFloats) {
@@ -211,16 +219,8 @@ TESSERA_INLINE void add_value_columns(const AttentionProblem& p, const Attention
   for (std::int64_t j = present.begin; j < present.end; ++j) {
     const CacheRow<Y> value = value_at<Y>(p, s, j);
     Vec16 v[kVecs];
-    Vec16 weight[kRows];
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) weight[r] = splat16(weights[r * kBlockKeys + j]);
     if constexpr (kReadsByFours<Y> && kVecs == 4) {
-      value.load_fours(d, v);
-      if constexpr (has_fours_factor<Y>()) {
-        const Vec16 factor = value.fours_factor(d);
-#pragma GCC unroll 4
-        for (int r = 0; r < kRows; ++r) weight[r] *= factor;
-      }
+      load_by_fours(value.at + d, v);
     } else {
 #pragma GCC unroll 4
       for (int i = 0; i < kVecs; ++i) v[i] = value.load(d + i * kVecFloats);
@@ -228,7 +228,7 @@ TESSERA_INLINE void add_value_columns(const AttentionProblem& p, const Attention
 #pragma GCC unroll 4
     for (int i = 0; i < kVecs; ++i)
 #pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) sum[r][i] += weight[r] * v[i];
+      for (int r = 0; r < kRows; ++r) sum[r][i] += splat16(weights[r * kBlockKeys + j]) * v[i];
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
@@ -259,7 +259,9 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
   const std::int64_t first_position = tile.offset + tile.row_begin / p.group();
   const std::int64_t last_position = tile.offset + (tile.row_end - 1) / p.group();
   const KeyRange keys{visible(p, first_position).begin, last_position + 1};
-  const bool few = has_few_rows(p, tile);
+  const Int8RowKernels* own = own_kernels<Y>(p, tile);
+  const bool few = own == nullptr && has_few_rows(p, tile);
+  if (own != nullptr) round_queries(p, s, rows);
 
   for (std::int64_t block = keys.begin / kBlockKeys * kBlockKeys; block < keys.end; block += kBlockKeys) {
     const KeyRange present{std::max(keys.begin, block) - block, std::min(keys.end, block + kBlockKeys) - block};
@@ -267,7 +269,9 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
     find_rows<Y>(p, tile, s, block, present, keys.end);
 
     std::int64_t r = 0;
-    if (few) {
+    if (own != nullptr) {
+      own->dot_keys(p, s, rows, present);
+    } else if (few) {
       for (; r + 4 <= rows; r += 4) dot_keys<4, Y>(p, s, r, present);
       if (r + 2 <= rows) dot_keys<2, Y>(p, s, r, present), r += 2;
       if (r < rows) dot_keys<1, Y>(p, s, r, present);
@@ -285,7 +289,9 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
     }
 
     r = 0;
-    if (few) {
+    if (own != nullptr) {
+      own->add_values(p, s, rows, present);
+    } else if (few) {
       for (; r + 4 <= rows; r += 4) add_values<4, Y>(p, s, r, present);
       if (r + 2 <= rows) add_values<2, Y>(p, s, r, present), r += 2;
       if (r < rows) add_values<1, Y>(p, s, r, present);

@@ -17,17 +17,6 @@
 
 namespace tessera {
 
-// True if tiles of a few rows read 64 elements of a cache of type Y at once. These elements come permuted: lane i of
-// vector j is element 4 · i + j. So the queries and sums of such a tile are stored in the permuted order too.
-template <class Y>
-inline constexpr bool kReadsByFours = std::is_same_v<Y, Float8E4M3> || std::is_same_v<Y, Int8Cache>;
-inline constexpr std::int64_t kFours = 4 * kVecFloats;
-// True if elements that are read by fours have factors of their own.
-template <class Y>
-constexpr bool has_fours_factor() {
-  return std::is_same_v<Y, Int8Cache>;
-}
-
 // The keys [begin, end) of a block.
 struct KeyRange {
   std::int64_t begin;
@@ -41,8 +30,6 @@ struct CacheRow {
 
   TESSERA_INLINE Vec16 load(std::int64_t d) const { return load16(at + d); }
   TESSERA_INLINE float number(std::int64_t d) const { return to_float(at[d]); }
-  // Reads kFours elements.
-  TESSERA_INLINE void load_fours(std::int64_t d, Vec16 (&to)[4]) const { load_by_fours(at + d, to); }
 };
 
 typedef std::int8_t VecCode16 __attribute__((vector_size(16)));
@@ -62,24 +49,6 @@ struct CacheRow<Int8Cache> {
     return __builtin_convertvector(wide, Vec16) * splat16(scales[d / kInt8Block]);
   }
   TESSERA_INLINE float number(std::int64_t d) const { return static_cast<float>(codes[d]) * scales[d / kInt8Block]; }
-
-  // Shifts of 16 words of four codes take the place of widening instructions. A code in the highest byte of a word, and
-  // zeros in the others, is the code times 2^24. The elements are `to` times fours_factor(d), lane by lane.
-  TESSERA_INLINE void load_fours(std::int64_t d, Vec16 (&to)[4]) const {
-    constexpr std::uint32_t kHighest = 0xff000000u;
-    VecU16 words;
-    std::memcpy(&words, codes + d, sizeof(words));
-    to[0] = __builtin_convertvector(reinterpret_cast<VecI16>(words << 24), Vec16);
-    to[1] = __builtin_convertvector(reinterpret_cast<VecI16>(words << 16 & kHighest), Vec16);
-    to[2] = __builtin_convertvector(reinterpret_cast<VecI16>(words << 8 & kHighest), Vec16);
-    to[3] = __builtin_convertvector(reinterpret_cast<VecI16>(words & kHighest), Vec16);
-  }
-  // The words of the first block of 32 codes are the lower lanes.
-  TESSERA_INLINE Vec16 fours_factor(std::int64_t d) const {
-    constexpr VecI16 kLower = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
-    const float* scale = scales + d / kInt8Block;
-    return (kLower ? splat16(scale[0]) : splat16(scale[1])) * 0x1p-24f;
-  }
 };
 
 // Returns row `j` of a block. `scales` are the block's scales of keys or of values; only Int8Cache has them.

@@ -1,0 +1,37 @@
+// Kernels for tiles of a few rows over a cache of int8, for AVX-512 and AVX2. Other machines, and heads whose size is
+// no multiple of 32, take the kernels of all types of caches (attention_tile.cpp).
+//
+// Scores are sums of integer products: a query is rounded to 16 bits with one scale, which moves no element by more
+// than 1/65534 of the query's greatest magnitude, and the products of a block of 32 elements are added exactly. Sums
+// over blocks and the weighted sums of values are float32, as in the other kernels. A row's bits depend neither on the
+// tile's other rows nor on the index of a key in a loop's step.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/attention/attention_tile.h"
+#include "tessera/ops/attention/cache_rows.h"
+
+namespace tessera {
+
+struct Int8RowKernels {
+  const char* name;
+  // Computes s.scores[r][j] for the tile's rows r < rows and the keys j of `present`. It may write scores of the other
+  // keys of the block.
+  void (*dot_keys)(const AttentionProblem& p, const AttentionScratch& s, std::int64_t rows, KeyRange present);
+  // Adds the values, times their weights s.scores, to s.sums.
+  void (*add_values)(const AttentionProblem& p, const AttentionScratch& s, std::int64_t rows, KeyRange present);
+};
+
+// Returns the kernels of this machine for heads of this size, or null.
+const Int8RowKernels* int8_row_kernels(std::int64_t head_dim);
+// Each of these functions returns the kernels of one instruction set, or null if the build or the machine does not have
+// it.
+const Int8RowKernels* int8_row_kernels_avx512();
+const Int8RowKernels* int8_row_kernels_avx2();
+
+// Rounds the tile's queries, which are in s.q, to 16 bits. They take the place of s.keys, and their scales that of
+// s.values, which tiles of a few rows do not use. A row with an infinity or a NaN gets the scale NaN.
+void round_queries(const AttentionProblem& p, const AttentionScratch& s, std::int64_t rows);
+
+}  // namespace tessera
