@@ -28,7 +28,7 @@ EngineOptions drafting() {
   EngineOptions options = testing::faulty_options(testing::faulty_registry(), 2);
   options.max_running_requests = 8;
   options.drafts.source = DraftSource::kEagle;
-  options.drafts.eagle_path = testing::data_path("drafts/llama-eagle3");
+  options.drafts.model_path = testing::data_path("drafts/llama-eagle3");
   return options;
 }
 
@@ -140,7 +140,7 @@ TEST_F(RankDraftFaults, AnotherDraftLayerIsNamed) {
   leads.nnodes = 2;
   EngineOptions follows = leads;
   follows.node_rank = 1;
-  follows.drafts.eagle_path = testing::data_path("drafts/qwen3-moe-eagle3");
+  follows.drafts.model_path = testing::data_path("drafts/qwen3-moe-eagle3");
   const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
   const NodeHello leader = node_hello(leads, device->properties()).value();
   EXPECT_THAT(check_hello(leader, node_hello(follows, device->properties()).value()).message(),

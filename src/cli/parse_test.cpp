@@ -42,6 +42,20 @@ TEST(Parse, ReadsTheFlagsOfGenerate) {
   EXPECT_TRUE(options.stop.ignore_eos && options.json && options.stats);
 }
 
+TEST(Parse, ReadsADraftModelInBothSpellings) {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--speculative-algorithm", "STANDALONE", "--speculative-draft-model-path", "d",
+                                 "--speculative-num-steps", "5"},
+        {"--speculative-config", R"({"method": "draft_model", "model": "d", "num_speculative_tokens": 5})"},
+        {"--speculative-config", R"({"num_speculative_tokens": 5, "model": "d"})"}}) {
+    const DraftOptions drafts = generate_options(flags).engine.drafts;
+    EXPECT_EQ(drafts.source, DraftSource::kModel) << flags[1];
+    EXPECT_EQ(drafts.model_path, "d") << flags[1];
+    EXPECT_EQ(drafts.layer_steps, 5) << flags[1];
+    EXPECT_EQ(drafts.most_tokens, DraftOptions{}.most_tokens) << flags[1];
+  }
+}
+
 TEST(Parse, IsGreedyUnlessAskedOtherwise) {
   EXPECT_EQ(generate_options({}).sampling.temperature, 0);
   EXPECT_EQ(generate_options({"--seed", "1"}).sampling.temperature, 0);

@@ -57,13 +57,14 @@ enum class DraftSource : std::uint8_t {
   kText,   // speculative_algorithm SUFFIX: what followed the same tokens earlier in the request's text
   kLayer,  // MTP: the checkpoint's next-token layer, or the text if it repeats itself
   kEagle,  // EAGLE3: like kLayer, but with the layer of another folder
+  kModel,  // STANDALONE: like kLayer, but by a whole model from another folder
 };
 
-std::string_view draft_source_name(DraftSource source);  // "none" "auto" "suffix" "mtp" "eagle3"
+std::string_view draft_source_name(DraftSource source);  // "none" "auto" "suffix" "mtp" "eagle3" "standalone"
 
 struct DraftOptions {
   DraftSource source = DraftSource::kNone;
-  std::string eagle_path = {};  // speculative_draft_model_path, for kEagle
+  std::string model_path = {};  // speculative_draft_model_path, for kEagle and kModel
   // speculative_num_draft_tokens: limit of drafts from the text per request and step; >= 1
   std::int64_t most_tokens = 8;
   std::int64_t layer_steps = 3;  // speculative_num_steps: limit of drafts by a layer per request and step; >= 1
@@ -71,7 +72,7 @@ struct DraftOptions {
   // speculative_draft_model_quantization: the format to which a draft layer and the head of its drafts are quantised at
   // the start: fp8, int8, int4 or nvfp4. Empty: they stay as they are.
   std::string quantization = {};
-  // speculative_draft_vocab_size: a next-token layer drafts only the ids below this number. 0: all ids.
+  // speculative_draft_vocab_size: a next-token layer or a draft model drafts only the ids below this number. 0: all ids.
   std::int64_t vocab_size = 0;
 
   // speculative_forced_tokens, for measurements: accepts drafts at random, so that a step yields this many tokens on
@@ -81,11 +82,11 @@ struct DraftOptions {
   bool for_all_requests = false;
 
   bool any() const { return source != DraftSource::kNone; }
-  // Returns whether a layer drafts. With kAuto it returns true because a layer may draft; EnginePlan::drafts holds the
-  // decision.
-  bool by_layer() const {
-    return source == DraftSource::kAuto || source == DraftSource::kLayer || source == DraftSource::kEagle;
-  }
+  // Returns whether the drafts come from speculative_draft_model_path.
+  bool from_folder() const { return source == DraftSource::kEagle || source == DraftSource::kModel; }
+  // Returns whether a layer or a draft model drafts. With kAuto it returns true because a layer may draft;
+  // EnginePlan::drafts holds the decision.
+  bool by_layer() const { return source == DraftSource::kAuto || source == DraftSource::kLayer || from_folder(); }
   // Returns the limit of drafts per request and step for the chosen source.
   std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
 };

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <iterator>
 
+#include "tessera/model/families/draft_model.h"
 #include "tessera/model/families/eagle3.h"
 #include "tessera/model/family.h"
 #include "tessera/model/layers/draft.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/layer_builder.h"
+#include "tessera/model/rename_tensors.h"
 #include "tessera/model/sampler.h"
 #include "tessera/model/weights/join_weights.h"
 #include "tessera/ops/cache/cache_type.h"
@@ -219,20 +221,6 @@ void add_head_linear(LayerBuilder& head, ModelGraphs& graphs) {
   }
 }
 
-void rename_tensors(const std::function<std::string(const std::string&)>& name, std::vector<WeightSpec>& weights) {
-  for (WeightSpec& spec : weights) {
-    for (std::vector<WeightPart>* parts : {&spec.parts, &spec.elsewhere}) {
-      for (WeightPart& part : *parts) {
-        part.tensor = name(part.tensor);
-        for (std::string& beside : part.beside) beside = name(beside);
-        if (auto* scaled = std::get_if<ScaledStorage>(&part.storage)) scaled->scale = name(scaled->scale);
-        if (auto* nibbles = std::get_if<NibbleStorage>(&part.storage); nibbles != nullptr && !nibbles->shape.empty())
-          nibbles->shape = name(nibbles->shape);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
@@ -309,6 +297,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   if (options.draft_layer) TRY(check_draft_layer(config, families));
   if (options.draft_layer) TRY(add_draft(config, options, ops, *family, graphs));
   if (options.eagle != nullptr) graphs.draft = TRY(build_eagle_draft(config, options, ops, graphs));
+  if (options.draft_model != nullptr) graphs.draft = TRY(build_draft_model(options, ops, families, graphs));
   graphs.choose = TRY(build_choose(config.num_logits(), ops));
   graphs.logprobs = TRY(build_logprobs(config.num_logits(), ops));
   return graphs;

@@ -36,7 +36,15 @@
 
 namespace tessera {
 
+struct DraftModel;
 struct EagleDraft;
+
+// The place of a draft model's layers beside those of its target (families/draft_model.h).
+struct GuestPlace {
+  std::int64_t first_layer = 0;             // the number that the first layer has beside the target's
+  std::vector<ir::CacheGroup> groups = {};  // the target's cache groups; one of them also has the guest's layers
+  std::size_t group = 0;                    // index of this group
+};
 
 struct ModelOptions {
   ir::DType dtype = ir::DType::kFloat32;  // type of activations
@@ -75,6 +83,10 @@ struct ModelOptions {
   // "draft_hidden".
   bool draft_layer = false;
   std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer from a separate folder, instead of draft_layer
+  std::shared_ptr<const DraftModel> draft_model = nullptr;  // a model that drafts, instead of a layer
+  // Set while the body of a draft model is built. Its states then get the place's numbers, and prompts cannot give rows
+  // in place of its embeddings.
+  std::optional<GuestPlace> guest = std::nullopt;
   std::int64_t max_draft_rows = 2048;
   // The format to which a draft layer and the head of its drafts are quantised while they are read. The head is then a
   // second matrix beside the model's own. Linears that are stored quantised stay as they are.
@@ -110,14 +122,16 @@ struct PrefillGraphs {
   ir::Graph head;  // its outputs are hidden [R, hidden] and logits
 };
 
-// The graphs of a next-token layer. A row combines a token with the hidden state of the previous token. The row's
-// logits predict the next token (layers/draft.h, families/eagle3.h). The layer's keys and values are in the cache
+// The graphs of a next-token layer or of a draft model. A layer's row combines a token with the hidden state of the previous token. The row's
+// logits predict the next token (layers/draft.h, families/eagle3.h, families/draft_model.h). The layer's keys and values are in the cache
 // groups of the model's body.
 struct DraftGraphs {
   ir::Graph body;               // its output is hidden [T, hidden], which the head and the row of the next draft read
   ir::Graph head;               // reads hidden and wanted_rows; its output is logits f32[R, ids]
   ir::Graph sampler;            // like ModelGraphs::sampler, for the draft's logits
-  std::size_t body_output = 0;  // index of the output of the model's body that becomes draft_hidden
+  // Index of the output of the model's body that becomes draft_hidden. Absent for a draft model, whose rows continue no
+  // hidden state: a row at position p has the id of token p, where a layer's row has that of token p + 1.
+  std::optional<std::size_t> body_output = 0;
   std::vector<TokenId> target_ids = {};  // [ids]: the model's id for each id of the head; empty if both are equal
 };
 
@@ -165,7 +179,7 @@ struct ModelGraphs {
   std::vector<LayerInfo> layers = {};         // [layers] or empty; becomes ForwardContext::layers
   std::vector<AdaptableLinear> linears = {};  // linears of body and head that adapters may change
   std::optional<VisionGraph> vision = std::nullopt;
-  std::optional<DraftGraphs> draft = std::nullopt;  // from draft_layer or eagle of ModelOptions
+  std::optional<DraftGraphs> draft = std::nullopt;  // from draft_layer, eagle or draft_model
   // The layers of this pipeline stage. The head and the graphs that follow it belong to the last stage. Other stages
   // have these graphs too, but not their weights.
   LayerRange own_layers = {};

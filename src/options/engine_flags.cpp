@@ -312,7 +312,8 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
   if (!engine.drafts.any() && engine.drafts.most_tokens != DraftOptions{}.most_tokens)
     warnings.emplace_back("--speculative-num-draft-tokens has no effect without --speculative-algorithm");
   if (!engine.drafts.by_layer() && engine.drafts.layer_steps != DraftOptions{}.layer_steps)
-    warnings.emplace_back("--speculative-num-steps has no effect without --speculative-algorithm MTP");
+    warnings.emplace_back(
+        "--speculative-num-steps has no effect without --speculative-algorithm MTP, EAGLE3 or STANDALONE");
   if (engine.drafts.forced_tokens > 0)
     warnings.emplace_back(engine.drafts.any()
                               ? "--speculative-forced-tokens keeps drafts by a draw: texts are meaningless"

@@ -53,7 +53,7 @@ constexpr std::array kMissing = {
         "--ngram-prompt-lookup-*",
         "speculative decoding with a draft model or head, or its settings",
         "--speculative-algorithm SUFFIX, which drafts from a request's own text, MTP, by the checkpoint's next-token "
-        "layer, and EAGLE3 are supported"},
+        "layer, EAGLE3 and STANDALONE, by a draft model, are supported"},
     Missing{"--dllm-*", "diffusion language models", "autoregressive ones are supported"},
     Missing{"--json-model-override-args --hf-overrides --rope-scaling --rope-theta --config-format",
             "another config.json than the model's", "a folder with an edited config.json is supported"},

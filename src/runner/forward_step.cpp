@@ -115,8 +115,8 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
 }
 
 Status ForwardStep::keep_for_drafts(const ForwardInputs& inputs, const Executable& made, const ir::Bucket& bucket) {
-  if (parts_.draft_hidden() == nullptr) return ok_status();
-  const OutputView from = TRY(made.output(bucket, parts_.model.graphs.draft->body_output));
+  if (parts_.draft_hidden() == nullptr || !parts_.model.graphs.draft->body_output) return ok_status();
+  const OutputView from = TRY(made.output(bucket, *parts_.model.graphs.draft->body_output));
   return parts_.draft_hidden()->keep(from.data, inputs.batch.num_tokens(), parts_.stream());
 }
 

@@ -7,6 +7,7 @@
 #include "tessera/model/sampler.h"
 #include "tessera/piecewise/chain.h"
 #include "tessera/piecewise/ladder.h"
+#include "tessera/runner/drafts/draft_hidden.h"
 
 namespace tessera {
 namespace {
@@ -100,7 +101,10 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
 Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options) {
   const HandedOver last = TRY(handed_over(graphs, options)).back();
   const ir::Bucket largest = prefill_bucket(max_padded_tokens(options), options.num_pages);
-  return last.offset + align_up(TRY(ir::size_bytes(last.type, largest)));
+  const std::int64_t end = last.offset + align_up(TRY(ir::size_bytes(last.type, largest)));
+  if (!graphs.draft) return end;
+  // The head of a draft reads its rows at the same place. The rows of a draft model may be longer than the target's.
+  return std::max(end, align_up(TRY(DraftHidden::bytes_needed(graphs.draft->body))));
 }
 
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options) {

@@ -101,7 +101,7 @@ struct HandedOver {
   std::int64_t offset = 0;  // offset in the arena, the same for all sizes
 };
 Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const RunnerOptions& options);
-// Returns the bytes of all handed-over outputs at the largest size.
+// Returns the bytes of all handed-over outputs at the largest size, or of the rows that a draft hands to its head.
 Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Returns the offset of choice_logits in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);

@@ -102,7 +102,7 @@ TEST(Explanation, ShowsTheLayerThatDrafts) {
   EXPECT_THAT(to_text(*explain(options, std::nullopt, {})),
               HasSubstr("from a request's own text, up to 8 in a step\n"));
   options.drafts.source = DraftSource::kEagle;
-  options.drafts.eagle_path = testing::data_path("drafts/llama-eagle3");
+  options.drafts.model_path = testing::data_path("drafts/llama-eagle3");
   const Explanation e = *explain(options, std::nullopt, {});
   ASSERT_TRUE(e.draft_layer.has_value());
   EXPECT_EQ(e.draft_layer->head_ids, 320);
@@ -110,6 +110,20 @@ TEST(Explanation, ShowsTheLayerThatDrafts) {
   const std::string text = to_text(e);
   EXPECT_THAT(text, ::testing::AllOf(HasSubstr("by the EAGLE-3 layer of "), HasSubstr("320 of 512 ids")));
   EXPECT_THAT(to_json(e).dump(), ::testing::AllOf(HasSubstr(R"("source": "eagle3")"), HasSubstr(R"("head_ids": 320)")));
+}
+
+TEST(Explanation, ShowsTheModelThatDrafts) {
+  EngineOptions options{.model_path = testing::data_path("goldens/llama")};
+  const std::int64_t plain_pages = explain(options, std::nullopt, {})->plan.memory.context_tokens;
+  options.drafts.source = DraftSource::kModel;
+  options.drafts.model_path = testing::data_path("goldens/qwen3");
+  const Explanation e = *explain(options, std::nullopt, {});
+  EXPECT_THAT(to_text(e), ::testing::AllOf(HasSubstr("by the draft model "), HasSubstr("512 of 512 ids")));
+  EXPECT_THAT(to_json(e).dump(), HasSubstr(R"("source": "standalone")"));
+  const Explanation alone = *explain({.model_path = options.drafts.model_path}, std::nullopt, {});
+  ASSERT_TRUE(e.draft_layer.has_value());
+  EXPECT_EQ(e.draft_layer->own_bytes, alone.weight_bytes);
+  EXPECT_LT(e.plan.memory.context_tokens, plain_pages) << "pages also hold the draft's keys and values";
 }
 
 }  // namespace

@@ -130,11 +130,13 @@ std::string drafts_text(const Explanation& e) {
   if (!e.draft_layer) return text + fmt::format("  made               {}\n\n", of_text);
   const ExplainedDraftLayer& layer = *e.draft_layer;
   text += fmt::format("  made               by {}, up to {} in a step; {}\n",
-                      drafts.source == DraftSource::kEagle ? "the EAGLE-3 layer of " + drafts.eagle_path
-                                                           : "the checkpoint's next-token layer",
+                      drafts.source == DraftSource::kEagle   ? "the EAGLE-3 layer of " + drafts.model_path
+                      : drafts.source == DraftSource::kModel ? "the draft model " + drafts.model_path
+                                                             : "the checkpoint's next-token layer",
                       drafts.layer_steps, of_text);
-  text += fmt::format("  layer              {}, run one by one between forwards; {} of weights of its own\n",
-                      plural(layer.layer_ops, "op"), bytes_text(layer.own_bytes));
+  text += fmt::format("  {:<18} {}, run one by one between forwards; {} of weights of its own\n",
+                      drafts.source == DraftSource::kModel ? "body" : "layer", plural(layer.layer_ops, "op"),
+                      bytes_text(layer.own_bytes));
   text += fmt::format("  head               {}, {} of {} ids\n", plural(layer.head_ops, "op"),
                       count_text(layer.head_ids), count_text(e.plan.config.vocab_size));
   return text + fmt::format("  hidden states      {} for {}\n\n", bytes_text(layer.hidden_bytes),

@@ -16,9 +16,10 @@ constexpr std::int64_t kMeasuredEvery = 64;
 constexpr std::int64_t kFirstMeasured = 2;
 
 // Logs an error of the layer, but not a lost rank, because the next forward reports that and ends the engine.
-void log_failure(const Status& status) {
+void log_failure(bool is_model, const Status& status) {
   if (status.code() == StatusCode::kDeviceLost) return;
-  log_warn("engine", "the next-token layer failed, so one step runs without its drafts: {}", status.to_string());
+  log_warn("engine", "the {} failed, so one step runs without its drafts: {}",
+           is_model ? "draft model" : "next-token layer", status.to_string());
 }
 
 std::size_t place_of(const ScheduledBatch::Entry& entry, std::int64_t draft) {
@@ -26,6 +27,9 @@ std::size_t place_of(const ScheduledBatch::Entry& entry, std::int64_t draft) {
 }
 
 }  // namespace
+
+LayerDrafts::LayerDrafts(ModelRunner& runner, const CacheManager& cache)
+    : runner_(runner), cache_(cache), is_model_(!runner.parts().model.graphs.draft->body_output) {}
 
 void LayerDrafts::clear() {
   clear_rows(cache_.num_groups(), batch_, rope_positions_);
@@ -37,31 +41,52 @@ Status LayerDrafts::run_body() {
   return runner_.drafts().read({.batch = batch_, .rope_positions = rope_positions_, .rows = hidden_rows_});
 }
 
+void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
+  Sequence& sequence = *entry.sequence;
+  // The layer reads a row together with the token after it. The last row of a finished prompt may lack that token.
+  const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens) - 1);
+  if (end <= entry.position) return;
+  append_rows(sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
+  for (std::int64_t position = entry.position; position < end; ++position) {
+    batch_.input_ids.push_back(sequence.tokens[static_cast<std::size_t>(position + 1)]);
+    batch_.input_rows.push_back(-1);
+    hidden_rows_.push_back(static_cast<std::int32_t>(entry.first_token + position - entry.position));
+  }
+  if (!sequence.drafter || !sequence.decodes()) return;
+  sequence.drafter->set_layer_row(static_cast<std::int32_t>(batch_.wanted_rows.size()));
+  batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens() - 1));
+}
+
+void LayerDrafts::add_model_rows(const ScheduledBatch::Entry& entry) {
+  Sequence& sequence = *entry.sequence;
+  const bool has_read_drafts =
+      complete_ && entry.drafts > 0 && sequence.drafter && sequence.drafter->proposed_by_layer();
+  // To make D drafts, the draft model read the last token and all drafts but the last.
+  const std::int64_t begin = entry.position + (has_read_drafts ? entry.new_tokens - 1 + entry.drafts : 0);
+  const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens));
+  if (sequence.drafter && sequence.decodes()) sequence.drafter->set_layer_row(0);
+  if (end <= begin) return;
+  append_rows(sequence, begin, end - begin, cache_, batch_, rope_positions_);
+  for (std::int64_t position = begin; position < end; ++position) {
+    batch_.input_ids.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+    batch_.input_rows.push_back(-1);
+    hidden_rows_.push_back(0);
+  }
+}
+
 void LayerDrafts::read(const ScheduledBatch& batch) {
   clear();
   rows_.clear();
   for (const ScheduledBatch::Entry& entry : batch.entries) {
-    Sequence* const sequence = entry.sequence;
-    if (sequence == nullptr) continue;
-    if (sequence->drafter) sequence->drafter->set_layer_row(std::nullopt);
-    // The layer reads a row together with the token after it. The last row of a finished prompt may lack that token.
-    const std::int64_t end = std::min(sequence->computed, std::ssize(sequence->tokens) - 1);
-    if (end <= entry.position) continue;
-    append_rows(*sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
-    for (std::int64_t position = entry.position; position < end; ++position) {
-      batch_.input_ids.push_back(sequence->tokens[static_cast<std::size_t>(position + 1)]);
-      batch_.input_rows.push_back(-1);
-      hidden_rows_.push_back(static_cast<std::int32_t>(entry.first_token + position - entry.position));
-    }
-    if (!sequence->drafter || !sequence->decodes()) continue;
-    sequence->drafter->set_layer_row(static_cast<std::int32_t>(batch_.wanted_rows.size()));
-    batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens() - 1));
+    if (entry.sequence == nullptr) continue;
+    if (entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
+    is_model_ ? add_model_rows(entry) : add_layer_rows(entry);
   }
   if (batch_.input_ids.empty()) return;
   Status status = run_body();
   if (status.ok()) status = runner_.drafts().settle();
   if (!status.ok()) {
-    log_failure(status);
+    log_failure(is_model_, status);
     for (const ScheduledBatch::Entry& entry : batch.entries)
       if (entry.sequence != nullptr && entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
   }
@@ -70,13 +95,15 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
 void LayerDrafts::complete(ScheduledBatch& batch) {
   rows_.clear();
   made_ = 0;
+  complete_ = false;
   for (ScheduledBatch::Entry& entry : batch.entries)
     if (entry.drafts > 0 && entry.sequence->drafter->proposed_by_layer())
       rows_.push_back({.entry = &entry, .hidden = *entry.sequence->drafter->layer_row(), .id = -1});
   if (rows_.empty()) return;
   const Status status = make(batch);
-  if (status.ok()) return;
-  log_failure(status);
+  complete_ = status.ok();
+  if (complete_) return;
+  log_failure(is_model_, status);
   for (const ScheduledBatch::Entry& entry : batch.entries)
     for (std::int64_t draft = 0; draft < entry.drafts; ++draft) batch.batch.input_rows[place_of(entry, draft)] = -1;
 }
@@ -112,19 +139,18 @@ Status LayerDrafts::make(ScheduledBatch& batch) {
 
 Status LayerDrafts::make(std::int64_t draft, ScheduledBatch& batch) {
   clear();
+  const bool has_body = draft > 0 || is_model_;
   for (Row& row : rows_) {
-    if (draft == 0) {
-      hidden_rows_.push_back(row.hidden);
-      continue;
-    }
+    hidden_rows_.push_back(row.hidden);
+    if (!has_body) continue;
     const Sequence& sequence = *row.entry->sequence;
     batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens()));
-    append_rows(sequence, std::ssize(sequence.tokens) - 2 + draft, 1, cache_, batch_, rope_positions_);
-    batch_.input_ids.emplace_back(0);
-    batch_.input_rows.push_back(row.id);
-    hidden_rows_.push_back(row.hidden);
+    const std::int64_t last = std::ssize(sequence.tokens) - 1;
+    append_rows(sequence, is_model_ ? last + draft : last - 1 + draft, 1, cache_, batch_, rope_positions_);
+    batch_.input_ids.push_back(draft == 0 ? sequence.tokens.back() : TokenId(0));
+    batch_.input_rows.push_back(row.id);  // -1 for draft 0, whose row has the last token
   }
-  if (draft > 0) {
+  if (has_body) {
     TRY(run_body());
     for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].hidden = hidden_rows_[i] = static_cast<std::int32_t>(i);
   }

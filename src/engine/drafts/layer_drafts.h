@@ -1,10 +1,15 @@
-// Drafts by a model's next-token layer (model/layers/draft.h), for all sequences of a forward at once.
+// Drafts by a model's next-token layer (model/layers/draft.h), or by a draft model (model/families/draft_model.h), for
+// all sequences of a forward at once.
 //
 // After each forward the layer's body reads the forward's tokens. It reads each computed row together with the next
 // token, so it has keys and values at every position where the model has them. Drafts are made when the next step is
 // scheduled, since their number is only known then. The head gives the first draft from a sequence's last row, and each
 // further draft runs the body on the draft before it. The keys and values of refused drafts are overwritten when the
 // layer reads the tokens that the model chose instead.
+//
+// A draft model reads each row with the row's own token and no hidden state, so its keys and values depend on the same
+// tokens as the model's. When drafts are made, it first reads the sequence's last token, and its head then gives the
+// first draft. If all of its drafts were kept, the last of them is the only one that it has not read yet.
 //
 // Drafts stay on the device, where the forward that checks them reads them. The host gets them together with that
 // forward's results. In a pipeline the host waits for the drafts and passes them to the first stage.
@@ -22,8 +27,8 @@ namespace tessera {
 
 class LayerDrafts {
  public:
-  // Precondition: the runner's model has a next-token layer. Both arguments must outlive this object.
-  LayerDrafts(ModelRunner& runner, const CacheManager& cache) : runner_(runner), cache_(cache) {}
+  // Precondition: the runner's model has a next-token layer or a draft model. Both arguments must outlive this object.
+  LayerDrafts(ModelRunner& runner, const CacheManager& cache);
 
   // Reads the tokens of a forward whose results were collected, and records the rows from which drafts of its sequences
   // continue. Precondition: no other forward has run since that forward. An error is logged; these sequences then have
@@ -47,6 +52,9 @@ class LayerDrafts {
     std::int32_t id;      // row of last_ids that has the newest draft
   };
   void clear();
+  // Adds the rows of the entry's tokens that the layer or the draft model has not read.
+  void add_layer_rows(const ScheduledBatch::Entry& entry);
+  void add_model_rows(const ScheduledBatch::Entry& entry);
   Status run_body();
   Status make(ScheduledBatch& batch);
   // Makes draft number `draft` (from 0) of the sequences of all rows_.
@@ -54,10 +62,12 @@ class LayerDrafts {
 
   ModelRunner& runner_;
   const CacheManager& cache_;
+  bool is_model_;  // a draft model drafts, and no layer
   ForwardBatch batch_;
   RopeAxes rope_positions_;
   std::vector<std::int32_t> hidden_rows_;
   std::vector<Row> rows_;   // entries that still draft
+  bool complete_ = false;   // whether the last complete() made all drafts of its batch
   std::int32_t made_ = 0;   // number of this step's drafts so far, which are in last_ids
   std::int64_t steps_ = 0;  // number of steps with drafts
   double draft_ms_ = 0;

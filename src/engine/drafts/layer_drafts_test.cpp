@@ -71,7 +71,7 @@ TEST(LayerDrafts, DraftsOfAnotherFolderChangeNothing) {
     for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(6)};
     const std::unique_ptr<Engine> plain = make_engine(options);
     options.drafts.source = DraftSource::kEagle;
-    options.drafts.eagle_path = testing::data_path(std::string("drafts/") + base + "-eagle3");
+    options.drafts.model_path = testing::data_path(std::string("drafts/") + base + "-eagle3");
     const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
     for (const bool cached : {false, true})
       EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << base << (cached ? " cached" : "");
@@ -89,7 +89,7 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
     const std::unique_ptr<Engine> plain = make_engine(options);
     if (eagle) {
       options.drafts.source = DraftSource::kEagle;
-      options.drafts.eagle_path = testing::data_path("drafts/llama-eagle3");
+      options.drafts.model_path = testing::data_path("drafts/llama-eagle3");
     }
     options.drafts.quantization = "int8";
     const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
@@ -193,7 +193,7 @@ TEST(LayerDrafts, ModelsWithoutALayerAreRefused) {
   EngineOptions eagle = test::small_options();
   eagle.drafts.source = DraftSource::kEagle;
   EXPECT_THAT(message(eagle), HasSubstr("EAGLE3 needs speculative_draft_model_path"));
-  eagle.drafts.eagle_path = testing::data_path("drafts/qwen3-moe-eagle3") + "/missing";
+  eagle.drafts.model_path = testing::data_path("drafts/qwen3-moe-eagle3") + "/missing";
   EXPECT_THAT(message(eagle), HasSubstr("speculative_draft_model_path"));
   eagle.drafts.source = DraftSource::kLayer;
   EXPECT_THAT(message(eagle), HasSubstr("is not accepted without speculative_algorithm EAGLE3"));

@@ -20,7 +20,7 @@ using test::sampled;
 struct RankedModel {
   const char* name;
   const char* model;       // below tests/data
-  const char* eagle = "";  // below tests/data; empty: the checkpoint's own layer
+  const char* draft = "";  // below tests/data; empty: the checkpoint's own layer
   int ranks = 2;
 };
 void PrintTo(const RankedModel& of, std::ostream* to) { *to << of.name; }
@@ -35,8 +35,11 @@ EngineOptions options_of(const RankedModel& of) {
 }
 
 EngineOptions with_layer(EngineOptions options, const RankedModel& of) {
-  options.drafts.source = *of.eagle == '\0' ? DraftSource::kLayer : DraftSource::kEagle;
-  if (*of.eagle != '\0') options.drafts.eagle_path = testing::data_path(of.eagle);
+  const std::string draft = of.draft;
+  options.drafts.source = draft.empty()               ? DraftSource::kLayer
+                          : draft.ends_with("eagle3") ? DraftSource::kEagle
+                                                      : DraftSource::kModel;
+  if (!draft.empty()) options.drafts.model_path = testing::data_path(draft);
   return options;
 }
 
@@ -128,8 +131,10 @@ constexpr RankedModel kModels[] = {
     {.name = "LatentsOfFourRanks", .model = "drafts/mtp-deepseek-v3", .ranks = 4},
     {.name = "Experts", .model = "drafts/mtp-glm4-moe"},
     {.name = "States", .model = "drafts/mtp-qwen3.5"},
-    {.name = "Eagle", .model = "goldens/llama", .eagle = "drafts/llama-eagle3"},
-    {.name = "EagleOfExperts", .model = "goldens/qwen3-moe", .eagle = "drafts/qwen3-moe-eagle3"}};
+    {.name = "Eagle", .model = "goldens/llama", .draft = "drafts/llama-eagle3"},
+    {.name = "EagleOfExperts", .model = "goldens/qwen3-moe", .draft = "drafts/qwen3-moe-eagle3"},
+    {.name = "Model", .model = "goldens/llama", .draft = "goldens/qwen3"},
+    {.name = "ModelBesideExperts", .model = "goldens/qwen3-moe", .draft = "goldens/llama"}};
 
 INSTANTIATE_TEST_SUITE_P(Models, RankedDrafts, ::testing::ValuesIn(kModels),
                          [](const auto& of) { return std::string(of.param.name); });

@@ -17,7 +17,7 @@ struct SoakCase {
   const char* name;
   const char* model;  // below tests/data
   DraftSource source = DraftSource::kText;
-  const char* eagle = "";  // below tests/data
+  const char* draft = "";  // below tests/data, for sources that need a folder
   int ranks = 1;
   int stages = 1;
   bool adapters = false;  // some requests have a low-rank adapter
@@ -31,21 +31,21 @@ constexpr SoakCase kCases[] = {
     {.name = "LayerOfLatents", .model = "drafts/mtp-deepseek-v3", .source = DraftSource::kLayer},
     {.name = "LayerOfExperts", .model = "drafts/mtp-glm4-moe", .source = DraftSource::kLayer},
     {.name = "LayerOfStates", .model = "drafts/mtp-qwen3.5", .source = DraftSource::kLayer},
-    {.name = "Eagle", .model = "goldens/llama", .source = DraftSource::kEagle, .eagle = "drafts/llama-eagle3"},
+    {.name = "Eagle", .model = "goldens/llama", .source = DraftSource::kEagle, .draft = "drafts/llama-eagle3"},
     {.name = "EagleBesideWindows",
      .model = "goldens/qwen2-swa",
      .source = DraftSource::kEagle,
-     .eagle = "drafts/llama-eagle3"},
+     .draft = "drafts/llama-eagle3"},
     {.name = "EagleOfExperts",
      .model = "goldens/qwen3-moe",
      .source = DraftSource::kEagle,
-     .eagle = "drafts/qwen3-moe-eagle3"},
+     .draft = "drafts/qwen3-moe-eagle3"},
     {.name = "TextOfTwoRanks", .model = "goldens/llama", .ranks = 2},
     {.name = "LayerOfTwoRanks", .model = "drafts/mtp-glm4-moe", .source = DraftSource::kLayer, .ranks = 2},
     {.name = "EagleOfTwoRanks",
      .model = "goldens/llama",
      .source = DraftSource::kEagle,
-     .eagle = "drafts/llama-eagle3",
+     .draft = "drafts/llama-eagle3",
      .ranks = 2},
     {.name = "TextOfAPipeline", .model = "goldens/llama", .stages = 2},
     {.name = "LayerOfAPipeline", .model = "drafts/mtp-glm4-moe", .source = DraftSource::kLayer, .stages = 2},
@@ -54,7 +54,28 @@ constexpr SoakCase kCases[] = {
     {.name = "EagleOfAdapters",
      .model = "goldens/llama",
      .source = DraftSource::kEagle,
-     .eagle = "drafts/llama-eagle3",
+     .draft = "drafts/llama-eagle3",
+     .adapters = true},
+    {.name = "ModelItself", .model = "goldens/llama", .source = DraftSource::kModel, .draft = "goldens/llama"},
+    {.name = "OtherModel", .model = "goldens/llama", .source = DraftSource::kModel, .draft = "goldens/qwen3-d128"},
+    {.name = "ModelBesideWindows", .model = "goldens/gemma3", .source = DraftSource::kModel, .draft = "goldens/llama"},
+    {.name = "ModelBesideStates",
+     .model = "goldens/qwen3-next",
+     .source = DraftSource::kModel,
+     .draft = "goldens/qwen3"},
+    {.name = "ModelBesideExperts",
+     .model = "goldens/qwen3-moe",
+     .source = DraftSource::kModel,
+     .draft = "goldens/qwen3"},
+    {.name = "ModelOfTwoRanks",
+     .model = "goldens/llama",
+     .source = DraftSource::kModel,
+     .draft = "goldens/llama",
+     .ranks = 2},
+    {.name = "ModelOfAdapters",
+     .model = "goldens/llama",
+     .source = DraftSource::kModel,
+     .draft = "goldens/llama",
      .adapters = true}};
 
 using Random = std::mt19937;
@@ -129,7 +150,7 @@ TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
   options.adapters = {.enabled = soak.adapters, .limits = {.slots = 2}, .paths = {}};
   const std::unique_ptr<Engine> plain = test::make_engine(options);
   options.drafts.source = soak.source;
-  if (soak.source == DraftSource::kEagle) options.drafts.eagle_path = testing::data_path(soak.eagle);
+  if (options.drafts.from_folder()) options.drafts.model_path = testing::data_path(soak.draft);
   const std::unique_ptr<Engine> drafting = test::make_engine(options);
   for (Engine* engine : {plain.get(), drafting.get()})
     if (soak.adapters) load_adapters(*engine);

@@ -308,14 +308,14 @@ TEST(Speculation, WhatItDoesNotSupportIsRefusedByName) {
   EXPECT_THAT(refusal([](EngineOptions& o) {
                 o.pp_size = 2;
                 o.drafts.source = DraftSource::kEagle;
-                o.drafts.eagle_path = "somewhere";
+                o.drafts.model_path = "somewhere";
               }),
               HasSubstr("speculative_algorithm: EAGLE3 is not supported with a pipeline"));
   EXPECT_THAT(refusal([](EngineOptions& o) {
                 o.dp_attention = true;
                 o.drafts.source = DraftSource::kLayer;
               }),
-              HasSubstr("drafts of a layer are not supported with data-parallel attention"));
+              HasSubstr("drafts of a layer or a model are not supported with data-parallel attention"));
   EXPECT_THAT(refusal([](EngineOptions& o) { o.max_running_requests = 1; }),
               HasSubstr("max_running_requests: 1 is not accepted with speculative_algorithm"));
   EXPECT_THAT(refusal([](EngineOptions& o) { o.drafts.most_tokens = 0; }), HasSubstr("0 is not accepted; 1 to 64 is"));

@@ -167,10 +167,10 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
   if (!device.on_host && device.type != kCuda)
     return unimplemented(fmt::format("nnodes: {} nodes on device {} are not supported; accepted are cpu and cuda",
                                      options.nnodes, options.device));
-  if (options.drafts.source == DraftSource::kEagle) {
+  if (options.drafts.from_folder()) {
     std::string draft =
-        TRY(model_hash(options.drafts.eagle_path, options.load_format).with_context("speculative_draft_model_path"));
-    hello.options.push_back({"the draft layer", std::move(draft)});
+        TRY(model_hash(options.drafts.model_path, options.load_format).with_context("speculative_draft_model_path"));
+    hello.options.push_back({"the draft layer or model", std::move(draft)});
   }
   // Plugins also decide which graphs and kernels a node makes.
   hello.options.push_back({"plugins", plugins_text(*options.registry)});

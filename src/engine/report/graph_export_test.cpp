@@ -98,7 +98,7 @@ TEST_F(GraphExport, HasEveryGraphOfThePlan) {
 TEST_F(GraphExport, HasTheGraphsOfALayerThatDrafts) {
   EngineOptions options = options_of("llama");
   options.drafts.source = DraftSource::kEagle;
-  options.drafts.eagle_path = testing::data_path("drafts/llama-eagle3");
+  options.drafts.model_path = testing::data_path("drafts/llama-eagle3");
   const std::vector<NamedGraph> graphs = graphs_of_options(options);
   EXPECT_NE(named(graphs, "draft").graph.find_value("draft_hidden"), nullptr);
   EXPECT_THAT(named(graphs, "draft_head").text, HasSubstr("sampled_ids"));

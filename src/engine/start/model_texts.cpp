@@ -75,6 +75,18 @@ std::string without_tokenizer(const std::string& model_path) {
       model_folder(model_path));
 }
 
+Result<std::optional<Tokenizer>> read_model_tokenizer(const std::string& model_path,
+                                                      const std::string& tokenizer_path) {
+  ModelTexts texts;
+  const bool given = !tokenizer_path.empty();
+  const std::optional<std::string> gguf = given ? std::nullopt : TRY(find_gguf(model_path));
+  if (gguf)
+    TRY(read_gguf_tokenizer(TRY(GgufModel::open(*gguf)), texts));
+  else
+    TRY(read_tokenizer(given ? tokenizer_path : model_folder(model_path), given, texts));
+  return std::move(texts.tokenizer);
+}
+
 std::future<Result<ReadTexts>> start_reading_texts(const EngineOptions& options) {
   return std::async(std::launch::async, [&options] { return read_model_texts(options); });
 }

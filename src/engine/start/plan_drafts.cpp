@@ -4,7 +4,10 @@
 #include <algorithm>
 
 #include "tessera/engine/report/draft_stats.h"
+#include "tessera/engine/start/draft_vocabulary.h"
 #include "tessera/engine/start/plan_steps.h"
+#include "tessera/model/families/draft_model.h"
+#include "tessera/model/families/eagle3.h"
 #include "tessera/model/layers/draft.h"
 
 namespace tessera {
@@ -27,27 +30,31 @@ Status check_quantization(const DraftOptions& drafts) {
                                         kStartFormatNames));
   if (drafts.by_layer()) return ok_status();
   return invalid_argument(fmt::format(
-      "speculative_draft_model_quantization: {} is not accepted without a draft layer (speculative_algorithm MTP, AUTO "
-      "or EAGLE3)",
+      "speculative_draft_model_quantization: {} is not accepted without a draft layer or model (speculative_algorithm "
+      "MTP, AUTO, EAGLE3 or STANDALONE)",
       asked));
 }
 
 Status check_vocab_size(const DraftOptions& drafts) {
-  if (drafts.vocab_size == 0 || drafts.source == DraftSource::kLayer || drafts.source == DraftSource::kAuto)
-    return ok_status();
-  return invalid_argument(fmt::format(
-      "speculative_draft_vocab_size: {} is not accepted without a next-token layer (speculative_algorithm MTP or AUTO)",
-      drafts.vocab_size));
+  if (drafts.vocab_size == 0 || (drafts.by_layer() && drafts.source != DraftSource::kEagle)) return ok_status();
+  return invalid_argument(
+      fmt::format("speculative_draft_vocab_size: {} is not accepted without a next-token layer or a draft model "
+                  "(speculative_algorithm MTP, AUTO or STANDALONE)",
+                  drafts.vocab_size));
 }
+
+// Returns the name of an algorithm whose drafts come from a folder.
+std::string_view algorithm_of(DraftSource source) { return source == DraftSource::kEagle ? "EAGLE3" : "STANDALONE"; }
 
 // Refuses options that exclude the source of drafts.
 Status check_ways(const EngineOptions& options) {
-  if (options.pp_size > 1 && options.drafts.source == DraftSource::kEagle)
+  if (options.pp_size > 1 && options.drafts.from_folder())
     return unimplemented(
-        "speculative_algorithm: EAGLE3 is not supported with a pipeline (pp_size); SUFFIX and MTP are");
+        fmt::format("speculative_algorithm: {} is not supported with a pipeline (pp_size); SUFFIX and MTP are",
+                    algorithm_of(options.drafts.source)));
   if (options.dp_attention && options.drafts.by_layer())
     return unimplemented(
-        "speculative_algorithm: drafts of a layer are not supported with data-parallel attention "
+        "speculative_algorithm: drafts of a layer or a model are not supported with data-parallel attention "
         "(enable_dp_attention); SUFFIX is");
   return ok_status();
 }
@@ -103,6 +110,7 @@ std::string_view draft_source_name(DraftSource source) {
     case DraftSource::kText: return "suffix";
     case DraftSource::kLayer: return "mtp";
     case DraftSource::kEagle: return "eagle3";
+    case DraftSource::kModel: return "standalone";
   }
   return "unknown";
 }
@@ -110,11 +118,14 @@ std::string_view draft_source_name(DraftSource source) {
 Status check_draft_options(const EngineOptions& options) {
   const DraftOptions& drafts = options.drafts;
   TRY(check_counts(drafts));
-  if (drafts.source == DraftSource::kEagle && drafts.eagle_path.empty())
-    return invalid_argument("speculative_algorithm: EAGLE3 needs speculative_draft_model_path, the draft's folder");
-  if (drafts.source != DraftSource::kEagle && !drafts.eagle_path.empty())
+  if (drafts.from_folder() && drafts.model_path.empty())
+    return invalid_argument(
+        fmt::format("speculative_algorithm: {} needs speculative_draft_model_path, the draft's folder",
+                    algorithm_of(drafts.source)));
+  if (!drafts.from_folder() && !drafts.model_path.empty())
     return invalid_argument(fmt::format(
-        "speculative_draft_model_path: {} is not accepted without speculative_algorithm EAGLE3", drafts.eagle_path));
+        "speculative_draft_model_path: {} is not accepted without speculative_algorithm EAGLE3 or STANDALONE",
+        drafts.model_path));
   TRY(check_quantization(drafts));
   TRY(check_vocab_size(drafts));
   if (!drafts.any()) return ok_status();
@@ -137,6 +148,26 @@ Status choose_drafts(PlanDraft& draft) {
         fmt::format("speculative_draft_vocab_size: {} is not accepted; 1 to {}, the model's number of ids, is", ids,
                     draft.plan.config.vocab_size));
   limit_drafts_from_text(draft.plan);
+  return ok_status();
+}
+
+Status read_draft_folder(PlanDraft& draft) {
+  const EngineOptions& options = draft.options;
+  EnginePlan& plan = draft.plan;
+  const bool reads_weights = options.load_format != LoadFormat::kDummy;
+  const std::string& folder = plan.drafts.model_path;
+  if (plan.drafts.source == DraftSource::kEagle)
+    plan.model.eagle = std::make_shared<const EagleDraft>(
+        TRY(read_eagle3(folder, plan.config, options.registry->families, reads_weights)));
+  if (plan.drafts.source != DraftSource::kModel) return ok_status();
+  plan.model.draft_model = std::make_shared<const DraftModel>(
+      TRY(read_draft_model(folder, plan.config, options.registry->families, reads_weights)));
+  const ModelConfig& config = plan.model.draft_model->config;
+  TRY(check_draft_vocabulary(options, folder, plan.config.vocab_size, config.vocab_size).with_context(folder));
+  if (config.max_position_embeddings < plan.runner.context_length)
+    plan.notes.push_back(
+        fmt::format("the draft model has {} positions and the context {}: behind them fewer drafts are kept",
+                    config.max_position_embeddings, plan.runner.context_length));
   return ok_status();
 }
 

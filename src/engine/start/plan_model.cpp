@@ -16,7 +16,7 @@
 #include "tessera/base/timeline.h"
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/engine/start/plan_steps.h"
-#include "tessera/model/families/eagle3.h"
+#include "tessera/model/families/draft_model.h"
 #include "tessera/model/gguf/gguf_model.h"
 #include "tessera/model/gguf/gguf_texts.h"
 #include "tessera/model/layers/cache.h"
@@ -217,6 +217,14 @@ void keep_blocks(PlanDraft& draft) {
   };
 }
 
+// Returns the weights of all stages, but not those of a draft model.
+std::vector<WeightSpec> weights_of_model(const EnginePlan& plan) {
+  std::vector<WeightSpec> weights = all_weights(plan.graphs);
+  if (plan.model.draft_model != nullptr)
+    std::erase_if(weights, [](const WeightSpec& weight) { return weight.name.starts_with(kDraftModelPrefix); });
+  return weights;
+}
+
 // Refuses a load format that the model is not in.
 Status check_load_format(const EngineOptions& options, bool gguf) {
   const LoadFormat asked = options.load_format;
@@ -275,14 +283,10 @@ Status build_graphs(PlanDraft& draft) {
   plan.model.max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows});
   plan.model.context_length = runner.context_length;
   plan.model.draft_layer = plan.drafts.source == DraftSource::kLayer;
-  if (plan.drafts.source == DraftSource::kEagle)
-    plan.model.eagle = std::make_shared<const EagleDraft>(
-        TRY(read_eagle3(plan.drafts.eagle_path, plan.config, options.registry->families,
-                        options.load_format != LoadFormat::kDummy)
-                .with_context("speculative_draft_model_path")));
+  TRY(read_draft_folder(draft).with_context("speculative_draft_model_path"));
   if (plan.drafts.by_layer()) plan.model.draft_format = start_format_from_name(plan.drafts.quantization);
   TRY(choose_head_format(draft));
-  if (plan.drafts.source == DraftSource::kLayer && plan.drafts.vocab_size < plan.config.vocab_size)
+  if (plan.drafts.vocab_size < plan.config.vocab_size)
     plan.model.draft_vocab = plan.drafts.vocab_size;
   plan.model.max_drafts = plan.runner.max_drafts = plan.drafts.any() ? plan.drafts.most() : 0;
   plan.model.max_draft_rows = std::max(runner.max_tokens, runner.max_requests);
@@ -298,7 +302,7 @@ Status build_graphs(PlanDraft& draft) {
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
   TRY(check_quantised_head(draft));
-  plan.parameters = parameter_count(all_weights(plan.graphs));
+  plan.parameters = parameter_count(weights_of_model(plan));
   tell_stored(plan);
   note_dequantised(plan);
   note_at_start(plan);

@@ -29,6 +29,9 @@ Status check_values(PlanDraft& draft);  // checks option values that need no mod
 Status choose_drafts(PlanDraft& draft);  // decides where drafts come from; refuses drafts that cannot be exact
 // Checks the options of drafts that need no model.
 Status check_draft_options(const EngineOptions& options);
+// Reads the draft layer or the draft model of speculative_draft_model_path, and compares it with the plan's model. Does
+// nothing for other sources of drafts. A part of build_graphs().
+Status read_draft_folder(PlanDraft& draft);
 // Adds a fact if drafts use the model's own head although the draft layer is quantised. Needs the plan's graphs.
 void note_draft_head(EnginePlan& plan);
 

@@ -4,6 +4,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/device/cpu/parallel.h"
+#include "tessera/model/families/draft_model.h"
 #include "tessera/model/families/eagle3.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/unread_tensors.h"
@@ -22,6 +23,7 @@ Result<WeightSource> weight_source(const EngineOptions& options, const EnginePla
     log_info("engine", "tensors of the checkpoint that text generation does not read: {}{}", unread,
              has_idle_layer ? "; those of a next-token layer are read with --speculative-algorithm MTP or AUTO" : "");
   WeightSource source = checkpoint_source(std::move(checkpoint));
+  if (plan.model.draft_model != nullptr) return with_draft_model(std::move(source), *plan.model.draft_model);
   return plan.model.eagle == nullptr ? source : with_eagle3(std::move(source), *plan.model.eagle);
 }
 

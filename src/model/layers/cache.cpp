@@ -74,12 +74,14 @@ std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer) 
 KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
                          const std::string& prefix) {
   const std::int64_t kv_heads = local_heads(config, b.options()).kv_heads;
-  const std::size_t index = cache_group_of_layer(config, layer);
+  const std::optional<GuestPlace>& guest = b.options().guest;
+  const std::size_t index = guest ? guest->group : cache_group_of_layer(config, layer);
+  const std::int64_t number = guest ? guest->first_layer + layer : layer;
   const ir::DType dtype = b.options().kv_cache_type();
   const ir::Type type{dtype,
                       {ir::page_symbol(index), b.options().page_size, kv_heads, cache_columns(dtype, config.head_dim)}};
-  KvCache cache{.keys = b.graph.state(fmt::format("k_cache.{}", layer), type),
-                .values = b.graph.state(fmt::format("v_cache.{}", layer), type),
+  KvCache cache{.keys = b.graph.state(fmt::format("k_cache.{}", number), type),
+                .values = b.graph.state(fmt::format("v_cache.{}", number), type),
                 .slots = inputs.slots[index],
                 .group = static_cast<std::int64_t>(index),
                 .window = config.sliding_windows[static_cast<std::size_t>(layer)]};

@@ -76,8 +76,10 @@ ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs&
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, ir::ValueId ids) {
   ir::Attributes attributes;
   if (config.embedding_scale != 1) attributes.emplace_back("scale", config.embedding_scale);
-  return look_up(b, {b.tensor("embed_tokens.weight"), config.vocab_size, config.hidden_size}, ids,
-                 {inputs.embedding_rows, inputs.embeddings}, std::move(attributes));
+  std::vector<ir::ValueId> given;
+  if (!b.options().guest) given = {inputs.embedding_rows, inputs.embeddings};
+  return look_up(b, {b.tensor("embed_tokens.weight"), config.vocab_size, config.hidden_size}, ids, given,
+                 std::move(attributes));
 }
 
 ir::ValueId look_up(LayerBuilder& b, const EmbeddingTable& table, ir::ValueId ids,

@@ -25,7 +25,8 @@ ValueId per_row(ir::GraphBuilder& b, std::string_view name, DType dtype) {
 }  // namespace
 
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config) {
-  return declare_token_inputs(b, config, cache_groups(config));
+  const std::optional<GuestPlace>& guest = b.options().guest;
+  return guest ? declare_token_inputs(b, config, guest->groups) : declare_token_inputs(b, config, cache_groups(config));
 }
 
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std::span<const ir::CacheGroup> groups) {
@@ -34,9 +35,11 @@ TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std
   inputs.ids = per_token(g, input_names::kInputIds);
   inputs.rows = per_token(g, input_names::kInputRows);
   inputs.last_ids = g.input(std::string(input_names::kLastIds), {DType::kInt32, {b.options().max_requests}});
-  inputs.embedding_rows = per_token(g, input_names::kEmbeddingRows);
-  inputs.embeddings = g.input(std::string(input_names::kEmbeddings),
-                              {b.options().dtype, {b.options().max_embeddings, config.embedding_row_values()}});
+  if (!b.options().guest) {
+    inputs.embedding_rows = per_token(g, input_names::kEmbeddingRows);
+    inputs.embeddings = g.input(std::string(input_names::kEmbeddings),
+                                {b.options().dtype, {b.options().max_embeddings, config.embedding_row_values()}});
+  }
   if (groups.size() > ir::kMaxCacheGroups) {
     g.fail(unimplemented(fmt::format("layers with {} different cache groups; at most {} are accepted", groups.size(),
                                      ir::kMaxCacheGroups)));

@@ -9,7 +9,7 @@
 
 #include "tessera/model/families/eagle3.h"
 #include "tessera/model/weights/safetensors.h"
-#include "tessera/runner/runner_test_util.h"
+#include "tessera/runner/drafts/draft_test_util.h"
 #include "tessera/runner/verify/verify.h"
 
 #include "../../../tests/golden.h"
@@ -17,38 +17,21 @@
 namespace tessera {
 namespace {
 
+using testing::count_up;
+using testing::draft;
+using testing::Drafts;
+using testing::forward;
 using testing::Golden;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using testing::kTolerance;
+using testing::long_options;
 using testing::make_batch;
+using testing::make_draft_bench;
+using testing::name_of;
+using testing::numbers;
 using testing::Rows;
 using testing::RunnerBench;
-using testing::TestRequest;
-
-constexpr double kTolerance = 1e-4;  // absolute difference; the logits are of the order of 1
-
-RunnerOptions long_options() {
-  RunnerOptions options = testing::small_options();
-  options.context_length = options.max_tokens = 256;
-  options.num_pages = {64};
-  return options;
-}
-
-RunnerBench make_bench(const std::string& folder, ModelOptions model, RunnerOptions options) {
-  const ModelConfig config = *ModelConfig::read(folder, built_in_families());
-  model.page_size = options.page_size;
-  model.max_requests = options.max_requests;
-  model.max_draft_rows = options.max_tokens;
-  ModelGraphs graphs = build_model(config, model, built_in_ops(), built_in_families()).value();
-  options.num_pages.resize(graphs.body.cache_groups.size(), options.num_pages.front());
-  RunnerBench bench;
-  bench.device = *FakeDevice::create({}, {.threads = 1});
-  WeightSource source = checkpoint_source(*Checkpoint::open(folder));
-  if (model.eagle != nullptr) source = with_eagle3(std::move(source), *model.eagle);
-  Weights weights = *Weights::load(graphs.weights, source, *bench.device, false);
-  bench.runner = *ModelRunner::create(std::move(graphs), std::move(weights), *bench.device, std::move(options));
-  return bench;
-}
 
 // Returns the folder of a whole checkpoint with a next-token layer.
 std::string drafting_folder(const std::string& name) {
@@ -56,60 +39,10 @@ std::string drafting_folder(const std::string& name) {
 }
 
 RunnerBench make_drafting(const std::string& name) {
-  return make_bench(drafting_folder(name), {.draft_layer = true}, long_options());
-}
-
-std::vector<std::int32_t> numbers(const std::vector<TokenId>& tokens) {
-  std::vector<std::int32_t> ids;
-  for (const TokenId token : tokens) ids.push_back(token.value());
-  return ids;
-}
-
-std::vector<std::int32_t> count_up(std::int64_t count, std::int32_t first = 0) {
-  std::vector<std::int32_t> rows(static_cast<std::size_t>(count));
-  std::iota(rows.begin(), rows.end(), first);
-  return rows;
-}
-
-struct Drafts {
-  std::vector<TokenId> tokens;
-  std::vector<float> logits;
-};
-
-// Computes drafts after the tokens of `requests`. The id of row p in a request's `ids` is the token at position p + 1.
-Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests, Rows wanted,
-             const std::vector<std::int32_t>& rows) {
-  const ForwardBatch batch = make_batch(requests, wanted, bench.runner->parts().model.num_cache_groups());
-  Drafts made;
-  const ir::Graph& head = bench.runner->parts().model.graphs.draft->head;
-  const std::int64_t ids = *head.value(head.outputs[0]).type.shape.back().constant();
-  made.logits.resize(batch.wanted_rows.size() * static_cast<std::size_t>(ids));
-  DraftStep& step = bench.runner->drafts();
-  const Status read = step.read({.batch = batch, .rows = rows});
-  EXPECT_TRUE(read.ok()) << read.to_string();
-  const Status drafted = step.draft({.rows = count_up(batch.num_wanted_rows())}, made.logits);
-  EXPECT_TRUE(drafted.ok()) << drafted.to_string();
-  EXPECT_TRUE(step.fetch(std::min(batch.num_wanted_rows(), bench.runner->options().max_requests)).ok());
-  EXPECT_TRUE(bench.runner->stream().synchronize().ok());
-  made.tokens.assign(step.fetched().begin(), step.fetched().end());
-  return made;
-}
-
-void forward(RunnerBench& bench, const std::vector<TestRequest>& requests) {
-  const ForwardBatch batch = make_batch(requests, Rows::kLast, bench.runner->parts().model.num_cache_groups());
-  std::vector<float> logits;
-  const Status status = bench.forward(batch, logits).status();
-  ASSERT_TRUE(status.ok()) << status.to_string();
+  return make_draft_bench(drafting_folder(name), {.draft_layer = true}, long_options());
 }
 
 std::vector<std::int32_t> behind_first(const std::vector<std::int32_t>& ids) { return {ids.begin() + 1, ids.end()}; }
-
-std::string name_of(const ::testing::TestParamInfo<const char*>& golden) {
-  std::string name = golden.param;
-  std::ranges::replace_if(
-      name, [](char c) { return c == '-' || c == '.' || c == '/'; }, '_');
-  return name;
-}
 
 class DraftGoldens : public ::testing::TestWithParam<const char*> {
  protected:
@@ -133,7 +66,7 @@ TEST_P(DraftGoldens, LogitsBehindEveryTokenOfAPrompt) {
 TEST_P(DraftGoldens, LogitsOfFewerIds) {
   constexpr std::size_t kIds = 48;
   RunnerBench fewer =
-      make_bench(drafting_folder(GetParam()), {.draft_layer = true, .draft_vocab = kIds}, long_options());
+      make_draft_bench(drafting_folder(GetParam()), {.draft_layer = true, .draft_vocab = kIds}, long_options());
   const std::vector<std::int32_t> ids = numbers(golden.prompts[2]);
   const std::vector<std::int32_t> next = behind_first(ids);
   forward(fewer, {{.ids = ids}});
@@ -212,7 +145,7 @@ TEST_P(EagleGoldens, DraftsOfAChainAndTheirLogits) {
   const ModelConfig target = *ModelConfig::read(base, built_in_families());
   const Result<EagleDraft> eagle = read_eagle3(folder, target, built_in_families(), true);
   ASSERT_TRUE(eagle.ok()) << eagle.status().to_string();
-  RunnerBench bench = make_bench(base, {.eagle = std::make_shared<const EagleDraft>(*eagle)}, long_options());
+  RunnerBench bench = make_draft_bench(base, {.eagle = std::make_shared<const EagleDraft>(*eagle)}, long_options());
   for (std::size_t i = 0; i < json.find("prompts")->as_array().size(); ++i) {
     const std::vector<std::int32_t> ids = numbers(ids_of("prompts", i));
     std::vector<std::int32_t> next = behind_first(ids);

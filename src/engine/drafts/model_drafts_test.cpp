@@ -1,0 +1,269 @@
+// Catches: drafts of a draft model that change what a request gets; a draft model that does not read every token, reads
+// one at a wrong position, or finds the keys and values of other tokens behind a cached prefix; drafts of ids that the
+// model does not have; and a draft model that does not fit but is not refused before weights are read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "tessera/base/testing/scratch_dir.h"
+#include "tessera/device/testing/described_device.h"
+#include "tessera/engine/engine_test_util.h"
+#include "tessera/engine/start/engine_plan.h"
+
+namespace tessera {
+namespace {
+
+using test::make_engine;
+using test::outputs_of;
+using test::request;
+using test::sampled;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+EngineOptions golden_options(const std::string& model) {
+  EngineOptions options = test::small_options();
+  options.model_path = testing::data_path("goldens/" + model);
+  options.deterministic = true;  // bits of a row do not depend on the number of rows
+  options.max_running_requests = 32;
+  options.drafts.for_all_requests = true;
+  return options;
+}
+
+EngineOptions drafted_by(EngineOptions options, const std::string& draft, std::int64_t steps = 3) {
+  options.drafts.source = DraftSource::kModel;
+  options.drafts.model_path = testing::data_path(draft);
+  options.drafts.layer_steps = steps;
+  return options;
+}
+
+Result<EnginePlan> plan_of(const EngineOptions& options) {
+  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+  return plan_engine(options, device);
+}
+
+// A model that drafts for itself drafts what it will choose, if both see the same tokens at the same positions.
+// Requests sample greedily, because drafts are always the most probable tokens.
+class DraftsOfItself : public ::testing::TestWithParam<const char*> {
+ protected:
+  void expect_all_kept(const EngineOptions& options, const std::vector<std::vector<Request>>& rounds,
+                       const std::function<void(Engine&)>& check = {}) {
+    const std::unique_ptr<Engine> plain = make_engine(options);
+    for (const std::int64_t steps : {1, 3, 5}) {
+      EngineOptions with = drafted_by(options, std::string("goldens/") + GetParam(), steps);
+      with.drafts.most_tokens = 1;
+      const std::unique_ptr<Engine> drafting = make_engine(with);
+      for (const std::vector<Request>& requests : rounds)
+        EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << steps;
+      EXPECT_GT(drafting->stats().drafts.drafted, 20) << steps;
+      EXPECT_EQ(drafting->stats().drafts.kept, drafting->stats().drafts.drafted) << steps;
+      if (check) check(*drafting);
+    }
+  }
+};
+
+TEST_P(DraftsOfItself, AllAreKept) {
+  expect_all_kept(golden_options(GetParam()),
+                  {{request(12, 40), request(30, 25, 2), request(1, 30, 3), request(14, 40, 4)}});
+}
+
+// The second round finds the first round's prompts in the cache. The third continues them with other tokens, from
+// within a page and from its end, so that a row at the prefix's end is followed by another token than when it was read.
+// Texts of 15 tokens do not repeat themselves long enough for drafts from the text.
+TEST_P(DraftsOfItself, AllAreKeptBehindCachedPrefixes) {
+  std::vector<Request> other;
+  for (const std::size_t length : {16, 17, 23, 24}) {
+    Request made = request(30, 15, 2);
+    made.prompt.resize(length);
+    made.prompt.emplace_back(static_cast<std::int32_t>(100 + length));
+    other.push_back(std::move(made));
+  }
+  const std::vector<Request> first{request(30, 15, 2), request(33, 15, 5)};
+  expect_all_kept(golden_options(GetParam()), {first, first, other},
+                  [](Engine& engine) { EXPECT_GT(engine.stats().cached_tokens, 60); });
+}
+
+TEST_P(DraftsOfItself, AllAreKeptOfChunkedPromptsAndAfterPreemption) {
+  EngineOptions options = golden_options(GetParam());
+  options.chunked_prefill_size = 16;
+  options.max_total_tokens = 160;
+  expect_all_kept(options, {{request(40, 40), request(50, 40, 2), request(33, 40, 3)}},
+                  [](Engine& engine) { EXPECT_GT(engine.stats().preemptions, 0); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Dense, DraftsOfItself, ::testing::Values("llama", "qwen2", "qwen3", "llama3-rope-tied"),
+                         [](const auto& model) {
+                           std::string name = model.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+TEST(ModelDrafts, OutputsAreThoseOfPlainDecodes) {
+  const std::vector<Request> requests{request(12, 40), request(30, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};
+  for (const char* draft : {"goldens/qwen3", "goldens/llama-d128", "goldens/phi3", "quantised/llama-ct-w8a8"}) {
+    const std::unique_ptr<Engine> plain = make_engine(golden_options("llama"));
+    const std::unique_ptr<Engine> drafting = make_engine(drafted_by(golden_options("llama"), draft));
+    EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << draft;
+    EXPECT_GT(drafting->stats().drafts.drafted, 20) << draft;
+  }
+}
+
+TEST(ModelDrafts, QuantisedDraftsChangeNothing) {
+  const std::vector<Request> requests{request(12, 40), request(30, 25, 2)};
+  const std::unique_ptr<Engine> plain = make_engine(golden_options("llama"));
+  for (const char* draft : {"goldens/llama", "goldens/qwen3"}) {
+    EngineOptions options = drafted_by(golden_options("llama"), draft);
+    options.drafts.quantization = "int8";
+    const std::unique_ptr<Engine> drafting = make_engine(options);
+    EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << draft;
+    const Result<EnginePlan> plan = plan_of(options);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    std::size_t quantised = 0;
+    for (const WeightAtStart& weight : plan->graphs.at_start) {
+      EXPECT_TRUE(weight.module.starts_with("draft.")) << weight.module;
+      quantised += weight.reason.empty() ? 1 : 0;
+    }
+    EXPECT_EQ(quantised, 3 * 7 + 1) << draft << ": seven linears in each of three layers, and the head";
+  }
+}
+
+// The requests may choose only the ids 5 and 400, and the draft can only draft id 5.
+TEST(ModelDrafts, FewerIdsChangeNothing) {
+  std::vector<Request> requests{request(12, 40), request(20, 25, 2)};
+  for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(400)};
+  const std::unique_ptr<Engine> plain = make_engine(golden_options("llama"));
+  EngineOptions options = drafted_by(golden_options("llama"), "goldens/llama3-rope-tied");
+  options.drafts.vocab_size = 64;
+  const std::unique_ptr<Engine> drafting = make_engine(options);
+  EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests));
+  const Result<EnginePlan> plan = plan_of(options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const ir::Graph& head = plan->graphs.draft->head;
+  EXPECT_EQ(head.value(head.outputs[0]).type.to_string(), "f32[R, 64]");
+}
+
+TEST(ModelDrafts, ParametersOfTheDraftAreNotTheModels) {
+  const Result<EnginePlan> plain = plan_of(golden_options("llama"));
+  const Result<EnginePlan> drafting = plan_of(drafted_by(golden_options("llama"), "goldens/llama"));
+  ASSERT_TRUE(plain.ok() && drafting.ok());
+  EXPECT_EQ(drafting->parameters, plain->parameters);
+  EXPECT_EQ(drafting->memory.weights, 2 * plain->memory.weights);
+}
+
+TEST(ModelDrafts, LayersFollowTheTargetsInItsPages) {
+  const Result<EnginePlan> plan = plan_of(drafted_by(golden_options("gemma3"), "goldens/llama"));
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const ir::Graph& draft = plan->graphs.draft->body;
+  ASSERT_EQ(draft.cache_groups.size(), plan->graphs.body.cache_groups.size());
+  for (const ir::CacheGroup& group : draft.cache_groups) {
+    const bool is_full = group.kind == ir::CacheGroup::Kind::kPaged;
+    for (const std::int64_t layer : {3, 4, 5}) EXPECT_EQ(std::ranges::count(group.layers, layer), is_full ? 1 : 0);
+  }
+  for (const ir::ValueId state : draft.states)
+    EXPECT_EQ(plan->graphs.body.find_value(draft.value(state).name), nullptr) << draft.value(state).name;
+  for (const ir::ValueId weight : draft.weights) EXPECT_TRUE(draft.value(weight).name.starts_with("draft."));
+}
+
+// A folder with a golden's config.json whose vocabulary has `vocab_size` ids, and a tokenizer of the given text.
+void write_folder(const test::ScratchDir& folder, std::int64_t vocab_size, const std::string& tokenizer) {
+  Json config = *Json::read_file(testing::data_path("goldens/llama/config.json"));
+  config.set("vocab_size", Json(vocab_size));
+  folder.write("config.json", config.dump());
+  if (!tokenizer.empty()) folder.write("tokenizer.json", tokenizer);
+}
+
+std::string tokenizer_with(const std::string& last) {
+  return R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, ")" + last +
+         R"(": 3}, "merges": [["a", "b"]]}})";
+}
+
+class DraftVocabularies : public ::testing::Test {
+ protected:
+  // Plans a draft whose folder has this size and tokenizer. Weights are random.
+  Result<EnginePlan> plan(std::int64_t vocab_size, const std::string& tokenizer) {
+    const test::ScratchDir draft;
+    write_folder(draft, vocab_size, tokenizer);
+    EngineOptions options = test::small_options();
+    options.model_path = target.path();
+    options.load_format = LoadFormat::kDummy;
+    options.drafts = {.source = DraftSource::kModel, .model_path = draft.path()};
+    return plan_of(options);
+  }
+  std::int64_t ids_of(const Result<EnginePlan>& plan) {
+    if (!plan.ok()) return -1;
+    const ir::Graph& head = plan->graphs.draft->head;
+    return *head.value(head.outputs[0]).type.shape.back().constant();
+  }
+  test::ScratchDir target;
+};
+
+TEST_F(DraftVocabularies, PaddedOnesOfOneTokenizerDraftSharedIds) {
+  write_folder(target, 512, tokenizer_with("c"));
+  EXPECT_EQ(ids_of(plan(512, tokenizer_with("c"))), 512);
+  EXPECT_EQ(ids_of(plan(640, tokenizer_with("c"))), 512);
+  EXPECT_EQ(ids_of(plan(480, tokenizer_with("c"))), 480);
+  EXPECT_EQ(ids_of(plan(640, tokenizer_with("c") + "\n")), 512) << "equal ids in files of different bytes";
+  EXPECT_EQ(ids_of(plan(512, "")), 512) << "equal sizes without a tokenizer";
+}
+
+TEST_F(DraftVocabularies, OthersAreRefusedByName) {
+  write_folder(target, 512, tokenizer_with("c"));
+  EXPECT_THAT(plan(512, tokenizer_with("d")).status().message(),
+              AllOf(HasSubstr("speculative_draft_model_path"), HasSubstr("the draft model has another tokenizer"),
+                    HasSubstr("id 3 is \"c\" in the model's and \"d\" in the draft's")));
+  EXPECT_THAT(plan(640, "").status().message(),
+              HasSubstr("vocab_size is 640, but the model has 512; without a tokenizer in both folders"));
+  EXPECT_THAT(plan(512, "{").status().message(), HasSubstr("tokenizer.json"));
+}
+
+TEST(ModelDrafts, WhatDoesNotFitIsRefusedByName) {
+  const auto refusal = [](const std::function<void(EngineOptions&)>& change) {
+    EngineOptions options = drafted_by(golden_options("llama"), "goldens/qwen3");
+    change(options);
+    return plan_of(options).status().message();
+  };
+  const auto of_draft = [&](const std::string& draft) {
+    return refusal([&](EngineOptions& options) { options.drafts.model_path = testing::data_path(draft); });
+  };
+  EXPECT_THAT(of_draft("missing"), AllOf(HasSubstr("speculative_draft_model_path"), HasSubstr("missing")));
+  EXPECT_THAT(of_draft("goldens/qwen3-moe"),
+              HasSubstr("Qwen3MoeForCausalLM as a draft model is not supported, because it is a mixture of experts"));
+  EXPECT_THAT(of_draft("goldens/mistral-swa"), HasSubstr("because it has sliding windows"));
+  EXPECT_THAT(of_draft("goldens/qwen3.5-text"), HasSubstr("because it has recurrent layers"));
+  EXPECT_THAT(of_draft("goldens/qwen3-vl"), HasSubstr("because it reads images"));
+  EXPECT_THAT(of_draft("goldens/deepseek-v3"), HasSubstr("as a draft model is not supported"));
+  EXPECT_THAT(of_draft("goldens/qwen3-reranker"), HasSubstr("is a classifier, which drafts no tokens"));
+  EXPECT_THAT(of_draft("drafts/llama-eagle3"), HasSubstr("LlamaForCausalLMEagle3 is a draft layer and no draft model"));
+  EXPECT_THAT(of_draft("gguf/qwen35-mtp"), HasSubstr("a GGUF file as a draft model is not supported"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.model_path = testing::data_path("goldens/deepseek-v3"); }),
+              HasSubstr("no layer of the target caches the keys and values of all tokens"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.drafts.model_path = ""; }),
+              HasSubstr("speculative_algorithm: STANDALONE needs speculative_draft_model_path"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.drafts.source = DraftSource::kText; }),
+              HasSubstr("is not accepted without speculative_algorithm EAGLE3 or STANDALONE"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.pp_size = 2; }),
+              HasSubstr("speculative_algorithm: STANDALONE is not supported with a pipeline"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.dp_attention = true; }),
+              HasSubstr("not supported with data-parallel attention"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.drafts.quantization = "fp9"; }),
+              HasSubstr("speculative_draft_model_quantization: fp9 is not accepted"));
+}
+
+TEST(ModelDrafts, FewerPositionsThanTheContextAreNoted) {
+  const test::ScratchDir draft;
+  Json config = *Json::read_file(testing::data_path("goldens/llama/config.json"));
+  config.set("max_position_embeddings", Json(std::int64_t{32}));
+  draft.write("config.json", config.dump());
+  EngineOptions options = golden_options("llama");
+  options.load_format = LoadFormat::kDummy;
+  options.drafts.source = DraftSource::kModel;
+  options.drafts.model_path = draft.path();
+  const Result<EnginePlan> plan = plan_of(options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_THAT(plan->notes, Contains(HasSubstr("the draft model has 32 positions and the context 64")));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,17 @@
+// Renames the tensors from which weights are made.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/model/weights/weight_spec.h"
+
+namespace tessera {
+
+// Replaces every tensor's name `n` in the part, or in all parts of the weights, by name(n). This includes tensors of
+// scales and shapes, and `beside`. The names of the weights themselves stay.
+void rename_tensors(const std::function<std::string(const std::string&)>& name, WeightPart& part);
+void rename_tensors(const std::function<std::string(const std::string&)>& name, std::vector<WeightSpec>& weights);
+
+}  // namespace tessera
