@@ -72,7 +72,8 @@ struct DraftOptions {
   // speculative_draft_model_quantization: the format to which a draft layer and the head of its drafts are quantised at
   // the start: fp8, int8, int4 or nvfp4. Empty: they stay as they are.
   std::string quantization = {};
-  // speculative_draft_vocab_size: a next-token layer or a draft model drafts only the ids below this number. 0: all ids.
+  // speculative_draft_vocab_size: a next-token layer or a draft model drafts only the ids below this number. 0: all
+  // ids.
   std::int64_t vocab_size = 0;
 
   // speculative_forced_tokens, for measurements: accepts drafts at random, so that a step yields this many tokens on

@@ -5,8 +5,8 @@
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
 //   tower    patches of images → rows of embeddings, if the model has a vision tower
-//   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if a next-token layer is requested; the
-//            layer's head and sampler are graphs of their own
+//   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if a next-token layer or a draft model is
+//            requested; its head and sampler are graphs of their own
 //   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
 //
 // With pipeline parallelism these are the graphs of one stage. A stage's body ends with the transfer of hidden states
@@ -122,13 +122,13 @@ struct PrefillGraphs {
   ir::Graph head;  // its outputs are hidden [R, hidden] and logits
 };
 
-// The graphs of a next-token layer or of a draft model. A layer's row combines a token with the hidden state of the previous token. The row's
-// logits predict the next token (layers/draft.h, families/eagle3.h, families/draft_model.h). The layer's keys and values are in the cache
-// groups of the model's body.
+// The graphs of a next-token layer (layers/draft.h, families/eagle3.h) or of a draft model (families/draft_model.h). A
+// layer's row combines a token with the hidden state of the previous token; a draft model's row has a token alone. The
+// row's logits predict the next token. Keys and values are in the cache groups of the model's body.
 struct DraftGraphs {
-  ir::Graph body;               // its output is hidden [T, hidden], which the head and the row of the next draft read
-  ir::Graph head;               // reads hidden and wanted_rows; its output is logits f32[R, ids]
-  ir::Graph sampler;            // like ModelGraphs::sampler, for the draft's logits
+  ir::Graph body;     // its output is hidden [T, hidden], which the head and the row of the next draft read
+  ir::Graph head;     // reads hidden and wanted_rows; its output is logits f32[R, ids]
+  ir::Graph sampler;  // like ModelGraphs::sampler, for the draft's logits
   // Index of the output of the model's body that becomes draft_hidden. Absent for a draft model, whose rows continue no
   // hidden state: a row at position p has the id of token p, where a layer's row has that of token p + 1.
   std::optional<std::size_t> body_output = 0;
@@ -195,7 +195,7 @@ struct ModelGraphs {
   const ir::Graph& prefill_head() const { return prefill ? prefill->head : head; }
 };
 
-// Returns the graphs that use the KV cache: the body and, if there is a next-token layer, that layer's body.
+// Returns the graphs that use the KV cache: the body and, if a layer or a draft model drafts, the body of that.
 std::vector<const ir::Graph*> cached_graphs(const ModelGraphs& graphs);
 
 // Builds the graphs. Returns kUnimplemented or kInvalidArgument if that is impossible, for example because ranks cannot

@@ -114,7 +114,7 @@ TEST(Explanation, ShowsTheLayerThatDrafts) {
 
 TEST(Explanation, ShowsTheModelThatDrafts) {
   EngineOptions options{.model_path = testing::data_path("goldens/llama")};
-  const std::int64_t plain_pages = explain(options, std::nullopt, {})->plan.memory.context_tokens;
+  const MemoryShares plain = explain(options, std::nullopt, {})->plan.memory;
   options.drafts.source = DraftSource::kModel;
   options.drafts.model_path = testing::data_path("goldens/qwen3");
   const Explanation e = *explain(options, std::nullopt, {});
@@ -123,7 +123,8 @@ TEST(Explanation, ShowsTheModelThatDrafts) {
   const Explanation alone = *explain({.model_path = options.drafts.model_path}, std::nullopt, {});
   ASSERT_TRUE(e.draft_layer.has_value());
   EXPECT_EQ(e.draft_layer->own_bytes, alone.weight_bytes);
-  EXPECT_LT(e.plan.memory.context_tokens, plain_pages) << "pages also hold the draft's keys and values";
+  EXPECT_GT(e.plan.memory.kv_cache * plain.context_tokens, plain.kv_cache * e.plan.memory.context_tokens)
+      << "pages also hold the draft's keys and values";
 }
 
 }  // namespace

@@ -170,7 +170,8 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
   if (options.drafts.from_folder()) {
     std::string draft =
         TRY(model_hash(options.drafts.model_path, options.load_format).with_context("speculative_draft_model_path"));
-    hello.options.push_back({"the draft layer or model", std::move(draft)});
+    const bool is_model = options.drafts.source == DraftSource::kModel;
+    hello.options.push_back({is_model ? "the draft model" : "the draft layer", std::move(draft)});
   }
   // Plugins also decide which graphs and kernels a node makes.
   hello.options.push_back({"plugins", plugins_text(*options.registry)});

@@ -13,9 +13,9 @@ namespace tessera {
 
 // The inputs of a body.
 struct TokenInputs {
-  ir::ValueId ids;                 // i32[T]
-  ir::ValueId rows;                // i32[T]: row of last_ids whose id replaces the token's id, or -1
-  ir::ValueId last_ids;            // i32[max_requests]: tokens that the last step sampled
+  ir::ValueId ids;       // i32[T]
+  ir::ValueId rows;      // i32[T]: row of last_ids whose id replaces the token's id, or -1
+  ir::ValueId last_ids;  // i32[max_requests]: tokens that the last step sampled
   // The next two inputs are not declared for a draft model (ModelOptions::guest).
   ir::ValueId embedding_rows;      // i32[T]: row of `embeddings` that replaces the id's embedding, or -1
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]

@@ -71,7 +71,7 @@ TEST_P(ModelGoldens, DraftsAreItsOwnGreedyTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Standalone, ModelGoldens,
-                         ::testing::Values("llama", "llama-bias", "llama3-rope-tied", "llama-d128", "qwen2", "qwen3",
+                         ::testing::Values("llama", "llama-bias", "llama3-rope-tied", "llama-yarn", "qwen2", "qwen3",
                                            "olmo2", "phi3"),
                          name_of);
 
