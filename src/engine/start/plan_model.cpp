@@ -286,8 +286,7 @@ Status build_graphs(PlanDraft& draft) {
   TRY(read_draft_folder(draft).with_context("speculative_draft_model_path"));
   if (plan.drafts.by_layer()) plan.model.draft_format = start_format_from_name(plan.drafts.quantization);
   TRY(choose_head_format(draft));
-  if (plan.drafts.vocab_size < plan.config.vocab_size)
-    plan.model.draft_vocab = plan.drafts.vocab_size;
+  if (plan.drafts.vocab_size < plan.config.vocab_size) plan.model.draft_vocab = plan.drafts.vocab_size;
   plan.model.max_drafts = plan.runner.max_drafts = plan.drafts.any() ? plan.drafts.most() : 0;
   plan.model.max_draft_rows = std::max(runner.max_tokens, runner.max_requests);
   place_rank(options, draft.rank, plan.model);

@@ -20,7 +20,7 @@
 namespace tessera {
 
 inline constexpr std::int64_t kInt8Block = 32;      // elements with one scale
-inline constexpr std::int64_t kInt8ScaleBytes = 2;  // of a bfloat16
+inline constexpr std::int64_t kInt8ScaleBytes = 2;  // a scale is a bfloat16
 
 constexpr std::int64_t int8_blocks(std::int64_t head_dim) { return (head_dim + kInt8Block - 1) / kInt8Block; }
 // Returns the bytes of one token's keys or values of one head.
