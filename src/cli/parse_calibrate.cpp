@@ -27,6 +27,7 @@ class CalibrateParser final : public CommandParser {
     add.flag("--overwrite", "replace a file that is there", options_.overwrite);
     add.flag("--json", "one JSON object", options_.json);
     add_engine_flags(add, options_.engine, common);
+    common.model.no_mmproj = true;  // texts alone are computed
     add.footer(
         "Adds up the squares of the inputs of every linear and every expert. `tessera quantize --imatrix` and "
         "llama-quantize --imatrix keep the numbers more precisely that are multiplied by large inputs. Runs without "

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 
 namespace tessera {
@@ -41,7 +42,8 @@ class FieldReader {
     if (!value->is_array() || value->as_array().size() != to.size()) return refused(name, *value, accepted);
     for (std::size_t i = 0; i < to.size(); ++i) {
       const Json& number = value->as_array()[i];
-      if (!number.is_number() || number.as_double() < least) return refused(name, *value, accepted);
+      if (!number.is_number() || !(number.as_double() >= least) || std::isinf(number.as_double()))
+        return refused(name, *value, accepted);
       to[i] = number.as_double();
     }
     return ok_status();

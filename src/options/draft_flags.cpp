@@ -44,7 +44,8 @@ Status take_quantization(const std::string& flag, const std::string& text, Engin
 
 // Takes "method" of vLLM's JSON object. Without it, vLLM takes "model" for a draft model.
 Status take_method(const std::string& flag, const Json& config, EngineOptions& engine) {
-  const Json* const method = config.find("method");
+  const Json* method = config.find("method");
+  if (method != nullptr && method->is_null()) method = nullptr;
   const Json* const model = config.find("model");
   if (method == nullptr && model != nullptr && model->is_string()) return take_algorithm(flag, "draft_model", engine);
   if (method == nullptr || !method->is_string())

@@ -51,9 +51,9 @@ constexpr std::array kMissing = {
         "--speculative-token-map --speculative-attention-* --speculative-ngram-* --speculative-moe-* "
         "--speculative-model* --speculative-max-model-len --speculative-disable-* --num-speculative-tokens "
         "--ngram-prompt-lookup-*",
-        "speculative decoding with a draft model or head, or its settings",
+        "these settings of speculative decoding",
         "--speculative-algorithm SUFFIX, which drafts from a request's own text, MTP, by the checkpoint's next-token "
-        "layer, EAGLE3 and STANDALONE, by a draft model, are supported"},
+        "layer, EAGLE3 and STANDALONE, by the model of --speculative-draft-model-path, are supported"},
     Missing{"--dllm-*", "diffusion language models", "autoregressive ones are supported"},
     Missing{"--json-model-override-args --hf-overrides --rope-scaling --rope-theta --config-format",
             "another config.json than the model's", "a folder with an edited config.json is supported"},

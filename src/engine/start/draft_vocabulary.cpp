@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tessera/engine/start/model_texts.h"
+#include "tessera/model/gguf/gguf_model.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/text/tokenizer.h"
 
@@ -26,10 +27,13 @@ std::string tokenizer_bytes(const std::string& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-bool have_equal_files(const EngineOptions& options, const std::string& draft_folder) {
+// Returns whether both models read equal tokenizer.json files. A GGUF file has a tokenizer of its own, whatever lies
+// beside it.
+Result<bool> have_equal_files(const EngineOptions& options, const std::string& draft_folder) {
+  if (options.tokenizer_path.empty() && TRY(find_gguf(options.model_path))) return false;
   const std::string own = options.tokenizer_path.empty() ? model_folder(options.model_path) : options.tokenizer_path;
   const std::string bytes = tokenizer_bytes(own);
-  return !bytes.empty() && bytes == tokenizer_bytes(draft_folder);
+  return !bytes.empty() && bytes == tokenizer_bytes(model_folder(draft_folder));
 }
 
 Status check_ids(const Tokenizer& model, const Tokenizer& draft) {
@@ -50,7 +54,7 @@ Status check_ids(const Tokenizer& model, const Tokenizer& draft) {
 
 Status check_draft_vocabulary(const EngineOptions& options, const std::string& draft_folder, std::int64_t model_size,
                               std::int64_t draft_size) {
-  if (have_equal_files(options, draft_folder)) return ok_status();
+  if (TRY(have_equal_files(options, draft_folder))) return ok_status();
   const std::optional<Tokenizer> model = TRY(read_model_tokenizer(options.model_path, options.tokenizer_path));
   const std::optional<Tokenizer> draft = TRY(read_model_tokenizer(draft_folder, {}));
   if (model && draft) return check_ids(*model, *draft);

@@ -15,8 +15,7 @@ Result<WeightSource> weight_source(const EngineOptions& options, const EnginePla
   if (options.load_format == LoadFormat::kDummy) return dummy_source(options.random_seed);
   std::shared_ptr<const Checkpoint> checkpoint = plan.checkpoint;
   if (checkpoint == nullptr)
-    checkpoint = checkpoint =
-        std::make_shared<const Checkpoint>(TRY(Checkpoint::open(options.model_path, options.projector_path)));
+    checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(options.model_path, options.projector_path)));
   const std::string unread = unread_tensors(*checkpoint, all_weights(plan.graphs));
   const bool has_idle_layer = plan.config.draft_layers > 0 && !plan.drafts.by_layer();
   if (!unread.empty())

@@ -17,6 +17,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Returns the folders in which a model's projector may lie: the model's own, and behind it the repository's root if the
+// model lies in a folder of a snapshot of the hub's cache.
+std::vector<fs::path> folders_of(const std::string& model_path) {
+  const fs::path own = model_folder(model_path);
+  std::vector<fs::path> folders{own};
+  if (own.parent_path().parent_path().filename() == "snapshots") folders.push_back(own.parent_path());
+  return folders;
+}
+
 // Returns the names of the projectors in a folder, sorted.
 std::vector<std::string> projectors_in(const std::string& folder) {
   std::vector<std::string> names;
@@ -36,9 +45,10 @@ bool is_projector_name(std::string_view name) { return name.starts_with("mmproj"
 Result<std::string> find_named_projector(const std::string& model_path, const std::string& name) {
   std::error_code error;
   if (fs::is_regular_file(name, error)) return name;
-  const std::string folder = model_folder(model_path);
-  const fs::path beside = fs::path(folder) / name;
-  if (fs::is_regular_file(beside, error)) return beside.string();
+  const std::vector<fs::path> folders = folders_of(model_path);
+  for (const fs::path& folder : folders)
+    if (fs::is_regular_file(folder / name, error)) return (folder / name).string();
+  const std::string folder = folders.back().string();
   const std::vector<std::string> names = projectors_in(folder);
   return not_found(fmt::format("mmproj: there is no file {}, and {} has {}", name, folder,
                                names.empty() ? "no projector" : fmt::format("{}", fmt::join(names, ", "))));
@@ -47,8 +57,13 @@ Result<std::string> find_named_projector(const std::string& model_path, const st
 Result<FoundProjector> find_projector_beside(const std::string& model_path) {
   const std::optional<std::string> gguf = TRY(find_gguf(model_path));
   if (!gguf) return FoundProjector{};
-  const std::string folder = model_folder(model_path);
-  const std::vector<std::string> names = projectors_in(folder);
+  std::string folder;
+  std::vector<std::string> names;
+  for (const fs::path& searched : folders_of(model_path)) {
+    folder = searched.string();
+    names = projectors_in(folder);
+    if (!names.empty()) break;
+  }
   if (names.empty()) return FoundProjector{};
   const GgufModel model = TRY(GgufModel::open(*gguf));
   const GgufArchitecture* architecture = TRY(gguf_architecture(model));

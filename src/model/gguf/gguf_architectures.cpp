@@ -81,8 +81,8 @@ Status check_reranker(const ConfigWriter& writer) {
         writer.key("pooling_type")));
   const std::string key = writer.key("classifier.output_labels");
   const GgufValue* value = writer.model().find(key);
-  if (value == nullptr || head->shape[0] == 1) return ok_status();
-  const auto labels = value->strings();
+  if (head->shape[0] == 1) return ok_status();
+  const auto labels = value != nullptr ? value->strings() : std::nullopt;
   if (labels && std::ranges::equal(*labels, std::array<std::string_view, 2>{"yes", "no"})) return ok_status();
   return unimplemented(writer.model().wrong(key, R"(["yes", "no"])").message());
 }

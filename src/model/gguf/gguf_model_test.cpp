@@ -7,6 +7,7 @@
 #include "tessera/base/testing/scratch_dir.h"
 #include "tessera/model/gguf/gguf_test_util.h"
 #include "tessera/model/gguf/gguf_texts.h"
+#include "tessera/model/gguf/stored_form.h"
 
 namespace tessera {
 namespace {
@@ -126,6 +127,16 @@ TEST(FindGguf, FolderStandsForItsOneModel) {
   expect_error(find_gguf(dir.path()).status(), StatusCode::kInvalidArgument, "m-00001-of-00002.gguf, n.gguf");
   dir.write("model.safetensors", "");
   EXPECT_EQ(*find_gguf(dir.path()), std::nullopt);
+}
+
+// Integers are no weights, and nothing decodes them to numbers.
+TEST(GgufModel, TensorsOfIntegersAreNoWeights) {
+  GgufTensor tensor;
+  tensor.name = "v.blk.0.attn_q.weight";
+  for (const BlockType type : {BlockType::kI8, BlockType::kI32, BlockType::kI64, BlockType::kF64}) {
+    tensor.type = type;
+    EXPECT_EQ(check_readable("a.gguf", tensor).code(), StatusCode::kUnimplemented);
+  }
 }
 
 }  // namespace

@@ -80,7 +80,16 @@ Status check_fit(const ConfigWriter& writer) {
     return projector.wrong("clip.vision.projection_dim",
                            fmt::format("{}, {} of {}", hidden, writer.key("embedding_length"), writer.model().path()));
   const std::int64_t levels = TRY(writer.optional_integer("n_deepstack_layers")).value_or(0);
-  const std::int64_t found = std::ssize(TRY(deepstack_blocks(projector)));
+  const std::vector<std::int64_t> blocks = TRY(deepstack_blocks(projector));
+  const std::int64_t found = std::ssize(blocks);
+  const std::int64_t depth = TRY(projector.integer("clip.vision.block_count"));
+  for (std::int64_t block = 0; block < depth; ++block) {
+    const std::string tensor = fmt::format("v.deepstack.{}.norm.weight", block);
+    const bool wanted = std::ranges::find(blocks, block) != blocks.end();
+    if ((projector.find_tensor(tensor) != nullptr) != wanted)
+      return data_loss(fmt::format("{}: tensor {} is {}, but {} says otherwise", projector.path(), tensor,
+                                   wanted ? "missing" : "there", kDeepstack));
+  }
   if (found == levels) return ok_status();
   return projector.wrong(kDeepstack, fmt::format("{} times true, as {} of {} says, not {} times", levels,
                                                  writer.key("n_deepstack_layers"), writer.model().path(), found));

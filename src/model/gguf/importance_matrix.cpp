@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -64,8 +65,8 @@ class ImportanceReader {
   Result<std::int64_t> number(const char* key) const {
     const GgufValue* value = file_.find(key);
     const std::optional<std::int64_t> number = value != nullptr ? value->integer() : std::nullopt;
-    if (number && *number >= 0) return *number;
-    return data_loss(fmt::format("{}: {} is {}; accepted: a whole number, at least 0", file_.path(), key,
+    if (number && *number >= 0 && *number <= std::numeric_limits<std::uint32_t>::max()) return *number;
+    return data_loss(fmt::format("{}: {} is {}; accepted: a whole number of 32 bits, at least 0", file_.path(), key,
                                  value != nullptr ? value->shown() : "missing"));
   }
 
@@ -94,9 +95,12 @@ class ImportanceReader {
     entry.name = name;
     entry.sums = TRY(values(*pair.sums));
     entry.counts = TRY(values(*pair.counts));
-    if (entry.counts.empty() || entry.sums.empty() || entry.sums.size() % entry.counts.size() != 0)
-      return data_loss(fmt::format("{}: tensor {} has {} elements; accepted: a multiple of the {} of {}", file_.path(),
-                                   quoted_name(pair.sums->name), entry.sums.size(), entry.counts.size(),
+    const auto rows = static_cast<std::int64_t>(entry.counts.size());
+    // A single count may stand for several matrices. Several counts are one for each row.
+    const bool misfits = rows > 1 && pair.sums->shape.back() * rows != std::ssize(entry.sums);
+    if (entry.counts.empty() || entry.sums.empty() || misfits)
+      return data_loss(fmt::format("{}: tensor {} has {} elements; accepted: a row for each of the {} of {}",
+                                   file_.path(), quoted_name(pair.sums->name), entry.sums.size(), entry.counts.size(),
                                    quoted_name(pair.counts->name)));
     return entry;
   }

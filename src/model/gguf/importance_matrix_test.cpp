@@ -130,7 +130,7 @@ TEST(ImportanceMatrix, WrongFilesAreRefusedWithTheReason) {
       {GgufBytes().start(0, 0), "general.type is missing"},
       {no_keys, "imatrix.chunk_count is missing"},
       {start_of(0), "there are no tensors"},
-      {two_counts, "tensor \"a.in_sum2\" has 3 elements; accepted: a multiple of the 2 of \"a.counts\""},
+      {two_counts, "tensor \"a.in_sum2\" has 3 elements; accepted: a row for each of the 2 of \"a.counts\""},
       {alone, "tensor \"a.counts\" is missing"},
       {counts_alone, "tensor \"a.in_sum2\" is missing"},
       {other_name, "tensor \"blk.0.attn_q.weight\"; accepted: names that end in .in_sum2"},

@@ -39,7 +39,7 @@ StoredTensor same_elements(std::string name, const GgufTensor& tensor, std::vect
 }
 
 Status check_readable(const std::string& path, const GgufTensor& tensor) {
-  if (plain_dtype(tensor.type) || StoredBlocks::is_readable(tensor.type)) return ok_status();
+  if (StoredBlocks::is_readable(tensor.type)) return ok_status();
   return unimplemented(fmt::format("{}: tensor {}: type is {}; accepted: types for the weights of models", path,
                                    clip_text(Json(tensor.name).dump()), block_type_info(tensor.type).name));
 }

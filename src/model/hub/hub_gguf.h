@@ -22,9 +22,8 @@ std::optional<HubModel> parse_hub_name(std::string_view text);
 Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names, std::string_view which);
 
 // Returns the projector to download with a GGUF model: the file `named`, or the repository's only projector if `named`
-// is
-// "". Returns nothing without a projector, and if there are several and none is named. Returns not_found, with a list
-// of the projectors, if there is no file `named`.
+// is "". Returns nothing without a projector, and if there are several and none is named. Returns not_found, with a
+// list of the projectors, if there is no file `named`.
 Result<std::optional<std::string>> choose_projector(std::span<const std::string> names, std::string_view named);
 
 // Returns the names of a repository's projectors, in order.

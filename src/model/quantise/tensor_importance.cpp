@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-constexpr double kLeastImportance = 1e-6;  // as a share of the mean
+constexpr double kLeastImportance = 1e-3;  // as a share of the mean
 
 // A number of tensors or entries, and the name of the first, for notes.
 struct Named {

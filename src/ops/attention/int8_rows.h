@@ -2,8 +2,8 @@
 // no multiple of 32, take the kernels of all types of caches (attention_tile.cpp).
 //
 // Scores are sums of integer products: a query is rounded to 16 bits with one scale, which moves no element by more
-// than 1/65534 of the query's greatest magnitude, and the products of a block of 32 elements are added exactly. Sums
-// over blocks and the weighted sums of values are float32, as in the other kernels. A row's bits depend neither on the
+// than 1/65534 of the query's greatest magnitude, and the products of two neighbouring elements are added exactly. All
+// other sums are float32, as in the other kernels. A row's bits depend neither on the
 // tile's other rows nor on the index of a key in a loop's step.
 #pragma once
 

@@ -224,6 +224,32 @@ TEST(Quantise, ExtremeNumbersStayFinite) {
   }
 }
 
+// One number that matters far more than its neighbours must not cost more precision than it gains.
+TEST(Quantise, OneImportantNumberLosesNoPrecision) {
+  std::mt19937 generator(9);
+  std::normal_distribution<float> normal;
+  for (const BlockType type :
+       {BlockType::kQ4_1, BlockType::kQ5_1, BlockType::kQ2_K, BlockType::kQ4_K, BlockType::kQ5_K})
+    for (const float ratio : {1e2F, 1e4F, 1e6F}) {
+      double with = 0;
+      double without = 0;
+      for (int round = 0; round < 20; ++round) {
+        std::vector<float> x(256);
+        for (float& number : x) number = normal(generator);
+        std::vector<float> importance(x.size(), 1);
+        importance[generator() % x.size()] = ratio;
+        const auto error = [&](const std::vector<float>& y) {
+          double sum = 0;
+          for (std::size_t i = 0; i < x.size(); ++i) sum += importance[i] * std::pow(double{y[i]} - double{x[i]}, 2);
+          return sum;
+        };
+        with += error(rounded(type, x, importance));
+        without += error(rounded(type, x, {}));
+      }
+      EXPECT_LE(with, without) << block_type_info(type).name << ", ratio " << ratio;
+    }
+}
+
 TEST(Quantise, PlainTypesRoundToTheNearest) {
   const std::vector<float> x{1.0F, -2.5F, 1.00390625F, 3.0e-5F};
   std::vector<std::uint8_t> bytes(16);

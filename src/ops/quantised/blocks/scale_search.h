@@ -90,6 +90,7 @@ template <int kCount>
 TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) {
   constexpr int kSteps = 20;
   constexpr float kStep = 0.1F;
+  constexpr float kLeastDeterminant = 1e-5F;  // as a share of the products whose difference it is
   float least = 0;
   float greatest = 0;
 #pragma GCC unroll 1
@@ -109,8 +110,21 @@ TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) 
 #pragma GCC unroll 1
   for (int i = 0; i < kCount; ++i) terms[i] = wx[i];
   const float sum_wx = sum_of<kCount>(terms);
+  const auto error_of = [&](const AffineFit& fit, const float* q) {
+#pragma GCC unroll 1
+    for (int i = 0; i < kCount; ++i) {
+      const float difference = fit.scale * q[i] - fit.minimum - x[i];
+      terms[i] = w[i] * difference * difference;
+    }
+    return sum_of<kCount>(terms);
+  };
+  // The fit that the extremes give. Least squares are no better than their determinant, which cancels if one weight
+  // exceeds all others by far.
   AffineFit best{.scale = range / most, .minimum = -least};
-  float best_error = -1;
+  float first[kCount];
+#pragma GCC unroll 1
+  for (int i = 0; i < kCount; ++i) first[i] = clamped(nearest(most / range * (x[i] - least)), 0, most);
+  float best_error = error_of(best, first);
   for (int step = 0; step <= kSteps; ++step) {
     const float inverse = (most - 1.0F + kStep * static_cast<float>(step)) / range;
     float q[kCount];
@@ -124,17 +138,12 @@ TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) 
     const float sum_wxq = sum_of_products<kCount>(wx, q);
     const float sum_wq = sum_of<kCount>(wq);
     const float determinant = sum_w * sum_wqq - sum_wq * sum_wq;
-    if (!(determinant > 0)) continue;
+    if (!(determinant > kLeastDeterminant * sum_w * sum_wqq)) continue;
     AffineFit fit{.scale = (sum_w * sum_wxq - sum_wx * sum_wq) / determinant,
                   .minimum = (sum_wq * sum_wxq - sum_wqq * sum_wx) / determinant};
     if (fit.minimum < 0) fit = {.scale = sum_wxq / sum_wqq, .minimum = 0};
-#pragma GCC unroll 1
-    for (int i = 0; i < kCount; ++i) {
-      const float difference = fit.scale * q[i] - fit.minimum - x[i];
-      terms[i] = w[i] * difference * difference;
-    }
-    const float error = sum_of<kCount>(terms);
-    if (fit.scale < 0 || (best_error >= 0 && error >= best_error)) continue;
+    const float error = error_of(fit, q);
+    if (fit.scale < 0 || !(error < best_error)) continue;
     best = fit;
     best_error = error;
   }
