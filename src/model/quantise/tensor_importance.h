@@ -18,7 +18,7 @@ namespace tessera {
 class TensorImportance {
  public:
   TensorImportance() = default;
-  // Divides the sums of each matrix by their mean, and raises the smallest to a millionth of it, because quantise()
+  // Divides the sums of each matrix by their mean, and raises the smallest to a thousandth of it, because quantise()
   // needs positive numbers. `rows` is the number of rows of one matrix; `cols` divides the number of sums.
   TensorImportance(const ImportanceEntry& entry, std::int64_t rows, std::int64_t cols);
 

@@ -72,7 +72,6 @@ TESSERA_INLINE CacheRow<Y> value_at(const AttentionProblem& p, const AttentionSc
 
 // Converts the scales of `count` blocks of codes.
 TESSERA_INLINE void widen_scales(const std::byte* from, std::int64_t count, float* to) {
-#pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
     std::uint16_t half;
     std::memcpy(&half, from + i * kInt8ScaleBytes, sizeof(half));
