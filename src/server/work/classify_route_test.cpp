@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 
 #include "tessera/server/openai/answers_test_util.h"
-#include "tessera/server/server_test_util.h"
+#include "tessera/server/work/classifier_test_util.h"
 
 namespace tessera {
 namespace {
@@ -21,34 +20,21 @@ using testing::get;
 using ::testing::HasSubstr;
 using testing::post;
 using testing::Running;
-using testing::source_path;
-using testing::test_device_name;
 
 constexpr double kTolerance = 1e-5;
 const std::vector<std::string> kNames = {"cat", "dog", "owl"};
 
 // A classifier with the demo's shape and random weights.
 class Classifier {
+  std::string folder_;
+
  public:
+  std::unique_ptr<Engine> engine;
+
   explicit Classifier(const std::string& problem_type,
                       const std::string& labels = R"({"0": "cat", "1": "dog", "2": "owl"})")
-      : folder_(::testing::TempDir() + "/classify_" + problem_type) {
-    std::filesystem::create_directories(folder_);
-    Json config = *Json::read_file(source_path("models/demo/config.json"));
-    config.set("architectures", Json(Json::Array{Json("Qwen3ForSequenceClassification")}));
-    config.set("id2label", *Json::parse(labels, "id2label"));
-    config.set("problem_type", Json(problem_type));
-    std::ofstream(folder_ + "/config.json") << config.dump();
-    EngineOptions options{.model_path = folder_, .tokenizer_path = source_path("models/demo/tokenizer.json")};
-    options.device = test_device_name();
-    options.dtype = "float32";
-    options.load_format = LoadFormat::kDummy;
-    options.context_length = 512;
-    options.max_running_requests = 8;
-    options.random_seed = 1;
-    options.graphs.piecewise_tokens = {16, 64};
-    engine = *Engine::create(options);
-  }
+      : folder_(::testing::TempDir() + "/classify_" + problem_type),
+        engine(*testing::make_classifier(folder_, labels, problem_type)) {}
   ~Classifier() { std::filesystem::remove_all(folder_); }
 
   std::vector<double> logits(const std::string& text) {
@@ -57,11 +43,6 @@ class Classifier {
     const std::vector<float> found = (*engine->run({&request, 1}))[0].logits;
     return {found.begin(), found.end()};
   }
-
-  std::unique_ptr<Engine> engine;
-
- private:
-  std::string folder_;
 };
 
 void expect_scores(const Json& result, const std::vector<double>& want) {

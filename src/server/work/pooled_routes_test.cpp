@@ -12,7 +12,7 @@
 #include "tessera/base/base64.h"
 #include "tessera/server/openai/answers_test_util.h"
 #include "tessera/server/openai/pooled/embedding_answer.h"
-#include "tessera/server/server_test_util.h"
+#include "tessera/server/work/classifier_test_util.h"
 
 namespace tessera {
 namespace {
@@ -178,20 +178,7 @@ class RerankerServer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = ::testing::TempDir() + "/pooled_routes_test";
-    std::filesystem::create_directories(folder_);
-    Json config = *Json::read_file(source_path("models/demo/config.json"));
-    config.set("architectures", Json(Json::Array{Json("Qwen3ForSequenceClassification")}));
-    config.set("id2label", *Json::parse(R"({"0": "LABEL_0"})", "id2label"));
-    std::ofstream(folder_ + "/config.json") << config.dump();
-    EngineOptions options{.model_path = folder_, .tokenizer_path = source_path("models/demo/tokenizer.json")};
-    options.device = test_device_name();
-    options.dtype = "float32";
-    options.load_format = LoadFormat::kDummy;
-    options.context_length = 512;
-    options.max_running_requests = 8;
-    options.random_seed = 1;
-    options.graphs.piecewise_tokens = {16, 64};
-    Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+    Result<std::unique_ptr<Engine>> engine = testing::make_classifier(folder_, R"({"0": "LABEL_0"})");
     ASSERT_TRUE(engine.ok()) << engine.status().to_string();
     engine_ = engine->release();
   }

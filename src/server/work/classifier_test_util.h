@@ -1,0 +1,34 @@
+// A classifier for tests of routes that score texts.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "tessera/server/server_test_util.h"
+
+namespace tessera::testing {
+
+// Makes an engine with the demo's shape and random weights. `labels` is the config's "id2label"; an empty
+// `problem_type` leaves that member out. Writes the config to `folder`, which the caller removes.
+inline Result<std::unique_ptr<Engine>> make_classifier(const std::string& folder, const std::string& labels,
+                                                       const std::string& problem_type = "") {
+  std::filesystem::create_directories(folder);
+  Json config = *Json::read_file(source_path("models/demo/config.json"));
+  config.set("architectures", Json(Json::Array{Json("Qwen3ForSequenceClassification")}));
+  config.set("id2label", *Json::parse(labels, "id2label"));
+  if (!problem_type.empty()) config.set("problem_type", Json(problem_type));
+  std::ofstream(folder + "/config.json") << config.dump();
+  EngineOptions options{.model_path = folder, .tokenizer_path = source_path("models/demo/tokenizer.json")};
+  options.device = test_device_name();
+  options.dtype = "float32";
+  options.load_format = LoadFormat::kDummy;
+  options.context_length = 512;
+  options.max_running_requests = 8;
+  options.random_seed = 1;
+  options.graphs.piecewise_tokens = {16, 64};
+  return Engine::create(options);
+}
+
+}  // namespace tessera::testing
