@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/fields/pooled_fields.h"
 #include "tessera/server/fields/request_fields.h"
-#include "tessera/server/openai/prompts.h"
+#include "tessera/server/openai/pooled/list_answer.h"
 #include "tessera/server/openai/sampling_fields.h"
-#include "tessera/server/openai/usage.h"
 
 namespace tessera {
 namespace {
@@ -36,54 +33,23 @@ std::vector<double> scores_of(std::span<const float> logits, LabelScale scale) {
   return scores;
 }
 
-struct ClassifyStyle {
-  std::string id;
-  std::string model;
-  std::vector<std::string> label_names;
-  LabelScale scale = LabelScale::kExclusive;
-};
-
-class ClassifyAnswer : public Answer {
+class ClassifyAnswer : public ListAnswer {
  public:
-  ClassifyAnswer(ClassifyStyle style, std::size_t inputs) : style_(std::move(style)), logits_(inputs) {}
-
-  void on_event(std::size_t index, const RequestEvent&, Completion* end, std::string&) override {
-    if (end == nullptr) return;
-    usage_.add(*end);
-    logits_[index] = std::move(end->logits);
-  }
-
-  std::string body() override { return parts().all(); }
-  Usage usage() const override {
-    return {.prompt_tokens = usage_.prompt_tokens, .cached_tokens = usage_.cached_tokens};
-  }
-  std::optional<JsonParts> large_body() override { return parts(); }
+  ClassifyAnswer(const std::string& id, const ServedModel& model, LabelScale scale, std::size_t inputs)
+      : ListAnswer(id, model.name, inputs), label_names_(model.label_names), scale_(scale) {}
 
  private:
-  JsonParts parts() {
-    JsonParts parts;
-    parts.once([this](JsonWriter& json) {
-      json.object().key("id").value(style_.id).key("object").value("list").key("created").value(unix_time());
-      json.key("model").value(style_.model).key("data").array();
-    });
-    parts.each(logits_.size(), [this](JsonWriter& json, std::size_t i) {
-      const std::vector<double> scores = scores_of(logits_[i], style_.scale);
-      const auto best = std::ranges::max_element(scores) - scores.begin();
-      json.object().key("index").value(i).key("label").value(style_.label_names[static_cast<std::size_t>(best)]);
-      json.key("probs").array();
-      for (const double score : scores) json.value(score);
-      json.end_array().key("num_classes").value(scores.size()).end_object();
-    });
-    return parts.once([this](JsonWriter& json) {
-      json.end_array().key("usage");
-      write_usage(json, usage());
-      json.end_object();
-    });
+  std::vector<float>& result_of(Completion& end) const override { return end.logits; }
+  void write_entry(JsonWriter& json, const std::vector<float>& logits) const override {
+    const std::vector<double> scores = scores_of(logits, scale_);
+    const auto best = std::ranges::max_element(scores) - scores.begin();
+    json.key("label").value(label_names_[static_cast<std::size_t>(best)]).key("probs").array();
+    for (const double score : scores) json.value(score);
+    json.end_array().key("num_classes").value(scores.size());
   }
 
-  ClassifyStyle style_;
-  std::vector<std::vector<float>> logits_;  // [inputs, labels]
-  PooledUsage usage_;
+  std::vector<std::string> label_names_;
+  LabelScale scale_;
 };
 
 }  // namespace
@@ -95,21 +61,14 @@ ApiResult<ApiJob> prepare_classify(const ServedModel& model, std::string_view bo
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kClassify, model.allow_unknown_fields));
   const PooledFields pooled = TRY(read_pooled_fields(fields, model));
-  ClassifyStyle style{.id = TRY(read_answer_id(fields, "classify-")),
-                      .model = model.name,
-                      .label_names = model.label_names,
-                      .scale = pooled.use_activation.value_or(true) ? model.label_scale : LabelScale::kRaw};
-  Prompts prompts = TRY(read_prompts(fields, "input", model, pooled.add_special_tokens));
-  ApiJob job{.id = style.id};
-  FanOut fan_out;
-  for (std::vector<TokenId>& prompt : prompts.ids) {
-    Request request = TRY(pooled.make_request(std::move(prompt), model, "input"));
-    TRY(fan_out.add(1, std::ssize(request.prompt), "input"));
+  const LabelScale scale = pooled.use_activation.value_or(true) ? model.label_scale : LabelScale::kRaw;
+  ApiJob job{.id = TRY(read_answer_id(fields, "classify-"))};
+  job.requests = TRY(read_inputs(fields, pooled, model));
+  for (Request& request : job.requests) {
     request.score = true;
     request.score_from = std::ssize(request.prompt) - 1;
-    job.requests.push_back(std::move(request));
   }
-  job.answer = std::make_unique<ClassifyAnswer>(std::move(style), job.requests.size());
+  job.answer = std::make_unique<ClassifyAnswer>(job.id, model, scale, job.requests.size());
   return job;
 }
 

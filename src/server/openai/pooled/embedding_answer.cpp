@@ -6,47 +6,23 @@
 
 #include "tessera/base/base64.h"
 #include "tessera/server/fields/json_writer.h"
-#include "tessera/server/fields/pooled_fields.h"
-#include "tessera/server/openai/usage.h"
+#include "tessera/server/openai/pooled/list_answer.h"
 
 namespace tessera {
 namespace {
 
-class EmbeddingAnswer : public Answer {
+class EmbeddingAnswer : public ListAnswer {
  public:
-  explicit EmbeddingAnswer(EmbeddingStyle style) : style_(std::move(style)), vectors_(style_.inputs) {}
-
-  void on_event(std::size_t index, const RequestEvent&, Completion* end, std::string&) override {
-    if (end == nullptr) return;
-    usage_.add(*end);
-    vectors_[index] = std::move(end->pooled);
-  }
-
-  std::string body() override { return parts().all(); }
-  Usage usage() const override {
-    return {.prompt_tokens = usage_.prompt_tokens, .cached_tokens = usage_.cached_tokens};
-  }
-  std::optional<JsonParts> large_body() override { return parts(); }
+  explicit EmbeddingAnswer(EmbeddingStyle style)
+      : ListAnswer(style.id, style.model, style.inputs), style_(std::move(style)) {}
 
  private:
-  JsonParts parts() {
-    JsonParts parts;
-    parts.once([this](JsonWriter& json) {
-      json.object().key("id").value(style_.id).key("object").value("list").key("created").value(unix_time());
-      json.key("model").value(style_.model).key("data").array();
-    });
-    parts.each(vectors_.size(), [this](JsonWriter& json, std::size_t i) {
-      json.object().key("object").value("embedding").key("index").value(i).key("embedding");
-      write_vector(json, style_.embedding.finish(vectors_[i], style_.dimensions));
-      json.end_object();
-    });
-    return parts.once([this](JsonWriter& json) {
-      json.end_array().key("usage");
-      write_usage(json, usage());
-      json.end_object();
-    });
+  std::vector<float>& result_of(Completion& end) const override { return end.pooled; }
+  void begin_entry(JsonWriter& json) const override { json.key("object").value("embedding"); }
+  void write_entry(JsonWriter& json, const std::vector<float>& pooled) const override {
+    json.key("embedding");
+    write_vector(json, style_.embedding.finish(pooled, style_.dimensions));
   }
-
   void write_vector(JsonWriter& json, const std::vector<float>& values) const {
     if (style_.base64) {
       json.value(base64_of(values));
@@ -58,8 +34,6 @@ class EmbeddingAnswer : public Answer {
   }
 
   EmbeddingStyle style_;
-  std::vector<std::vector<float>> vectors_;  // [inputs], as the engine pooled them
-  PooledUsage usage_;
 };
 
 }  // namespace

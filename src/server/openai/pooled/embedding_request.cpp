@@ -8,7 +8,7 @@
 #include "tessera/server/fields/pooled_fields.h"
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/openai/pooled/embedding_answer.h"
-#include "tessera/server/openai/prompts.h"
+#include "tessera/server/openai/pooled/list_answer.h"
 #include "tessera/server/openai/sampling_fields.h"
 
 namespace tessera {
@@ -34,16 +34,10 @@ ApiResult<ApiJob> prepare_embeddings(const ServedModel& model, std::string_view 
   style.dimensions = TRY(fields.integer("dimensions", 1, model.hidden_size)).value_or(model.hidden_size);
   style.embedding.normalise = pooled.use_activation.value_or(style.embedding.normalise);
 
-  Prompts prompts = TRY(read_prompts(fields, "input", model, pooled.add_special_tokens));
-  style.inputs = prompts.ids.size();
   ApiJob job{.id = style.id};
-  FanOut fan_out;
-  for (std::vector<TokenId>& prompt : prompts.ids) {
-    Request request = TRY(pooled.make_request(std::move(prompt), model, "input"));
-    TRY(fan_out.add(1, std::ssize(request.prompt), "input"));
-    request.pooling = model.embedding->pooling;
-    job.requests.push_back(std::move(request));
-  }
+  job.requests = TRY(read_inputs(fields, pooled, model));
+  for (Request& request : job.requests) request.pooling = model.embedding->pooling;
+  style.inputs = job.requests.size();
   job.answer = make_embedding_answer(std::move(style));
   return job;
 }
