@@ -120,7 +120,10 @@ Status StepLoop::collect_oldest() {
   // The next-token layer reads the forward's rows only if a sequence may draft (reads_at_once(), which also keeps
   // step() from enqueueing forwards ahead). Forwards that were enqueued before such a sequence arrived may still be in
   // flight. In that case the layer reads nothing, because these forwards may have overwritten its inputs.
-  if (layer_drafts_ && scheduler_.reads_at_once() && flights_.count() == 0) layer_drafts_->read(oldest);
+  if (layer_drafts_) {
+    const bool is_read = scheduler_.reads_at_once() && flights_.count() == 0;
+    is_read ? layer_drafts_->read(oldest) : layer_drafts_->skip(oldest);
+  }
   flights_.end_oldest();
   return ok_status();
 }

@@ -75,7 +75,7 @@ void Drafter::judge(std::int64_t drafted, std::int64_t kept) {
 }
 
 std::optional<bool> Drafter::paid() const {
-  if (steps_ < kStepsToTell) return std::nullopt;
+  if (steps_ < kStepsToTell || lacks_keys_) return std::nullopt;
   return kStepsOfKept * kept_ >= steps_;
 }
 

@@ -42,18 +42,27 @@ class Drafter {
   void propose(std::span<const TokenId> tokens, std::int64_t count, std::vector<TokenId>& drafts) const;
   // Records how many of the drafts of the last step were kept.
   void judge(std::int64_t drafted, std::int64_t kept);
-  // Records a step in which no request drafted.
-  void rest() { ++fruitless_, ++steps_; }
+  // Records a step in which no request drafted. Steps in which a draft model has yet to read earlier tokens of the
+  // request do not count.
+  void rest() {
+    if (!is_behind_) ++fruitless_, ++steps_;
+  }
   // Returns whether this request should stop drafting, because in too many steps in a row either no request drafted, or
   // none of this request's drafts was kept. Drafting has a cost even in steps without drafts, because the layer reads
   // every token and no step is scheduled ahead.
   bool is_fruitless() const;
-  // Returns whether drafts were kept often enough to be worth the steps; nothing after too few steps to tell.
+  // Returns whether drafts were kept often enough to be worth the steps; nothing after too few steps to tell, or if the
+  // layer lacks keys.
   std::optional<bool> paid() const;
 
   // Sets the row of draft_hidden that the layer's first draft continues. Without a row, the layer drafts nothing.
   void set_layer_row(std::optional<std::int32_t> row) { layer_row_ = row; }
   const std::optional<std::int32_t>& layer_row() const { return layer_row_; }
+  // Sets whether the draft model has yet to read earlier tokens of the request.
+  void set_behind(bool is_behind) { is_behind_ = is_behind; }
+  // Sets whether the layer lacks the keys of many of the request's tokens, and can never get them. How many of its
+  // drafts are kept then says nothing about drafts of other requests.
+  void set_lacks_keys(bool lacks_keys) { lacks_keys_ = lacks_keys; }
   // Returns whether the last offer was the layer's.
   bool proposed_by_layer() const { return by_layer_; }
 
@@ -65,6 +74,8 @@ class Drafter {
   SuffixAutomaton text_;
   std::optional<std::int32_t> layer_row_;
   bool by_layer_ = false;
+  bool is_behind_ = false;
+  bool lacks_keys_ = false;
   std::int64_t fruitless_ = 0;  // steps in a row without a kept draft
   std::int64_t steps_ = 0;      // steps that were judged, or in which no request drafted
   std::int64_t kept_ = 0;       // kept drafts

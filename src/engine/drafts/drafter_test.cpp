@@ -88,6 +88,28 @@ TEST(Drafter, TellsTheTrialsWhetherItsDraftsPaid) {
   EXPECT_EQ(Drafter(8).paid(), std::nullopt);
 }
 
+TEST(Drafter, LackOfKeysIsNoEvidenceAgainstDrafts) {
+  const auto trials = std::make_shared<DraftTrials>();
+  const DraftTrials::Clock::time_point now = DraftTrials::Clock::now();
+  for (int request = 0; request < 9; ++request) {
+    ASSERT_TRUE(trials->begin(now));
+    Drafter drafter(0, 3, trials);
+    drafter.set_lacks_keys(true);
+    for (int step = 0; step < 20; ++step) drafter.judge(2, 0);
+    EXPECT_EQ(drafter.paid(), std::nullopt);
+  }
+}
+
+TEST(Drafter, StepsBehindTheTextAreNoRests) {
+  Drafter drafter(0, 3);
+  drafter.set_behind(true);
+  for (int step = 0; step < 100; ++step) drafter.rest();
+  EXPECT_FALSE(drafter.is_fruitless());
+  drafter.set_behind(false);
+  for (int step = 0; step < 64; ++step) drafter.rest();
+  EXPECT_TRUE(drafter.is_fruitless());
+}
+
 TEST(Drafter, ReadsALongPromptOverSeveralCalls) {
   Drafter drafter(8);
   std::vector<TokenId> text;

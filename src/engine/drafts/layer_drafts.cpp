@@ -14,6 +14,10 @@ namespace {
 // not timed, because work that is done only once may slow them.
 constexpr std::int64_t kMeasuredEvery = 64;
 constexpr std::int64_t kFirstMeasured = 2;
+// A draft model reads at most this many earlier rows after a forward, so that they delay no step for long.
+constexpr std::int64_t kMostEarlierRows = 1024;
+// If the layer lacks the keys of one token in so many, it is taken to lack many.
+constexpr std::int64_t kTokensOfMissing = 8;
 
 // Logs an error of the layer, but not a lost rank, because the next forward reports that and ends the engine.
 void log_failure(bool is_model, const Status& status) {
@@ -29,7 +33,7 @@ std::size_t place_of(const ScheduledBatch::Entry& entry, std::int64_t draft) {
 }  // namespace
 
 LayerDrafts::LayerDrafts(ModelRunner& runner, const CacheManager& cache)
-    : runner_(runner), cache_(cache), is_model_(!runner.parts().model.graphs.draft->body_output) {}
+    : runner_(runner), cache_(cache), is_model_(!runner.parts().model.graphs.draft->body_output), keys_(cache) {}
 
 void LayerDrafts::clear() {
   clear_rows(cache_.num_groups(), batch_, rope_positions_);
@@ -53,44 +57,71 @@ void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
     hidden_rows_.push_back(static_cast<std::int32_t>(entry.first_token + position - entry.position));
   }
   if (!sequence.drafter || !sequence.decodes()) return;
+  if (entry.position < sequence.prompt_tokens())
+    sequence.drafter->set_lacks_keys(kTokensOfMissing * keys_.count_missing(sequence, entry.position) > entry.position);
   sequence.drafter->set_layer_row(static_cast<std::int32_t>(batch_.wanted_rows.size()));
   batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens() - 1));
 }
 
-void LayerDrafts::add_model_rows(const ScheduledBatch::Entry& entry) {
+std::int64_t LayerDrafts::add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                                         std::int64_t most_earlier) {
   Sequence& sequence = *entry.sequence;
   const bool has_read_drafts =
       complete_ && entry.drafts > 0 && sequence.drafter && sequence.drafter->proposed_by_layer();
-  // To make D drafts, the draft model read the last token and all drafts but the last.
-  const std::int64_t begin = entry.position + (has_read_drafts ? entry.new_tokens - 1 + entry.drafts : 0);
   const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens));
-  if (sequence.drafter && sequence.decodes()) sequence.drafter->set_layer_row(0);
-  if (end <= begin) return;
-  append_rows(sequence, begin, end - begin, cache_, batch_, rope_positions_);
-  for (std::int64_t position = begin; position < end; ++position) {
+  if (has_read_drafts) {
+    // To make D drafts, the draft model read the last token and all drafts but the last.
+    const std::int64_t read = std::min(entry.new_tokens - 1 + entry.drafts, end - entry.position);
+    keys_.set(batch.batch, entry.first_token, read, true);
+  }
+  // After a preemption the sequence may hold other pages.
+  if (sequence.draft_keys > entry.position) sequence.draft_keys = 0;
+  const std::int64_t begin = sequence.draft_keys = keys_.first_missing(sequence, sequence.draft_keys, end);
+  const bool is_behind = begin < entry.position;
+  if (is_behind && !sequence.drafter) return 0;  // its later rows would read the missing keys
+  const std::int64_t own = end - entry.position;
+  const std::int64_t count = std::min(end - begin, own + most_earlier);
+  if (sequence.drafter) {
+    sequence.drafter->set_behind(begin + count < end);
+    if (begin + count == end && sequence.decodes()) sequence.drafter->set_layer_row(0);
+  }
+  if (count == 0) return 0;
+  append_rows(sequence, begin, count, cache_, batch_, rope_positions_);
+  for (std::int64_t position = begin; position < begin + count; ++position) {
     batch_.input_ids.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
     batch_.input_rows.push_back(-1);
     hidden_rows_.push_back(0);
   }
+  return std::max<std::int64_t>(count - own, 0);
 }
 
 void LayerDrafts::read(const ScheduledBatch& batch) {
   clear();
   rows_.clear();
+  skip(batch);
+  std::int64_t most_earlier =
+      std::min(kMostEarlierRows, runner_.parts().model.options.max_tokens - batch.batch.num_tokens());
   for (const ScheduledBatch::Entry& entry : batch.entries) {
     if (entry.sequence == nullptr) continue;
     if (entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
-    is_model_ ? add_model_rows(entry) : add_layer_rows(entry);
+    if (is_model_)
+      most_earlier -= add_model_rows(batch, entry, most_earlier);
+    else
+      add_layer_rows(entry);
   }
   if (batch_.input_ids.empty()) return;
   Status status = run_body();
   if (status.ok()) status = runner_.drafts().settle();
-  if (!status.ok()) {
+  if (status.ok()) {
+    keys_.set(batch_, 0, batch_.num_tokens(), true);
+  } else {
     log_failure(is_model_, status);
     for (const ScheduledBatch::Entry& entry : batch.entries)
       if (entry.sequence != nullptr && entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
   }
 }
+
+void LayerDrafts::skip(const ScheduledBatch& batch) { keys_.set(batch.batch, 0, batch.batch.num_tokens(), false); }
 
 void LayerDrafts::complete(ScheduledBatch& batch) {
   rows_.clear();

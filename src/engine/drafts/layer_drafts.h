@@ -7,6 +7,10 @@
 // further draft runs the body on the draft before it. The keys and values of refused drafts are overwritten when the
 // layer reads the tokens that the model chose instead.
 //
+// The rows of forwards that ran while no request drafted are not read. A later request may find their pages in the
+// prefix cache (DraftKeys). A draft model then reads these rows before it drafts. A layer cannot, because the rows'
+// hidden states are gone; its drafts of such a request are not taken as evidence against drafting.
+//
 // A draft model reads each row with the row's own token and no hidden state, so its keys and values depend on the same
 // tokens as the model's. When drafts are made, it first reads the sequence's last token, and its head then gives the
 // first draft. If all of its drafts were kept, the last of them is the only one that it has not read yet.
@@ -20,6 +24,7 @@
 #include <vector>
 
 #include "tessera/engine/cache/cache_manager.h"
+#include "tessera/engine/drafts/draft_keys.h"
 #include "tessera/engine/schedule/scheduled_batch.h"
 #include "tessera/runner/model_runner.h"
 
@@ -34,6 +39,8 @@ class LayerDrafts {
   // continue. Precondition: no other forward has run since that forward. An error is logged; these sequences then have
   // no drafts in the next step.
   void read(const ScheduledBatch& batch);
+  // Records that the tokens of a forward are not read. Call it for each collected forward that read() does not get.
+  void skip(const ScheduledBatch& batch);
   // Makes the layer's drafts of the batch on the device, where the batch's forward reads them. Waits for the drafts if
   // the host needs them before the forward. Precondition: no forward has run since read(). An error is logged; the
   // drafts then stay token 0, which the model is unlikely to choose.
@@ -52,9 +59,12 @@ class LayerDrafts {
     std::int32_t id;      // row of last_ids that has the newest draft
   };
   void clear();
-  // Adds the rows of the entry's tokens that the layer or the draft model has not read.
+  // Adds the rows of the entry's tokens that the layer has not read.
   void add_layer_rows(const ScheduledBatch::Entry& entry);
-  void add_model_rows(const ScheduledBatch::Entry& entry);
+  // Adds the rows that the draft model has not read, and at most `most_earlier` of those before the entry's tokens.
+  // Returns the number of the latter.
+  std::int64_t add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                              std::int64_t most_earlier);
   Status run_body();
   Status make(ScheduledBatch& batch);
   // Makes draft number `draft` (from 0) of the sequences of all rows_.
@@ -63,6 +73,7 @@ class LayerDrafts {
   ModelRunner& runner_;
   const CacheManager& cache_;
   bool is_model_;  // a draft model drafts, and no layer
+  DraftKeys keys_;
   ForwardBatch batch_;
   RopeAxes rope_positions_;
   std::vector<std::int32_t> hidden_rows_;

@@ -105,6 +105,26 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
   }
 }
 
+// The layer's weights are random, so drafts are not kept. After four requests without a kept draft no other drafts for
+// a second, unless the layer lacked the keys of the four prompts: requests of two tokens never draft.
+TEST(LayerDrafts, LackOfKeysEndsNoTrials) {
+  const auto varied = [](std::int64_t prompt, std::int64_t new_tokens, std::int32_t seed) {
+    Request made = request(prompt, new_tokens, seed);
+    made.sampling = {.temperature = 1.5, .seed = seed};  // a text that repeats itself would be drafted from
+    return made;
+  };
+  for (const bool lacks_keys : {false, true}) {
+    const std::unique_ptr<Engine> engine = make_engine(with_layer(options_of("mtp-glm4-moe")));
+    for (std::int32_t seed = 1; lacks_keys && seed <= 4; ++seed) outputs_of(*engine, {varied(25, 2, seed)});
+    for (std::int32_t seed = 1; seed <= 4; ++seed) outputs_of(*engine, {varied(25, 30, seed)});
+    EXPECT_EQ(engine->stats().cached_tokens, lacks_keys ? 4 * 24 : 0);
+    const std::int64_t drafted = engine->stats().drafts.drafted;
+    EXPECT_GT(drafted, 0);
+    outputs_of(*engine, {varied(25, 30, 9)});
+    EXPECT_EQ(engine->stats().drafts.drafted > drafted, lacks_keys);
+  }
+}
+
 // The requests may choose only the ids 5 and 400, and the layer can draft only id 5.
 TEST(LayerDrafts, FewerIdsChangeNothing) {
   for (const char* model : {"mtp-qwen3.5", "mtp-glm4-moe"}) {

@@ -85,6 +85,16 @@ TEST_P(DraftsOfItself, AllAreKeptBehindCachedPrefixes) {
                   [](Engine& engine) { EXPECT_GT(engine.stats().cached_tokens, 60); });
 }
 
+// Requests of two tokens never draft, so the draft model reads none of the first round's prompts. The last prompt has
+// more tokens than one step's forward, so the draft model needs several steps to read them.
+TEST_P(DraftsOfItself, AllAreKeptBehindPrefixesOfRequestsWithoutDrafts) {
+  EngineOptions options = golden_options(GetParam());
+  options.chunked_prefill_size = 32;
+  const std::vector<Request> first{request(30, 2, 2), request(33, 2, 5), request(45, 2, 3)};
+  const std::vector<Request> second{request(30, 15, 2), request(33, 15, 5), request(45, 15, 3), request(20, 15, 4)};
+  expect_all_kept(options, {first, second}, [](Engine& engine) { EXPECT_GT(engine.stats().cached_tokens, 90); });
+}
+
 TEST_P(DraftsOfItself, AllAreKeptOfChunkedPromptsAndAfterPreemption) {
   EngineOptions options = golden_options(GetParam());
   options.chunked_prefill_size = 16;
