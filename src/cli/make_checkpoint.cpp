@@ -49,15 +49,14 @@ struct Source {
   StoredDtype dtype = StoredDtype::kF32;
 };
 
-// Reads the config. Changes its text only if a different data type was requested.
+// Reads the config. Changes its text only if it does not name the data type of the weights.
 Result<Source> read_source(const MakeCheckpointOptions& options) {
   Source source;
   source.file = config_file(options.config);
   source.config = TRY(ModelConfig::read(source.file.string(), options.registry->families));
   source.text = TRY(read_text_file(source.file.string()));
-  const StoredDtype said = source.config.dtype.value_or(StoredDtype::kF32);
-  source.dtype = options.dtype.value_or(said);
-  if (source.dtype == said) return source;
+  source.dtype = options.dtype.value_or(source.config.dtype.value_or(kDefaultWeightDtype));
+  if (source.dtype == source.config.dtype) return source;
   Json json = TRY(Json::parse(source.text, source.file.string()));
   json.set(json.find("dtype") != nullptr ? "dtype" : "torch_dtype", names_of(source.dtype).name);
   source.text = json.dump(2) + "\n";

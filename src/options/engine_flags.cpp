@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::array<std::string_view, 5> kDtypes = {"auto", "float32", "bfloat16", "float16", "half"};
+constexpr std::array<std::string_view, 6> kDtypes = {"auto", "float32", "float", "bfloat16", "float16", "half"};
 constexpr std::array<std::string_view, 9> kKvCacheDtypes = {"auto", "float32",  "bfloat16", "float16", "half",
                                                             "fp8",  "fp8_e4m3", "int8",     "q8_0"};
 // The values of --cuda-graph-capture. The names after "auto" are in CaptureMode's order.

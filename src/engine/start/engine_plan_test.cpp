@@ -95,9 +95,10 @@ TEST(EnginePlan, DtypeFollowsOptionCheckpointAndDevice) {
     const char* dtype;
     bool native_bf16;
     ir::DType want;
-  } cases[] = {{"auto", false, ir::DType::kFloat32},    {"auto", true, ir::DType::kBFloat16},
-               {"float32", true, ir::DType::kFloat32},  {"bfloat16", false, ir::DType::kBFloat16},
-               {"float16", false, ir::DType::kFloat16}, {"half", false, ir::DType::kFloat16}};
+  } cases[] = {{"auto", false, ir::DType::kFloat32},   {"auto", true, ir::DType::kBFloat16},
+               {"float32", true, ir::DType::kFloat32}, {"bfloat16", false, ir::DType::kBFloat16},
+               {"float", true, ir::DType::kFloat32},   {"float16", false, ir::DType::kFloat16},
+               {"half", false, ir::DType::kFloat16}};
   for (const auto& c : cases) {
     const EnginePlan p = plan([&](EngineOptions& o) { o.dtype = c.dtype; }, cpu(c.native_bf16));
     EXPECT_EQ(p.model.dtype, c.want) << c.dtype;

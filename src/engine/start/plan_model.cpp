@@ -47,46 +47,6 @@ Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   return ok_status();
 }
 
-// Returns the type with this name; nothing for "auto".
-Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std::string& name) {
-  if (name == "auto") return std::optional<ir::DType>();
-  if (name == "float32") return std::optional(ir::DType::kFloat32);
-  if (name == "bfloat16") return std::optional(ir::DType::kBFloat16);
-  if (name == "float16" || name == "half") return std::optional(ir::DType::kFloat16);
-  return invalid_argument(fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16", option, name));
-}
-
-// Returns the cache type with this name; nothing for "auto".
-Result<std::optional<ir::DType>> named_cache_dtype(const std::string& name, const DeviceProperties& device) {
-  constexpr std::string_view kOption = "kv_cache_dtype";
-  if (name == "fp8" || name == "fp8_e4m3") return std::optional(ir::DType::kFloat8E4M3);
-  if (name == "int8" || name == "q8_0") {
-    if (device.on_host) return std::optional(ir::DType::kUInt8);
-    return unimplemented(
-        fmt::format("{}: {} is supported on the CPU alone, not on {}; accepted there: auto, float32, bfloat16, "
-                    "float16, fp8_e4m3",
-                    kOption, name, device.type));
-  }
-  Result<std::optional<ir::DType>> named = named_dtype(kOption, name);
-  if (named.ok()) return named;
-  return invalid_argument(
-      fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16, fp8_e4m3, int8", kOption, name));
-}
-
-Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& config, bool gguf,
-                               const DeviceProperties& device) {
-  const std::optional<ir::DType> named = TRY(named_dtype("dtype", name));
-  if (named) return *named;
-  // Uses float32 on a CPU without native bfloat16, where a narrow type only adds conversions.
-  if (device.on_host && !device.has_native_bf16) return ir::DType::kFloat32;
-  // Uses float32 with GGUF blocks on a CPU, because the kernels for blocks round their inputs to eight bits in any
-  // case.
-  if (device.on_host && gguf) return ir::DType::kFloat32;
-  if (config.dtype == StoredDtype::kBF16) return device.has_native_bf16 ? ir::DType::kBFloat16 : ir::DType::kFloat32;
-  if (config.dtype == StoredDtype::kF16 && !device.on_host) return ir::DType::kFloat16;
-  return ir::DType::kFloat32;
-}
-
 // Adds a note if all prompts get LongRoPE's long rotation factors, which change the answers to short prompts.
 void note_longrope(EnginePlan& plan) {
   const RopeConfig& rope = plan.config.rope;
@@ -264,13 +224,6 @@ Status read_config(PlanDraft& draft) {
   TRY(apply_quantization(draft));
   TRY(plan_embedding(draft.options, plan));
   plan.config_s = std::chrono::duration<double>(Timeline::Clock::now() - reading).count();
-  return ok_status();
-}
-
-Status choose_types(PlanDraft& draft) {
-  ModelOptions& model = draft.plan.model;
-  model.dtype = TRY(choose_dtype(draft.options.dtype, draft.plan.config, draft.gguf, draft.properties()));
-  model.kv_cache_dtype = TRY(named_cache_dtype(draft.options.kv_cache_dtype, draft.properties()));
   return ok_status();
 }
 

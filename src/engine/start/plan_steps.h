@@ -45,9 +45,11 @@ Status choose_head_format(PlanDraft& draft);
 // the plan's graphs.
 Status check_quantised_head(const PlanDraft& draft);
 
+// The step in plan_types.cpp:
+Status choose_types(PlanDraft& draft);  // types of activations and KV cache
+
 // Steps in plan_model.cpp:
 Status read_config(PlanDraft& draft);     // sets EnginePlan::config and EnginePlan::embedding
-Status choose_types(PlanDraft& draft);    // types of activations and KV cache
 Status build_graphs(PlanDraft& draft);    // sets the plan's model, graphs and parameters
 Status rewrite_graphs(PlanDraft& draft);  // runs the passes on the graphs that are captured
 // Gives prompts a graph that computes the last layer's last nodes for wanted rows only.
