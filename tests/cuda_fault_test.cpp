@@ -14,7 +14,7 @@
 #include "tessera/device/cuda/testing/fake_driver.h"
 #include "tessera/ir/text.h"
 #include "tessera/piecewise/splitter.h"
-#include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/graphs/graph_runner.h"
 
 namespace tessera {
 namespace {

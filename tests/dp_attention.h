@@ -15,8 +15,8 @@
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
 #include "tessera/engine/engine_thread.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/engine/ranks/lockstep.h"
-#include "tessera/engine/ranks/rank_places.h"
 
 namespace tessera::testing {
 

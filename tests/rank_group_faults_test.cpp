@@ -13,6 +13,7 @@
 
 #include "faulty_ranks.h"
 #include "tessera/ops/cpu/cpu_op.h"
+#include "tessera/runner/followers/rank_host.h"
 #include "tessera/runner/ranks/rank_group.h"
 
 namespace tessera {
@@ -178,8 +179,10 @@ class SlowHost final : public RankHost {
 
 TEST_F(RankGroupFaults, AFailedLoadOnRankZeroWaitsForNone) {
   std::atomic<bool> loads = true;
-  const std::unique_ptr<RankGroup> group = RankGroup::start(
-      {.ranks = 2, .limit = std::chrono::seconds(60), .host = [&](int) { return std::make_unique<SlowHost>(loads); }});
+  const std::unique_ptr<RankGroup> group =
+      RankGroup::start({.ranks = 2, .limit = std::chrono::seconds(60), .body = following([&](int) {
+                                                                         return std::make_unique<SlowHost>(loads);
+                                                                       })});
   const RankLimits agreed = group->agree({}).value();
   const Status failed = group->load(agreed, [] { return not_found("no weights"); });
   loads = false;
@@ -189,10 +192,10 @@ TEST_F(RankGroupFaults, AFailedLoadOnRankZeroWaitsForNone) {
 }
 
 TEST_F(RankGroupFaults, ARankThatCannotBeMadeSaysSo) {
-  const std::unique_ptr<RankGroup> group =
-      RankGroup::start({.ranks = 2, .limit = std::chrono::seconds(60), .host = [](int) -> std::unique_ptr<RankHost> {
-                          throw std::runtime_error("no memory for a host");
-                        }});
+  const std::unique_ptr<RankGroup> group = RankGroup::start(
+      {.ranks = 2, .limit = std::chrono::seconds(60), .body = following([](int) -> std::unique_ptr<RankHost> {
+                                                        throw std::runtime_error("no memory for a host");
+                                                      })});
   for (int n = 0; n < 2; ++n) {
     const Status failed = group->agree({}).status();
     EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();

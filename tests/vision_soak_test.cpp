@@ -9,7 +9,7 @@
 #include "golden.h"
 #include "golden_cases.h"
 #include "tessera/engine/engine_options.h"
-#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/plan/engine_plan.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/ops/contract/op_test_util.h"
 #include "tessera/runner/verify/soak.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tessera/engine/report/engine_stats.h"
+#include "tessera/engine/stats/engine_stats.h"
 
 namespace tessera::capi {
 

@@ -12,7 +12,7 @@
 #include "tessera/cli/commands.h"
 #include "tessera/cli/generate/log_probability.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/engine/engine.h"
 #include "tessera/model/gguf/importance_matrix.h"

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "tessera/cli/documented_flags.h"
-#include "tessera/cli/inspect/effective_config.h"
 #include "tessera/cli/parse.h"
+#include "tessera/cli/session/effective_config.h"
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/model/test_support.h"

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <type_traits>
 
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/options/cache_dir.h"
 
 namespace tessera::cli {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/cli/run.h"
-#include "tessera/cli/serve/api_keys.h"
+#include "tessera/cli/session/api_keys.h"
 #include "tessera/runner/capture/registry.h"
 
 int tessera_main(int argc, char** argv) {

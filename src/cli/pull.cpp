@@ -1,7 +1,7 @@
 #include "tessera/cli/commands.h"
 #include "tessera/cli/model_source.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/model/hub/hub_download.h"
 
 namespace tessera::cli {

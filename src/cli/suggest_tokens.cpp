@@ -13,10 +13,10 @@
 
 #include "tessera/cli/serve/metrics_text.h"
 #include "tessera/cli/table.h"
-#include "tessera/engine/ranks/rank_places.h"
-#include "tessera/engine/report/profile_store.h"
+#include "tessera/engine/plan/plan_ladders.h"
+#include "tessera/engine/plan/profile_store.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/engine/schedule/simulation.h"
-#include "tessera/engine/start/plan_ladders.h"
 #include "tessera/load/load.h"
 
 namespace tessera::cli {

@@ -25,14 +25,14 @@
 #include "tessera/engine/adapters/adapter_pool.h"
 #include "tessera/engine/admission/admission.h"
 #include "tessera/engine/cache/cache_events.h"
-#include "tessera/engine/images/image_feed.h"
 #include "tessera/engine/report/engine_report.h"
 #include "tessera/engine/report/idle_work.h"
 #include "tessera/engine/request.h"
 #include "tessera/engine/run_requests.h"
 #include "tessera/engine/schedule/scheduler.h"
 #include "tessera/engine/start/loaded_model.h"
-#include "tessera/engine/step_loop.h"
+#include "tessera/engine/steps/image_feed.h"
+#include "tessera/engine/steps/step_loop.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "tessera/base/json.h"
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 
 namespace tessera {
 namespace {

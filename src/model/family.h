@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "tessera/base/json.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/model/config/config.h"
-#include "tessera/model/config/fields.h"
 #include "tessera/model/weights/weight_spec.h"
 
 namespace tessera {

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
+#include "tessera/base/json_fields.h"
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
-#include "tessera/model/config/fields.h"
 
 namespace tessera {
 

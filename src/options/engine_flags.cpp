@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tessera/engine/ranks/rank_places.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/net/socket.h"
 #include "tessera/options/adapter_flags.h"
 #include "tessera/options/draft_flags.h"

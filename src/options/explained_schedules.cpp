@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tessera/compile/fused/fusion_plan.h"
-#include "tessera/engine/report/profile_store.h"
+#include "tessera/engine/plan/profile_store.h"
 #include "tessera/piecewise/splitter.h"
 #include "tessera/runner/runner_spec.h"
 

@@ -8,7 +8,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_options.h"
-#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/plan/engine_plan.h"
 #include "tessera/ops/fused/row_schedules.h"
 
 namespace tessera {

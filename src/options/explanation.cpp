@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "tessera/engine/plan/profile_store.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/engine/ranks/engine_rank.h"
-#include "tessera/engine/ranks/rank_places.h"
-#include "tessera/engine/report/profile_store.h"
 #include "tessera/options/option_words.h"
 #include "tessera/piecewise/splitter.h"
 

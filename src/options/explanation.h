@@ -11,7 +11,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_options.h"
-#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/plan/engine_plan.h"
 #include "tessera/options/explained_schedules.h"
 #include "tessera/options/flags.h"
 #include "tessera/piecewise/stitching.h"

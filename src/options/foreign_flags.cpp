@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "tessera/engine/ranks/rank_places.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/options/values.h"
 
 namespace tessera {

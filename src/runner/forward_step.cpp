@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tessera/runner/dummy_batch.h"
 #include "tessera/runner/host_floats.h"
-#include "tessera/runner/verify/dummy_batch.h"
 
 namespace tessera {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "tessera/runner/dummy_batch.h"
 #include "tessera/runner/observe/operator_observer.h"
-#include "tessera/runner/verify/dummy_batch.h"
 
 namespace tessera {
 namespace {

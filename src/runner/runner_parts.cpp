@@ -9,7 +9,7 @@
 #include "tessera/base/progress.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/runner/capture/graph_failure.h"
-#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/graphs/make_executable.h"
 #include "tessera/runner/memory/prediction.h"
 #include "tessera/runner/ranks/rank_group.h"
 #include "tessera/runner/vision/vision_runner.h"

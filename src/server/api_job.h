@@ -11,9 +11,9 @@
 
 #include "tessera/engine/request.h"
 #include "tessera/server/fields/json_parts.h"
+#include "tessera/server/fields/usage.h"
 #include "tessera/server/http/api_error.h"
 #include "tessera/server/http/random_id.h"
-#include "tessera/server/openai/usage.h"
 
 namespace tessera {
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "tessera/server/http/query.h"
+#include "tessera/server/events/loads.h"
+#include "tessera/server/fields/query.h"
 #include "tessera/server/ollama/ollama_models.h"
 #include "tessera/server/openai/text_routes.h"
-#include "tessera/server/report/loads.h"
 #include "tessera/server/report/server_info.h"
 
 namespace tessera {

@@ -8,7 +8,7 @@
 
 #include "tessera/base/hash.h"
 #include "tessera/base/log.h"
-#include "tessera/engine/start/model_texts.h"
+#include "tessera/engine/plan/model_texts.h"
 #include "tessera/server/api_job.h"
 #include "tessera/server/reasoning/reasoning_parser.h"
 #include "tessera/server/report/server_info.h"

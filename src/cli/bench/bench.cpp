@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "tessera/cli/commands.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/device/cpu/parallel.h"
-#include "tessera/engine/ranks/rank_places.h"
+#include "tessera/engine/plan/rank_places.h"
 
 namespace tessera::cli {
 namespace {

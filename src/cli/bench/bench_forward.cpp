@@ -14,7 +14,7 @@
 #include "tessera/cli/bench/memory_bandwidth.h"
 #include "tessera/cli/bench/step_bytes.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/runner/ranks/rank_order.h"
 

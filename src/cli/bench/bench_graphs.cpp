@@ -12,9 +12,9 @@
 #include "tessera/base/progress.h"
 #include "tessera/cli/bench/bench.h"
 #include "tessera/cli/bench/bench_batches.h"
-#include "tessera/cli/inspect/graph_forms.h"
+#include "tessera/cli/bench/graph_forms.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/piecewise/ladder.h"
 
 namespace tessera::cli {

@@ -6,7 +6,7 @@
 
 #include "tessera/cli/bench/bench.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/server/report/start_info.h"
 

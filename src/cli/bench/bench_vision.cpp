@@ -14,7 +14,7 @@
 #include "tessera/base/progress.h"
 #include "tessera/cli/bench/bench.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/device/cpu/parallel.h"
 #include "tessera/image/patches.h"

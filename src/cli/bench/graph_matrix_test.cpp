@@ -7,7 +7,7 @@
 #include "tessera/cli/parse.h"
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
-#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/plan/engine_plan.h"
 
 namespace tessera::cli {
 namespace {

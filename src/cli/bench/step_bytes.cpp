@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "tessera/engine/engine_options.h"
-#include "tessera/engine/ranks/rank_places.h"
-#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/plan/engine_plan.h"
+#include "tessera/engine/plan/rank_places.h"
 
 namespace tessera::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "tessera/cli/commands.h"
 #include "tessera/cli/generate/local_jobs.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/server/batches/batch_lines.h"
 #include "tessera/server/responses/response_store.h"

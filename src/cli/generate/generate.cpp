@@ -6,7 +6,7 @@
 #include "tessera/cli/generate/image_files.h"
 #include "tessera/cli/inspect/graph_report.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/cli/table.h"
 
 namespace tessera::cli {

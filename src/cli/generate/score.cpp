@@ -8,7 +8,7 @@
 #include "tessera/cli/generate/log_probability.h"
 #include "tessera/cli/inspect/graph_report.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/image/patches.h"
 #include "tessera/model/weights/safetensors.h"

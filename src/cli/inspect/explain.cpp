@@ -8,7 +8,7 @@
 #include "tessera/cli/inspect/shown_programs.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/suggest_tokens.h"
-#include "tessera/engine/ranks/rank_places.h"
+#include "tessera/engine/plan/rank_places.h"
 
 namespace tessera::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tessera/base/json.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/engine/engine.h"
 
 namespace tessera::cli {

@@ -6,7 +6,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/cli/options.h"
-#include "tessera/engine/report/graph_export.h"
+#include "tessera/engine/plan/graph_export.h"
 
 namespace tessera::cli {
 

@@ -10,7 +10,7 @@
 #include "tessera/piecewise/forward_memory.h"
 #include "tessera/piecewise/part_entry.h"
 #include "tessera/piecewise/splitter.h"
-#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/graphs/make_executable.h"
 #include "tessera/runner/runner_spec.h"
 
 namespace tessera::cli {

@@ -6,7 +6,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
-#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/plan/engine_plan.h"
 
 namespace tessera::cli {
 

@@ -6,7 +6,7 @@
 #include "tessera/cli/commands.h"
 #include "tessera/cli/model_source.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/serve/session.h"
+#include "tessera/cli/session/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/engine/engine.h"
 

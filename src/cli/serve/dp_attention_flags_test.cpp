@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/cli/parse.h"
-#include "tessera/engine/ranks/rank_places.h"
+#include "tessera/engine/plan/rank_places.h"
 
 namespace tessera::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "tessera/cli/serve/several_nodes.h"
-#include "tessera/engine/ranks/rank_places.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/options/values.h"
 
 namespace tessera::cli {

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 
 namespace tessera::cli {
 namespace {

@@ -13,11 +13,11 @@
 #include <variant>
 
 #include "tessera/cli/bench/bench.h"
-#include "tessera/cli/inspect/effective_config.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/serve/stop_signal.h"
+#include "tessera/cli/session/effective_config.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/engine/ranks/engine_node.h"
-#include "tessera/engine/ranks/rank_places.h"
 
 namespace tessera::cli {
 namespace {

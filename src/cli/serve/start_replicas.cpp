@@ -6,10 +6,10 @@
 #include <thread>
 #include <utility>
 
-#include "tessera/cli/serve/session.h"
 #include "tessera/cli/serve/several_nodes.h"
+#include "tessera/cli/session/session.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/engine/ranks/engine_node.h"
-#include "tessera/engine/ranks/rank_places.h"
 
 namespace tessera::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/engine/engine_test_util.h"
-#include "tessera/engine/ranks/rank_places.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/ops/testing/ranks.h"
 #include "tessera/runner/memory/prediction.h"
 

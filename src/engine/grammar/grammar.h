@@ -15,6 +15,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
+#include "tessera/engine/schema/grammar_limits.h"
 
 namespace tessera {
 
@@ -38,18 +39,6 @@ struct GrammarOptions {
   // each colon and comma. Python's json.dumps writes this form, which models know.
   std::string json_whitespace{};
 };
-
-// Limits on the grammars that clients send. A grammar beyond a limit is refused with the reason. A grammar is also
-// refused if it has a part that cannot be enforced: a regex with an anchor in its middle or a lookahead, a schema with
-// "contains".
-inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;    // length of a schema
-inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;      // length of a regex or EBNF
-inline constexpr int kMaxGrammarDepth = 64;                     // nesting of a schema; a regex or EBNF may nest 1000
-inline constexpr std::size_t kMaxGrammarRules = 8192;           // rules of the compiled grammar
-inline constexpr std::size_t kMaxGrammarMemory = 256ull << 20;  // bytes of one grammar
-inline constexpr double kMaxCompileSeconds = 10;                // thread time
-inline constexpr double kMaxMaskSeconds = 0.25;                 // thread time for one token's mask
-inline constexpr int kMaxJsonWhitespace = 32;                   // greatest count of a repetition in json_whitespace
 
 // A compiled grammar. Immutable; requests and threads share it.
 //

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "tessera/base/hash.h"
-#include "tessera/engine/schedule/row_ranges.h"
+#include "tessera/engine/images/row_ranges.h"
 
 namespace tessera {
 

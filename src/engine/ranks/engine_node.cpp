@@ -14,8 +14,8 @@
 #include "tessera/base/hash.h"
 #include "tessera/base/log.h"
 #include "tessera/comm/nccl_library.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/engine/ranks/engine_rank.h"
-#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/model/gguf/gguf_config.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
@@ -125,38 +125,6 @@ std::chrono::milliseconds rank_limit(const EngineOptions& options) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(options.rank_timeout_s));
 }
 
-Status check_nodes(const EngineOptions& options) {
-  if (options.nnodes < 1)
-    return invalid_argument(fmt::format("nnodes: {} is not accepted; at least 1 is", options.nnodes));
-  if (options.node_rank < 0 || options.node_rank >= options.nnodes)
-    return invalid_argument(
-        fmt::format("node_rank: {} is not accepted; 0 to {} is, by nnodes", options.node_rank, options.nnodes - 1));
-  if (options.nnodes == 1) return ok_status();
-  const int divided = ranks_of_layers(options);
-  if (options.pp_size > 1 && options.pp_size % options.nnodes != 0)
-    return invalid_argument(fmt::format(
-        "nnodes: {} stages (pp_size) do not divide among {} nodes; a node has whole stages, of all their ranks",
-        options.pp_size, options.nnodes));
-  if (options.pp_size == 1 && divided % options.nnodes != 0)
-    return invalid_argument(
-        fmt::format("nnodes: {} ranks (tp_size) do not divide among {} nodes", divided, options.nnodes));
-  if (options.dist_init_addr.empty())
-    return invalid_argument("nnodes: dist_init_addr is missing, HOST:PORT of node 0, the same on all nodes");
-  TRY(parse_node_address(options.dist_init_addr).with_context("dist_init_addr"));
-  if (options.replicas > 1 && !options.dp_attention)
-    return unimplemented(
-        fmt::format("nnodes: with dp_size {} is not supported yet; accepted is dp_size 1, and several "
-                    "groups of nodes behind a balancer",
-                    options.replicas));
-  if (options.pp_size == 1 && options.deterministic && options.device.starts_with(kCuda))
-    return unimplemented(
-        fmt::format("nnodes: {} nodes on device {} with enable_deterministic_inference are not supported: NCCL adds up "
-                    "in an order that depends on the size of the batch; accepted is device cpu, or all ranks on one "
-                    "machine",
-                    options.nnodes, options.device));
-  return ok_status();
-}
-
 Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device) {
   std::string model = TRY(model_hash(options.model_path, options.load_format, options.projector_path));
   NodeHello hello{.nodes = options.nnodes,
@@ -203,8 +171,10 @@ Status follow_engine(const EngineOptions& options, const std::function<Status(st
   const DeviceProperties device = TRY(open_device(options, first))->properties();
   const std::shared_ptr<NodeGroup> nodes = TRY(join_nodes(options, device));
   TRY(joined(nodes));
-  return follow_node_0(
-      {.nodes = nodes, .layout = layout_of(options), .limit = rank_limit(options), .host = rank_hosts(options)});
+  return follow_node_0({.nodes = nodes,
+                        .layout = layout_of(options),
+                        .limit = rank_limit(options),
+                        .body = following(rank_hosts(options))});
 }
 
 }  // namespace tessera

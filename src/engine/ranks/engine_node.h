@@ -17,10 +17,6 @@ namespace tessera {
 // Returns the limit of every wait for another rank or node, except the loading of weights.
 std::chrono::milliseconds rank_limit(const EngineOptions& options);
 
-// Checks nnodes, node_rank and dist_init_addr. Returns kInvalidArgument, or kUnimplemented for features that need all
-// devices in one process.
-Status check_nodes(const EngineOptions& options);
-
 // Returns what this process tells the other nodes about itself: its version, a hash of the model, the options that all
 // nodes must share, and the processor and threads of a rank (`device`). On GPUs it adds the versions of driver,
 // libraries and NCCL; it returns kNotFound if NCCL is missing. The hash covers config.json and the names, types and

@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "tessera/engine/plan/profile_store.h"
+#include "tessera/engine/plan/rank_places.h"
+#include "tessera/engine/plan/weight_load.h"
 #include "tessera/engine/ranks/engine_node.h"
-#include "tessera/engine/ranks/rank_places.h"
-#include "tessera/engine/report/profile_store.h"
-#include "tessera/engine/start/weight_load.h"
 #include "tessera/runner/model_runner.h"
 
 namespace tessera {
@@ -101,7 +101,7 @@ Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, Dev
   std::unique_ptr<RankGroup> ranks = RankGroup::start({.ranks = layout_of(options).ranks(),
                                                        .stages = options.pp_size,
                                                        .limit = rank_limit(options),
-                                                       .host = rank_hosts(options),
+                                                       .body = following(rank_hosts(options)),
                                                        .nodes = nodes});
   const auto again = [&](std::int64_t max_requests) -> Result<RankLimits> {
     TRY(plan_again(options, device, max_requests, plan));

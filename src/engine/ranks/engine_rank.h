@@ -6,7 +6,8 @@
 
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_options.h"
-#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/plan/engine_plan.h"
+#include "tessera/runner/followers/rank_host.h"
 #include "tessera/runner/ranks/rank_group.h"
 
 namespace tessera {

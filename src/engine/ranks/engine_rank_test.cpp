@@ -14,8 +14,8 @@
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
-#include "tessera/engine/ranks/rank_places.h"
-#include "tessera/engine/start/plan_ladders.h"
+#include "tessera/engine/plan/plan_ladders.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/ops/built_in_ops.h"
 
 namespace tessera {

@@ -1,8 +1,8 @@
 #include "tessera/engine/ranks/peers.h"
 
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/engine/ranks/leader.h"
 #include "tessera/engine/ranks/lockstep_peers.h"
-#include "tessera/engine/ranks/rank_places.h"
 
 namespace tessera {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/plan/engine_plan.h"
 #include "tessera/image/patches.h"
 #include "tessera/runner/memory/memory_report.h"
 #include "tessera/runner/model_runner.h"

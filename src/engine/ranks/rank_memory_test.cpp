@@ -7,8 +7,8 @@
 
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
+#include "tessera/engine/plan/rank_places.h"
 #include "tessera/engine/ranks/engine_node.h"
-#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/net/testing/free_port.h"
 #include "tessera/runner/memory/prediction.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tessera/engine/report/graph_use.h"
+#include "tessera/engine/stats/graph_use.h"
 #include "tessera/runner/step_profiler.h"
 
 namespace tessera {

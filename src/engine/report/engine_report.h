@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-#include "tessera/engine/report/engine_stats.h"
 #include "tessera/engine/report/fallback_watch.h"
-#include "tessera/engine/report/graph_inventory.h"
 #include "tessera/engine/report/profile_recorder.h"
 #include "tessera/engine/schedule/scheduled_batch.h"
 #include "tessera/engine/schedule/scheduler.h"
 #include "tessera/engine/start/loaded_model.h"
+#include "tessera/engine/stats/engine_stats.h"
+#include "tessera/engine/stats/graph_inventory.h"
 
 namespace tessera {
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/engine/report/prefill_work.h"
 #include "tessera/engine/schedule/scheduled_batch.h"
 #include "tessera/engine/schedule/step_pace.h"
+#include "tessera/engine/stats/prefill_work.h"
 #include "tessera/runner/model_runner.h"
 
 namespace tessera {

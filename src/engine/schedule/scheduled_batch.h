@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "tessera/engine/report/graph_use.h"
 #include "tessera/engine/schedule/sequence.h"
+#include "tessera/engine/stats/graph_use.h"
 #include "tessera/ops/contract/forward_batch.h"
 #include "tessera/runner/logit_edits.h"
 #include "tessera/runner/memory/input_buffers.h"

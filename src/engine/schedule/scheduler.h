@@ -34,14 +34,14 @@
 #include "tessera/base/step_limits.h"
 #include "tessera/engine/adapters/adapter_slots.h"
 #include "tessera/engine/cache/cache_manager.h"
-#include "tessera/engine/cache/prefix_waits.h"
 #include "tessera/engine/images/image_rows.h"
-#include "tessera/engine/report/engine_stats.h"
+#include "tessera/engine/images/row_ranges.h"
+#include "tessera/engine/schedule/prefix_waits.h"
 #include "tessera/engine/schedule/prompt_share.h"
-#include "tessera/engine/schedule/row_ranges.h"
 #include "tessera/engine/schedule/scheduled_batch.h"
 #include "tessera/engine/schedule/sequence.h"
 #include "tessera/engine/schedule/step_drafts.h"
+#include "tessera/engine/stats/engine_stats.h"
 
 namespace tessera {
 

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <random>
 
-#include "tessera/engine/start/plan_ladders.h"
+#include "tessera/engine/plan/plan_ladders.h"
 #include "tessera/piecewise/ladder.h"
 
 namespace tessera {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "tessera/base/json.h"
-#include "tessera/engine/grammar/grammar.h"
 #include "tessera/engine/schema/ebnf.h"
+#include "tessera/engine/schema/grammar_limits.h"
 #include "tessera/engine/schema/grammar_writer.h"
 #include "tessera/engine/schema/regex.h"
 #include "tessera/engine/schema/schema_index.h"

@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tessera/engine/grammar/grammar.h"
+#include "tessera/engine/schema/grammar_limits.h"
 
 namespace tessera::schema {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "tessera/engine/grammar/grammar.h"
+#include "tessera/engine/schema/grammar_limits.h"
 #include "tessera/engine/schema/grammar_writer.h"
 
 namespace tessera::schema {

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "tessera/base/log.h"
-#include "tessera/engine/cache/memory_shares.h"
-#include "tessera/engine/ranks/rank_places.h"
-#include "tessera/engine/report/graph_export.h"
+#include "tessera/engine/plan/graph_export.h"
+#include "tessera/engine/plan/memory_shares.h"
+#include "tessera/engine/plan/rank_places.h"
+#include "tessera/engine/plan/weight_load.h"
 #include "tessera/engine/start/loaded_model.h"
-#include "tessera/engine/start/weight_load.h"
 #include "tessera/runner/capture/graph_failure.h"
 
 namespace tessera {

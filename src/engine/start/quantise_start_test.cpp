@@ -6,7 +6,7 @@
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine_options.h"
-#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/plan/engine_plan.h"
 #include "tessera/ir/text.h"
 
 namespace tessera {

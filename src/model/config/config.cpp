@@ -3,17 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/config/layer_ropes.h"
 #include "tessera/model/config/moe_fields.h"
 #include "tessera/model/family.h"
-#include "tessera/model/gguf/gguf_config.h"
-#include "tessera/model/gguf/gguf_model.h"
-#include "tessera/model/weights/checkpoint.h"
-#include "tessera/model/weights/model_path.h"
 
 namespace tessera {
 namespace {
@@ -193,31 +188,6 @@ Status read_tokens(const Fields& fields, ModelConfig& config) {
 }
 
 }  // namespace
-
-Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegistry& families,
-                                      const std::string& projector) {
-  namespace fs = std::filesystem;
-  if (const std::optional<std::string> gguf = TRY(find_gguf(path)))
-    return from_json(TRY(gguf_config(TRY(GgufModel::open(*gguf, projector)))), *gguf, families);
-  const fs::path file = config_file(path);
-  if (is_folder(path)) {
-    std::error_code error;
-    if (!fs::exists(file, error)) {
-      const bool adapter = fs::exists(fs::path(path) / "adapter_config.json", error);
-      return not_found(
-          fmt::format("{} has no config.json; accepted: a folder in Hugging Face layout, or with one GGUF file{}", path,
-                      adapter ? adapter_hint() : std::string_view()));
-    }
-    // NVIDIA's exporter and the first versions of GPTQ's exporter describe quantisation in a separate file.
-    for (const char* name : {"hf_quant_config.json", "quantize_config.json"}) {
-      const fs::path beside = fs::path(path) / name;
-      if (!fs::exists(beside, error)) continue;
-      const Json settings = TRY(read_json_object(beside.string()));
-      return from_json(TRY(read_json_object(file.string())), file.string(), families, &settings);
-    }
-  }
-  return from_json(TRY(read_json_object(file.string())), file.string(), families);
-}
 
 Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& file, const FamilyRegistry& families,
                                            const Json* beside) {

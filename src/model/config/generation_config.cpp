@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
+#include "tessera/base/json_fields.h"
 #include "tessera/model/config/config.h"
-#include "tessera/model/config/fields.h"
 #include "tessera/model/weights/model_path.h"
 
 namespace tessera {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 
 namespace tessera {
 namespace {

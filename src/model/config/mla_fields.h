@@ -1,9 +1,9 @@
 // Reads the sizes of multi-head latent attention from config.json.
 #pragma once
 
+#include "tessera/base/json_fields.h"
 #include "tessera/base/status.h"
 #include "tessera/model/config/config.h"
-#include "tessera/model/config/fields.h"
 
 namespace tessera {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tessera/base/json_fields.h"
 #include "tessera/base/status.h"
 #include "tessera/model/config/config.h"
-#include "tessera/model/config/fields.h"
 
 namespace tessera {
 

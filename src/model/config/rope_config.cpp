@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/config/rope.h"
 
 namespace tessera {

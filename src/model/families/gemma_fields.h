@@ -1,8 +1,8 @@
 // Reads the fields of config.json that only Gemma's models have.
 #pragma once
 
+#include "tessera/base/json_fields.h"
 #include "tessera/model/config/config.h"
-#include "tessera/model/config/fields.h"
 
 namespace tessera {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/formats/name_patterns.h"
 #include "tessera/model/formats/weight_formats.h"
 

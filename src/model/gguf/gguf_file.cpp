@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "tessera/base/json.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/base/lfs_pointer.h"
-#include "tessera/model/config/fields.h"
 #include "tessera/model/weights/stored_tensor.h"
 #include "tessera/text/unicode.h"
 

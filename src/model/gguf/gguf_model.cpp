@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "tessera/base/json.h"
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/gguf/find_projector.h"
 #include "tessera/model/weights/weight_map.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "tessera/base/json.h"
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 
 namespace tessera {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "tessera/base/json.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/base/mapped_file.h"
-#include "tessera/model/config/fields.h"
 #include "tessera/model/gguf/gguf_metadata.h"
 #include "tessera/model/gguf/gguf_writer.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "tessera/base/json.h"
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/gguf/made_tensors.h"
 
 namespace tessera {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/hub/curl_url.h"
 
 namespace tessera {

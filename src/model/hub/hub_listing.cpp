@@ -8,7 +8,7 @@
 #include <set>
 
 #include "tessera/base/json.h"
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/hub/hub_cache.h"
 #include "tessera/model/weights/weight_map.h"
 

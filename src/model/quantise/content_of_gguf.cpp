@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "tessera/base/json.h"
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/gguf/made_tensors.h"
 #include "tessera/model/quantise/gguf_content.h"
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "tessera/base/json.h"
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/gguf/gguf_architectures.h"
 #include "tessera/model/gguf/made_tensors.h"
 #include "tessera/model/quantise/own_name.h"

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "tessera/base/json.h"
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/gguf/tensor_names.h"
 #include "tessera/ops/quantised/blocks/quantise.h"
 

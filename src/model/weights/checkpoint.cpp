@@ -9,9 +9,6 @@
 #include <set>
 
 #include "tessera/base/nearest.h"
-#include "tessera/model/gguf/gguf_model.h"
-#include "tessera/model/gguf/gguf_projector.h"
-#include "tessera/model/gguf/gguf_tensors.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/model/weights/safetensors.h"
 #include "tessera/model/weights/weight_map.h"
@@ -71,21 +68,6 @@ std::string what_is_there(const std::string& folder) {
 std::string_view adapter_hint() {
   return "; it has adapter_config.json, so it is an adapter (LoRA): serve its base model and give the adapter with "
          "lora_paths";
-}
-
-Result<Checkpoint> Checkpoint::open(const std::string& model_path, const std::string& projector) {
-  Checkpoint checkpoint;
-  checkpoint.model_path_ = model_path;
-  if (const std::optional<std::string> gguf = TRY(find_gguf(model_path))) {
-    const GgufModel model = TRY(GgufModel::open(*gguf, projector));
-    TRY(checkpoint.add_file(TRY(read_gguf_tensors(model))));
-    if (model.projector() != nullptr) TRY(checkpoint.add_file(TRY(read_projector_tensors(*model.projector()))));
-  } else {
-    std::error_code error;
-    const bool is_file = fs::is_regular_file(model_path, error);
-    TRY(checkpoint.open_folder(is_file ? model_folder(model_path) : model_path));
-  }
-  return checkpoint;
 }
 
 Status Checkpoint::open_folder(const std::string& folder) {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "tessera/base/json.h"
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 
 namespace tessera {
 namespace {

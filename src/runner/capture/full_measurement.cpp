@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "tessera/base/log.h"
+#include "tessera/runner/dummy_batch.h"
 #include "tessera/runner/ranks/rank_order.h"
-#include "tessera/runner/verify/dummy_batch.h"
 
 namespace tessera {
 namespace {

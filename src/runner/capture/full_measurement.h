@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/runner/dispatch/dispatcher.h"
+#include "tessera/runner/capture/dispatcher.h"
 #include "tessera/runner/launcher.h"
 #include "tessera/runner/runner_parts.h"
 

@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "tessera/ops/contract/forward_states.h"
+#include "tessera/runner/dummy_batch.h"
 #include "tessera/runner/runner_test_util.h"
-#include "tessera/runner/verify/dummy_batch.h"
 #include "tessera/runner/verify/verify.h"
 
 namespace tessera {

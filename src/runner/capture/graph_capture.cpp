@@ -7,9 +7,9 @@
 
 #include "tessera/base/log.h"
 #include "tessera/runner/capture/capture_plan.h"
+#include "tessera/runner/dummy_batch.h"
 #include "tessera/runner/memory/measure_memory.h"
 #include "tessera/runner/ranks/rank_order.h"
-#include "tessera/runner/verify/dummy_batch.h"
 #include "tessera/runner/vision/vision_runner.h"
 
 namespace tessera {

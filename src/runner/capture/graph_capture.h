@@ -7,8 +7,8 @@
 #include <span>
 
 #include "tessera/base/status.h"
+#include "tessera/runner/capture/dispatcher.h"
 #include "tessera/runner/capture/size_capture.h"
-#include "tessera/runner/dispatch/dispatcher.h"
 #include "tessera/runner/forward_step.h"
 #include "tessera/runner/runner_parts.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "tessera/base/status.h"
-#include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/graphs/graph_runner.h"
 #include "tessera/runner/launcher.h"
 #include "tessera/runner/runner_parts.h"
 

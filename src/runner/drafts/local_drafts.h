@@ -11,7 +11,7 @@
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
 #include "tessera/device/device.h"
-#include "tessera/runner/drafts/draft_inputs.h"
+#include "tessera/runner/draft_inputs.h"
 #include "tessera/runner/launcher.h"
 #include "tessera/runner/runner_parts.h"
 

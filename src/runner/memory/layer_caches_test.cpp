@@ -31,8 +31,8 @@ std::vector<std::string> messages(const LayerCaches& caches) {
   return apply_rules({.standard_gqa = caches.standard_gqa, .undeclared_layers = caches.undeclared}).messages;
 }
 
-constexpr const char* kNoGqa = "Disable piecewise CUDA graph because some layers do not apply Standard GQA";
-constexpr const char* kNoLayout =
+constexpr const char* kGqaNote = "Disable piecewise CUDA graph because some layers do not apply Standard GQA";
+constexpr const char* kLayoutNote =
     "Disable piecewise CUDA graph because the operators do not declare the cache layout of some layers: 1";
 
 TEST(LayerCaches, AttentionOverPagesInEveryLayerIsStandard) {
@@ -54,12 +54,12 @@ TEST(LayerCaches, LatentAttentionInEveryLayerIsStandard) {
                   model(groups, state + "latent_attention(%q, %c.1, mut %a.1) {group = 1, scale = 0.5}"), {0, 2})),
               IsEmpty());
   EXPECT_THAT(messages(layer_caches(model(groups, state + "other(%q, %c.1, mut %a.1) {group = 1}"), {0, 2})),
-              ElementsAre(kNoGqa));
+              ElementsAre(kGqaNote));
 }
 
 TEST(LayerCaches, ALayerWithoutACacheTurnsOnBothRules) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0]", ""), {0, 2});
-  EXPECT_THAT(messages(caches), ElementsAre(kNoGqa, kNoLayout));
+  EXPECT_THAT(messages(caches), ElementsAre(kGqaNote, kLayoutNote));
 }
 
 TEST(LayerCaches, AStateWithoutAnOperatorIsNotDeclared) {
@@ -72,7 +72,7 @@ TEST(LayerCaches, AnotherMixingOperatorIsDeclaredButNotGqa) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0] group \"memory\" state layers [1]",
                                                 "state %s.1: f32[P1, 8] other_net(%q, mut %s.1) {group = 1}"),
                                           {0, 2});
-  EXPECT_THAT(messages(caches), ElementsAre(kNoGqa));
+  EXPECT_THAT(messages(caches), ElementsAre(kGqaNote));
 }
 
 // The second layer also has a convolution, which keeps a state of its own.

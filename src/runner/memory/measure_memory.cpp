@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/comm/communicator.h"
-#include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/graphs/graph_runner.h"
 #include "tessera/runner/runner_parts.h"
 #include "tessera/runner/vision/vision_runner.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/device/alignment.h"
-#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/graphs/make_executable.h"
 #include "tessera/runner/memory/edit_buffers.h"
 #include "tessera/runner/memory/exchange_sizes.h"
 #include "tessera/runner/memory/input_buffers.h"

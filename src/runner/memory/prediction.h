@@ -7,7 +7,7 @@
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/model/model.h"
-#include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/graphs/graph_runner.h"
 #include "tessera/runner/memory/memory_report.h"
 #include "tessera/runner/runner_options.h"
 

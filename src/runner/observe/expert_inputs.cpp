@@ -10,7 +10,7 @@
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/moe/moe_experts.h"
 #include "tessera/ops/quantised/quantised_matrix.h"
-#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/graphs/make_executable.h"
 #include "tessera/runner/host_floats.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "tessera/base/status.h"
-#include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/graphs/graph_runner.h"
 
 namespace tessera {
 

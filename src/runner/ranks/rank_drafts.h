@@ -8,7 +8,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/net/message.h"
-#include "tessera/runner/drafts/draft_inputs.h"
+#include "tessera/runner/draft_inputs.h"
 #include "tessera/runner/ranks/rank_batch.h"
 
 namespace tessera {

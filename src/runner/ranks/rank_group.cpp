@@ -34,7 +34,7 @@ std::unique_ptr<RankGroup> RankGroup::start(Options options) {
   std::unique_ptr<RankGroup> group(new RankGroup(layout, channel, std::move(communicators[0]), options.nodes));
   if (options.nodes != nullptr) group->start_nodes(static_cast<int>(communicators.size()));
   for (std::size_t i = 1; i < communicators.size(); ++i)
-    group->threads_.start(channel, std::move(communicators[i]), options.host);
+    group->threads_.start(channel, std::move(communicators[i]), options.body);
   return group;
 }
 

@@ -2,7 +2,7 @@
 // its work. Each other rank is a thread with its own device, slice of the weights, KV cache and runner. The thread runs
 // in this process or, with a NodeGroup, in another one (rank_node.h).
 //
-//   std::unique_ptr<RankGroup> ranks = RankGroup::start({.ranks = 2, .host = make_host});
+//   std::unique_ptr<RankGroup> ranks = RankGroup::start({.ranks = 2, .body = following(make_host)});
 //   const RankLimits agreed = TRY(ranks->agree(own_limits));
 //   TRY(ranks->load(agreed, [&] { … the same for rank 0 … }));
 //   RunnerOptions options{.communicator = ranks->communicator(), .ranks = ranks.get()};
@@ -45,24 +45,13 @@ namespace tessera {
 class Adapter;
 class ModelRunner;
 
-// The work of a rank other than 0. Created, used and destroyed on the rank's own thread.
-class RankHost {
- public:
-  virtual ~RankHost() = default;
-  // Opens the device if it is not open yet. Returns the limits that fit the device with `max_requests` requests; 0
-  // means the number in the host's options.
-  virtual Result<RankLimits> plan(std::int64_t max_requests) = 0;
-  // Loads the weights and returns the runner, which the host owns. `communicator` must outlive the host.
-  virtual Result<ModelRunner*> load(const RankLimits& agreed, Communicator& communicator) = 0;
-};
-
 class RankGroup {
  public:
   struct Options {
     int ranks = 2;                             // number of ranks in all stages together
     int stages = 1;                            // pipeline stages; must divide the ranks (RankLayout)
     std::chrono::milliseconds limit{300'000};  // limit of every wait for another rank, except the loading of weights
-    MakeRankHost host{};
+    RankBody body{};                           // what every rank but rank 0 does
     // The group of several processes with equally many ranks each. It must have joined but not started, and this
     // process must be its node 0. Null: all ranks are in this process.
     std::shared_ptr<NodeGroup> nodes{};

@@ -50,7 +50,7 @@ Status follow_node_0(const RankNodeOptions& options) {
   nodes.start();
   RankThreads threads;
   for (std::unique_ptr<Communicator>& communicator : communicators)
-    threads.start(channel, std::move(communicator), options.host);
+    threads.start(channel, std::move(communicator), options.body);
   Status why = ended.get_future().get();  // the end of the group has also aborted the collectives
   channel->close();
   nodes.end();

@@ -16,7 +16,7 @@ struct RankNodeOptions {
   // The ranks of all nodes; if there are several stages, each node has whole stages.
   RankLayout layout{};
   std::chrono::milliseconds limit{300'000};  // limit of every wait for another rank
-  MakeRankHost host{};
+  RankBody body{};                           // what each rank does
 };
 
 // Follows rank 0 until node 0 ends the group, and then returns ok. Returns kDeviceLost if node 0 is lost.

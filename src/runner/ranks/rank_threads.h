@@ -1,4 +1,4 @@
-// The threads of ranks that follow rank 0. Each thread makes its RankHost and carries out the messages of the channel.
+// The threads of ranks that follow rank 0. Each thread carries out the messages of the channel.
 #pragma once
 
 #include <chrono>
@@ -13,15 +13,14 @@
 
 namespace tessera {
 
-class RankHost;
-
-// Makes the host of a rank; called on the rank's thread.
-using MakeRankHost = std::function<std::unique_ptr<RankHost>(int rank)>;
+// Answers the messages of the channel to the communicator's rank until the channel is closed. Called on the rank's
+// thread.
+using RankBody = std::function<void(RankChannel& channel, std::unique_ptr<Communicator> communicator)>;
 
 class RankThreads {
  public:
-  // Starts a rank's thread. Every message gets an answer, even if the rank's host could not be made.
-  void start(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator, MakeRankHost make_host);
+  // Starts a rank's thread.
+  void start(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator, RankBody body);
   // Waits for all threads. Abandons a thread that hangs for longer than `limit` together with everything it uses, and
   // logs an error. Precondition: the channel is closed, and the communicator aborted.
   void join(std::chrono::milliseconds limit);

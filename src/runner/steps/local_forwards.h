@@ -10,7 +10,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
-#include "tessera/runner/dispatch/dispatcher.h"
+#include "tessera/runner/capture/dispatcher.h"
 #include "tessera/runner/forward_counters.h"
 #include "tessera/runner/forward_inputs.h"
 #include "tessera/runner/forward_step.h"

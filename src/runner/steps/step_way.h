@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "tessera/base/status.h"
-#include "tessera/runner/dispatch/dispatcher.h"
+#include "tessera/runner/capture/dispatcher.h"
 #include "tessera/runner/forward_inputs.h"
 #include "tessera/runner/runner_parts.h"
 #include "tessera/runner/steps/local_forwards.h"

@@ -6,7 +6,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/piecewise/arena_history.h"
-#include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/graphs/graph_runner.h"
 #include "tessera/runner/verify/nan_search.h"
 
 namespace tessera {

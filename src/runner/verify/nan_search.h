@@ -9,7 +9,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
-#include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/graphs/graph_runner.h"
 
 namespace tessera {
 

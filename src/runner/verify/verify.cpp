@@ -11,7 +11,7 @@
 #include "tessera/base/progress.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/ops/attention/attention.h"
-#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/graphs/make_executable.h"
 #include "tessera/runner/ranks/rank_order.h"
 #include "tessera/runner/verify/find_nan.h"
 #include "tessera/runner/verify/poisoned_padding.h"

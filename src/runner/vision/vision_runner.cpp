@@ -11,7 +11,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/piecewise/ladder.h"
-#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/graphs/make_executable.h"
 
 namespace tessera {
 namespace {

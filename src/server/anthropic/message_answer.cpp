@@ -7,7 +7,7 @@
 
 #include "tessera/server/anthropic/thinking_signature.h"
 #include "tessera/server/fields/json_writer.h"
-#include "tessera/server/openai/usage.h"
+#include "tessera/server/fields/usage.h"
 
 namespace tessera {
 namespace {

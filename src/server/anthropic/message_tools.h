@@ -7,7 +7,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/server/fields/api_fields.h"
-#include "tessera/server/openai/chat_tools.h"
+#include "tessera/server/tools/chat_tools.h"
 
 namespace tessera {
 

@@ -11,10 +11,10 @@
 #include "tessera/server/anthropic/message_turns.h"
 #include "tessera/server/anthropic/system_turns.h"
 #include "tessera/server/anthropic/thinking_fields.h"
+#include "tessera/server/fields/prompts.h"
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/openai/chat_text_style.h"
 #include "tessera/server/openai/conversation_prompt.h"
-#include "tessera/server/openai/prompts.h"
 #include "tessera/server/openai/sampling_fields.h"
 
 namespace tessera {

@@ -9,7 +9,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
-#include "tessera/server/openai/usage.h"
+#include "tessera/server/fields/usage.h"
 
 namespace tessera {
 

@@ -14,7 +14,7 @@
 #include "tessera/base/open_file.h"
 #include "tessera/base/status.h"
 #include "tessera/server/batches/file_store.h"
-#include "tessera/server/openai/usage.h"
+#include "tessera/server/fields/usage.h"
 
 namespace tessera {
 

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 
 namespace tessera {
 namespace {

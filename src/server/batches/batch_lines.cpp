@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/openai/chat_request.h"

@@ -8,8 +8,8 @@
 #include "tessera/server/batches/batch_spans.h"
 #include "tessera/server/batches/new_batch.h"
 #include "tessera/server/fields/api_fields.h"
+#include "tessera/server/fields/query.h"
 #include "tessera/server/fields/query_fields.h"
-#include "tessera/server/http/query.h"
 #include "tessera/server/refusals.h"
 
 namespace tessera {

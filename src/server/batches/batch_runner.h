@@ -33,11 +33,11 @@
 #include "tessera/server/batches/batch_run.h"
 #include "tessera/server/batches/batch_store.h"
 #include "tessera/server/batches/file_store.h"
+#include "tessera/server/memory_budget.h"
 #include "tessera/server/responses/response_store.h"
 #include "tessera/server/served_model.h"
 #include "tessera/server/trace/trace_span.h"
 #include "tessera/server/work/engine_jobs.h"
-#include "tessera/server/work/memory_budget.h"
 
 namespace tessera {
 

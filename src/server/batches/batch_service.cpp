@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/server/report/metric_families.h"
+#include "tessera/server/metrics/metric_families.h"
 
 namespace tessera {
 

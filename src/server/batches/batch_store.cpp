@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <system_error>
 
+#include "tessera/base/json_fields.h"
 #include "tessera/base/log.h"
 #include "tessera/base/write_file.h"
-#include "tessera/model/config/fields.h"
 #include "tessera/server/http/random_id.h"
 
 namespace tessera {

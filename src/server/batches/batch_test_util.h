@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "tessera/base/testing/scratch_dir.h"
-#include "tessera/server/openai/usage.h"
+#include "tessera/server/fields/usage.h"
 #include "tessera/server/server_test_util.h"
 
 namespace tessera::testing {

@@ -12,9 +12,9 @@
 #include "tessera/server/batches/new_batch.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
+#include "tessera/server/fields/query.h"
 #include "tessera/server/fields/query_fields.h"
 #include "tessera/server/http/bodies/multipart.h"
-#include "tessera/server/http/query.h"
 #include "tessera/server/refusals.h"
 #include "tessera/text/unicode.h"
 

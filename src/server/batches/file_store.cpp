@@ -6,9 +6,9 @@
 #include <set>
 #include <system_error>
 
+#include "tessera/base/json_fields.h"
 #include "tessera/base/log.h"
 #include "tessera/base/write_file.h"
-#include "tessera/model/config/fields.h"
 #include "tessera/server/api_job.h"
 
 namespace tessera {

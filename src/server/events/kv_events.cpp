@@ -1,7 +1,7 @@
 #include "tessera/server/events/kv_events.h"
 
 #include "tessera/base/log.h"
-#include "tessera/server/report/metric_families.h"
+#include "tessera/server/metrics/metric_families.h"
 
 namespace tessera {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "tessera/engine/report/prefill_work.h"
-#include "tessera/server/report/loads.h"
+#include "tessera/engine/stats/prefill_work.h"
+#include "tessera/server/events/loads.h"
 
 namespace tessera {
 

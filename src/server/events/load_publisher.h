@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/engine/report/engine_stats.h"
+#include "tessera/engine/stats/engine_stats.h"
 #include "tessera/server/events/load_message.h"
 #include "tessera/server/events/zmq_context.h"
 

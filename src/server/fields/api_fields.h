@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "tessera/base/json.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/base/strong_id.h"
-#include "tessera/model/config/fields.h"
 #include "tessera/server/api_result.h"
 
 namespace tessera {

@@ -8,7 +8,7 @@
 
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
-#include "tessera/server/http/query.h"
+#include "tessera/server/fields/query.h"
 
 namespace tessera {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "tessera/server/http/api_error.h"
 #include "tessera/server/http/http.h"
-#include "tessera/server/report/metrics.h"
+#include "tessera/server/metrics/metrics.h"
 
 namespace tessera {
 

@@ -14,7 +14,7 @@
 #include "tessera/base/log.h"
 #include "tessera/server/http/http_message.h"
 #include "tessera/server/http/http_session.h"
-#include "tessera/server/work/task_queue.h"
+#include "tessera/server/http/task_queue.h"
 
 namespace tessera {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/server/http/http_test_util.h"
-#include "tessera/server/work/memory_budget.h"
+#include "tessera/server/memory_budget.h"
 
 namespace tessera {
 namespace {

@@ -22,7 +22,7 @@
 #include "tessera/server/http/http.h"
 #include "tessera/server/http/http_message.h"
 #include "tessera/server/http/tls.h"
-#include "tessera/server/work/memory_budget.h"
+#include "tessera/server/memory_budget.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/server/http/http_message.h"
 
 namespace tessera {

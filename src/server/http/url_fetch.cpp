@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/hub/curl_url.h"
 #include "tessera/model/hub/hub_http.h"
 

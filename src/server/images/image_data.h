@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "tessera/server/fields/api_fields.h"
+#include "tessera/server/fields/prompts.h"
 #include "tessera/server/images/image_input.h"
-#include "tessera/server/openai/prompts.h"
 #include "tessera/server/served_model.h"
 
 namespace tessera {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "tessera/base/base64.h"
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/http/http_message.h"
 #include "tessera/server/work/text_work.h"

@@ -20,7 +20,7 @@
 #include "tessera/image/processor_config.h"
 #include "tessera/server/api_result.h"
 #include "tessera/server/http/url_fetch.h"
-#include "tessera/server/work/memory_budget.h"
+#include "tessera/server/memory_budget.h"
 
 namespace tessera {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tessera/server/fields/json_writer.h"
+#include "tessera/server/fields/usage.h"
 #include "tessera/server/openai/token_text.h"
-#include "tessera/server/openai/usage.h"
 
 namespace tessera {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "tessera/server/fields/json_writer.h"
-#include "tessera/server/fields/pooled_fields.h"
+#include "tessera/server/fields/prompts.h"
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/ollama/ollama_fields.h"
-#include "tessera/server/openai/prompts.h"
+#include "tessera/server/openai/pooled/pooled_fields.h"
 
 namespace tessera {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/openai/chat_messages.h"
-#include "tessera/server/openai/chat_tools.h"
+#include "tessera/server/tools/chat_tools.h"
 
 namespace tessera {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "tessera/server/api_job.h"
+#include "tessera/server/fields/usage.h"
 #include "tessera/server/openai/chat_text.h"
-#include "tessera/server/openai/usage.h"
 #include "tessera/text/tokenizer.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "tessera/server/openai/prompts.h"
+#include "tessera/server/fields/prompts.h"
 #include "tessera/server/openai/reasoning_field.h"
 #include "tessera/server/tools/generic_tools.h"
 #include "tessera/server/work/text_work.h"

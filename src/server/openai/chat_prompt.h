@@ -2,9 +2,9 @@
 #pragma once
 
 #include "tessera/server/fields/api_fields.h"
-#include "tessera/server/openai/chat_tools.h"
 #include "tessera/server/openai/conversation_prompt.h"
 #include "tessera/server/served_model.h"
+#include "tessera/server/tools/chat_tools.h"
 
 namespace tessera {
 

@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 
+#include "tessera/server/fields/prompts.h"
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/http/api_error.h"
 #include "tessera/server/images/prompt_images.h"
 #include "tessera/server/openai/chat_answer.h"
 #include "tessera/server/openai/chat_prompt.h"
 #include "tessera/server/openai/chat_text_style.h"
-#include "tessera/server/openai/chat_tools.h"
-#include "tessera/server/openai/prompts.h"
 #include "tessera/server/openai/sampling_fields.h"
+#include "tessera/server/tools/chat_tools.h"
 
 namespace tessera {
 namespace {

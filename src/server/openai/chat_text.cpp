@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "tessera/server/api_job.h"
-#include "tessera/server/http/outside_format.h"
 #include "tessera/server/reasoning/reasoning_parser.h"
 #include "tessera/server/tools/json_call_body.h"
+#include "tessera/server/tools/outside_format.h"
 
 namespace tessera {
 namespace {

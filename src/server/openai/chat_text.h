@@ -8,7 +8,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
-#include "tessera/server/openai/chat_tools.h"
+#include "tessera/server/tools/chat_tools.h"
 #include "tessera/server/tools/tool_call_parser.h"
 #include "tessera/text/chat/chat_format.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "tessera/server/openai/chat_text.h"
-#include "tessera/server/openai/chat_tools.h"
 #include "tessera/server/openai/conversation_prompt.h"
 #include "tessera/server/served_model.h"
+#include "tessera/server/tools/chat_tools.h"
 
 namespace tessera {
 

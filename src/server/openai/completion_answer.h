@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/server/api_job.h"
-#include "tessera/server/openai/usage.h"
+#include "tessera/server/fields/usage.h"
 #include "tessera/text/tokenizer.h"
 
 namespace tessera {

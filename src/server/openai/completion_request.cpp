@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "tessera/server/fields/prompts.h"
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/openai/completion_answer.h"
-#include "tessera/server/openai/prompts.h"
 #include "tessera/server/openai/sampling_fields.h"
 
 namespace tessera {

@@ -9,8 +9,8 @@
 
 #include "tessera/base/json.h"
 #include "tessera/server/openai/chat_messages.h"
-#include "tessera/server/openai/chat_tools.h"
 #include "tessera/server/served_model.h"
+#include "tessera/server/tools/chat_tools.h"
 
 namespace tessera {
 

@@ -8,12 +8,12 @@
 #include <memory>
 #include <span>
 
+#include "tessera/server/fields/prompts.h"
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/fields/retention_fields.h"
 #include "tessera/server/images/image_data.h"
 #include "tessera/server/images/prompt_images.h"
 #include "tessera/server/openai/generate_answer.h"
-#include "tessera/server/openai/prompts.h"
 #include "tessera/server/openai/sampling_fields.h"
 
 namespace tessera {

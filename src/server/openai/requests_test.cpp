@@ -6,11 +6,11 @@
 #include "tessera/engine/schema/compile.h"
 #include "tessera/server/openai/chat_messages.h"
 #include "tessera/server/openai/chat_request.h"
-#include "tessera/server/openai/chat_tools.h"
 #include "tessera/server/openai/completion_request.h"
 #include "tessera/server/openai/generate_request.h"
 #include "tessera/server/openai/text_routes.h"
 #include "tessera/server/test_model.h"
+#include "tessera/server/tools/chat_tools.h"
 
 namespace tessera {
 namespace {

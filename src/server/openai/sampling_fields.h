@@ -10,8 +10,8 @@
 
 #include "tessera/engine/request.h"
 #include "tessera/server/fields/api_fields.h"
-#include "tessera/server/openai/output_grammar.h"
 #include "tessera/server/served_model.h"
+#include "tessera/server/tools/output_grammar.h"
 
 namespace tessera {
 

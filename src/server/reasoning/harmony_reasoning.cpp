@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/server/reasoning/harmony.h"
 #include "tessera/server/tools/call_text.h"
+#include "tessera/server/tools/harmony.h"
 
 namespace tessera {
 namespace {

@@ -20,45 +20,46 @@ class NoReasoning final : public ReasoningFormat {
   bool in_reasoning() const override { return false; }
 };
 
-using Made = std::unique_ptr<ReasoningFormat>;
+using MadeReasoning = std::unique_ptr<ReasoningFormat>;
 
-Made think(bool opened) { return std::make_unique<TaggedReasoning>(kThinkTags, opened); }
-Made think_at_once(bool /*opened*/) { return std::make_unique<TaggedReasoning>(kThinkTags, /*inside=*/true); }
-Made mistral(bool opened) { return std::make_unique<TaggedReasoning>(kMistralTags, opened); }
-Made harmony(bool opened) { return std::make_unique<HarmonyReasoning>(opened); }
-Made none(bool /*opened*/) { return std::make_unique<NoReasoning>(); }
+MadeReasoning think(bool opened) { return std::make_unique<TaggedReasoning>(kThinkTags, opened); }
+MadeReasoning think_at_once(bool /*opened*/) { return std::make_unique<TaggedReasoning>(kThinkTags, /*inside=*/true); }
+MadeReasoning mistral_reasoning(bool opened) { return std::make_unique<TaggedReasoning>(kMistralTags, opened); }
+MadeReasoning harmony_reasoning(bool opened) { return std::make_unique<HarmonyReasoning>(opened); }
+MadeReasoning none(bool /*opened*/) { return std::make_unique<NoReasoning>(); }
 
-struct Named {
+struct NamedReasoning {
   std::string_view name;
-  Made (*make)(bool opened);
+  MadeReasoning (*make)(bool opened);
 };
 
-constexpr Named kFormats[] = {
+constexpr NamedReasoning kReasoningFormats[] = {
     {"deepseek-r1", think_at_once},
     {"deepseek_r1", think_at_once},
     {"deepseek-v3", think},
     {"deepseek_v3", think},
     {"glm45", think},
     {"glm47", think},
-    {"gpt-oss", harmony},
-    {"openai_gptoss", harmony},
-    {"mistral", mistral},
+    {"gpt-oss", harmony_reasoning},
+    {"openai_gptoss", harmony_reasoning},
+    {"mistral", mistral_reasoning},
     {"qwen3", think},
     {"qwen3-thinking", think_at_once},
     {"none", none},
 };
 
-const Named* find(std::string_view name) {
-  const auto found = std::ranges::find(kFormats, name, &Named::name);
-  return found == std::end(kFormats) ? nullptr : found;
+const NamedReasoning* find_reasoning(std::string_view name) {
+  const auto found = std::ranges::find(kReasoningFormats, name, &NamedReasoning::name);
+  return found == std::end(kReasoningFormats) ? nullptr : found;
 }
 
 }  // namespace
 
 Result<ReasoningParser> ReasoningParser::create(std::string_view name, bool opened) {
-  if (const Named* format = find(name); format != nullptr) return ReasoningParser(format->make(opened));
+  if (const NamedReasoning* format = find_reasoning(name); format != nullptr)
+    return ReasoningParser(format->make(opened));
   std::string message = "reasoning parser \"" + std::string(name) + "\"; accepted: ";
-  for (const Named& format : kFormats) {
+  for (const NamedReasoning& format : kReasoningFormats) {
     if (!message.ends_with(' ')) message += ", ";
     message += format.name;
   }
@@ -67,7 +68,7 @@ Result<ReasoningParser> ReasoningParser::create(std::string_view name, bool open
 
 std::vector<std::string_view> reasoning_parser_names() {
   std::vector<std::string_view> names;
-  for (const Named& format : kFormats) names.push_back(format.name);
+  for (const NamedReasoning& format : kReasoningFormats) names.push_back(format.name);
   return names;
 }
 
@@ -81,8 +82,8 @@ std::string_view guess_reasoning_parser(std::string_view chat_template) {
 }
 
 bool reads_special_tokens(std::string_view name) {
-  const Named* format = find(name);
-  return format != nullptr && (format->make == harmony || format->make == mistral);
+  const NamedReasoning* format = find_reasoning(name);
+  return format != nullptr && (format->make == harmony_reasoning || format->make == mistral_reasoning);
 }
 
 bool opens_reasoning(std::string_view prompt) {

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "tessera/server/report/metrics.h"
+#include "tessera/server/metrics/metrics.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "tessera/engine/engine.h"
 #include "tessera/server/fields/json_writer.h"
-#include "tessera/server/report/latency_window.h"
+#include "tessera/server/metrics/latency_window.h"
 #include "tessera/server/served_model.h"
 
 namespace tessera {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "tessera/server/work/memory_budget.h"
+#include "tessera/server/memory_budget.h"
 
 namespace tessera {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tessera/server/api_job.h"
+#include "tessera/server/fields/usage.h"
 #include "tessera/server/openai/chat_text.h"
-#include "tessera/server/openai/usage.h"
 #include "tessera/server/responses/custom_input.h"
 #include "tessera/server/responses/output_item.h"
 #include "tessera/server/responses/response_store.h"

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "tessera/server/fields/json_writer.h"
+#include "tessera/server/fields/prompts.h"
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/openai/chat_text_style.h"
-#include "tessera/server/openai/prompts.h"
 #include "tessera/server/openai/reasoning_field.h"
 #include "tessera/server/openai/sampling_fields.h"
 #include "tessera/server/responses/response_head.h"

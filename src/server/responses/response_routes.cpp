@@ -9,10 +9,10 @@
 
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
+#include "tessera/server/fields/query.h"
 #include "tessera/server/fields/query_fields.h"
 #include "tessera/server/fields/retention_fields.h"
 #include "tessera/server/http/client_of.h"
-#include "tessera/server/http/query.h"
 #include "tessera/server/refusals.h"
 #include "tessera/server/responses/event_log.h"
 

@@ -22,8 +22,8 @@
 
 #include "tessera/server/api_job.h"
 #include "tessera/server/api_result.h"
+#include "tessera/server/memory_budget.h"
 #include "tessera/server/responses/conversation_turn.h"
-#include "tessera/server/work/memory_budget.h"
 
 namespace tessera {
 

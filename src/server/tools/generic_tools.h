@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "tessera/base/json.h"
-#include "tessera/server/openai/chat_tools.h"
+#include "tessera/server/tools/chat_tools.h"
 #include "tessera/text/chat/chat_template.h"
 
 namespace tessera {

@@ -1,9 +1,9 @@
 // gpt-oss: a call is a message (harmony.h) to functions.NAME. The message's body is the arguments.
 #include <utility>
 
-#include "tessera/server/reasoning/harmony.h"
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
+#include "tessera/server/tools/harmony.h"
 #include "tessera/server/tools/json_call_body.h"
 
 namespace tessera {

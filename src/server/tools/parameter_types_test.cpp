@@ -99,7 +99,7 @@ TEST(PythonLiteral, ResultsAreValidJson) {
     ++read;
     const Result<Json> parsed = Json::parse(*json, "value");
     if (!parsed.ok()) {
-      ASSERT_THAT(parsed.status().message(), testing::HasSubstr("duplicate")) << text;
+      ASSERT_THAT(parsed.status().message(), ::testing::HasSubstr("duplicate")) << text;
     }
   }
   EXPECT_GT(read, 1000);

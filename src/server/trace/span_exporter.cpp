@@ -6,10 +6,10 @@
 #include <iterator>
 #include <utility>
 
+#include "tessera/base/json_fields.h"
 #include "tessera/base/log.h"
-#include "tessera/model/config/fields.h"
 #include "tessera/model/hub/curl_url.h"
-#include "tessera/server/report/metric_families.h"
+#include "tessera/server/metrics/metric_families.h"
 
 namespace tessera {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <variant>
 
+#include "tessera/server/fields/usage.h"
 #include "tessera/server/http/http.h"
-#include "tessera/server/openai/usage.h"
 
 namespace tessera {
 

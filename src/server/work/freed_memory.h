@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "tessera/server/work/memory_budget.h"
+#include "tessera/server/memory_budget.h"
 
 namespace tessera {
 

@@ -18,8 +18,8 @@
 #include "tessera/server/api_result.h"
 #include "tessera/server/http/call.h"
 #include "tessera/server/http/http.h"
+#include "tessera/server/memory_budget.h"
 #include "tessera/server/served_model.h"
-#include "tessera/server/work/memory_budget.h"
 #include "tessera/server/work/request_memory.h"
 #include "tessera/server/work/text_pools.h"
 

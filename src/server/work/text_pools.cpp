@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/server/http/client_of.h"
-#include "tessera/server/report/metric_families.h"
+#include "tessera/server/metrics/metric_families.h"
 
 namespace tessera {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tessera/model/config/fields.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/server/http/api_error.h"
 #include "tessera/server/http/bodies/content_coding.h"
 #include "tessera/server/http/bodies/multipart.h"

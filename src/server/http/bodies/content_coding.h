@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "tessera/server/api_result.h"
-#include "tessera/server/work/memory_budget.h"
+#include "tessera/server/memory_budget.h"
 
 namespace tessera {
 

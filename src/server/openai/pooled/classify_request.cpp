@@ -8,9 +8,9 @@
 
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
-#include "tessera/server/fields/pooled_fields.h"
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/openai/pooled/list_answer.h"
+#include "tessera/server/openai/pooled/pooled_fields.h"
 #include "tessera/server/openai/sampling_fields.h"
 
 namespace tessera {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "tessera/server/fields/json_writer.h"
-#include "tessera/server/fields/pooled_fields.h"
 #include "tessera/server/fields/request_fields.h"
-#include "tessera/server/openai/usage.h"
+#include "tessera/server/fields/usage.h"
+#include "tessera/server/openai/pooled/pooled_fields.h"
 
 namespace tessera {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "tessera/server/openai/prompts.h"
-#include "tessera/server/openai/usage.h"
+#include "tessera/server/fields/prompts.h"
+#include "tessera/server/fields/usage.h"
 
 namespace tessera {
 

@@ -9,7 +9,7 @@
 
 #include "tessera/server/api_job.h"
 #include "tessera/server/fields/json_writer.h"
-#include "tessera/server/fields/pooled_fields.h"
+#include "tessera/server/openai/pooled/pooled_fields.h"
 
 namespace tessera {
 

@@ -11,10 +11,10 @@
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/fields/request_fields.h"
+#include "tessera/server/fields/usage.h"
 #include "tessera/server/openai/pooled/label_scores.h"
 #include "tessera/server/openai/pooled/text_pairs.h"
 #include "tessera/server/openai/sampling_fields.h"
-#include "tessera/server/openai/usage.h"
 
 namespace tessera {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/server/fields/pooled_fields.h"
+#include "tessera/server/openai/pooled/pooled_fields.h"
 
 namespace tessera {
 

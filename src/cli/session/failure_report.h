@@ -1,0 +1,38 @@
+// Reports a start that failed while it compiled or captured graphs: what failed, which flags help, and a file with
+// facts for an investigation.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/cli/options.h"
+#include "tessera/engine/stats/graph_inventory.h"
+
+namespace tessera::cli {
+
+// Returns the flags that may help, with example values, one per line. Leaves out flags that are already set. If a share
+// of memory is set, suggests shares that are 0.01 and 0.05 lower.
+std::string failure_advice(const EngineOptions& options);
+
+// Explains a start that continued without graphs: which runners have none because all their sizes failed, the reason of
+// the first failure, and the advice. Returns "" if each runner that should have graphs has some or has not tried to
+// capture yet.
+std::string explain_dropped_sizes(const GraphInventory& graphs, const EngineOptions& options);
+
+// Returns {"time", "version", "error", "command", "device", "driver", "configuration", "plan"}. The plan has model,
+// pieces, sizes, rules, notes and memory, as `tessera explain --format json` shows them. If a fact is no longer
+// available, the report has the reason instead. Keys and passwords are left out.
+Json failure_report(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
+
+// Writes a new file to the folder failure_reports in `cache_dir`, or in the system's temporary folder if `cache_dir` is
+// "". Returns the file's path, or kDataLoss if the file cannot be written.
+Result<std::string> write_failure_report(const Json& report, const std::string& cache_dir);
+
+// Returns the whole text to print after an error: the free memory, the advice, the report's path (or why there is
+// none), and whom to tell. Returns "" if the error is not one of compiling or capturing graphs, or if the command runs
+// no engine.
+std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
+
+}  // namespace tessera::cli

@@ -1,0 +1,73 @@
+// The steps of a plan (engine_plan.h). Each decides one thing, from the options, the device and the decisions of
+// earlier steps.
+#pragma once
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/plan/engine_plan.h"
+
+namespace tessera {
+
+// A plan in progress, and the inputs of its steps.
+struct PlanDraft {
+  const EngineOptions& options;
+  Device& device;  // only read
+  int rank = 0;
+  bool gguf = false;  // the model is a GGUF file; known after read_config()
+  EnginePlan plan{};
+
+  const DeviceProperties& properties() const { return device.properties(); }
+};
+
+using PlanStep = Status (*)(PlanDraft& draft);
+
+// Steps in plan_checks.cpp:
+Status check_values(PlanDraft& draft);  // checks option values that need no model
+
+// Steps in plan_drafts.cpp:
+Status choose_drafts(PlanDraft& draft);  // decides where drafts come from; refuses drafts that cannot be exact
+// Checks the options of drafts that need no model.
+Status check_draft_options(const EngineOptions& options);
+// Reads the draft layer or the draft model of speculative_draft_model_path, and compares it with the plan's model. Does
+// nothing for other sources of drafts. A part of build_graphs().
+Status read_draft_folder(PlanDraft& draft);
+// Adds a fact if drafts use the model's own head although the draft layer is quantised. Needs the plan's graphs.
+void note_draft_head(EnginePlan& plan);
+
+// Steps in plan_formats.cpp, which are parts of read_config() and build_graphs():
+// Checks the requested format against the checkpoint's. If the checkpoint is not quantised, sets the requested format
+// as the one to which the start quantises the model.
+Status apply_quantization(PlanDraft& draft);
+// Sets the format of lm_head_quantization. Refuses it for models without a head of logits, and for GGUF files.
+Status choose_head_format(PlanDraft& draft);
+// Returns an error if the head was to be quantised but is stored quantised, or its rows do not fit the format. Needs
+// the plan's graphs.
+Status check_quantised_head(const PlanDraft& draft);
+
+// The step in plan_types.cpp:
+Status choose_types(PlanDraft& draft);  // types of activations and KV cache
+
+// Steps in plan_model.cpp:
+Status read_config(PlanDraft& draft);     // sets EnginePlan::config and EnginePlan::embedding
+Status build_graphs(PlanDraft& draft);    // sets the plan's model, graphs and parameters
+Status rewrite_graphs(PlanDraft& draft);  // runs the passes on the graphs that are captured
+// Gives prompts a graph that computes the last layer's last nodes for wanted rows only.
+Status add_wanted_rows(PlanDraft& draft);
+Status add_adapters(PlanDraft& draft);  // gives forwards with adapters graphs of their own
+
+// Steps in plan_sizes.cpp:
+Status choose_limits(PlanDraft& draft);   // limits on a forward's tokens and requests, context length, page size
+Status reserve_images(PlanDraft& draft);  // number of image rows that have memory
+Status choose_ladders(PlanDraft& draft);  // sizes of prefills and decodes that are captured
+Status choose_tower(PlanDraft& draft);    // sizes of the vision tower
+Status divide_memory(PlanDraft& draft);   // divides the memory: weights, KV cache, forwards and graphs
+
+// Steps in plan_running.cpp:
+Status choose_running(PlanDraft& draft);    // how steps and forwards are run, measured and checked
+Status choose_compilers(PlanDraft& draft);  // compilers of pieces and decodes
+Status choose_graphs(PlanDraft& draft);     // decides which forwards have graphs, by the rules
+Status choose_cuts(PlanDraft& draft);       // operators at which prefill graphs are cut
+Status note_halves(PlanDraft& draft);       // adds a note if two-batch overlap has no effect
+
+}  // namespace tessera

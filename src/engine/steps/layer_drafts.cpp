@@ -1,0 +1,206 @@
+#include "tessera/engine/steps/layer_drafts.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "tessera/base/log.h"
+#include "tessera/comm/communicator.h"
+#include "tessera/engine/schedule/batch_rows.h"
+
+namespace tessera {
+namespace {
+
+// One step in every kMeasuredEvery steps with drafts waits for the device and times the drafts. The first two steps are
+// not timed, because work that is done only once may slow them.
+constexpr std::int64_t kMeasuredEvery = 64;
+constexpr std::int64_t kFirstMeasured = 2;
+// A draft model reads at most this many earlier rows after a forward, so that they delay no step for long.
+constexpr std::int64_t kMostEarlierRows = 1024;
+// If the layer lacks the keys of one token in so many, it is taken to lack many.
+constexpr std::int64_t kTokensOfMissing = 8;
+
+// Logs an error of the layer, but not a lost rank, because the next forward reports that and ends the engine.
+void log_failure(bool is_model, const Status& status) {
+  if (status.code() == StatusCode::kDeviceLost) return;
+  log_warn("engine", "the {} failed, so one step runs without its drafts: {}",
+           is_model ? "draft model" : "next-token layer", status.to_string());
+}
+
+std::size_t place_of(const ScheduledBatch::Entry& entry, std::int64_t draft) {
+  return static_cast<std::size_t>(entry.first_token + entry.new_tokens + draft);
+}
+
+}  // namespace
+
+LayerDrafts::LayerDrafts(ModelRunner& runner, const CacheManager& cache)
+    : runner_(runner), cache_(cache), is_model_(!runner.parts().model.graphs.draft->body_output), keys_(cache) {}
+
+void LayerDrafts::clear() {
+  clear_rows(cache_.num_groups(), batch_, rope_positions_);
+  hidden_rows_.clear();
+}
+
+Status LayerDrafts::run_body() {
+  finish_rows(batch_, rope_positions_);
+  return runner_.drafts().read({.batch = batch_, .rope_positions = rope_positions_, .rows = hidden_rows_});
+}
+
+void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
+  Sequence& sequence = *entry.sequence;
+  // The layer reads a row together with the token after it. The last row of a finished prompt may lack that token.
+  const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens) - 1);
+  if (end <= entry.position) return;
+  append_rows(sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
+  for (std::int64_t position = entry.position; position < end; ++position) {
+    batch_.input_ids.push_back(sequence.tokens[static_cast<std::size_t>(position + 1)]);
+    batch_.input_rows.push_back(-1);
+    hidden_rows_.push_back(static_cast<std::int32_t>(entry.first_token + position - entry.position));
+  }
+  if (!sequence.drafter || !sequence.decodes()) return;
+  if (entry.position < sequence.prompt_tokens())
+    sequence.drafter->set_lacks_keys(kTokensOfMissing * keys_.count_missing(sequence, entry.position) > entry.position);
+  sequence.drafter->set_layer_row(static_cast<std::int32_t>(batch_.wanted_rows.size()));
+  batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens() - 1));
+}
+
+std::int64_t LayerDrafts::add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                                         std::int64_t most_earlier) {
+  Sequence& sequence = *entry.sequence;
+  const bool has_read_drafts =
+      complete_ && entry.drafts > 0 && sequence.drafter && sequence.drafter->proposed_by_layer();
+  const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens));
+  if (has_read_drafts) {
+    // To make D drafts, the draft model read the last token and all drafts but the last.
+    const std::int64_t read = std::min(entry.new_tokens - 1 + entry.drafts, end - entry.position);
+    keys_.set(batch.batch, entry.first_token, read, true);
+  }
+  // After a preemption the sequence may hold other pages.
+  if (sequence.draft_keys > entry.position) sequence.draft_keys = 0;
+  const std::int64_t begin = sequence.draft_keys = keys_.first_missing(sequence, sequence.draft_keys, end);
+  const bool is_behind = begin < entry.position;
+  if (is_behind && !sequence.drafter) return 0;  // its later rows would read the missing keys
+  const std::int64_t own = end - entry.position;
+  const std::int64_t count = std::min(end - begin, own + most_earlier);
+  if (sequence.drafter) {
+    sequence.drafter->set_behind(begin + count < end);
+    if (begin + count == end && sequence.decodes()) sequence.drafter->set_layer_row(0);
+  }
+  if (count == 0) return 0;
+  append_rows(sequence, begin, count, cache_, batch_, rope_positions_);
+  for (std::int64_t position = begin; position < begin + count; ++position) {
+    batch_.input_ids.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+    batch_.input_rows.push_back(-1);
+    hidden_rows_.push_back(0);
+  }
+  return std::max<std::int64_t>(count - own, 0);
+}
+
+void LayerDrafts::read(const ScheduledBatch& batch) {
+  clear();
+  rows_.clear();
+  skip(batch);
+  std::int64_t most_earlier =
+      std::min(kMostEarlierRows, runner_.parts().model.options.max_tokens - batch.batch.num_tokens());
+  for (const ScheduledBatch::Entry& entry : batch.entries) {
+    if (entry.sequence == nullptr) continue;
+    if (entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
+    if (is_model_)
+      most_earlier -= add_model_rows(batch, entry, most_earlier);
+    else
+      add_layer_rows(entry);
+  }
+  if (batch_.input_ids.empty()) return;
+  Status status = run_body();
+  if (status.ok()) status = runner_.drafts().settle();
+  if (status.ok()) {
+    keys_.set(batch_, 0, batch_.num_tokens(), true);
+  } else {
+    log_failure(is_model_, status);
+    for (const ScheduledBatch::Entry& entry : batch.entries)
+      if (entry.sequence != nullptr && entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
+  }
+}
+
+void LayerDrafts::skip(const ScheduledBatch& batch) { keys_.set(batch.batch, 0, batch.batch.num_tokens(), false); }
+
+void LayerDrafts::complete(ScheduledBatch& batch) {
+  rows_.clear();
+  made_ = 0;
+  complete_ = false;
+  for (ScheduledBatch::Entry& entry : batch.entries)
+    if (entry.drafts > 0 && entry.sequence->drafter->proposed_by_layer())
+      rows_.push_back({.entry = &entry, .hidden = *entry.sequence->drafter->layer_row(), .id = -1});
+  if (rows_.empty()) return;
+  const Status status = make(batch);
+  complete_ = status.ok();
+  if (complete_) return;
+  log_failure(is_model_, status);
+  for (const ScheduledBatch::Entry& entry : batch.entries)
+    for (std::int64_t draft = 0; draft < entry.drafts; ++draft) batch.batch.input_rows[place_of(entry, draft)] = -1;
+}
+
+Status LayerDrafts::make(ScheduledBatch& batch) {
+  const bool measured = steps_++ % kMeasuredEvery == kFirstMeasured;
+  if (measured) TRY(runner_.stream().synchronize());
+  const Clock::time_point begin = Clock::now();
+  std::int64_t draft = 0;
+  for (; !rows_.empty(); ++draft) {
+    TRY(make(draft, batch));
+    std::erase_if(rows_, [&](const Row& row) { return row.entry->drafts <= draft + 1; });
+  }
+  TRY(runner_.drafts().fetch(made_));
+  Communicator* const communicator = runner_.options().communicator;
+  const bool has_stages = communicator != nullptr && communicator->pipeline() != nullptr;
+  if (!measured && !batch.has_draft_masks() && !has_stages) return ok_status();
+  TRY(runner_.stream().synchronize());
+  if (measured) {
+    const std::chrono::duration<double, std::milli> taken = Clock::now() - begin;
+    draft_ms_ = taken.count() / static_cast<double>(draft);
+  }
+  write_ids(batch);
+  for (const ScheduledBatch::Entry& entry : batch.entries)
+    for (std::int64_t i = 0; i < entry.drafts; ++i) {
+      entry.sequence->drafts[static_cast<std::size_t>(i)] = batch.draft_of(entry, i);
+      // Makes the forward take the draft's id from input_ids and not from the device: the first stage of a pipeline
+      // embeds the drafts, but only the last stage has them on its devices.
+      if (has_stages) batch.batch.input_rows[place_of(entry, i)] = -1;
+    }
+  return ok_status();
+}
+
+Status LayerDrafts::make(std::int64_t draft, ScheduledBatch& batch) {
+  clear();
+  const bool has_body = draft > 0 || is_model_;
+  for (Row& row : rows_) {
+    hidden_rows_.push_back(row.hidden);
+    if (!has_body) continue;
+    const Sequence& sequence = *row.entry->sequence;
+    batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens()));
+    const std::int64_t last = std::ssize(sequence.tokens) - 1;
+    append_rows(sequence, is_model_ ? last + draft : last - 1 + draft, 1, cache_, batch_, rope_positions_);
+    batch_.input_ids.push_back(draft == 0 ? sequence.tokens.back() : TokenId(0));
+    batch_.input_rows.push_back(row.id);  // -1 for draft 0, whose row has the last token
+  }
+  if (has_body) {
+    TRY(run_body());
+    for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].hidden = hidden_rows_[i] = static_cast<std::int32_t>(i);
+  }
+  TRY(runner_.drafts().draft({.rows = hidden_rows_, .first_id = made_}));
+  for (Row& row : rows_) {
+    row.id = made_++;
+    batch.batch.input_rows[place_of(*row.entry, draft)] = row.id;
+  }
+  return ok_status();
+}
+
+void LayerDrafts::write_ids(ScheduledBatch& batch) const {
+  const std::span<const TokenId> drafts = runner_.drafts().fetched();
+  for (const ScheduledBatch::Entry& entry : batch.entries)
+    for (std::int64_t draft = 0; draft < entry.drafts; ++draft) {
+      const std::size_t place = place_of(entry, draft);
+      const std::int32_t row = batch.batch.input_rows[place];
+      if (row >= 0) batch.batch.input_ids[place] = drafts[static_cast<std::size_t>(row)];
+    }
+}
+
+}  // namespace tessera

@@ -1,0 +1,87 @@
+// Drafts by a model's next-token layer (model/layers/draft.h), or by a draft model (model/families/draft_model.h), for
+// all sequences of a forward at once.
+//
+// After each forward the layer's body reads the forward's tokens. It reads each computed row together with the next
+// token, so it has keys and values at every position where the model has them. Drafts are made when the next step is
+// scheduled, since their number is only known then. The head gives the first draft from a sequence's last row, and each
+// further draft runs the body on the draft before it. The keys and values of refused drafts are overwritten when the
+// layer reads the tokens that the model chose instead.
+//
+// The rows of forwards that ran while no request drafted are not read. A later request may find their pages in the
+// prefix cache (DraftKeys). A draft model then reads these rows before it drafts. A layer cannot, because the rows'
+// hidden states are gone; its drafts of such a request are not taken as evidence against drafting.
+//
+// A draft model reads each row with the row's own token and no hidden state, so its keys and values depend on the same
+// tokens as the model's. When drafts are made, it first reads the sequence's last token, and its head then gives the
+// first draft. If all of its drafts were kept, the last of them is the only one that it has not read yet.
+//
+// Drafts stay on the device, where the forward that checks them reads them. The host gets them together with that
+// forward's results. In a pipeline the host waits for the drafts and passes them to the first stage.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "tessera/engine/cache/cache_manager.h"
+#include "tessera/engine/schedule/scheduled_batch.h"
+#include "tessera/engine/steps/draft_keys.h"
+#include "tessera/runner/model_runner.h"
+
+namespace tessera {
+
+class LayerDrafts {
+ public:
+  // Precondition: the runner's model has a next-token layer or a draft model. Both arguments must outlive this object.
+  LayerDrafts(ModelRunner& runner, const CacheManager& cache);
+
+  // Reads the tokens of a forward whose results were collected, and records the rows from which drafts of its sequences
+  // continue. Precondition: no other forward has run since that forward. An error is logged; these sequences then have
+  // no drafts in the next step.
+  void read(const ScheduledBatch& batch);
+  // Records that the tokens of a forward are not read. Call it for each collected forward that read() does not get.
+  void skip(const ScheduledBatch& batch);
+  // Makes the layer's drafts of the batch on the device, where the batch's forward reads them. Waits for the drafts if
+  // the host needs them before the forward. Precondition: no forward has run since read(). An error is logged; the
+  // drafts then stay token 0, which the model is unlikely to choose.
+  void complete(ScheduledBatch& batch);
+  // Writes the drafts of complete() to the batch's ids. Precondition: the batch's forward was collected.
+  void write_ids(ScheduledBatch& batch) const;
+
+  // Returns the time in milliseconds of one draft for all sequences; 0 until it was measured.
+  double draft_ms() const { return draft_ms_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Row {
+    ScheduledBatch::Entry* entry;
+    std::int32_t hidden;  // row of draft_hidden
+    std::int32_t id;      // row of last_ids that has the newest draft
+  };
+  void clear();
+  // Adds the rows of the entry's tokens that the layer has not read.
+  void add_layer_rows(const ScheduledBatch::Entry& entry);
+  // Adds the rows that the draft model has not read, and at most `most_earlier` of those before the entry's tokens.
+  // Returns the number of the latter.
+  std::int64_t add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                              std::int64_t most_earlier);
+  Status run_body();
+  Status make(ScheduledBatch& batch);
+  // Makes draft number `draft` (from 0) of the sequences of all rows_.
+  Status make(std::int64_t draft, ScheduledBatch& batch);
+
+  ModelRunner& runner_;
+  const CacheManager& cache_;
+  bool is_model_;  // a draft model drafts, and no layer
+  DraftKeys keys_;
+  ForwardBatch batch_;
+  RopeAxes rope_positions_;
+  std::vector<std::int32_t> hidden_rows_;
+  std::vector<Row> rows_;   // entries that still draft
+  bool complete_ = false;   // whether the last complete() made all drafts of its batch
+  std::int32_t made_ = 0;   // number of this step's drafts so far, which are in last_ids
+  std::int64_t steps_ = 0;  // number of steps with drafts
+  double draft_ms_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,227 @@
+// Catches: drafts of a next-token layer that change what a request gets; rows, positions or pages of another sequence
+// in the layer's forwards; a layer that does not read the tokens of chunked prompts, of cached prefixes, or after
+// refused drafts; and a layer whose drafts are never used.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/device/testing/described_device.h"
+#include "tessera/engine/engine_test_util.h"
+#include "tessera/engine/plan/engine_plan.h"
+
+namespace tessera {
+namespace {
+
+using test::make_engine;
+using test::outputs_of;
+using test::request;
+using test::sampled;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+EngineOptions options_of(const char* model) {
+  EngineOptions options = test::small_options();
+  options.model_path = testing::data_path(std::string("drafts/") + model);
+  options.deterministic = true;  // bits of a row do not depend on the number of rows
+  options.max_running_requests = 32;
+  return options;
+}
+
+EngineOptions with_layer(EngineOptions options, std::int64_t steps = 3) {
+  if (!options.drafts.any()) options.drafts.source = DraftSource::kLayer;
+  options.drafts.layer_steps = steps;
+  return options;
+}
+
+class LayerDraftsOf : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LayerDraftsOf, OutputsAreThoseOfPlainDecodes) {
+  std::vector<Request> requests{request(12, 40), request(30, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};
+  const std::unique_ptr<Engine> plain = make_engine(options_of(GetParam()));
+  for (const std::int64_t steps : {1, 3, 5}) {
+    const std::unique_ptr<Engine> drafting = make_engine(with_layer(options_of(GetParam()), steps));
+    for (const bool cached : {false, true})
+      EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << steps << (cached ? " cached" : "");
+    EXPECT_GT(drafting->stats().drafts.drafted, 20) << steps;
+  }
+}
+
+TEST_P(LayerDraftsOf, PromptsInPartsAndPreemptionChangeNothing) {
+  EngineOptions options = options_of(GetParam());
+  options.chunked_prefill_size = 16;
+  options.max_total_tokens = 160;
+  const std::vector<Request> requests{request(40, 40), request(50, 40, 2), request(33, 40, 3)};
+  const std::unique_ptr<Engine> plain = make_engine(options);
+  const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
+  EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests));
+  // In mtp-qwen3.5, state slots limit the running requests before pages do.
+  const bool pages_are_short = std::string_view(GetParam()) != "mtp-qwen3.5";
+  EXPECT_EQ(drafting->stats().preemptions > 0, pages_are_short);
+  EXPECT_GT(drafting->stats().drafts.drafted, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LayerDraftsOf, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
+                         [](const auto& golden) { return std::string(golden.param).substr(4, 4); });
+
+TEST(LayerDrafts, DraftsOfAnotherFolderChangeNothing) {
+  for (const char* base : {"llama", "qwen3-moe"}) {
+    EngineOptions options = options_of("");
+    options.model_path = testing::data_path(std::string("goldens/") + base);
+    std::vector<Request> requests{request(12, 40), request(20, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};
+    for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(6)};
+    const std::unique_ptr<Engine> plain = make_engine(options);
+    options.drafts.source = DraftSource::kEagle;
+    options.drafts.model_path = testing::data_path(std::string("drafts/") + base + "-eagle3");
+    const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
+    for (const bool cached : {false, true})
+      EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << base << (cached ? " cached" : "");
+    EXPECT_GT(drafting->stats().drafts.drafted, 20) << base;
+  }
+}
+
+TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
+  for (const char* base : {"mtp-qwen3.5", "llama"}) {
+    const bool eagle = std::string_view(base) == "llama";
+    EngineOptions options = options_of(base);
+    if (eagle) options.model_path = testing::data_path("goldens/llama");
+    std::vector<Request> requests{request(12, 40), request(20, 25, 2), sampled(14, 40, 1)};
+    for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(6)};
+    const std::unique_ptr<Engine> plain = make_engine(options);
+    if (eagle) {
+      options.drafts.source = DraftSource::kEagle;
+      options.drafts.model_path = testing::data_path("drafts/llama-eagle3");
+    }
+    options.drafts.quantization = "int8";
+    const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
+    EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << base;
+    EXPECT_GT(drafting->stats().drafts.drafted, 20) << base;
+    testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+    const Result<EnginePlan> plan = plan_engine(with_layer(options), device);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_THAT(plan->facts, Not(Contains(HasSubstr("drafts use the model's own head"))));
+    EXPECT_TRUE(std::ranges::any_of(plan->graphs.at_start, [](const WeightAtStart& weight) {
+      return weight.module.ends_with("lm_head") && weight.reason.empty();
+    })) << base;
+  }
+}
+
+// The layer's weights are random, so drafts are not kept. After four requests without a kept draft no other drafts for
+// a second, unless the layer lacked the keys of the four prompts: requests of two tokens never draft.
+TEST(LayerDrafts, LackOfKeysEndsNoTrials) {
+  const auto varied = [](std::int64_t prompt, std::int64_t new_tokens, std::int32_t seed) {
+    Request made = request(prompt, new_tokens, seed);
+    made.sampling = {.temperature = 1.5, .seed = seed};  // a text that repeats itself would be drafted from
+    return made;
+  };
+  for (const bool lacks_keys : {false, true}) {
+    const std::unique_ptr<Engine> engine = make_engine(with_layer(options_of("mtp-glm4-moe")));
+    for (std::int32_t seed = 1; lacks_keys && seed <= 4; ++seed) outputs_of(*engine, {varied(25, 2, seed)});
+    for (std::int32_t seed = 1; seed <= 4; ++seed) outputs_of(*engine, {varied(25, 30, seed)});
+    EXPECT_EQ(engine->stats().cached_tokens, lacks_keys ? 4 * 24 : 0);
+    const std::int64_t drafted = engine->stats().drafts.drafted;
+    EXPECT_GT(drafted, 0);
+    outputs_of(*engine, {varied(25, 30, 9)});
+    EXPECT_EQ(engine->stats().drafts.drafted > drafted, lacks_keys);
+  }
+}
+
+// The requests may choose only the ids 5 and 400, and the layer can draft only id 5.
+TEST(LayerDrafts, FewerIdsChangeNothing) {
+  for (const char* model : {"mtp-qwen3.5", "mtp-glm4-moe"}) {
+    EngineOptions options = options_of(model);
+    std::vector<Request> requests{request(12, 40), request(20, 25, 2), sampled(14, 40, 1)};
+    for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(400)};
+    const std::unique_ptr<Engine> plain = make_engine(options);
+    options.drafts.vocab_size = 64;
+    for (const char* quantization : {"", "int8"}) {
+      options.drafts.quantization = quantization;
+      const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
+      EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << model << quantization;
+      EXPECT_GT(drafting->stats().drafts.drafted, 20) << model << quantization;
+      testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+      const Result<EnginePlan> plan = plan_engine(with_layer(options), device);
+      ASSERT_TRUE(plan.ok()) << plan.status().message();
+      const ir::Graph& head = plan->graphs.draft->head;
+      EXPECT_EQ(head.value(head.outputs[0]).type.to_string(), "f32[R, 64]") << model << quantization;
+    }
+  }
+}
+
+TEST(LayerDrafts, SizesOfTheDraftsVocabularyAreChecked) {
+  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+  EngineOptions options = with_layer(options_of("mtp-qwen3.5"));
+  options.drafts.vocab_size = 1 << 20;
+  EXPECT_THAT(plan_engine(options, device).status().message(),
+              HasSubstr("speculative_draft_vocab_size: 1048576 is not accepted; 1 to "));
+  options.drafts.source = DraftSource::kText;
+  EXPECT_THAT(plan_engine(options, device).status().message(), HasSubstr("is not accepted without a next-token layer"));
+}
+
+// A slot of a recurrent state has memory for a step's drafts, here 3. A model with such states (mtp-qwen3.5) therefore
+// drafts no more tokens from the text either.
+TEST(LayerDrafts, SlotsOfStatesLimitDraftsFromText) {
+  for (const auto& [model, most] : {std::pair("mtp-qwen3.5", 3), std::pair("mtp-glm4-moe", 8)}) {
+    testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+    const Result<EnginePlan> plan = plan_engine(with_layer(options_of(model)), device);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->drafts.most_tokens, most) << model;
+    EXPECT_EQ(plan->model.max_drafts, 3) << model;
+  }
+}
+
+TEST(LayerDrafts, AStoredQuantisedHeadIsKeptAndReported) {
+  EngineOptions options = with_layer(options_of(""));
+  options.model_path = testing::data_path("gguf/qwen35-mtp");
+  options.drafts.quantization = "int8";
+  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+  const Result<EnginePlan> plan = plan_engine(options, device);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_THAT(plan->facts, Contains(HasSubstr("drafts use the model's own head")));
+}
+
+TEST(LayerDrafts, UnknownQuantisationIsRefused) {
+  EngineOptions options = with_layer(options_of("mtp-qwen3.5"));
+  options.drafts.quantization = "fp9";
+  EXPECT_THAT(Engine::create(options).status().message(),
+              HasSubstr("speculative_draft_model_quantization: fp9 is not accepted; accepted: fp8, int8, int4, nvfp4"));
+  options.drafts.quantization = "fp8";
+  options.drafts.source = DraftSource::kText;
+  EXPECT_THAT(Engine::create(options).status().message(), HasSubstr("not accepted without a draft layer"));
+}
+
+// A layer of random weights guesses right about as often as wrong. So the numbers of kept drafts are close only if the
+// layer saw the same hidden states, tokens, keys and values in both runs.
+TEST(LayerDrafts, DraftsDoNotDependOnTheOtherRequests) {
+  const std::vector<Request> requests{request(12, 30), request(20, 30, 2), request(7, 30, 3)};
+  std::int64_t alone = 0;
+  for (const Request& one : requests) {
+    const std::unique_ptr<Engine> engine = make_engine(with_layer(options_of("mtp-glm4-moe")));
+    outputs_of(*engine, {one});
+    alone += engine->stats().drafts.kept;
+  }
+  const std::unique_ptr<Engine> together = make_engine(with_layer(options_of("mtp-glm4-moe")));
+  outputs_of(*together, requests);
+  EXPECT_NEAR(static_cast<double>(together->stats().drafts.kept), static_cast<double>(alone), 3);
+}
+
+TEST(LayerDrafts, ModelsWithoutALayerAreRefused) {
+  const auto message = [](EngineOptions options) {
+    return Engine::create(with_layer(std::move(options))).status().to_string();
+  };
+  EXPECT_THAT(message(test::small_options()),
+              HasSubstr("a next-token layer (MTP) of LlamaForCausalLM is not supported"));
+  EngineOptions eagle = test::small_options();
+  eagle.drafts.source = DraftSource::kEagle;
+  EXPECT_THAT(message(eagle), HasSubstr("EAGLE3 needs speculative_draft_model_path"));
+  eagle.drafts.model_path = testing::data_path("drafts/qwen3-moe-eagle3") + "/missing";
+  EXPECT_THAT(message(eagle), HasSubstr("speculative_draft_model_path"));
+  eagle.drafts.source = DraftSource::kLayer;
+  EXPECT_THAT(message(eagle), HasSubstr("is not accepted without speculative_algorithm EAGLE3"));
+  EngineOptions steps = options_of("mtp-glm4-moe");
+  steps.drafts.layer_steps = 65;
+  steps.drafts.source = DraftSource::kLayer;
+  EXPECT_THAT(Engine::create(steps).status().to_string(), HasSubstr("speculative_num_steps: 65 is not accepted"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,154 @@
+#include "tessera/engine/steps/step_loop.h"
+
+#include <utility>
+
+namespace tessera {
+
+StepLoop::StepLoop(LoadedModel& model, Scheduler& scheduler, ImageFeed& images, EngineReport& report)
+    : model_(model),
+      scheduler_(scheduler),
+      images_(images),
+      report_(report),
+      flights_(runner(), pace_),
+      collector_(model),
+      outcomes_(scheduler, flights_),
+      recovery_(peers(), scheduler, flights_, outcomes_) {
+  if (model.options.drafts.by_layer()) layer_drafts_.emplace(runner(), scheduler.cache());
+  if (const DraftOptions& drafts = model.options.drafts; drafts.forced_tokens > 0)
+    forced_acceptance_.emplace(drafts.forced_tokens, drafts.most());
+}
+
+void StepLoop::add(std::unique_ptr<Sequence> sequence) {
+  pace_.arrived(sequence->arrived);
+  scheduler_.add(std::move(sequence));
+}
+
+Result<std::span<RequestEvent>> StepLoop::step() {
+  outcomes_.begin_step();
+  TRY(peers().health());  // otherwise sequences may wait for tokens that never come
+  outcomes_.end_expired();
+  // Collects all batches in flight first if there is no overlap, or if a sequence needs its last token on the host.
+  const bool overlap = model_.steps.overlap && !scheduler_.reads_at_once();
+  while (!overlap && flights_.count() > 0) TRY(collect_oldest());
+  const int before = flights_.count();
+  TRY(submit_next(overlap));
+  const bool runs_ahead = overlap && flights_.count() > before;
+  if (flights_.count() > (runs_ahead ? flights_.most() - 1 : 0)) TRY(collect_oldest());
+  return outcomes_.events();
+}
+
+StepPace::Clock::time_point StepLoop::due() const {
+  return model_.steps.paced && !scheduler_.reads_at_once() ? pace_.due() : StepPace::Clock::time_point{};
+}
+
+// Writes adapters to those slots on the device that the scheduled batch is the first to use.
+Status StepLoop::write_adapters() {
+  Status status = ok_status();
+  std::int64_t written = 0;
+  for (const AdapterSlots::Write& write : scheduler_.adapters().writes()) {
+    status = runner().write_adapter(write.slot, write.content);
+    if (!status.ok()) break;
+    ++written;
+  }
+  scheduler_.adapters().mark_written(written);
+  return status;
+}
+
+// Schedules a batch after those in flight and enqueues it.
+Status StepLoop::submit_next(bool overlap) {
+  ScheduledBatch& next = flights_.next();
+  const StepPace::Clock::time_point begin = StepPace::Clock::now();
+  if (layer_drafts_ && !overlap) scheduler_.forget_rows();  // drafts of this step overwrite the rows
+  {
+    const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
+    scheduler_.next(next, /*in_turns=*/overlap);
+  }
+  if (model_.options.drafts.any()) begin_measured(next, begin);
+  if (next.entries.empty()) return peers().run_idle_forward(runner());
+  if (layer_drafts_ && !overlap) layer_drafts_->complete(next);
+  next.fill_draft_masks(runner().vocab_size());
+  const ForwardInputs inputs = collector_.inputs_of(next);
+  Status encoded = images_.encode(next);
+  if (encoded.ok()) encoded = write_adapters();
+  peers().begin_forward();
+  const Result<Decision> decision = encoded.ok() ? runner().submit(inputs) : Result<Decision>(encoded);
+  if (decision.ok()) return submitted(next, *decision, begin);
+  slowdown_.begin(std::nullopt, begin);
+  TRY(recovery_.not_submitted(next, decision.status()));
+  // Collects all batches in flight, because work that was enqueued before the failure may have overwritten the ids that
+  // the previous step left on the device.
+  while (flights_.count() > 0) TRY(collect_oldest());
+  scheduler_.forget_rows();
+  return ok_status();
+}
+
+// Tells DraftSlowdown that a step begins. The step is measured only if all requests decode and, if a layer drafts, once
+// the time of a draft is known. Until then, predictions lack that time.
+void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin) {
+  if (next.entries.empty() || next.phase() != ForwardPhase::kDecode || (layer_drafts_ && draft_ms() == 0)) {
+    slowdown_.begin(std::nullopt, begin);
+    return;
+  }
+  const std::int64_t requests = std::ssize(next.entries);
+  const bool has_drafts = next.batch.has_drafts();
+  const double predicted_ms =
+      has_drafts ? next.predicted_ms : drafting_ms(requests, requests, runner().dispatch_table()).value_or(0);
+  slowdown_.begin(DraftSlowdown::Step{.requests = requests, .predicted_ms = predicted_ms, .has_drafts = has_drafts},
+                  begin);
+}
+
+// Records that a batch was enqueued. Its scheduling began at `begin`.
+Status StepLoop::submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin) {
+  batch.decision = decision;
+  report_.submitted(batch);
+  scheduler_.mark_submitted(batch);
+  if (layer_drafts_) scheduler_.forget_layer_rows();
+  flights_.enqueued(batch, begin);
+  return images_.read_back(batch);
+}
+
+Status StepLoop::collect_oldest() {
+  const Result<StepOutputs> outputs = flights_.collect();
+  const StepProfiler::Scope collecting(profiler(), HostWork::kCollect);
+  if (!outputs.ok()) return recovery_.not_collected(outputs.status());
+  ScheduledBatch& oldest = flights_.oldest();
+  if (layer_drafts_) layer_drafts_->write_ids(oldest);
+  const StepOutputs chosen = forced_acceptance_ ? forced_acceptance_->choose(oldest, *outputs) : *outputs;
+  for (const ScheduledBatch::Entry& entry : oldest.entries) {
+    if (entry.sequence != nullptr) collect(oldest, entry, chosen);
+  }
+  // The next-token layer reads the forward's rows only if a sequence may draft (reads_at_once(), which also keeps
+  // step() from enqueueing forwards ahead). Forwards that were enqueued before such a sequence arrived may still be in
+  // flight. In that case the layer reads nothing, because these forwards may have overwritten its inputs.
+  if (layer_drafts_) {
+    const bool is_read = scheduler_.reads_at_once() && flights_.count() == 0;
+    is_read ? layer_drafts_->read(oldest) : layer_drafts_->skip(oldest);
+  }
+  flights_.end_oldest();
+  return ok_status();
+}
+
+// Accepts drafts in order. A draft is accepted if it equals the token that was sampled from the row before it. The
+// draft's own row was then computed after the right tokens, so the token sampled from it is the next one.
+void StepLoop::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs) {
+  std::optional<RequestEvent> event = collector_.collect(batch, entry, outputs, profiler());
+  std::int64_t kept = 0;
+  while (event && event->finish == FinishReason::kNone && kept < entry.drafts &&
+         event->token == batch.draft_of(entry, kept)) {
+    outcomes_.report(*std::move(event));
+    ++kept;
+    keep_draft(entry, scheduler_.cache().has_states());
+    event = collector_.collect_next(batch, entry, outputs, profiler());
+  }
+  if (entry.drafts > 0) {
+    const bool ends_by_draft = event && kept < entry.drafts && event->token == batch.draft_of(entry, kept);
+    const std::int64_t output = kept + (ends_by_draft ? 1 : 0);
+    drafts_.add(entry.drafts, output);
+    entry.sequence->result.drafts.add(entry.drafts, output);
+    entry.sequence->drafter->judge(entry.drafts, kept);
+  }
+  if (entry.sequence->drafter && entry.sequence->drafter->is_fruitless()) scheduler_.stop_drafting(*entry.sequence);
+  if (event) outcomes_.report(*std::move(event));  // may end the sequence
+}
+
+}  // namespace tessera

@@ -1,0 +1,83 @@
+// The engine's loop: each call of step() makes a batch, submits its forward, and turns the results of a forward into
+// events.
+//
+// The Scheduler puts sequences into batches, and the Collector turns a forward's results into events. This class calls
+// both in turn, and adds the other things that a forward needs: images, adapters and drafts. Recovery handles a failed
+// forward.
+//
+// Threads: the engine's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/base/timeline.h"
+#include "tessera/engine/drafts/draft_slowdown.h"
+#include "tessera/engine/outputs/collector.h"
+#include "tessera/engine/outputs/outcomes.h"
+#include "tessera/engine/outputs/recovery.h"
+#include "tessera/engine/report/engine_report.h"
+#include "tessera/engine/schedule/flights.h"
+#include "tessera/engine/schedule/scheduler.h"
+#include "tessera/engine/schedule/step_pace.h"
+#include "tessera/engine/start/loaded_model.h"
+#include "tessera/engine/steps/forced_acceptance.h"
+#include "tessera/engine/steps/image_feed.h"
+#include "tessera/engine/steps/layer_drafts.h"
+
+namespace tessera {
+
+class StepLoop {
+ public:
+  // All arguments must outlive the loop.
+  StepLoop(LoadedModel& model, Scheduler& scheduler, ImageFeed& images, EngineReport& report);
+
+  // Adds a sequence to the scheduler.
+  void add(std::unique_ptr<Sequence> sequence);
+  bool idle() const { return scheduler_.idle() && flights_.count() == 0; }
+  // Does one step; see Engine::step().
+  Result<std::span<RequestEvent>> step();
+  // Returns the best time for the next step(); see Engine::step_due().
+  StepPace::Clock::time_point due() const;
+  Outcomes& outcomes() { return outcomes_; }
+
+  // Returns the measured milliseconds of one draft by the next-token layer, for all sequences; 0 without such a layer.
+  double draft_ms() const { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }
+  // Returns how much longer steps with drafts take than predicted, in comparison with steps without (DraftSlowdown).
+  double draft_slowdown(std::int64_t requests) const { return slowdown_.factor(requests); }
+  const DraftStats& drafts() const { return drafts_; }
+  const PrefillWork& prefill() const { return flights_.prefill(); }
+  std::int64_t output_tokens() const { return collector_.output_tokens(); }
+  const std::optional<Timeline::Phase>& first_token() const { return collector_.first_token(); }
+
+ private:
+  Status submit_next(bool overlap);
+  // Tells DraftSlowdown that the step of `next` began at `begin`.
+  void begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin);
+  Status write_adapters();
+  Status submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin);
+  Status collect_oldest();
+  void collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs);
+  StepProfiler* profiler() const { return report_.recorder().profiler(); }
+  Peers& peers() { return *model_.peers; }
+  ModelRunner& runner() { return *model_.runner; }
+
+  LoadedModel& model_;
+  Scheduler& scheduler_;
+  ImageFeed& images_;
+  EngineReport& report_;
+  StepPace pace_;
+  Flights flights_;
+  Collector collector_;
+  Outcomes outcomes_;
+  Recovery recovery_;
+  std::optional<LayerDrafts> layer_drafts_;            // none: no next-token layer drafts
+  std::optional<ForcedAcceptance> forced_acceptance_;  // for measurements alone
+  DraftStats drafts_;
+  DraftSlowdown slowdown_;
+};
+
+}  // namespace tessera
