@@ -19,6 +19,8 @@ namespace {
 constexpr double kLeastFraction = 0.1;
 constexpr double kMostFraction = 0.95;
 constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
+// Graphs may take one byte in so many of what forwards leave, even if no request of the longest context then fits.
+constexpr std::int64_t kLeastGraphShare = 8;
 // Bytes that a process maps after the plan is made and that the plan does not count: stacks of threads, heaps, kernels
 // that oneDNN makes at run time. With all sizes captured, `tessera serve` of the bundled model maps some 400 MiB of
 // them.
@@ -176,9 +178,10 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   const std::int64_t left = in.capacity - in.taken;
   CacheDemand of_one = in.cache;  // one request has one state and one checkpoint, however long it is
   of_one.limits.max_requests = 1;
-  const std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
+  std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
+  if (in.on_host) cache = std::min(cache, kCpuMaxKvBytes);
   // With a given fraction, forwards and graphs get what the fraction leaves. Without one, forwards leave the KV cache
-  // at least a page, and graphs leave it room for one request.
+  // at least a page, and graphs leave it room for one request, if that leaves them their least share.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {
@@ -189,7 +192,7 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
                     mib(in.fraction != 0 ? 0 : in.reserve), kWhatHelps));
   }
   const std::int64_t room = for_forwards - in.activations;
-  return in.fraction != 0 ? room : std::max<std::int64_t>(room - cache, 0);
+  return in.fraction != 0 ? room : std::max<std::int64_t>(room - cache, room / kLeastGraphShare);
 }
 
 Result<MemoryShares> share_memory(const ShareInputs& in, std::int64_t graph_bytes) {

@@ -103,7 +103,7 @@ TEST(MemoryShares, CpuCacheDefaultsToAtMost2GiB) {
   EXPECT_EQ(pages_of(*share_memory(in, 0)), (kGiB / 2 - 300 * kMiB) / (2 * kMiB) + 1);
 }
 
-TEST(MemoryShares, GraphsLeaveTheCacheRoomForARequest) {
+TEST(MemoryShares, GraphsLeaveTheCacheRoomForARequestOrSevenEighths) {
   ShareInputs in = gpu();
   in.capacity = 10 * kGiB;
   in.useful_pages = 100000;
@@ -111,7 +111,19 @@ TEST(MemoryShares, GraphsLeaveTheCacheRoomForARequest) {
   // pages, which are 5 GiB.
   EXPECT_EQ(*room_for_graphs(in), 6 * kGiB + kGiB / 2 - 302 * kMiB - 5 * kGiB);
   in.request_pages = 100000;
-  EXPECT_EQ(*room_for_graphs(in), 0) << "forwards without graphs come before graphs";
+  EXPECT_EQ(*room_for_graphs(in), (6 * kGiB + kGiB / 2 - 302 * kMiB) / 8);
+}
+
+// An 8B model with a context of 131 072 tokens, of which a request takes 16 GiB of cache.
+TEST(MemoryShares, LongContextsLeaveGraphsOnACpu) {
+  ShareInputs in = gpu();
+  in.on_host = true;
+  in.capacity = 24 * kGiB;
+  in.weights = 15 * kGiB;
+  in.request_pages = in.useful_pages = 8192;
+  // 24 GiB - 0.5 (taken) - 2 (reserve) - 15 (weights) - 300 MiB (activations) - 2 MiB (one page) - 2 GiB, which is all
+  // that the cache takes on a CPU.
+  EXPECT_EQ(*room_for_graphs(in), 4 * kGiB + kGiB / 2 - 302 * kMiB);
 }
 
 // Qwen3.5-27B with its whole context of 262 144 tokens: one request has one state and one checkpoint. A checkpoint for
