@@ -50,11 +50,15 @@ void EventLog::end() {
   pump_all();
 }
 
+ApiStatus EventLog::is_kept() const {
+  if (!dropped_) return api_ok();
+  return invalid_field("stream",
+                       "the response's events are not kept, as they do not fit into the store; accepted: a request "
+                       "without \"stream\"");
+}
+
 ApiStatus EventLog::follow(Call call, std::int64_t after) {
-  if (dropped_)
-    return invalid_field("stream",
-                         "the response's events are not kept, as they do not fit into the store; accepted: "
-                         "a request without \"stream\"");
+  if (ApiStatus kept = is_kept(); !kept.ok()) return kept;
   const std::int64_t next = after + 1;
   if (next > std::ssize(starts_))
     return invalid_field("starting_after", fmt::format("the response has {} events so far; accepted: 0 to {}",

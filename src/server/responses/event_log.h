@@ -24,6 +24,8 @@ class EventLog : public std::enable_shared_from_this<EventLog> {
   // Appends whole server-sent events. If the store has no room for them, the log drops all its events, keeps none from
   // now on, and breaks off the streams of its followers.
   void append(std::string_view events);
+  // Returns an error for the client if the events were dropped.
+  ApiStatus is_kept() const;
   // Records that no event will follow, and ends the streams of the followers.
   void end();
   // Starts a stream of the events after number `after` (-1: all), including future ones. Error: 400 if no event has

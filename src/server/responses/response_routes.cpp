@@ -28,7 +28,7 @@ ApiStatus append_items(const std::string& list, Json::Array& items) {
   return api_ok();
 }
 
-// Returns the items that the model read for the turn `last`: those of all turns before it, and the input of `last`.
+// Returns the items that the model read for the turn `last`: all items of the turns before it, and the input of `last`.
 ApiResult<Json::Array> items_before(const ConversationTurn& last) {
   std::vector<const ConversationTurn*> turns;
   for (const ConversationTurn* turn = last.before.get(); turn != nullptr; turn = turn->before.get())
@@ -117,6 +117,10 @@ void ResponseRoutes::count_tokens(Call call) const {
 void ResponseRoutes::start(Call call, ResponseJob made) const {
   if (!made.background) return jobs_.start(std::move(call), std::move(made.job));
   const auto events = made.job.stream ? std::make_shared<EventLog>(store_) : nullptr;
+  if (events != nullptr) {
+    events->append(made.answer->begin());
+    if (const ApiStatus kept = events->is_kept(); !kept.ok()) return call.refuse(kept.error());
+  }
   if (const ApiStatus kept = made.answer->keep_running(events); !kept.ok()) return call.refuse(kept.error());
   made.job.deliver = [events](std::string_view text, bool last) {
     if (events == nullptr) return;
@@ -124,8 +128,7 @@ void ResponseRoutes::start(Call call, ResponseJob made) const {
     if (last) events->end();
   };
   if (events != nullptr) {
-    events->append(made.answer->begin());
-    (void)events->follow(call, -1);  // cannot fail: a new log has all its events
+    (void)events->follow(call, -1);  // cannot fail: no event was dropped
   } else {
     call.respond_json(made.answer->current("queued"), "in the background", made.job.note);
   }

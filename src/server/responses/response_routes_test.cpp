@@ -210,6 +210,18 @@ TEST_F(ResponsesTest, NothingIsStoredUnlessAllowed) {
   EXPECT_EQ(param_of(running.json(ask_response(R"("input": "a", "background": true)"), 400)), "background");
 }
 
+// A stream begins with two events, and each contains the whole response object with its instructions. The store has
+// room for the response without a stream, but not for these two events.
+TEST_F(ResponsesTest, EventsThatDoNotFitAreRefusedAtOnce) {
+  ServerOptions options;
+  options.stored_response_bytes = 2000;
+  const Running running(engine(), options);
+  const std::string members =
+      R"("input": "a", "max_output_tokens": 2, "background": true, "instructions": ")" + std::string(100, 'a') + "\"";
+  EXPECT_EQ(param_of(running.json(ask_response(members + R"(, "stream": true)"), 400)), "stream");
+  EXPECT_EQ(status_of(running.json(ask_response(members))), "queued");
+}
+
 TEST_F(ResponsesTest, TruncationLeavesOldTurnsOut) {
   const Running running(engine());
   std::string items = R"({"role": "system", "content": "S"})";
