@@ -92,9 +92,9 @@ void add_to(Hasher& hash, const ir::Attribute& attribute) {
   }
 }
 
-// Returns a hash of the operators with their attributes, generated code and tensor sizes, and of the number of kernels
-// in each stage, which shows how joined kernels group the operators. Addresses are left out, because all ranks must get
-// the same hash.
+// Returns a hash of two things. The first is the list of operators with their attributes, generated code and tensor
+// sizes. The second is the number of kernels in each stage, which shows how joined kernels group the operators.
+// Addresses are left out, because all ranks must get the same hash.
 std::uint64_t choice_of(std::span<const KernelCall> calls, std::span<const Stage> stages) {
   Hasher hash;
   for (const Stage& stage : stages) hash.add(stage.kernels.size());

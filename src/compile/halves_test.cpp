@@ -1,4 +1,4 @@
-// Catches: a range in halves (halves.h) with an operator that reads other rows than its own, without an exchange, or
+// Catches: a range in halves (halves.h) with an operator that reads rows other than its own, without an exchange, or
 // with an exchange that needs scratch; a half that is read before it was exchanged; a side stream that is not used;
 // rows that are left out or computed twice; and scratch that is too small for a half.
 #include "tessera/compile/halves.h"

@@ -130,7 +130,7 @@ TEST_F(JoinsTest, ALongerOneIsPreferred) {
 TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
   EXPECT_EQ(joins_of(kText).size(), 1u);
   // In these graphs the result of scale is an output, is read twice, is read through a view, or is add's second
-  // operand; in the last graph another operator lies between the two.
+  // operand. In the last graph another operator lies between scale and add.
   for (const char* text :
        {R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %x) return %z, %y })",
         R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %y) return %z })",

@@ -102,8 +102,8 @@ class BoundProgram {
   std::vector<std::unique_ptr<BoundOp>> ops_;  // [instructions]
 };
 
-// Instructions [first, end), which run in two halves of their rows (halves.h) in buckets of at least `least_tokens`
-// tokens.
+// A range of instructions, [first, end). In buckets of at least `least_tokens` tokens the range runs in two halves,
+// which divide its rows (halves.h).
 struct Halves {
   std::size_t first = 0;
   std::size_t end = 0;
@@ -123,8 +123,9 @@ struct Program {
   // Returns the number of rows of the instruction's first operand; 0 if the instruction has no operand.
   Result<std::int64_t> rows_of(const Instruction& instruction, const ir::Bucket& bucket) const;
   // Returns the bytes of scratch that the program needs in the bucket. Instructions run one after another and share it,
-  // so this is the maximum over all instructions. An instruction that runs in halves counts with its scratch for
-  // running whole too. The scratch of the largest bucket is then enough for smaller buckets, which may run it whole.
+  // so this is the maximum over all instructions. For an instruction that runs in halves, the scratch for running it
+  // whole counts as well. Smaller buckets may run it whole, and the scratch of the largest bucket must be enough for
+  // them.
   Result<std::size_t> workspace_bytes(const ir::Bucket& bucket, Device& device, const ForwardContext& context) const;
   // Binds the program for one bucket. The program must outlive the result and must not move.
   Result<BoundProgram> bind(const BindTarget& target) const;

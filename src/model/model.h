@@ -39,9 +39,10 @@ namespace tessera {
 struct DraftModel;
 struct EagleDraft;
 
-// The place of a draft model's layers beside those of its target (families/draft_model.h).
+// Says which layer numbers and which cache group a draft model's layers get beside those of its target
+// (families/draft_model.h). The draft model is the guest.
 struct GuestPlace {
-  std::int64_t first_layer = 0;             // the number that the first layer has beside the target's
+  std::int64_t first_layer = 0;             // number of the guest's first layer; the target's layers come before it
   std::vector<ir::CacheGroup> groups = {};  // the target's cache groups; one of them also has the guest's layers
   std::size_t group = 0;                    // index of this group
 };
@@ -84,8 +85,8 @@ struct ModelOptions {
   bool draft_layer = false;
   std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer from a separate folder, instead of draft_layer
   std::shared_ptr<const DraftModel> draft_model = nullptr;  // a model that drafts, instead of a layer
-  // Set while the body of a draft model is built. Its states then get the place's numbers, and prompts cannot give rows
-  // in place of its embeddings.
+  // Set while the body of a draft model is built. The body's states are then numbered as the place says, and prompts
+  // cannot give rows in place of the body's embeddings.
   std::optional<GuestPlace> guest = std::nullopt;
   std::int64_t max_draft_rows = 2048;
   // The format to which a draft layer and the head of its drafts are quantised while they are read. The head is then a
@@ -129,8 +130,9 @@ struct DraftGraphs {
   ir::Graph body;     // its output is hidden [T, hidden], which the head and the row of the next draft read
   ir::Graph head;     // reads hidden and wanted_rows; its output is logits f32[R, ids]
   ir::Graph sampler;  // like ModelGraphs::sampler, for the draft's logits
-  // Index of the output of the model's body that becomes draft_hidden. Absent for a draft model, whose rows continue no
-  // hidden state: a row at position p has the id of token p, where a layer's row has that of token p + 1.
+  // Index of the output of the model's body that becomes draft_hidden. Absent for a draft model, whose rows read no
+  // hidden state of the model. At position p, a draft model's row has the id of token p, whereas a layer's row has the
+  // id of token p + 1.
   std::optional<std::size_t> body_output = 0;
   std::vector<TokenId> target_ids = {};  // [ids]: the model's id for each id of the head; empty if both are equal
 };
@@ -195,7 +197,7 @@ struct ModelGraphs {
   const ir::Graph& prefill_head() const { return prefill ? prefill->head : head; }
 };
 
-// Returns the graphs that use the KV cache: the body and, if a layer or a draft model drafts, the body of that.
+// Returns the graphs that use the KV cache: the body and, if there is one, the body of the draft layer or draft model.
 std::vector<const ir::Graph*> cached_graphs(const ModelGraphs& graphs);
 
 // Builds the graphs. Returns kUnimplemented or kInvalidArgument if that is impossible, for example because ranks cannot

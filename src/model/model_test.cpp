@@ -1,5 +1,5 @@
-// Catches: a listed family that cannot be built; options that no kernel supports but that are accepted; weights of a
-// rank in which rows of a joint tensor are missing or repeated.
+// Catches: a listed family that cannot be built; options that no kernel supports but that are accepted; ranks that miss
+// or repeat rows of a tensor that joins several matrices (qkv_proj, gate_up_proj).
 #include "tessera/model/model.h"
 
 #include <algorithm>
@@ -176,8 +176,8 @@ TEST(BuildModel, WeightsWithTheSameNameAreShared) {
                {"t (transposed) from 0", "t (plain) from 0"});
 }
 
-// Each rank must read only the tensors of its own experts. With four ranks and ep_size 2, two ranks have the same
-// experts, and each of them has half of every expert.
+// Each rank must read only the tensors of its own experts. With four ranks and ep_size 2, two ranks have the same four
+// experts, and each of the two ranks has half of every such expert.
 TEST(BuildModel, RanksDivideTheExperts) {
   const ModelConfig config = small("Qwen3MoeForCausalLM", R"({"num_experts": 8, "moe_intermediate_size": 32})");
   const std::int64_t parameters =
@@ -296,8 +296,8 @@ TEST(BuildModel, RefusesRanksThatHeadsDoNotDivideAmong) {
                StatusCode::kInvalidArgument, {"num_attention_heads is 4", "3 ranks"});
 }
 
-// One rank must load each row of gate_up_proj and each query row of qkv_proj. On four ranks, two ranks load each of the
-// two KV heads.
+// Each row of gate_up_proj and each query row of qkv_proj must be loaded by exactly one rank. There are two KV heads,
+// so on four ranks each KV head is loaded by two ranks.
 TEST(BuildModel, RanksHoldEveryRowOfAJointTensor) {
   const ModelConfig config = small("Phi3ForCausalLM");
   for (const int ranks : {1, 2, 4}) {

@@ -8,8 +8,9 @@
 // epsilons that differ, heads of another size, or a split at another place.
 //
 // A match may be replaced if both conditions hold:
-//   - no inner value is an output or is used outside of the match. Views that nothing writes through are exempt: two
-//     norms of one value may share the view of its heads, which then stays for the other norm.
+//   - no inner value is an output or is used outside of the match. Views that nothing writes through are exempt. For
+//     example, two norms may share a view of a value's heads. If one norm is replaced, the view stays for the other
+//     norm.
 //   - all nodes of the match can move to the place of one of them: between them and that place no node writes what they
 //     read, and no node reads or writes what they write.
 #pragma once

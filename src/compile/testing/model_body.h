@@ -43,8 +43,9 @@ class BodyRun {
   static constexpr std::int64_t kPageSize = 16;
   static constexpr std::int64_t kTokens = 7;
 
-  // Runs the program of `body` and returns its output "hidden". Every call gives the inputs, and the weights in their
-  // order, the same data, so that the results of two programs can be compared.
+  // Runs the program of `body` and returns its output "hidden". Every call fills the inputs with the same data, so that
+  // the results of two programs can be compared. The data of a weight depend on its type and on its place in the
+  // graph's list of weights.
   std::vector<float> hidden(const ir::Graph& body, const Result<Program>& program) {
     plan(body);
     EXPECT_TRUE(program.ok()) << program.status().to_string();

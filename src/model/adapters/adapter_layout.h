@@ -66,9 +66,9 @@ struct AdaptableLinear {
   std::vector<Columns> columns() const;
 };
 
-// Returns the linear that consists of these parts. Returns nothing if adapters cannot change the linear, because a part
-// is padded with zeros or read from a stack or a transposed matrix, or because columns() would return more entries than
-// the operators support.
+// Returns the linear that consists of these parts. Returns nothing if adapters cannot change the linear. This is so if
+// a part is padded with zeros, or is read from a stack or a transposed matrix. It is also so if columns() would return
+// more entries than the operators support.
 std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<const LinearPart> parts);
 
 struct AdapterLimits {

@@ -3,8 +3,8 @@
 //
 //   row t:  token t, keys and values of the tokens before it  →  hidden state, from which the head drafts token t + 1
 //
-// Its layers count as the layers after the target's last layer, and its keys and values of token t lie at position t of
-// the same pages as the target's. It reads no hidden states of the target.
+// Its layers count as the layers after the target's last layer. It shares the target's pages: its keys and values of
+// token t lie at position t, like the target's. It reads no hidden states of the target.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ struct DraftModel {
 };
 
 // Reads the folder's config.json and the headers of its weights. If `reads_weights` is false, only config.json is read
-// and the folder need not contain weights. Returns unimplemented for models that cannot draft for another model: those
-// that do not cache the keys and values of all tokens in every layer, mixtures, models that read images, GGUF files,
-// and bodies that are written as text or changed by their family. Returns invalid_argument for models that generate no
-// tokens. The vocabularies may differ in size; the caller compares the tokenizers.
+// and the folder need not contain weights. Returns unimplemented for models that cannot draft for another model:
+// mixtures, models that read images, GGUF files, models with a layer that does not cache the keys and values of all
+// tokens, and models whose family writes the body as text or changes it. Returns invalid_argument for models that
+// generate no tokens. The vocabularies may differ in size; the caller compares the tokenizers.
 Result<DraftModel> read_draft_model(const std::string& folder, const ModelConfig& target,
                                     const FamilyRegistry& families, bool reads_weights);
 

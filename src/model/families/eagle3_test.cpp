@@ -22,7 +22,7 @@ ModelConfig target() { return *ModelConfig::read(testing::data_path("goldens/lla
 
 std::string golden_draft() { return testing::data_path("drafts/llama-eagle3"); }
 
-// Reads the golden draft with a changed config.json, in which the members `changes` replace those of the same name.
+// Reads the golden draft with a changed config.json, in which `changes` replace the members of the same names.
 Status read_with(const Json::Object& changes, const ModelConfig& model = target(), bool reads_weights = false) {
   const test::ScratchDir folder;
   Json config = *Json::read_file(golden_draft() + "/config.json");

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the folders in which a model's projector may lie: the model's own, and behind it the repository's root if the
-// model lies in a folder of a snapshot of the hub's cache.
+// Returns the folders in which a model's projector may lie: the model's own folder, then the root of the snapshot if
+// the model lies in a subfolder of a snapshot in the hub's cache.
 std::vector<fs::path> folders_of(const std::string& model_path) {
   const fs::path own = model_folder(model_path);
   std::vector<fs::path> folders{own};

@@ -17,10 +17,10 @@ struct FoundProjector {
 // is no such file. `model_path` is as described in model_path.h.
 Result<std::string> find_named_projector(const std::string& model_path, const std::string& name);
 
-// Returns the only projector beside the model, which is a GGUF file or a folder with one. Returns an empty path without
-// a note for another path, if no projector is there, or if the engine runs none with the model's architecture. Returns
-// invalid_argument, with their names, if several projectors are there. A projector of an unsupported type is not used;
-// the note says why.
+// Returns the only projector beside the model. Returns an empty path without a note if `model_path` is neither a GGUF
+// file nor a folder with one, if no projector is there, or if the engine runs no projector with the model's
+// architecture. Returns invalid_argument, with their names, if several projectors are there. A projector of an
+// unsupported type is not used; the note says why.
 Result<FoundProjector> find_projector_beside(const std::string& model_path);
 
 // Returns whether the file's name is that of a projector, "mmproj-….gguf".

@@ -11,10 +11,10 @@
 
 namespace tessera {
 
-// Returns the members that ModelConfig::from_json() reads, with the same values as in the config.json that Hugging Face
-// has for the model, with its vision tower if it has a projector. Sizes that the metadata do not state are taken from
-// the shapes of tensors. Returns unimplemented for an unsupported architecture; invalid_argument for metadata that are
-// missing or wrong.
+// Returns the members that ModelConfig::from_json() reads. Their values are those of the config.json that Hugging Face
+// has for the model, including the vision tower if the model has a projector. Sizes that the metadata do not state are
+// taken from the shapes of tensors. Returns unimplemented for an unsupported architecture; invalid_argument for
+// metadata that are missing or wrong.
 Result<Json> gguf_config(const GgufModel& model);
 
 // Returns the tokens that end an answer: the tokens that the metadata name (eos, eot, eom), and the vocabulary's

@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kFrames = 2;         // frames in a patch; the file has one tensor for each
-constexpr std::int64_t kUsualMerge = 2;     // the side of a token in patches where the file does not state it
+constexpr std::int64_t kUsualMerge = 2;     // the side of a token in patches, if the file does not state it
 constexpr std::int64_t kUsualWindow = 112;  // Qwen2.5-VL's windows in pixels; the converter leaves them out
 
 const std::string kProjectorType = "clip.projector_type";

@@ -28,7 +28,7 @@ Status write_images(ConfigWriter& writer, const GgufImages& images);
 // wrong metadata; unimplemented for types that cannot be read.
 Result<TensorFile> read_projector_tensors(const GgufModel& projector);
 
-// Returns the members that a preprocessor_config.json has and the projector states: the sizes of patches, mean and
+// Returns those members of a preprocessor_config.json that the projector states: the sizes of patches, the mean and the
 // deviation of the colours and, in few files, the numbers of pixels.
 Result<Json> projector_processor(const GgufModel& projector);
 

@@ -143,7 +143,7 @@ class Translator {
     return ok_status();
   }
 
-  // Adds the head of a reranker: the score's logit is that of "yes" less that of "no".
+  // Adds the head of a reranker. The logit of the score is the logit of "yes" minus the logit of "no".
   Status add_yes_less_no(std::string name, const GgufTensor& tensor) {
     if (tensor.shape.size() != 2 || tensor.shape[0] > 2)
       return misfit(tensor, "one row, or two, of \"yes\" and \"no\"");

@@ -32,8 +32,8 @@ struct ImportanceMatrix {
 };
 
 // Reads a file. It is untrusted. Tensors that llama-imatrix writes for its statistics ("<name>.in_sum") are skipped.
-// Returns the errors of MappedFile::open() and GgufFile::parse(); data_loss for a file that is no importance matrix,
-// lacks keys, or has tensors without partner, of another type or size, or with values that are negative or not finite.
+// Returns the errors of MappedFile::open() and GgufFile::parse(); data_loss for a file that is no importance matrix or
+// lacks keys, and for a tensor that has no partner, another type or size, or values that are negative or not finite.
 // The message names the file, the tensor, the value and what is accepted.
 Result<ImportanceMatrix> read_importance(const std::string& path);
 // Like read_importance(), for bytes in memory. `path` is for messages.

@@ -59,7 +59,7 @@ std::shared_ptr<const TensorElements> make_reordered(std::shared_ptr<const Tenso
                                                      const RowArrangement& arrangement);
 
 // A selection of rows of an MXFP4 matrix. `values` and `exponents` are stored as make_mxfp4_values() and
-// make_mxfp4_exponents() write them. Row r of the selection is their row first + r · step.
+// make_mxfp4_exponents() write them. Row r of the selection is row first + r · step of the matrix.
 struct Mxfp4Rows {
   const std::byte* values = nullptr;
   const std::byte* exponents = nullptr;

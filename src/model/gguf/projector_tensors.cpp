@@ -178,7 +178,8 @@ class TowerTranslator {
     return ok_status();
   }
 
-  // Adds the tensors that the tower does not have under their own names, so that the start lists them as unread.
+  // Adds the file's other readable tensors, which the tower does not use, under their names in the file. The start then
+  // lists them as unread.
   void add_others() {
     for (const GgufFile& file : projector_.files()) {
       if (file.mapping() != nullptr) file_.mappings.push_back(file.mapping());

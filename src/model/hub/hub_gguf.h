@@ -22,7 +22,7 @@ std::optional<HubModel> parse_hub_name(std::string_view text);
 Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names, std::string_view which);
 
 // Returns the projector to download with a GGUF model: the file `named`, or the repository's only projector if `named`
-// is "". Returns nothing without a projector, and if there are several and none is named. Returns not_found, with a
+// is "". Returns nothing if `named` is "" and the repository has no projector, or several. Returns not_found, with a
 // list of the projectors, if there is no file `named`.
 Result<std::optional<std::string>> choose_projector(std::span<const std::string> names, std::string_view named);
 

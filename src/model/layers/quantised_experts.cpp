@@ -41,9 +41,9 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 // take them on two conditions. A rank's slice of a row must consist of whole blocks, or of whole groups of codes. All
 // gate and up matrices of the layer's experts must have the same block type, and so must all down matrices.
 //
-// Operators also need the number of rows to be a multiple of sixteen, and this follows from the first condition: it
-// makes the numbers of columns multiples of sixteen, and gate and up have as many rows as down has columns, and the
-// reverse.
+// Operators also need numbers of rows that are multiples of sixteen. This follows from the first condition, which makes
+// the numbers of columns multiples of sixteen: gate and up have as many rows as down has columns, and down has as many
+// rows as gate and up have columns.
 WeightFormat set_blocks(LayerBuilder& b, const Matrices& all) {
   std::array<std::optional<WeightFormat>, 2> found;  // [0]: gate_up, [1]: down
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -13,7 +13,8 @@
 
 namespace tessera {
 
-// What a weight is multiplied by. The matrices of all experts are two weights, gate_up and down.
+// The kind of a weight whose inputs are observed: a linear's matrix, or one of the two weights that hold the matrices
+// of all experts of a layer.
 enum class ObservedWeight : std::uint8_t { kLinear, kExpertsGateUp, kExpertsDown };
 
 struct ObservedInput {
@@ -23,7 +24,7 @@ struct ObservedInput {
   std::vector<double> counts;  // rows that were added up; one element, or one for each expert
 };
 
-// Returns the entries of an importance matrix for the inputs, under the names and in the order of columns of GGUF
+// Returns the entries of an importance matrix for the inputs. Their names and their order of columns are those of GGUF
 // files. The columns of zeros that pad an input are left out. `weights` are those of the model's graphs, and `file`
 // names the config in messages. Returns unimplemented for a family without GGUF files and for a tensor without a place
 // in them; invalid_argument, with the tensor, for sums that are not finite.

@@ -18,8 +18,8 @@ namespace tessera {
 class TensorImportance {
  public:
   TensorImportance() = default;
-  // Divides the sums of each matrix by their mean, and raises the smallest to a thousandth of it, because quantise()
-  // needs positive numbers. `rows` is the number of rows of one matrix; `cols` divides the number of sums.
+  // Divides the sums of each matrix by their mean, and raises quotients below a thousandth to a thousandth, because
+  // quantise() needs positive numbers. `rows` is the number of rows of one matrix; `cols` divides the number of sums.
   TensorImportance(const ImportanceEntry& entry, std::int64_t rows, std::int64_t cols);
 
   // Returns the importances of a row's columns; null if the row is rounded without them. Rows are counted over all
@@ -41,9 +41,10 @@ struct OutputImportance {
 };
 
 // Chooses the importances of the content's tensors, which become `types`. Notes say which entries are not used because
-// their tensor's type has no use for them, which tensors outside of the layers have no entry, and how many experts the
-// text never chose. Returns invalid_argument, with the name, for an entry that is no tensor of the content or has
-// another size; for a matrix of the layers without entry whose type uses importances; and if no tensor uses the matrix.
+// their tensor's type has no use for them, which tensors outside of the layers have no entry, and how many matrices got
+// no input from the text. Returns invalid_argument in three cases. An entry belongs to no tensor of the content, or has
+// another size than its tensor. A matrix of the layers has no entry although its type uses importances. No tensor uses
+// the importance matrix.
 Result<OutputImportance> choose_importance(const GgufContent& content, std::span<const BlockType> types,
                                            const ImportanceMatrix& matrix);
 

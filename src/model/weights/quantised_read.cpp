@@ -34,8 +34,8 @@ Status expect_length(const StoredTensor& tensor, const SliceRuns& runs, std::siz
                                     runs.num_elements(), bytes, dst.size()));
 }
 
-// Returns the row-major index, in the whole part of the quantised matrix (values, scales or indices), of element `i` of
-// the slice that `runs` describes.
+// A part of a quantised matrix has its values, its scales or its indices, and `runs` describes a slice of the part.
+// Returns where element `i` of the slice lies in the part, as a row-major index.
 std::int64_t part_index(const SliceRuns& runs, std::int64_t i) {
   return runs.start + i / runs.run * runs.stride + i % runs.run;
 }

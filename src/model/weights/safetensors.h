@@ -77,9 +77,10 @@ struct TensorLayout {
   std::vector<std::int64_t> shape;
 };
 
+// The number of bytes that a thread fills and writes at a time.
+inline constexpr std::int64_t kWriteBytes = std::int64_t{8} << 20;
 // Like write_safetensors() above, for tensors that need not fit in memory. Each OpenMP thread fills and writes
 // kWriteBytes at a time. Returns an error of `content` unchanged.
-inline constexpr std::int64_t kWriteBytes = std::int64_t{8} << 20;
 Status write_safetensors(const std::string& path, std::span<const TensorLayout> tensors, const TensorContent& content,
                          const std::map<std::string, std::string>& metadata = {});
 

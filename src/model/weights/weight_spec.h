@@ -98,9 +98,11 @@ struct GridStorage {
 };
 
 // A matrix [rows, cols] of numbers that is quantised while it is read. The numbers are stored as in StridedStorage, as
-// F32, F16 or BF16, and must be finite. The part is what `content` says: the values, [rows, bytes of a row]; the
-// scales; or the factor, [rows]. The scales are float32, or E4M3 if the matrix has a factor. There is one scale for
-// each block of step_rows by step_cols elements, and such a block must lie within one block of the rounding.
+// F32, F16 or BF16, and must be finite. `content` says which result of the quantisation the part is: the values, [rows,
+// bytes of a row]; the scales; or the matrix's factor, [rows]. Only formats whose scales are E4M3 have a factor, by
+// which all scales are multiplied. Other scales are float32. `rounding` gives the blocks in which the matrix is
+// quantised. The part has one scale for each block of step_rows by step_cols elements, which must lie within one block
+// of `rounding`.
 struct RoundedStorage {
   enum class Content : std::uint8_t { kValues, kScales, kFactor };
   StridedStorage numbers = {};

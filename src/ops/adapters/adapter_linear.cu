@@ -95,7 +95,8 @@ std::unique_ptr<BoundOp> make_shrink_many(const AdapterShrinkArgs& in) {
   return make.template operator()<1>();
 }
 
-// Makes adapter_shrink by the tensor-core kernel that suits chunks of adapter_chunk_rows(in.rows) rows.
+// Makes an operator that runs adapter_shrink on tensor cores, with the kernel for chunks of adapter_chunk_rows(in.rows)
+// rows.
 template <class T>
 std::unique_ptr<BoundOp> make_shrink_tiles(const AdapterShrinkArgs& in, bool deterministic) {
   const bool few = !deterministic && can_launch_early();
@@ -117,8 +118,8 @@ std::unique_ptr<BoundOp> make_add_tiles(const AdapterAddArgs& in) {
   });
 }
 
-// Makes an operator that computes `items` values for each row of the batch. The grid has the rows along x, and along y
-// a block for every `size` values of a row.
+// Makes an operator that computes `items` values for each row of the batch. Grid x: the rows. Grid y: one block for
+// every `size` values of a row.
 template <class Args>
 std::unique_ptr<BoundOp> make_by_row(const char* name, void (*kernel)(Args), const Args& in, std::int64_t items,
                                      std::int64_t size) {

@@ -5,8 +5,8 @@
 //
 // It prints a line for each case. For each kernel the line has the time of one layer ("-" if the kernel does not
 // support the shape), and the host's time for one plan and for binding the first layer, in microseconds. Each case
-// launches 2 to 28 layers in sequence, as many as have about 256 MiB of keys and values, so that those of the larger
-// cases do not fit in the L2 cache. Decode launches are recorded as one graph. Extend launches are not recorded,
+// launches 2 to 28 layers in sequence. As far as possible, these layers together have about 256 MiB of keys and values,
+// which do not fit in the L2 cache. Decode launches are recorded as one graph. Extend launches are not recorded,
 // because an engine runs them between the recorded pieces of a forward. The time of a layer is the shortest of several
 // runs, divided by the number of layers.
 #include <fmt/format.h>

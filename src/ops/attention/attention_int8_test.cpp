@@ -1,5 +1,6 @@
-// Tests attention over a cache of int8, which the CPU has. Catches: scales of other blocks, keys or heads; codes that
-// are widened inexactly; keys of the wrong page; reads of slots that no request owns.
+// Tests attention over an int8 KV cache, which only the CPU backend supports. Catches: a scale that belongs to another
+// block, key or head; int8 codes that are converted inexactly; keys of the wrong page; reads of slots that no request
+// owns.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/attention/attention_library_test_util.h"
@@ -80,7 +81,8 @@ TEST(AttentionInt8Exactness, Float32QueriesMatchTheReferenceClosely) {
   }
 }
 
-// Every machine with AVX-512 has AVX2 too, whose kernels no engine would run there.
+// An engine on a machine with AVX-512 never runs the AVX2 kernels, although the machine could. This test therefore
+// calls the kernels of both instruction sets.
 TEST(AttentionInt8Kernels, EveryInstructionSetMatchesTheReference) {
   constexpr std::int64_t kHeadDim = 96;
   constexpr std::int64_t kBlocks = kHeadDim / kInt8Block;

@@ -23,16 +23,16 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryGroupSize) {
   for (const std::int64_t group : {1, 4, 5, 8}) check_extend(library_config(GetParam(), 128, 2, group), kMixed);
 }
 
-// With so many heads even a short prompt has enough tiles of 128 rows to fill the device, so "fa3" does not use its
-// short tiles of 64 rows.
+// There are 68 heads, so even a short prompt has enough tiles of 128 rows to fill the device, and "fa3" does not use
+// its short tiles of 64 rows.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kind of tiles";
   check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
 // Few rows after many keys: "fa3" cuts tiles into parts, at multiples of 128 keys, or of 80 keys for heads of 256. A
-// graph that was recorded for whole tiles has to merge them, with the same bits each time, although the parts end in
-// any order.
+// graph that was recorded for whole tiles has to merge the parts. The result must have the same bits each time,
+// although the parts end in any order.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithCutTiles) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU does not cut tiles";
   Config with_sinks = library_config(GetParam(), 64, 2, 8);
@@ -85,8 +85,9 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithWindowsAndSoftcap) {
   }
 }
 
-// "fa3" takes the tiles of keys before some row's window last. With a window of 300 keys a tile of 128 rows has tiles
-// of keys that all of its rows see.
+// For each tile of query rows, "fa3" takes the tiles of keys in three loops. The first loop takes tiles with keys after
+// some row's position, the second takes tiles that every row sees, and the third takes tiles with keys before some
+// row's window. With a window of 300 keys, all three loops have work.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithWindowsInEveryTile) {
   for (const std::int64_t head_dim : {64, 128, 256})
     for (const std::int64_t window : {1, 100, 300, 2000}) {

@@ -112,7 +112,7 @@ std::int64_t TileSchedule::write_whole(std::span<std::int32_t> starts, std::span
   return static_cast<std::int64_t>(work);
 }
 
-// A tile takes a constant time besides that of its keys.
+// A tile costs a constant time in addition to the time for its keys.
 std::int64_t TileSchedule::cost_of(const Tile& tile) const { return tile.keys + 2 * tile_rows_; }
 
 std::int64_t TileSchedule::blocks_of(const Tile& tile) const { return ceil_div(tile.keys, key_block_); }
@@ -121,8 +121,8 @@ std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<T
   constexpr std::int64_t kLeastPart = 4;  // blocks
   std::int64_t total = 0;
   for (const Tile& tile : tiles_) total += blocks_of(tile) * heads_;
-  // A range ends up to kLeastPart blocks early where a part would be shorter than that. So ranges are longer by as
-  // much.
+  // No part may have fewer than kLeastPart blocks, so a range may end early by up to that many blocks. Ranges are made
+  // longer by kLeastPart blocks to make up for this.
   const std::int64_t range = ceil_div(total, workers()) + kLeastPart;
   std::size_t count = 0;
   std::size_t worker = 0;

@@ -18,8 +18,8 @@ struct TileWork {
   std::int32_t request;
   std::uint16_t tile;
   std::uint16_t head;
-  // The item's keys in blocks of TileSchedule's `key_block` keys: first_block … end_block - 1, of which only those
-  // count that the tile sees.
+  // The item's keys, in blocks of `key_block` keys (TileSchedule): first_block … end_block - 1. Only keys that the tile
+  // sees count.
   std::int32_t first_block = 0;
   std::int32_t end_block = kAllBlocks;
   // The item is part `part` of `parts`. Results of parts are merged. The results of part 0 have the index `first_part`
@@ -58,8 +58,8 @@ inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::
 // at the ends of ranges are cut into parts.
 class TileSchedule {
  public:
-  // If `key_block` is not 0, tiles may be cut at multiples of so many keys. If `window` is not 0, a row sees at most so
-  // many keys, and tiles are not cut.
+  // If `key_block` is not 0, tiles may be cut at multiples of `key_block` keys. If `window` is not 0, a row sees at
+  // most `window` keys, and tiles are not cut.
   TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads, std::int64_t tile_rows,
                std::int64_t workers, std::int64_t key_block = 0, std::int64_t window = 0);
 
@@ -91,8 +91,8 @@ class TileSchedule {
   void find_tiles(const TiledRows& rows);
   // Chooses workers for whole tiles, and counts the tiles of worker w in starts[w + 1].
   void choose_workers(std::span<std::int32_t> starts);
-  // Returns whether cut tiles end so much earlier than the whole ones that choose_workers() assigned, that merging the
-  // parts is worth it.
+  // Returns whether cutting tiles saves more time than merging their parts takes. It compares equal shares of the work
+  // with the whole tiles that choose_workers() assigned.
   bool pays_to_cut() const;
   std::int64_t write_whole(std::span<std::int32_t> starts, std::span<TileWork> works) const;
   std::int64_t write_cut(std::span<std::int32_t> starts, std::span<TileWork> works) const;

@@ -90,7 +90,7 @@ TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
 }
 
-// The kernel relies on it: a part whose keys all lie before the window would never end.
+// With a window the kernel relies on whole tiles. A part whose keys all lie before the window would never end.
 TEST(TileSchedule, CutsNothingWithAWindow) {
   for (const TileWork& work : assign({16}, {100'000}, 16, 66, 1, {}, 128, /*window=*/4096).works)
     EXPECT_EQ(work.parts, 1);

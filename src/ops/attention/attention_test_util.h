@@ -173,8 +173,8 @@ inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch
   return operands;
 }
 
-// Returns a request's keys or values in order of position: [kv_len, kv_heads, head_dim]. Only a cache with scales is
-// multiplied by `scale`.
+// Returns a request's keys or values in order of position: [kv_len, kv_heads, head_dim]. Multiplies them by `scale` if
+// the cache has scales.
 inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, const HostTensor& cache, std::size_t b,
                                   double scale) {
   if (!has_cache_scales(c.cache_dtype)) scale = 1;

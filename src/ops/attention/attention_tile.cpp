@@ -36,7 +36,8 @@ template <class Y>
 inline constexpr bool kReadsByFours = std::is_same_v<Y, Float8E4M3>;
 constexpr std::int64_t kFours = 4 * kVecFloats;
 
-// Returns the kernels that compute the tile because it has a few rows and its cache is of int8, or null.
+// Returns the kernels for tiles of a few rows over a cache of int8. Returns null if the tile has many rows, if its
+// cache has another type, or if there are no kernels for this machine and head size.
 template <class Y>
 TESSERA_INLINE const Int8RowKernels* own_kernels(const AttentionProblem& p, const AttentionTile& tile) {
   if constexpr (std::is_same_v<Y, Int8Cache>)

@@ -77,8 +77,8 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   // tiles with requests of several rows. Precondition of this function and the following ones: choice() is not kTessera
   // for at least one of the two kinds of batches.
   AttentionKernel single_rows(const AttentionShape& shape) const { return find(shape)->single_rows; }
-  // Return device addresses that are valid for the planner's life. Precondition: choice() or single_rows() returns the
-  // kernel that the comment at the end of the function's line names.
+  // Return device addresses that are valid for the planner's life. The comment behind each function names a kernel.
+  // Precondition: choice() or single_rows() returns this kernel.
   TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, in extend steps
   TilePlan short_tile_plan(const AttentionShape& shape) const;      // kFa3 if it is our own kernel, for few tokens
   BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, in extend and deterministic decode steps

@@ -1,7 +1,7 @@
 // Attention of single-row requests on Hopper. Memory bandwidth limits it, so the kernel is built around loads. Each
 // warp has its own ring of stages in shared memory. As soon as the warp has used a stage, it asks the copy engine (TMA)
-// to load the next 16 keys and values of its KV head there. There is no block-wide barrier between two loads, and a
-// warp goes on to the keys of the next request without a pause.
+// to load the next 16 keys and values of its KV head into this stage. There is no block-wide barrier between two loads,
+// and a warp goes on to the keys of the next request without a pause.
 //
 // A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take the keys of a segment in turn,
 // 16 at a time. At the segment's end, the block joins the warps' sums in shared memory. If several workers have

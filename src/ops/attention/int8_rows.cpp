@@ -71,10 +71,10 @@ struct Vectors {
 };
 
 struct Avx512 : Vectors<64> {
-  static constexpr int kMostRows = 4;  // as many rows as sums fit the registers
+  static constexpr int kMostRows = 4;  // the most rows whose sums fit in the registers
   static constexpr int kBlocks = 2;    // blocks of columns that add_values adds up at once
   static TESSERA_INLINE F floats(I const& v) { return __builtin_convertvector(v, F); }
-  // Returns the sums of four vectors, each in the same order.
+  // Sets to[i] to the sum of the elements of v[i]. The order of addition is the same for all four vectors.
   static TESSERA_INLINE void sums(F const (&v)[4], float (&to)[4]) {
     const F a = __builtin_shuffle(v[0], v[1], I{0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29}) +
                 __builtin_shuffle(v[0], v[1], I{2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31});
@@ -104,8 +104,8 @@ struct Avx2 : Vectors<32> {
   }
 };
 
-// Computes the scores of kRows rows, four keys at a time. Past the ends of `present` a step repeats the first or last
-// key, so that all keys are added up in the same way.
+// Computes the scores of kRows rows, four keys at a time. A step that begins before `present` or ends after it repeats
+// the first or the last key of `present`, so that all keys are added up in the same way.
 template <class V, int kRows>
 TESSERA_INLINE void dot_keys_of(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row,
                                 KeyRange present) {

@@ -5,10 +5,10 @@
 // Three things differ from FlashAttention-3. First, the copy engine (TMA) loads keys and values in boxes of 16 tokens,
 // and a warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue
 // slots from the threads that compute. Second, the two blocks of a cluster process two query heads of one KV head, and
-// each block copies half of every tile of keys and values to the shared memory of both. If each block copied whole
-// tiles, it would read 64 KiB from the L2 cache for 8.4 MFLOP (heads of 128), and all multiprocessors together would
-// need the whole bandwidth of the L2 cache. Third, all work items of a block use one ring, so the tiles of the next
-// work item are copied before the current one ends.
+// each block copies half of every tile of keys and values to the shared memory of both blocks. If each block copied
+// whole tiles, it would read 64 KiB from the L2 cache for 8.4 MFLOP (heads of 128), and all multiprocessors together
+// would need the whole bandwidth of the L2 cache. Third, all work items of a block use one ring, so the tiles of the
+// next work item are copied before the current one ends.
 //
 // A work item is a tile of query rows of one request and two query heads, one for each block. A persistent cluster
 // processes the work items that the planner assigned to it. Lengths, page tables and work items are read from device
@@ -16,7 +16,7 @@
 // kernel still runs, because no kernel writes them: they are copied to the device before the forward. Tiles of keys
 // begin at multiples of kKeys and are taken from the last to the first.
 //
-// Few rows after many keys are few work items. Then a work item has only a part of its tile's keys, and the results of
+// Few rows after many keys give few work items. A work item then has only a part of its tile's keys, and the results of
 // the parts are merged (prefill_parts.cuh).
 //
 // Short prompts have too few tiles of 128 rows for all multiprocessors, so the kernel takes as long as a single work
@@ -74,8 +74,8 @@ struct Shape {
   static constexpr bool kWindowed = kReach == Reach::kWindow;
   static constexpr int kKeys = static_cast<int>(prefill_key_block(kDim));  // keys of a tile
   // In shared memory a tile of keys or values consists of panels of at most 128 columns of the head. A panel consists
-  // of groups of 8 tokens, and a group of a matrix of 8 rows by 64 columns for every 64 columns. A box of the copy
-  // engine has kBoxTokens tokens of a panel.
+  // of groups of 8 tokens. A group consists of matrices of 8 rows by 64 columns, one for every 64 columns of the panel.
+  // A box of the copy engine has kBoxTokens tokens of a panel.
   static constexpr int kPanelColumns = kHeadDim < 128 ? kHeadDim : 128;
   static constexpr int kPanelMatrices = kPanelColumns / kColumns;
   static constexpr int kTokenGroupBytes = kPanelMatrices * kEightRowBytes;

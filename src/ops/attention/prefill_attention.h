@@ -20,12 +20,12 @@ inline constexpr std::int64_t kPrefillTileRows = 128;
 // The number of query rows in a tile of bind_short_prefill_attention().
 inline constexpr std::int64_t kShortTileRows = 64;
 
-// Returns the number of keys of a tile. Work items are cut at multiples of so many keys.
+// Returns the number of keys of a tile. Work items are cut at multiples of this number.
 constexpr std::int64_t prefill_key_block(std::int64_t head_dim) { return head_dim == 256 ? 80 : 128; }
 
-// Returns the bytes of the results of a part (TileWork::parts): for each of 256 threads of each head's block
-// head_dim / 2 sums and the running max and sum of weights of two rows, in float32. Each of the block's eight warps has
-// an arrival counter.
+// Returns the bytes of the results of a part (TileWork::parts). Each head has a block of 256 threads. A thread has
+// head_dim / 2 sums, and the running max and the sum of weights of two rows, all in float32. Each of the block's eight
+// warps has an arrival counter.
 constexpr std::int64_t prefill_part_bytes(std::int64_t head_dim) {
   return kPrefillHeads * 256 * (head_dim / 2 + 4) * 4;
 }

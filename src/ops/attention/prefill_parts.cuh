@@ -1,6 +1,6 @@
-// Merges the results of the parts of a tile (TileWork::parts) in prefill attention. Each warp does so for its own rows:
-// it leaves its sums in device memory, and the last of the parts to end, which a counter tells it, adds the sums of all
-// parts. It adds them in the order of the parts, so that the result does not depend on which part ends last.
+// Merges the results of the parts of a tile (TileWork::parts) in prefill attention. Each warp merges its own rows. It
+// writes its sums to device memory, and a counter tells it whether its part is the last to end. If so, the warp adds
+// the sums of all parts, in the order of the parts. The result therefore does not depend on which part ends last.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"

@@ -4,8 +4,8 @@
 // While a warpgroup turns scores into weights, the tensor cores multiply its weights and values of the previous tile,
 // and run the products of the other warpgroup. Warpgroups with different rows take turns at issuing products. So one
 // warpgroup has scores to work on while the other waits for scores. Warpgroups with the same rows join their results at
-// the end: each scales its sums by its own weight, which its running max and the greater of both running maxima
-// determine (part_weight()), and the sums are added.
+// the end: each scales its sums by a weight of its own (part_weight()), and the scaled sums are added. The weight
+// follows from the warpgroup's running max and the greater of both running maxima.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"

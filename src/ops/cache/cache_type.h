@@ -27,7 +27,7 @@ std::string_view cache_type_name(ir::DType cache);
 // Returns the last dimension of a cache [P, page_size, Hkv, columns] for heads of `head_dim` elements. It is head_dim
 // itself, except in a cache of u8, whose columns include the bytes of the scales.
 std::int64_t cache_columns(ir::DType cache, std::int64_t head_dim);
-// Returns the size of the heads of a cache with so many columns, or 0 if heads of no size have them.
+// Returns the head size for which cache_columns() gives `columns`, or 0 if there is no such head size.
 std::int64_t cache_head_dim(ir::DType cache, std::int64_t columns);
 
 // Returns how many of `operands` operands come before the scales of a cache of this type.

@@ -10,7 +10,7 @@
 // Graphs declare such a cache as u8[P, page_size, Hkv, row_bytes], which is the number of its bytes. Within a page the
 // bytes are not in the order of these dimensions. A page has a chunk for each KV head: first the codes
 // i8[page_size, head_dim], then the scales bf16[page_size, blocks]. The keys of a head that attention reads one after
-// the other lie next to each other, and the scales move wherever the page moves.
+// the other lie next to each other, and the scales move with the page.
 #pragma once
 
 #include <cstdint>

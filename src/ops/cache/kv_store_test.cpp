@@ -45,7 +45,7 @@ TEST_P(KvStore, WritesEachRowToItsSlotAndNothingElse) {
   }
 }
 
-// Every row holds two numbers that saturate, both infinities and a NaN.
+// Every row holds two finite numbers that saturate, the two infinities, and a NaN.
 TEST(KvStoreFloat8, DividesByTheScalesAndSaturates) {
   for (const DType x : {DType::kFloat32, DType::kBFloat16, DType::kFloat16})
     for (const std::int64_t head_dim : {20, 64, 128, 256}) {

@@ -16,7 +16,7 @@ namespace {
 // The operands in declaration order, without the scales of the cache.
 enum Operand : std::size_t { kQkv, kTable, kSlots, kKeyCache, kValueCache, kQueryWeight, kKeyWeight };
 
-// Returns the size of the cache's heads, or 0 if it is no number.
+// Returns the size of the cache's heads, or 0 if the last dimension is a symbol or fits no head size.
 std::int64_t head_dim_of(const ir::Type& cache) {
   return cache_head_dim(cache.dtype, cache.shape[3].constant().value_or(0));
 }

@@ -4,8 +4,8 @@
 //
 // It prints a line for each size of a bfloat16 all-reduce. The line has the microseconds per call of our two methods
 // and of NCCL (0 if NCCL is missing). To measure, it records many calls in a graph and launches the graph on all GPUs
-// at once. The shortest of all GPUs' times counts as the time of a launch: the GPU that began last has it, because this
-// GPU did not wait for another. The printed time is the median of several launches.
+// at once. The time of a launch is the shortest of all GPUs' times. It is the time of the GPU that began last, which
+// did not wait for another GPU. The printed time is the median of several launches.
 #include <dlfcn.h>
 #include <fmt/format.h>
 

@@ -41,8 +41,8 @@ class NcclReduceOp final : public BoundOp {
   }
 
  private:
-  // Returns another number for each size, so that each size is warmed up before a capture. NCCL may choose an algorithm
-  // for each size, and the first call of an algorithm connects the GPUs.
+  // Returns a different number for each size, so that each size is warmed up before a capture. NCCL may choose an
+  // algorithm for each size, and the first call of an algorithm connects the GPUs.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 
   std::shared_ptr<const NcclExchange> exchange_;
@@ -63,8 +63,8 @@ class NcclRowsOp final : public BoundOp {
   }
 
  private:
-  // Returns another number for each size, for the reason given in NcclReduceOp. The numbers of a gather and of a sum
-  // differ too, because both may occur with the same size.
+  // Returns a different number for each size, for the reason given in NcclReduceOp. The numbers of a gather and of a
+  // sum differ too, because both may occur with the same size.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sums_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> exchange_;
@@ -84,8 +84,8 @@ class NcclLinkOp final : public BoundOp {
   }
 
  private:
-  // Returns another number for each size, for the reason given in NcclReduceOp. The numbers of the two sides of a link
-  // differ too: a stage between two others both sends and receives, and must warm up once with each neighbour.
+  // Returns a different number for each size, for the reason given in NcclReduceOp. The numbers of the two sides of a
+  // link differ too: a stage between two others both sends and receives, and must warm up once with each neighbour.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sends_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> link_;

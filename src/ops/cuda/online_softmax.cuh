@@ -44,8 +44,8 @@ struct OnlineSoftmax {
   float sum = 0;  // sum of weights, relative to the running max
 
   // Raises the running max to `now`, which is not below the old one. Multiplies `sum` by a factor of at most 1, and
-  // returns the factor. The caller multiplies its sums of weighted values by the factor. A difference of two scores
-  // times `scale` is an exponent.
+  // returns the factor. The caller multiplies its sums of weighted values by the factor. `scale` turns a difference of
+  // two scores into an exponent to the base of Base.
   template <Keys kKeys = Keys::kSome>
   __device__ float raise(float now, float scale = 1) {
     const float factor =
@@ -66,7 +66,7 @@ struct OnlineSoftmax {
 };
 
 // Returns the weight of a part of a row. The part has its own running max, and `most` is the greatest running max of
-// all parts. A difference of two scores times `scale` is an exponent.
+// all parts. `scale` turns a difference of two scores into an exponent to the base of Base.
 template <class Base>
 __device__ float part_weight(float running_max, float most, float scale = 1) {
   return Base::power((running_max - most) * scale);

@@ -16,9 +16,9 @@ namespace {
 // Returns the exact text of a float as a C++ literal.
 std::string literal(double number) { return fmt::format("{:a}f", static_cast<float>(number)); }
 
-// Writes the code of one task, which is a device function. A slice reads its input at `shift` elements after the task's
-// own positions. A value that is needed at several shifts is computed once for each shift. Such an instance of a value
-// has its own variables.
+// Writes the code of one task, which is a device function. For its element i, a slice reads element i + `shift` of
+// its input. A value that is needed at several shifts is computed once for each shift. Each of these instances of the
+// value has its own variables.
 class TaskWriter {
  public:
   TaskWriter(const RowKernel& kernel, const CudaSchedule& schedule, std::size_t task, int& scratch)
@@ -67,8 +67,9 @@ class TaskWriter {
     const std::int64_t packs = task_.head_dim / 2 / s_.pack;
     return fmt::format("({0}) / {1} * {2} + ({0}) % {1} * kPack", item, packs, task_.head_dim);
   }
-  // Returns the C++ expression for a position in the row of item h: the item's first element, plus `shift` elements,
-  // plus the offset of a site (CudaTaskSchedule::sites).
+  // Returns the C++ expression for the index of an element in its row. With `site` 0 the element is `shift` elements
+  // after the first element of item h (cuda_schedule.h). With `site` 1 it is the partner of that element in a rotation,
+  // which is half a head further on.
   std::string element(std::int64_t site, std::int64_t shift) const {
     const std::int64_t plus = shift + site * task_.head_dim / 2;
     return plus == 0 ? "at[h]" : fmt::format("at[h] + {}", plus);
@@ -98,8 +99,9 @@ class TaskWriter {
     declarations_ += fmt::format("  float {}[kHeld][{}];\n", name, s_.sites * s_.pack);
   }
 
-  // Writes the code that loads a value: one pack, or two if the task rotates (the elements and their partners,
-  // CudaTaskSchedule::sites). The kernel issues all its loads before it uses a loaded value.
+  // Writes the code that loads a value. An item of the value is one pack of elements. If the task rotates, it is two
+  // packs: the elements, and their partners in the rotation. The kernel issues all its loads before it uses a loaded
+  // value.
   std::size_t load(const RowValue& v, const std::string& name, std::int64_t shift) {
     const std::string type(ir::dtype_name(v.dtype));
     std::string& text = v.op == RowOp::kWeight ? weights_ : loads_;

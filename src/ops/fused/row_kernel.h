@@ -62,8 +62,9 @@ struct RowValue {
   friend bool operator==(const RowValue&, const RowValue&) = default;
 };
 
-// Writes a value to an operand. If `slots` is not -1, it is the index of an int32 value of one element, the operand's
-// row to which a row is written. The row is dropped if the operand has no such row.
+// Writes a value to an operand. If `slots` is not -1, it is the index of an int32 value with one element for each row.
+// This element is the number of the operand's row to which the row is written. A row is dropped if the operand has no
+// such row.
 struct RowStore {
   int value = -1;
   int operand = -1;

@@ -24,7 +24,7 @@ bool takes_few_rows(const LinearProblem& p) { return p.m <= kMaxFewRows || p.k =
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   // Streamed and split kernels need no workspace. Whether one of them runs also depends on addresses, which are not
-  // known here. So this returns the size for cuBLASLt in that case too.
+  // known here. This function therefore returns cuBLASLt's size even if a streamed or split kernel will run.
   if (args.context.limits.deterministic || takes_few_rows(make_linear_problem(args))) return std::size_t{0};
   return kCublasLtWorkspaceBytes;
 }

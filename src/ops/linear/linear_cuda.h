@@ -36,10 +36,11 @@ bool can_stream(const BindArgs& args);
 // Binds the kernel that loads weights before the preceding kernels have ended (linear_streamed.cuh). Sums have one
 // order for all row counts. Precondition: can_stream().
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
-// Returns whether the split kernel, whose blocks split k, supports the linear and is the fastest after the streamed
-// kernel. It supports 2 to 64 rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a weight. It
-// needs Hopper and a forward that is not deterministic.
+// The maximum number of rows for the split kernel, whose blocks split k.
 inline constexpr std::int64_t kMostSplitRows = 64;
+// Returns whether the split kernel supports the linear and is the fastest after the streamed kernel. It supports 2 to
+// kMostSplitRows rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a weight. It needs Hopper
+// and a forward that is not deterministic.
 bool can_split(const BindArgs& args);
 // Binds the kernel that splits k. Like the streamed kernel, it loads weights before the preceding kernels have ended
 // (linear_split.cuh). Sums have one order for all row counts. Precondition: can_split().
@@ -61,12 +62,13 @@ inline constexpr std::size_t kCublasLtWorkspaceBytes = std::size_t{32} << 20;
 // in float32, without TF32. Preconditions: m, n, k >= 1, and a workspace of kCublasLtWorkspaceBytes. Returns
 // kUnimplemented if the library has no kernel for the sizes.
 Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem, Device& device);
+// The number of rows for which bind_cublaslt_for_any_rows() asks the library.
+inline constexpr std::int64_t kReferenceRows = 256;
 // Binds one algorithm for any number of rows: the library's first choice for kReferenceRows rows of x, among the
 // algorithms that compute each sum in one block. This algorithm uses one size of tile and one order of products for
 // every element of y, so that a row's bits do not depend on m. It needs no workspace. Returns kUnimplemented if no
 // algorithm qualifies for n, k and dtype. Returns kInternal if the algorithm does not support this m, because another
 // algorithm would give other bits.
-inline constexpr std::int64_t kReferenceRows = 256;
 Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem, Device& device);
 
 // Creates the library's handle and asks it for one algorithm, so that later queries take microseconds. The first query

@@ -1,4 +1,5 @@
-// Binds the linear with blocks that split k (linear_split.cuh), alone and joined with the gate.
+// Binds the kernel whose blocks split the k of a linear among them (linear_split.cuh). Binds it for a linear alone, and
+// for a linear together with the gate after it.
 #include "tessera/ops/linear/linear_split.cuh"
 
 #include <algorithm>
@@ -28,9 +29,10 @@ constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 
 // Returns the number of blocks that share a tile. It is the greatest power of two, at most kMostBlocks, for which each
-// block has its own multiprocessor and at least one stage. If that is one block, k is at least 4096, and there are at
-// most as many tiles as multiprocessors, it is two: two blocks may then share a multiprocessor, but with so long a k
-// each of them still keeps enough loads in flight. The number does not depend on m.
+// block has its own multiprocessor and at least one stage. There is one exception: the number is two instead of one if
+// k is at least 4096 and there are at most as many tiles as multiprocessors. Two blocks may then share a
+// multiprocessor, but with such a long k each of them still keeps enough loads in flight. The number does not depend on
+// m.
 int blocks_of_tile(const LinearProblem& p) {
   constexpr std::int64_t kLong = 4096;
   const std::int64_t tiles = ceil_div(p.n, kWeightRows);
@@ -39,8 +41,8 @@ int blocks_of_tile(const LinearProblem& p) {
   return blocks == 1 && tiles <= p.workers && p.k >= kLong ? 2 : blocks;
 }
 
-// Returns whether there are few enough tiles. With more tiles the multiprocessors would take several rounds, and the
-// last round would not be full. The library's blocks are persistent instead.
+// Returns whether y has few enough tiles for this kernel. With more tiles its blocks would run in several rounds, and
+// the last round would not fill the multiprocessors. cuBLASLt's blocks are persistent, so they have no such rounds.
 bool is_worth_splitting(const LinearProblem& p) { return ceil_div(p.n, kWeightRows) <= 2 * p.workers; }
 
 Result<CUtensorMap> map_of_weights(const LinearProblem& p, Gate gate) {

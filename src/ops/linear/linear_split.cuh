@@ -28,8 +28,8 @@ inline constexpr int kDepth = 64;       // columns of k in a stage, 128 bytes of
 inline constexpr int kRowBytes = kDepth * 2;
 inline constexpr int kMostStages = 8;
 inline constexpr int kThreads = kWarpgroup + kWarp;  // the last warp starts the copies
-// Floats from the sums of one row of x to those of the next, [kN, kSumRow] in shared memory. The four unused ones make
-// the threads of a warp's store use all banks.
+// The distance in floats between the sums of neighbouring rows of x in shared memory, [kN, kSumRow]. With the four
+// unused floats of a row, the threads of a warp store to all banks.
 inline constexpr int kSumRow = kWeightRows + 4;
 
 // Bytes of a stage. kN is the number of rows of x, 32 or 64.

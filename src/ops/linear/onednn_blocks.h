@@ -31,10 +31,10 @@ class OneDnnBlocks {
     std::byte* scratch;  // scratch_bytes() bytes; each calling thread has its own
   };
 
+  static constexpr std::int64_t kMostRows = 240;  // limit of the rows of one run()
   // Returns the number of rows that run() computes for `rows` rows: `rows`, rounded up to a number of rows with a
   // primitive. x and y must have memory for this number of rows; the content of the additional rows reaches no other
   // row. `rows` is 1 to kMostRows.
-  static constexpr std::int64_t kMostRows = 240;
   static std::int64_t computed_rows(std::int64_t rows);
 
   // Prepares products of up to `most_rows` rows. Returns kInternal if oneDNN has no such product.

@@ -83,7 +83,7 @@ struct ExpertsProblem {
   const std::uint8_t* gate_up_scale = nullptr;  // null: no mxfp4
   const std::uint8_t* down_scale = nullptr;     // null: no mxfp4
   bool quantised = false;                       // gate_up and down are the quantised matrices below
-  bool rounds_inputs = false;                   // only of GGUF's blocks: inputs may be rounded to int8
+  bool rounds_inputs = false;                   // only with blocks of GGUF: inputs may be rounded to int8
   QuantisedMatrix gate_up_matrix{};
   QuantisedMatrix down_matrix{};
   std::byte* y = nullptr;

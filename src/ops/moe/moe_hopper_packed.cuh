@@ -66,8 +66,8 @@ struct PackedRings {
   PackedRing<2> scales;
 };
 
-// Issues the copies of this block's share of a stage's rows of x, to all blocks of the cluster. `rank` is this block's
-// number in the cluster.
+// Copies this block's share of a stage's rows of x to all blocks of the cluster. `rank` is this block's number in the
+// cluster.
 __device__ inline void copy_packed_rows(const CUtensorMap& x, const PackedRing<kPackedStages>& ring, const Tile& tile,
                                         int rank, int stage) {
   ring.wait_empty();

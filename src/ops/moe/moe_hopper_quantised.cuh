@@ -202,8 +202,9 @@ __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const 
   with_tile_size(tokens, [&]<int kN>() { multiply_quantised<T, kValues, kCodes, kN>(sum, p, r, rows, stages); });
 }
 
-// Computes the matmul, and stores y's columns in the order kResults. Preconditions: n and k are multiples of 16, k
-// of 32 if values have four bits, and n of 32 if kResults is kPaired; gridDim.x is a multiple of kHopperCluster.
+// Computes the matmul, and stores y's columns in the order kResults. Preconditions: n and k are multiples of 16. If
+// values have four bits, k is a multiple of 32. If kResults is kPaired, n is a multiple of 32. gridDim.x is a multiple
+// of kHopperCluster.
 template <class T, Values kValues, bool kCodes, bool kGateUp, ColumnOrder kResults>
 __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __grid_constant__ HopperQuantised<T> q) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -1,9 +1,10 @@
 // Unpacks weights of 4 bits (mxfp4 in moe_experts.h) to bfloat16 in registers, for moe_experts' kernels.
 //
-// A value becomes 2^-126 times itself (E2M1 in quantised_values.cuh). One product with 2^126 and the block's factor
-// then gives the weight exactly. A word holds eight neighbouring values, and values four apart become a pair. Eight
-// values take five left shifts, eight other instructions, and one product a pair. Left shifts cost little, because they
-// issue at the same time as logic instructions.
+// The bits of a value are moved into a bfloat16 number, which is then 2^-126 times the value (E2M1 in
+// quantised_values.cuh). One multiplication by the block's factor times 2^126 then gives the weight exactly. A word
+// holds eight neighbouring values, and values four apart become a pair. Converting eight values takes five left shifts,
+// eight other instructions and one multiplication for each pair. Left shifts cost little, because they issue at the
+// same time as logic instructions.
 #pragma once
 
 #include "tessera/ops/moe/moe_experts.cuh"

@@ -243,13 +243,15 @@ class ExactPiece {
   std::uint32_t offset_;
 };
 
-// Returns the factor for sums of products with codes that CodeScale has converted.
+// CodeScale may convert codes to numbers that are too small by a constant factor (kSmallInts). Returns the factor by
+// which sums of products with these numbers must be multiplied.
 template <class T>
 __device__ inline float code_factor(Values values) {
   return values == Values::kInt4 && quantised::kSmallInts<T, Values::kInt4> ? quantised::kSmallSumGrow : 1.0F;
 }
 
-// Returns the factor for the sum of a row's products. `row` is the row's number among all experts' rows.
+// Returns the factor by which the sum of a row's products must be multiplied. `row` is the row's number among all
+// experts' rows.
 template <class T>
 __device__ inline float quantised_sum_factor(const QuantisedMatrix& m, std::int64_t row) {
   float factor = m.factor == nullptr ? 1.0F : m.factor[row];

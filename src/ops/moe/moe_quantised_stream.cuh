@@ -48,7 +48,7 @@ struct QuantisedStream {
     return min(kPieces, (behind + kPieceBytes - 1) / kPieceBytes);
   }
 
-  // Returns the factor for a row's sums. `row` is the row's number among all experts' rows.
+  // Returns the factor by which a row's sums must be multiplied. `row` is the row's number among all experts' rows.
   __device__ static float factor(const Matmul<T>& m, std::int64_t row) {
     if constexpr (kCodes) return code_factor<T>(kValues);
     return (m.matrix.factor == nullptr ? 1.0F : m.matrix.factor[row]) * quantised::kSumGrow<T, kValues>;

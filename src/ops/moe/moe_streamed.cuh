@@ -17,9 +17,9 @@
 //     does not depend on the rows.
 //   - In down k is short, and eight warps would wait for each other longer than they multiply. So a team is one warp,
 //     up to sixteen teams of a block multiply different items, and no sums are exchanged.
-// Further warps request weights. A warp takes so long to wait for a slot and to start a copy that this bounds the time
-// if rows are short. Therefore copies are as long as possible, and a block with teams of one warp has several warps
-// that copy. Each slot is always filled by the same warp, so that a wait, which tests only the parity of a phase of the
+// Further warps request weights. If rows are short, the time is bounded by how long a warp takes to wait for a slot and
+// to start a copy. Therefore copies are as long as possible, and a block with teams of one warp has several warps that
+// copy. Each slot is always filled by the same warp, so that a wait, which tests only the parity of a phase of the
 // slot's barrier, cannot take an earlier phase for the expected one.
 #pragma once
 

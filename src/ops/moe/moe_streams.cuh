@@ -83,9 +83,9 @@ struct PlainStream {
   __host__ __device__ static int row_bytes(int columns) { return columns * 2; }
   // Returns the bytes that a stage has in addition to its rows.
   __host__ __device__ static int more_bytes(int) { return 0; }
-  // Returns the first column of a thread's group d of 8 columns, counted from the first column of its group 0. A thread
-  // has four groups in a chunk.
+  // In a chunk a thread has four groups of 8 neighbouring columns, kColumnStep columns apart.
   static constexpr int kColumnStep = kTeam * 4 * kColumns;
+  // Returns the first column of the thread's group d, counted from the first column of its group 0.
   __device__ static constexpr int column_of(int d) { return d * kColumnStep; }
   // Returns the number of steps that multiply() has in a chunk of `columns` columns for the team's warp `part`; here a
   // step is a group.

@@ -16,9 +16,10 @@ using namespace cuda;
 using namespace cuda::quantised;
 
 // Returns whether there are enough rows for the two steps to be faster than one kernel. With fewer rows, converting
-// takes longer than the library's product saves. The kernel of tiles is nearly as fast as the library, the more so the
-// fewer instructions it converts a value with: it loses to the two steps from 2048 rows of 8-bit values on, from
-// somewhere between 2048 and 4096 rows of int4 on, and never with e2m1 (Llama-3-8B's sizes, H200).
+// takes longer than the library's product saves. The kernel of tiles is nearly as fast as the library, and the fewer
+// instructions a conversion takes, the smaller the difference is. The two steps are faster than that kernel from 2048
+// rows of 8-bit values on, and from somewhere between 2048 and 4096 rows of int4 on. With e2m1 they are never faster
+// (Llama-3-8B's sizes, H200).
 bool has_rows_enough(const QuantisedCall& p) {
   if (!quantised_tiles_serve(p)) return p.m >= 1024;
   switch (p.w.format.values) {

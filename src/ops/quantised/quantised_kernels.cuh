@@ -44,9 +44,10 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_staged(const QuantisedCall& call
 bool quantised_tiles_serve(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedCall& call);
 
-// Returns whether to convert w to 16-bit numbers in scratch memory, for the library's product. The conversion needs
-// 1024 rows or more of a 16-bit type, a converted matrix of at most 256 MiB, no gate, and a forward that is not
-// deterministic. If the kernel of tiles supports the call, int4 needs 2048 rows, and e2m1 is never converted.
+// Returns whether to convert w to 16-bit numbers in scratch memory, so that cuBLASLt can compute the product. This
+// needs a 16-bit type, 1024 rows or more, a converted matrix of at most 256 MiB, no gate, and a forward that is not
+// deterministic. A call that the kernel of tiles supports needs more rows: 2048 with 8-bit values, 3072 with int4. With
+// e2m1 such a call is never converted.
 bool quantised_dequantised_serves(const QuantisedCall& call);
 std::size_t quantised_dequantised_workspace(const QuantisedCall& call);  // in bytes
 Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall& call, Device& device);

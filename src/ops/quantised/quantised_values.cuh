@@ -101,8 +101,9 @@ __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[
 #pragma unroll
     for (int i = 0; i < 2; ++i) pairs[i] = widen_two<T>(word >> (16 * i));
   } else if constexpr (kIsBf16<T>) {
-    // Below the byte 0x43, the lower seven bits of a value make 128 plus these bits. The highest bit, whose weight is
-    // -128, makes 256 alone, and 128 if it is not set.
+    // The upper byte of each number is 0x43. With the lower seven bits of a value in its lower byte, the number is 128
+    // plus these bits. With only the highest bit of a value there, the number is 256 if the bit is set, and 128 if not.
+    // The difference of the two numbers is the value, because the highest bit has the weight -128.
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const std::uint32_t spread = __byte_perm(word, 0x43434343u, i == 0 ? 0x4140 : 0x4342);

@@ -169,8 +169,9 @@ class ManyTile {
   int weight_;
 };
 
-// Computes y tile by tile. Grid: a multiple of kManyCluster. Preconditions: n and k are multiples of 16. If w has a
-// scale for each block, a block has 128 columns, and its rows are whole tiles, or with a gate whole halves of tiles.
+// Computes y tile by tile. Grid: a multiple of kManyCluster. Preconditions: k and the number of rows of w are multiples
+// of 16. If w has a scale for each block, a block has 128 columns and a multiple of kManyWeights rows. If there is also
+// a gate, a multiple of kManyWeights / 2 rows is enough, but n must be a multiple of kManyWeights / 2 too.
 template <class T>
 __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_constant__ ManyRounded<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

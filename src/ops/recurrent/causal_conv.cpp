@@ -94,8 +94,8 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
 }
 
 // Makes the slot hold the request's last taps - 1 rows before its new drafts, and then these drafts. If the forward has
-// fewer than taps - 1 such rows, they follow the newest rows that the slot had, accepted drafts included, or zeros if
-// the request starts here.
+// fewer than taps - 1 rows before the new drafts, the newest rows that the slot had, accepted drafts included, come
+// before these rows. If the request starts here, zeros come before them.
 template <class T>
 void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   if (!p.metadata.keeps_state(request)) return;

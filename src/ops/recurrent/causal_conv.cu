@@ -136,9 +136,9 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
 }
 
 // Makes the slot hold the request's last taps - 1 rows before its new drafts, and then these drafts. If the forward has
-// fewer than taps - 1 such rows, they follow the newest rows that the slot had, accepted drafts included, or zeros if
-// the request starts here. Only one thread accesses a channel of the slot, so a thread may read a row of the slot after
-// it has written an earlier one.
+// fewer than taps - 1 rows before the new drafts, the newest rows that the slot had, accepted drafts included, come
+// before these rows. If the request starts here, zeros come before them. Only one thread accesses a channel of the
+// slot, so a thread may read a row of the slot after it has written an earlier one.
 template <class T, int N>
 __device__ inline void keep_rows(const Conv<T>& c, const StateRequest& request, std::int64_t channel) {
   const int kept = c.taps - 1;

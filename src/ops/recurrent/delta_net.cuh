@@ -58,7 +58,7 @@ struct DeltaNet {
     const T* const queries = qkv + at * width();
     return {queries, queries + keys_width(), queries + 2 * keys_width(), ba + at * 2 * heads};
   }
-  // Returns the place in the slot of draft number `number`, which is at `position` in the sequence.
+  // Returns where the slot `slot` holds draft number `number`, which is at `position` in the sequence.
   __device__ DraftPlace<T> draft(int slot, int number, int position) const {
     const DraftLayout layout{held_drafts, keys_width(), 2 * heads, heads * value_dim};
     T* const first = draft_rows + static_cast<std::int64_t>(slot) * layout.size();

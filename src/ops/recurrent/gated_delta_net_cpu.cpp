@@ -48,7 +48,7 @@ struct DraftPlace {
   T* values;
   T* ba;
 };
-// Returns the place in the request's slot of draft number `number`, which is at `position` in the sequence.
+// Returns where the request's slot holds draft number `number`, which is at `position` in the sequence.
 template <class T>
 DraftPlace<T> draft_place(const Problem<T>& p, std::int64_t request, std::int64_t number, std::int64_t position) {
   const DraftLayout layout{.drafts = static_cast<int>(p.held_drafts),

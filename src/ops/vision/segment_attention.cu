@@ -118,7 +118,7 @@ Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
   const std::int64_t heads = args.node.attribute_or("heads", std::int64_t{0});
   const std::int64_t dim = args.results[0].dim(1) / heads;
   // In a deterministic forward the shape of blocks must not depend on the number of rows. With 0 multiprocessors
-  // make_tiled() chooses ManyBlocks for any number.
+  // make_tiled() chooses ManyBlocks for any number of rows.
   const std::int64_t multiprocessors =
       args.context.limits.deterministic ? 0 : std::int64_t{args.device.properties().threads};
   constexpr double kLog2E = 1.4426950408889634;

@@ -28,8 +28,8 @@ TESSERA_INLINE std::uint32_t code_of(float x, std::uint32_t most) {
   return code > most ? most : code;
 }
 
-// Writes the codes of integers from −half to half − 1, and returns the scale. The number of the greatest magnitude gets
-// the least code.
+// Writes the codes of integers from −half to half − 1, and returns the scale. The number with the greatest magnitude
+// gets the least code.
 TESSERA_INLINE float signed_codes(const float* x, std::uint32_t half, std::uint32_t* codes) {
   const float d = greatest_of(x, kBlock) / -static_cast<float>(half);
   const float inverse = inverse_of(d);

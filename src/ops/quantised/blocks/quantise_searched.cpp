@@ -155,7 +155,7 @@ struct Iq4Numbers {
 
 constexpr int kIq4Count = 32;
 
-// `importance` is null or that of the 32 numbers.
+// Returns the scale of 32 numbers. `importance` is null, or has an importance for each of the numbers.
 TESSERA_INLINE float fit_iq4(const float* x, const float* importance, float mean_square) {
   constexpr int kSteps = 7;
   float w[kIq4Count];

@@ -66,7 +66,8 @@ TESSERA_INLINE void weigh_by_importance(const float* x, const float* importance,
   for (int i = 0; i < kCount; ++i) w[i] = importance[i] * std::sqrt(mean_square + x[i] * x[i]);
 }
 
-// Returns the first of the numbers of the greatest magnitude, with its sign. Precondition: count >= 1.
+// Returns the number with the greatest magnitude, with its sign. If several numbers have this magnitude, returns the
+// first one. Precondition: count >= 1.
 TESSERA_INLINE float greatest_of(const float* x, int count) {
   float greatest = x[0];
   float magnitude = std::abs(x[0]);
@@ -118,8 +119,8 @@ TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) 
     }
     return sum_of<kCount>(terms);
   };
-  // The fit that the extremes give. Least squares are no better than their determinant, which cancels if one weight
-  // exceeds all others by far.
+  // The fit that the extremes give. The least-squares fit is only as precise as its determinant, which loses its digits
+  // by cancellation if one weight exceeds all others by far.
   AffineFit best{.scale = range / most, .minimum = -least};
   float first[kCount];
 #pragma GCC unroll 1
