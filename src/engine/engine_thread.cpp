@@ -159,8 +159,8 @@ struct EngineThread::Impl {
     Result<RequestId> id = health_.ok() ? engine_.submit(std::move(submit.request)) : Result<RequestId>(health_);
     if (id.ok()) {
       ids_.emplace(submit.ticket, *id);
-      // Inserts into this map last: fail_all() ends the requests in it, and refuse_rest() ends the request whose
-      // command threw.
+      // Inserts into tickets_ last. fail_all() ends the requests in tickets_, and refuse_rest() ends the request whose
+      // command threw an exception, so no request is ended twice.
       tickets_.emplace(*id, submit.ticket);
     } else {
       events_.push_back(

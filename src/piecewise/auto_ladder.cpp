@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// A size is left out if its cost is less than the next larger size's cost by at most this share of that cost.
+// A size is left out if it saves at most this share of the next larger size's cost.
 constexpr double kSameCost = 0.005;
 
 struct Addition {

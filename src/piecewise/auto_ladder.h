@@ -1,5 +1,5 @@
 // Chooses the sizes of prefill graphs by cost: the sizes that save the most padding time. All token counts have the
-// same weight, or the weight of a count is the number of forwards that were observed with it. Pure functions.
+// same weight, or the weight of a count is the number of forwards that were observed with it. The functions are pure.
 #pragma once
 
 #include <cstdint>

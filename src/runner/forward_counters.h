@@ -27,8 +27,8 @@ struct ForwardCount {
   std::int64_t padding = 0;  // rows of padding
 };
 
-// Histogram of forwards by their number of tokens. Each number up to 8 has a bucket of its own. Above 8, each doubling
-// of the number has eight buckets, so the width of a bucket is between 1/16 and 1/8 of the numbers in it.
+// A histogram that counts forwards by their number of tokens. Each number up to 8 has a bucket of its own. Above 8,
+// each doubling of the number has eight buckets, so the width of a bucket is between 1/16 and 1/8 of the numbers in it.
 class TokenHistogram {
  public:
   static constexpr int kBuckets = 8 + 8 * 17;  // up to 2^20 tokens

@@ -9,9 +9,10 @@
 namespace tessera {
 namespace {
 
-// Output indices of two graphs: the head of PrefillGraphs, and a decode graph whose body has one output. Further
-// outputs of the body come after the hidden states, so run_decode() adds their number to kLogits and kSampled. A head
-// without PrefillGraphs does not output the hidden states, so run_head() subtracts 1 from kLogits and kSampled.
+// The indices of a graph's outputs. They hold for the head of PrefillGraphs, and for a decode graph whose body has one
+// output. If the body has more outputs, the others come between the hidden states and the logits, so run_decode() adds
+// their number to kLogits and kSampled. If the model has no PrefillGraphs, the head does not output hidden states, so
+// run_head() subtracts 1 from kLogits and kSampled.
 constexpr std::size_t kHidden = 0;
 constexpr std::size_t kLogits = 1;
 constexpr std::size_t kSampled = 2;
@@ -71,7 +72,7 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, const Decision& deci
   if (!inputs.hidden_states.empty())
     TRY(read_hidden(TRY(decode.output(bucket, kHidden)), inputs.hidden_rows, inputs.hidden_states));
   TRY(keep_for_drafts(inputs, decode, bucket));
-  // The number of the body's outputs after the first output.
+  // The number of the body's outputs after the hidden states.
   const std::size_t further = parts_.model.graphs.body.outputs.size() - 1;
   const OutputView logits = TRY(decode.output(bucket, kLogits + further));
   const OutputView sampled = TRY(decode.output(bucket, kSampled + further));
@@ -135,7 +136,7 @@ Status ForwardStep::run_head(const ForwardInputs& inputs, bool adapters, StepRes
   GraphRunner& runner = parts_.runner(with_adapters(RunnerRole::kHead, adapters));
   const std::int64_t total = inputs.batch.num_wanted_rows();
   const std::int64_t chunk = runner.spec().ladder.back();
-  // The outputs of a plain head do not begin with the hidden states, so their indices are lower by one.
+  // Without PrefillGraphs the head's outputs do not begin with the hidden states, so their indices are lower by one.
   const std::size_t before = parts_.model.graphs.prefill ? 0 : 1;
   for (std::int64_t first = 0; first < total; first += chunk) {
     const std::int64_t count = std::min(chunk, total - first);

@@ -34,8 +34,8 @@ class ForwardStep {
   // Returns, after an error of run(), whether a graph failed to launch, so that no result of the forward was kept.
   bool replay_failed() const { return replay_failed_; }
 
-  // Stages the inputs of a decode graph of `size` rows. Every row is a wanted row, in order. `sampling` is passed
-  // to InputBuffers::stage_rows.
+  // Stages the inputs of a decode graph of `size` rows. The graph computes logits for every row, so wanted row i is row
+  // i. `sampling` describes the first rows, and the other rows are greedy (InputBuffers::stage_rows).
   Status stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling);
 
  private:
@@ -48,7 +48,7 @@ class ForwardStep {
   Status run_head(const ForwardInputs& inputs, bool adapters, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
   // Computes the hidden states of inputs.hidden_rows, or of all tokens if that list is empty. Runs the head of
-  // PrefillGraphs on these rows, because it holds the rest of the last layer.
+  // PrefillGraphs on these rows, because this head contains the rest of the last layer.
   Status run_head_for_hidden(const ForwardInputs& inputs, bool adapters);
   // Reads the given `rows` of an output as floats. If `rows` is empty, reads the first rows, as many as `to` holds.
   Status read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to);

@@ -1,5 +1,6 @@
-// Runs the plans of a model's planned operators (ops/contract/op_plan.h). There is one plan for each planned operator
-// and cache group of the model's graphs.
+// Makes the plans of a model's operators, and calls them before every forward. A plan is CPU code that prepares an
+// operator's kernels for the forward's batch (ops/contract/op_plan.h). An operator is planned if its kernel needs a
+// plan. A planned operator has one plan for each cache group that its nodes use.
 #pragma once
 
 #include <cstdint>
@@ -29,15 +30,16 @@ class OpPlans {
              graphs[0]->cache_groups[at].kind == ir::CacheGroup::Kind::kState;
     }
   };
-  // Creates the plans in `step`, which must outlive them. Allocate `step` before the first plan().
+  // Makes the plans, which reserve their parts of `step`. `step` must outlive the plans. After create() and before the
+  // first plan(), call step.allocate().
   static Result<OpPlans> create(Device& device, const Source& source, StepBuffer& step);
   // Returns the device memory that create() will take, in bytes.
   static Result<std::int64_t> bytes_needed(Device& device, const Source& source);
 
-  // Adds pointers to the plans to the context, where kernels find their plans when they are bound. This object may be
-  // moved, but must outlive the kernels.
+  // Adds pointers to the plans to the context. A kernel finds its plan there when it is bound. This object may be moved
+  // afterwards, but must outlive the kernels.
   void add_to(ForwardContext& context) const;
-  // Calls every plan with these arguments (OpPlan::plan). In a decode, each draft is passed as a request of one row,
+  // Calls OpPlan::plan of every plan with these arguments. In a decode, each draft is passed as a request of one row,
   // except to plans that need whole requests. Allocates nothing for batches no larger than earlier ones.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);
 

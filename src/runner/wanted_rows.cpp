@@ -26,7 +26,7 @@ using ir::ValueKind;
 using AttributeEntry = ir::Attributes::value_type;  // attributes are sorted by name
 
 // Returns whether a row of the node's results depends only on the same row of its operands. A kernel with neither state
-// nor planner does not know which rows belong to one sequence, and padding rows must not change other rows. It
+// nor planner does not know which rows belong to one sequence, and padding rows must not change other rows. The kernel
 // therefore treats each row alone.
 bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops, const KernelTable& kernels) {
   const ir::OpDecl* decl = ops.find(node.op);

@@ -16,13 +16,13 @@
 
 namespace tessera {
 
-// Takes a body with one output and a head that gathers rows of it, both after the passes. Moves nodes from the end of
-// the body to the head. The new body outputs the values that the new head reads, under their old names. The new head
-// outputs the hidden states [R, N] of the wanted rows, followed by the old head's outputs. The slots tell a moved node
-// which rows are padding. In the new head, input_names::kRowMarks replaces the slots. If an output is computed for
-// wanted rows alone, its other rows are undefined. Returns std::nullopt if no node can be moved, if a moved node reads
-// another input than the slots, or if it reads a value of the body that does not consist of whole rows, is a view, or
-// is written later.
+// Moves nodes from the end of the body to the head. Preconditions: the passes have run on both graphs, the body has one
+// output, and the head gathers rows of it. The new body outputs the values that the new head reads, under their old
+// names. The new head outputs the hidden states [R, N] of the wanted rows, followed by the old head's outputs. In the
+// body, the input `slots` tells a node which rows are padding. In the new head, the input input_names::kRowMarks tells
+// it instead. An output of the new body that is computed for wanted rows alone has undefined values in its other rows.
+// Returns std::nullopt if no node can be moved, or if a moved node reads an input other than the slots. It does so too
+// if a moved node reads a value of the body that does not consist of whole rows, is a view, or is written later.
 Result<std::optional<PrefillGraphs>> end_with_wanted_rows(const ir::Graph& body, const ir::Graph& head,
                                                           const ir::OpTable& ops, const KernelTable& kernels);
 

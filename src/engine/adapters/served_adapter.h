@@ -1,4 +1,4 @@
-// A low-rank adapter that requests can name, while it is loaded or a request still uses it.
+// A low-rank adapter that requests can name. The object exists while the adapter is loaded or a request still uses it.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,8 @@ using CacheEventSink = std::function<void(CacheEvents events)>;
 std::uint64_t block_id(std::uint64_t parent, const PrefixTokens& text, std::span<const TokenId> page_tokens,
                        std::span<const PageImage> images);
 
-// Collects events until they are taken. Successive blocks of one chain, and successive removals, become one event.
+// Collects events until they are taken. Blocks that are stored one after another, each as the child of the one before
+// it, become one event. Blocks that are removed one after another become one event too.
 class CacheEventLog {
  public:
   // Adds a block. `parent` is 0 for a block that begins a text.

@@ -202,7 +202,8 @@ void CacheManager::release(SequenceCache& own) {
   prefixes_.release(own.path);
 }
 
-// A next text continues either the whole text, or the prompt alone if the client leaves a part of the answer out.
+// The next text of a conversation continues all of this text or, if the client leaves a part of the answer out, only
+// the prompt. Both ends are therefore retained.
 void CacheManager::retain(const SequenceCache& own, const RetentionHint& hint, std::int64_t prompt_tokens,
                           Retentions::Time now) {
   const std::int64_t prompt_pages = std::max<std::int64_t>(prompt_tokens - 1, 0) / page_size_;

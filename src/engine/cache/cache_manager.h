@@ -79,9 +79,9 @@ class CacheManager {
   std::int64_t page_size() const { return page_size_; }
   std::int64_t pages_for(std::int64_t tokens) const { return tessera::pages_for(tokens, page_size_); }
   bool has_states() const { return has_states_; }
+  static constexpr std::int64_t kUnbounded = INT32_MAX;  // a result of max_tokens()
   // Returns the length in tokens of the longest sequence that could run alone, or kUnbounded if no group's memory grows
   // with the sequence.
-  static constexpr std::int64_t kUnbounded = INT32_MAX;
   std::int64_t max_tokens() const;
   CacheGroupStats stats(std::size_t g) const;
 

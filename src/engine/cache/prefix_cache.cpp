@@ -100,7 +100,7 @@ PrefixCache::Key PrefixCache::key_of(Node& node, std::size_t group) const {
           .node = &node};
 }
 
-// Sorts a place again around a change of its level.
+// Calls `change`, which changes the level of a place. Then moves the place within its order of eviction.
 void PrefixCache::reorder(Retentions::Place place, const std::function<void()>& change) {
   Node& node = *static_cast<Node*>(place.node);
   const bool whole = place.group == Retentions::kWhole;
@@ -111,7 +111,7 @@ void PrefixCache::reorder(Retentions::Place place, const std::function<void()>& 
   if (is_sorted) order.insert(key());
 }
 
-// Sorts an order again after all levels have become 0.
+// Sets the levels in the keys of `order` to 0 and sorts it again. Precondition: Retentions has set all levels to 0.
 void PrefixCache::forget_levels(Order& order) {
   while (!order.empty() && order.rbegin()->level > 0) {
     auto last = order.extract(std::prev(order.end()));
@@ -299,8 +299,8 @@ void PrefixCache::retain(const RetentionHint& hint, std::span<Node* const> path,
   retentions_.retain(hint, places, now);
 }
 
-// Adds the places that a text needs besides its nodes if it continues after the last node of `path`. A leaf keeps its
-// ancestors from being evicted, so nodes as a whole need no mark but at the end.
+// Adds the window pages and checkpoints that a text needs if it continues after the last node of `path`. Only the end
+// of a text needs a mark on a node as a whole, because a node keeps its ancestors from being evicted.
 void PrefixCache::mark_end(std::span<Node* const> path, std::vector<Retentions::Place>& places) const {
   if (path.empty()) return;
   const std::int64_t tokens = std::ssize(path) * page_size_;
@@ -334,7 +334,7 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   --num_nodes_;
   --num_unlocked_;
   Node* parent = leaf.parent;
-  // What is left of a retained text stays retained.
+  // A retained text that ended at the leaf now ends at the leaf's parent, so the rest of the text stays retained.
   if (parent != root_.get()) retentions_.move({.node = &leaf}, {.node = parent});
   retentions_.forget({.node = &leaf});
   parent->children.erase(parent->children.find(PageView(leaf.page)));

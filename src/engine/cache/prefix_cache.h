@@ -94,8 +94,8 @@ class PrefixCache {
   // Makes the node's checkpoint the most recently used one. Precondition: the node has one.
   void use_checkpoint(Node& node, std::size_t group);
 
-  // Retains the text of a path as the hint says. `end` is the number of pages up to which another text is likely to
-  // continue this one, besides the whole path; it is at most the path's size. Precondition: the path is locked.
+  // Retains the text of a path as the hint says. A later text is likely to continue this one after the whole path, or
+  // after its first `end` pages. `end` is at most the path's size. Precondition: the path is locked.
   void retain(const RetentionHint& hint, std::span<Node* const> path, std::size_t end, Retentions::Time now);
   // These functions do the same as in Retentions.
   bool release_session(const std::string& session) { return retentions_.release(session); }
@@ -118,7 +118,8 @@ class PrefixCache {
   void observe(CacheEventLog* log) { log_ = log; }
 
  private:
-  // The order of eviction: texts that are not retained first, then by priority, and within it by the last use.
+  // The order of eviction. Lower levels come first: 0 for what is not retained, and otherwise the retention's priority.
+  // Within a level, what was used least recently comes first.
   struct Key {
     std::int64_t level = 0;  // Retentions::level()
     std::uint64_t last_used = 0;

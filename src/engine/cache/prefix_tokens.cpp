@@ -7,8 +7,8 @@ namespace tessera {
 std::int64_t common_prefix(const PrefixTokens& a, const PrefixTokens& b) {
   if (a.adapter != b.adapter) return 0;
   std::int64_t common = std::ranges::mismatch(a.ids, b.ids).in1 - a.ids.begin();
-  // Different images have no token in common, although their tokens have equal ids. Nor has an image with text of the
-  // same ids.
+  // Different images have no token in common, although their tokens have equal ids. An image and text of the same ids
+  // have no token in common either.
   const auto [in_a, in_b] = std::ranges::mismatch(a.images, b.images);
   if (in_a != a.images.end()) common = std::min(common, in_a->first_token);
   if (in_b != b.images.end()) common = std::min(common, in_b->first_token);

@@ -132,8 +132,8 @@ void Retentions::forget(Place place) {
   }
 }
 
-// If both places have marks, those of the place with fewer texts join the others. So a text changes its marks at most
-// O(log n) times, however often they move.
+// If both places are marked, moves the texts of the mark with fewer texts to the other mark. A text therefore gets
+// another mark at most O(log n) times, however often places move.
 void Retentions::move(Place from, Place to) {
   if (places_.empty()) return;
   const auto at = places_.find(from);

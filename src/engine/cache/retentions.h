@@ -49,8 +49,8 @@ class Retentions {
     std::size_t group = kWhole;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
-  // Calls `change`, which may change the level of `place`. A caller that sorts places by level must sort this place
-  // again.
+  // A function of the object that sorts places by their levels. It takes `place` out of the order, calls `change`,
+  // which may change the level of `place`, and puts `place` back if it was there.
   using Reorder = std::function<void(Place place, const std::function<void()>& change)>;
 
   explicit Retentions(Reorder reorder) : reorder_(std::move(reorder)) {}
@@ -62,12 +62,13 @@ class Retentions {
   // Returns the highest priority of the texts that are marked at a place; 0 if there are none.
   std::int64_t level(Place place) const;
 
-  // Retains a text that is marked at `places`, from `now` on. It replaces the last text of its session. Without places
-  // there is no text; then the session's last text stays, unless the hint releases the session.
+  // Retains a text that is marked at `places`, from `now` on. The text replaces the last text of its session. If
+  // `places` is empty, no text is retained, and the session's last text stays unless the hint releases the session.
   void retain(const RetentionHint& hint, std::span<const Place> places, Time now);
   // Ends the retention of a session's text. Returns whether there was one.
   bool release(const std::string& session);
-  // Ends retentions whose time is over, at least one if there is one. The next call ends more.
+  // Ends retentions whose time is over: all of them, or at least one if they have more than kMarksAtOnce marks
+  // together. The next call then ends more.
   void end(Time now);
   // Ends all retentions, but calls no Reorder. The caller must sort all places again.
   void clear();

@@ -1,5 +1,6 @@
-// Catches: a place that is sorted by an old level, a text that loses its retention when its marks meet another's, and a
-// retention that stays when its text is gone. Random use is compared with a naive model of the cache.
+// Catches: a place that is sorted by an old level, a text that loses its retention when another text is marked at one
+// of its places, and a retention that stays when its text is gone. Random use is compared with a naive model
+// of the cache.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,12 +73,13 @@ struct NaivePages {
     std::erase_if(retained, [](const Retained& text) { return text.left.empty(); });
   }
 
-  std::map<Text, int> pages;  // by all tokens up to the page's end; when it was used last
+  std::map<Text, int> pages;  // key: all tokens up to the page's end; value: its last use
   std::vector<Retained> retained;
   int clock = 0;
 };
 
-// Computes, retains, releases and evicts texts of a small alphabet, so that they share pages and marks often meet.
+// Computes, retains, releases and evicts texts of a small alphabet, so that they share pages and often have marks at
+// the same places.
 TEST(RetentionsRandom, RandomUseKeepsTheOrderAndEveryPage) {
   std::vector<CachePool> pools{CachePool({.num_pages = 20})};
   PrefixCache cache(pools, kNaivePageSize);

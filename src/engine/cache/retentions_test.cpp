@@ -164,7 +164,8 @@ TEST_F(RetentionsTest, TheTextThatEndsFirstMakesRoomForMore) {
   EXPECT_TRUE(cache_.release_session("more"));
 }
 
-// A retention of an owner, who has sessions of such names of its own.
+// Returns the retention hint of an owner's session. Owners do not share sessions, even if the sessions have the same
+// name.
 RetentionHint owned(const std::string& owner, const std::string& session, double for_seconds) {
   RetentionHint hint = retention_of(owner + ":" + session, for_seconds);
   hint.owner = owner;
@@ -288,7 +289,7 @@ class GroupRetentionsTest : public ::testing::Test {
         std::make_unique<CacheManager>(CacheOptions{.groups = {{.num_pages = 100}, std::move(group)}, .page_size = 4});
     return *cache_;
   }
-  // Computes a prompt of whole pages and one token at once, and ends.
+  // Acts as a sequence that computes a prompt in one forward and ends. The prompt has whole pages and one more token.
   void run(const std::vector<TokenId>& tokens, const RetentionHint& with = {}) {
     SequenceCache own;
     cache_->find(own, std::span(tokens).first(tokens.size() - 1));

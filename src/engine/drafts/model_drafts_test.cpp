@@ -44,8 +44,8 @@ Result<EnginePlan> plan_of(const EngineOptions& options) {
   return plan_engine(options, device);
 }
 
-// A model that drafts for itself drafts what it will choose, if both see the same tokens at the same positions.
-// Requests sample greedily, because drafts are always the most probable tokens.
+// A model that is its own draft model drafts the tokens that it will choose, if it sees the same tokens at the same
+// positions in both roles. Requests sample greedily, because drafts are always the most probable tokens.
 class DraftsOfItself : public ::testing::TestWithParam<const char*> {
  protected:
   void expect_all_kept(const EngineOptions& options, const std::vector<std::vector<Request>>& rounds,
@@ -69,9 +69,9 @@ TEST_P(DraftsOfItself, AllAreKept) {
                   {{request(12, 40), request(30, 25, 2), request(1, 30, 3), request(14, 40, 4)}});
 }
 
-// The second round finds the first round's prompts in the cache. The third continues them with other tokens, from
-// within a page and from its end, so that a row at the prefix's end is followed by another token than when it was read.
-// Texts of 15 tokens do not repeat themselves long enough for drafts from the text.
+// The second round finds the first round's prompts in the cache. The third round cuts such a prompt within a page or at
+// a page's end, and continues it with another token. The last row of the prefix is then followed by another token than
+// when the draft model read this row. Texts of 15 tokens do not repeat themselves long enough for drafts from the text.
 TEST_P(DraftsOfItself, AllAreKeptBehindCachedPrefixes) {
   std::vector<Request> other;
   for (const std::size_t length : {16, 17, 23, 24}) {

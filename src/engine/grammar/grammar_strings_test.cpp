@@ -100,8 +100,7 @@ TEST_F(GrammarStrings, EveryMaskIsThatOfTheLengths) {
           if (expected && known) next.push_back(id);
         }
         if (next.empty()) break;
-        // Collects the tokens that are rare among all: those with escapes, and those of a single byte, which may begin
-        // a character.
+        // Collects rare tokens: tokens with escapes, and tokens of a single byte, which may begin a character.
         std::vector<TokenId> rare;
         std::ranges::copy_if(next, std::back_inserter(rare), [&](TokenId id) {
           return bytes[id.index()].find('\\') != std::string::npos || bytes[id.index()].size() == 1;

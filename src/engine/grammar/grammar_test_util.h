@@ -65,9 +65,9 @@ inline std::vector<TokenId> ids_of(const std::vector<std::uint32_t>& mask) {
   return ids;
 }
 
-// Generates one text: random tokens that the masks allow, then the shortest ending. Checks that the grammar forbids an
-// end after each prefix for which `may_end` returns false. With `exact`, also checks that the grammar allows an end
-// after every prefix for which `may_end` returns true.
+// Generates one text from tokens that the masks allow: twelve random ones, and then tokens that lead to an end
+// (way_out()). Checks that the grammar forbids an end after each prefix for which `may_end` returns false. With
+// `exact`, also checks that the grammar allows an end after every prefix for which `may_end` returns true.
 struct Walk {
   Model& model;
   GrammarSpec spec;
@@ -113,6 +113,8 @@ struct Walk {
     return "";
   }
 
+  // Returns an end token if one is allowed. Otherwise returns an allowed token that often completes a text, such as a
+  // closing bracket. If there is none, returns a random allowed token.
   TokenId way_out(const std::vector<TokenId>& allowed, std::mt19937& random) const {
     for (const TokenId id : allowed) {
       if (model.is_end(id)) return id;

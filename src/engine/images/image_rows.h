@@ -41,7 +41,7 @@ class ImageRows {
   Image* take(const Hash128& content, std::int64_t count);
   // Undoes one take() of the image. Frees rows at once if they were never written.
   void release(Image& image);
-  // Sets `is_written` of the image. Rows that are then not written and that no sequence holds are freed. Has no effect
+  // Sets `is_written` of the image. If it becomes false and no sequence holds the image, frees the rows. Has no effect
   // if the rows were evicted.
   void set_written(const Hash128& content, bool is_written);
   // Evicts rows that no sequence holds until `count` neighbouring rows are free; returns whether they are.

@@ -11,8 +11,8 @@ namespace tessera {
 
 // `model` is a model's folder or config.json. Returns the settings of the family's published models if the folder has
 // no preprocessor_config.json. If `projector` is not "", it is the projector of a model in GGUF files, whose metadata
-// then state the settings. What they leave out, usually the numbers of pixels, is that of the family's published
-// models.
+// then state the settings. The family's published models supply the settings that the metadata leave out, usually the
+// limits of the number of pixels.
 Result<ImageProcessorConfig> read_model_processor(const std::filesystem::path& model, const std::string& projector);
 
 }  // namespace tessera

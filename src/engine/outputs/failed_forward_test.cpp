@@ -99,8 +99,8 @@ TEST_P(FailedForward, LeavesNoKeysToLaterRequests) {
       << "the other one goes on, and reads what the first left";
 }
 
-// A forward runs several graphs in turn. If one cannot be launched, those before it have already run, and run again
-// with the forward. That must not change any token.
+// A forward runs several graphs in turn. If one graph cannot be launched, the graphs before it have already run. They
+// run again when the forward is repeated, which must not change any token.
 TEST_P(FailedForward, ARefusedReplayChangesNoTokens) {
   rounds_with_one_failure(GetParam(), {prompt_of(40), prompt_of(60)}, prompt_of(52), &FaultPlan::replay_fails_at);
 }

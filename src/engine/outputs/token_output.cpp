@@ -66,8 +66,8 @@ void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, 
   if (may_stop && ends_text(stop, end_ids, token)) {
     event.finish = FinishReason::kStop;
     sequence.result.matched.id = token;
-    // The token ends the text and is not to be kept, so it is not added to the sequence. Nor are the tokens that
-    // forwards in flight sample after it.
+    // If the token is not to be kept, neither it nor the tokens that forwards in flight sample after it are added to
+    // the sequence.
     if (!stop.keep_matched) return;
   }
   Scheduler::settle(entry, token);

@@ -34,7 +34,8 @@ TEST(CacheTypePlan, Float8CachesHaveScalesAndHalfTheBytes) {
   }
 }
 
-// 32 values take 34 bytes, and 64 in bfloat16. The heads of this model have 16 values, which take 18 bytes, not 32.
+// In int8, 32 values and their scale take 34 bytes. A head of this model has 16 values, which take 18 bytes with their
+// scale in int8, and 32 bytes in bfloat16.
 TEST(CacheTypePlan, Int8CachesCountTheirScales) {
   const EnginePlan half = plan([](EngineOptions& o) { o.kv_cache_dtype = "bfloat16"; });
   for (const char* name : {"int8", "q8_0"}) {

@@ -9,7 +9,7 @@
 namespace tessera {
 
 // Checks that the tokenizer in `draft_folder` gives the same ids as the model's, because drafts are passed as ids. An
-// id that has a token in only one of both is accepted. The sizes are those of the embeddings of the model and the
+// id that has a token in only one of the two is accepted. The sizes are those of the embeddings of the model and the
 // draft, which may be padded. Without both tokenizers, only equal sizes are accepted. Returns invalid_argument if the
 // vocabularies differ, and errors of Tokenizer::load() for a broken file.
 //

@@ -1,6 +1,6 @@
 // Exports all forms of a plan's graphs: the plan's own graphs, the graphs before and after each pass that changes them,
-// the graphs chained to one ("decode"), the prefill graph divided into parts ("stitched"), and each part alone. Only
-// config.json is needed.
+// body, head and sampler joined into one graph ("decode"), the prefill graph divided into parts ("stitched"), and each
+// part alone. Only config.json is needed.
 //
 //   std::vector<NamedGraph> graphs = TRY(graphs_of(plan, options.graphs.disabled_passes));
 //   TRY(export_graphs(graphs, "graphs"));   // graphs/body.txt, graphs/body.dot, graphs/body.svg, …

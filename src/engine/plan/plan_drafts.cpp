@@ -1,4 +1,4 @@
-// The step of a plan that decides where drafts come from, and its checks.
+// The planning step that chooses where draft tokens come from, and the checks of the options for drafts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,10 +43,10 @@ Status check_vocab_size(const DraftOptions& drafts) {
                   drafts.vocab_size));
 }
 
-// Returns the name of an algorithm whose drafts come from a folder.
+// Returns the speculative_algorithm of a source that reads its layer or model from speculative_draft_model_path.
 std::string_view algorithm_of(DraftSource source) { return source == DraftSource::kEagle ? "EAGLE3" : "STANDALONE"; }
 
-// Refuses options that exclude the source of drafts.
+// Refuses options that do not work together with the chosen source of drafts.
 Status check_ways(const EngineOptions& options) {
   if (options.pp_size > 1 && options.drafts.from_folder())
     return unimplemented(
@@ -68,7 +68,7 @@ Status check_rows(const PlanDraft& draft) {
       "row besides its request's own; 2 or more is");
 }
 
-// Returns ok if the checkpoint's layer can draft, or why not.
+// Returns ok if the checkpoint has a next-token layer that can draft with these options. Otherwise returns the reason.
 Status check_layer(const PlanDraft& draft) {
   TRY(check_ways(draft.options));
   TRY(check_rows(draft));
@@ -76,7 +76,7 @@ Status check_layer(const PlanDraft& draft) {
   return check_draft_layer(draft.plan.config, draft.options.registry->families);
 }
 
-// Decides for AUTO: drafts by the checkpoint's layer, or no drafts.
+// Chooses the source for AUTO: the checkpoint's next-token layer (MTP) if it can draft, otherwise no drafts.
 void choose_automatically(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   const Status layer = check_layer(draft);
@@ -89,8 +89,9 @@ void choose_automatically(PlanDraft& draft) {
           : fmt::format("speculative_algorithm: AUTO decodes without drafts: {}", layer.message()));
 }
 
-// Limits drafts from the text to the number of drafts by a layer. A slot of a recurrent state holds the rows of a
-// step's drafts, so longer drafts from the text would make every slot larger.
+// If the model has recurrent states and a layer or a draft model drafts, limits drafts from the text to the number that
+// the layer or model drafts in a step. A slot of a recurrent state holds one row for each draft of a step, so more
+// drafts from the text would make every slot larger.
 void limit_drafts_from_text(EnginePlan& plan) {
   DraftOptions& drafts = plan.drafts;
   if (!drafts.by_layer() || !plan.config.delta_net || drafts.most_tokens <= drafts.layer_steps) return;

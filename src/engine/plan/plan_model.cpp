@@ -199,7 +199,7 @@ Status check_load_format(const EngineOptions& options, bool gguf) {
   return ok_status();
 }
 
-// Refuses a projector beside a model that is no GGUF file, and names one that is used.
+// Refuses a projector for a model that is no GGUF file. Adds a fact that names the projector if one is used.
 Status check_projector_use(PlanDraft& draft) {
   const std::string& projector = draft.options.projector_path;
   if (projector.empty()) return ok_status();

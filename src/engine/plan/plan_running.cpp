@@ -83,8 +83,8 @@ Status choose_cuts(PlanDraft& draft) {
     runner.split_ops = given.empty() ? default_split_ops(ops)
                                      : TRY(resolve_split_ops(ops, given).with_context("cuda_graph_split_ops"));
   }
-  // With two-batch overlap, exchanges are not cut out, so that they are in the same piece as the other half's kernels,
-  // during which they run.
+  // With two-batch overlap, exchanges are no split operators. An exchange of one half runs at the same time as kernels
+  // of the other half, so both must be in one piece.
   if (runner.halves_from > 0 && given.empty())
     std::erase_if(runner.split_ops, [&ops](const std::string& name) {
       const ir::OpDecl* op = ops.find(name);

@@ -59,7 +59,8 @@ class Peers {
                                const std::function<Status()>& own) {
     return own();
   }
-  // Returns whether, after a forward could not be submitted, those in flight have lost values that ranks exchange.
+  // Call it after a forward could not be submitted. Returns whether the forwards in flight have lost values that ranks
+  // exchange.
   virtual bool lose_exchanges() const { return false; }
 
   // Ends this engine's part in the peers' forwards: they stop waiting for it, and their next steps fail. Returns once

@@ -29,8 +29,9 @@ class Flights {
   void end_oldest();
   // Removes an ended sequence from the batches.
   void forget(const Sequence& sequence);
-  // Returns what collect() has collected of prompts. A forward's time is from its scheduling, or from the end of the
-  // forward before it, to its end.
+  // Returns the prefill tokens of all collected forwards, and the time of the forwards that had such tokens. A
+  // forward's time begins when its scheduling begins, or when the preceding forward ends if that is later. It ends when
+  // the forward is collected.
   const PrefillWork& prefill() const { return prefill_; }
 
  private:

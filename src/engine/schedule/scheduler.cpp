@@ -141,7 +141,7 @@ PromptShare Scheduler::prompt_share() const {
   return {options_.limits.max_tokens, filling_(), backlog, decodes};
 }
 
-// Counts the rows of all decodes, and those of prompts that their share allows.
+// Counts the rows of the step: one for each decoding sequence, and as many prompt rows as `share` allows.
 Scheduler::StepRows Scheduler::rows_of_step(PromptShare share) const {
   StepRows rows;
   for (const auto& sequence : running_) {

@@ -71,7 +71,7 @@ TEST_F(SchedulerTest, ALongPromptTakesAThirdBesideDecodes) {
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:2*", "1:1* 2:4", "1:1* 2:4", "1:1* 2:4*", "1:1*"));
 }
 
-// In a pipeline, the next step has one group while the tokens of the other group are awaited.
+// In a pipeline, decodes form groups. While the tokens of one group are awaited, the next step has the other group.
 TEST_F(SchedulerTest, DecodesTakeTurnsInAPipeline) {
   Scheduler& scheduler = make({.limits = {.max_tokens = 16}, .turns = 2});
   for (const std::int64_t id : {1, 2, 3}) scheduler.add(sequence(id, 3, 4));

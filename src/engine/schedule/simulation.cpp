@@ -50,8 +50,8 @@ class Run {
     sequence->order = index;
     for (std::int64_t i = 0; i < request.prompt_tokens; ++i) {
       const auto block = static_cast<std::size_t>(i / options_.block_tokens);
-      // Blocks pass even numbers to token_of(), and a request's tokens outside its blocks odd ones, so that the two
-      // kinds of tokens differ.
+      // token_of() gets an even number for a token in a block, and an odd number for a token outside the request's
+      // blocks. The two kinds of tokens therefore differ.
       sequence->request.prompt.push_back(
           block < request.blocks.size()
               ? token_of(2 * static_cast<std::uint64_t>(request.blocks[block]), i % options_.block_tokens)

@@ -42,9 +42,11 @@ double prior_ms(std::int64_t tokens);
 
 struct Simulation {
   ForwardCounters counters;
-  // The number of forwards by their number of tokens, pure decodes excluded.
+  // A histogram of the forwards that are not pure decodes. The key is the number of tokens, and the value is the number
+  // of forwards.
   std::map<std::int64_t, std::int64_t> forward_tokens;
-  // The number of prompt tokens that were computed: in all, by replays of either runner, and eagerly by reason.
+  // Numbers of prompt tokens: those of all forwards, those of replayed forwards, and those of eager forwards for each
+  // reason.
   std::int64_t prompt_tokens = 0;
   std::int64_t replayed_prompt_tokens = 0;
   std::map<Reason, std::int64_t> eager_prompt_tokens;

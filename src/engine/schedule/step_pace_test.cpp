@@ -1,3 +1,5 @@
+// Catches: a forward that is scheduled too early for requests to join it, or so late that the device idles; an estimate
+// that follows one delayed forward; and estimates that mix kinds of forwards.
 #include "tessera/engine/schedule/step_pace.h"
 
 #include <gtest/gtest.h>

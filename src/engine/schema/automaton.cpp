@@ -26,7 +26,7 @@ Status too_large() {
 
 // Removes the states from which no accepting state can be reached.
 Automaton trimmed(const Automaton& a) {
-  // [state]: the index in `from` at which the list of the states with a transition to it begins.
+  // [state]: the index in `from` at which the list of the state's predecessors begins.
   std::vector<std::size_t> begins(a.states() + 1, 0);
   for (const std::int32_t to : a.next) {
     if (to != kNoState) ++begins[static_cast<std::size_t>(to)];

@@ -22,7 +22,8 @@ void append_escaped(std::string& out, char32_t code, std::string_view special) {
   }
 }
 
-// Returns whether a set is large. A large set has raw characters, which are then the first of ebnf_json_alternatives().
+// Returns whether a set is large. A large set always contains characters that need no escape. The first of its
+// ebnf_json_alternatives() is the class of these characters.
 bool is_large(const CharSet& characters) { return characters.size() > 1000; }
 
 const CharSet& raw_characters() {

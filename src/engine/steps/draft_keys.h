@@ -1,7 +1,8 @@
-// Records which of the cache's slots have the keys and values of what drafts (LayerDrafts), beside the model's own.
+// Records which slots of the KV cache have draft keys. These are the keys and values of the next-token layer or draft
+// model (layer_drafts.h), which has cache layers of its own beside the model's.
 //
-// The next-token layer or draft model does not read forwards while no request drafts. A later request may find the
-// pages of these forwards in the prefix cache.
+// A slot lacks draft keys if its token was computed while no request drafted, because the next-token layer or draft
+// model does not read such a forward. A later request may find the slot's page in the prefix cache.
 //
 // Used by one thread.
 #pragma once
@@ -18,15 +19,15 @@ namespace tessera {
 
 class DraftKeys {
  public:
-  // Precondition: a group of the cache keeps all tokens. What drafts always has its layers in such a group.
+  // Precondition: a group of the cache keeps all tokens. The layers that make drafts are always in such a group.
   explicit DraftKeys(const CacheManager& cache);
 
-  // Records whether `count` rows of the batch, from row `first`, have keys. Call it with false for every row of a
-  // forward of the model, because the row's slot may have belonged to another token before.
+  // Records whether the slots of `count` rows of the batch, from row `first`, have draft keys. Call it with false for
+  // every row of a forward of the model, because the row's slot may have belonged to another token before.
   void set(const ForwardBatch& batch, std::int64_t first, std::int64_t count, bool has_keys);
-  // Returns the first position from `begin` to `end` without keys; `end` if there is none.
+  // Returns the first position from `begin` to `end` whose slot lacks draft keys; `end` if there is none.
   std::int64_t first_missing(const Sequence& sequence, std::int64_t begin, std::int64_t end) const;
-  // Returns the number of positions before `end` without keys.
+  // Returns the number of positions before `end` whose slots lack draft keys.
   std::int64_t count_missing(const Sequence& sequence, std::int64_t end) const;
 
  private:

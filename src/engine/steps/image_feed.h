@@ -25,8 +25,8 @@ class ImageFeed {
 
   // Enqueues the encoding of those images of the batch that are not written yet.
   Status encode(const ScheduledBatch& batch);
-  // Copies the images' rows to the completions of requests with `return_images`, for which it waits for the forward.
-  // Scores and tests make requests of this kind.
+  // Copies the images' rows to the completions of requests with `return_images`. Waits for the forward if the batch has
+  // such a request. Only `tessera score` and tests make such requests.
   Status read_back(const ScheduledBatch& batch);
   // Fills the encoder's part of the statistics.
   void report(ImageStats& stats) const;

@@ -157,8 +157,8 @@ TEST(LayerDrafts, SizesOfTheDraftsVocabularyAreChecked) {
   EXPECT_THAT(plan_engine(options, device).status().message(), HasSubstr("is not accepted without a next-token layer"));
 }
 
-// A slot of a recurrent state has memory for a step's drafts, here 3. A model with such states (mtp-qwen3.5) therefore
-// drafts no more tokens from the text either.
+// A slot of a recurrent state has memory for the drafts of a step, here 3. If a model has such states (mtp-qwen3.5),
+// drafts from the text are therefore limited to 3 too.
 TEST(LayerDrafts, SlotsOfStatesLimitDraftsFromText) {
   for (const auto& [model, most] : {std::pair("mtp-qwen3.5", 3), std::pair("mtp-glm4-moe", 8)}) {
     testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});

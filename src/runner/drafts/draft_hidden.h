@@ -1,6 +1,7 @@
-// Holds "draft_hidden", a static input of a next-token layer (model/layers/draft.h). Each row of a draft continues from
-// one of these hidden states. A forward writes the hidden states of all its tokens here, in order. A draft writes the
-// hidden states of its wanted rows here.
+// Holds "draft_hidden": the hidden states from which a next-token layer (model/layers/draft.h) drafts. It is a static
+// input of the layer, and each row of the layer reads one of its rows. A forward of the model writes the hidden states
+// of all its tokens here, in order. A run of the layer (LocalDrafts::read) then writes its own hidden states here, only
+// for the rows from which the head drafts (wanted_rows).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace tessera {
 class DraftHidden {
  public:
   static Result<std::int64_t> bytes_needed(const ir::Graph& draft);
-  // Allocates the rows that the draft's graph declares.
+  // Allocates as many rows as the input "draft_hidden" of the graph has.
   static Result<DraftHidden> create(const ir::Graph& draft, Device& device);
 
   void add_to(ExternalValues& externals) const;

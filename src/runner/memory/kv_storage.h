@@ -1,5 +1,6 @@
-// Memory of the KV cache: all states of the model's cache groups, each [pages, …]. The engine decides which page
-// belongs to which request (engine/cache/cache_manager.h).
+// Memory of the KV cache. It consists of the states of the model's cache groups. A state is a tensor that keeps its
+// contents from one forward to the next, for example the keys of one layer. Its shape is [pages, …]. The engine decides
+// which page belongs to which request (engine/cache/cache_manager.h).
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,10 @@ namespace tessera {
 
 class KvStorage {
  public:
-  // Returns for each cache group the bytes of one page, or of one slot of a state group, summed over all states of the
-  // group. Returns kInvalidArgument for a state that belongs to no cache group. Precondition: all graphs have the same
-  // cache groups, apart from their layers, and no two graphs have a state of the same name.
+  // For each cache group, returns the bytes that one page takes in all states of the group. In a group of kind kState,
+  // a page is the slot of one sequence. Returns kInvalidArgument for a state that belongs to no cache group.
+  // Precondition: all graphs have the same cache groups, apart from their layers, and no two graphs have a state of the
+  // same name.
   static Result<std::vector<std::int64_t>> page_bytes(std::span<const ir::Graph* const> graphs);
   // Allocates the caches. `num_pages` has an entry of at least 1 for each cache group. Page 0 of each group is zeroed,
   // so that padding reads finite numbers; other pages are written before they are read.

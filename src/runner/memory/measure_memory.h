@@ -17,14 +17,15 @@ class RunnerParts;
 std::int64_t memory_reserve(const DeviceProperties& device);
 
 // Returns the bytes of graphs with these stats. If the device does not report graph memory, returns `estimate` times
-// `of_estimate`.
+// `of_estimate`. Here and below, `of_estimate` is the ratio of the measured to the estimated bytes of all graph objects
+// (GraphCapture::graph_bytes_of_estimate).
 std::int64_t graph_bytes(const GraphStats& stats, std::int64_t estimate, double of_estimate);
 
 // Returns the estimated memory of graphs with this need.
 GraphMemory estimated_graphs(const GraphNeed& need, const DeviceProperties& device);
 
 // Returns the memory of the sizes that are captured now. If the device does not report graph memory, multiplies
-// estimates by `of_estimate`, the measured bytes of graph objects divided by their estimate.
+// estimates by `of_estimate`.
 RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& device, double of_estimate);
 
 // Returns the memory that exchanges with other ranks have taken so far. Called on the rank's thread.

@@ -21,8 +21,9 @@ enum class MemoryUse : std::uint8_t {
   kKvCache,
   kArena,      // activations of forwards; all sizes of all runners share it
   kWorkspace,  // kernels' scratch memory, shared in the same way
-  // Inputs of tokens, rows, logit edits and the vision tower, hidden states for drafts, and embedding rows: in a
-  // prediction those that have memory from the start, in a measurement those that have memory by then.
+  // Inputs of forwards: tokens, rows, logit edits, inputs of the vision tower, hidden states for drafts, and embedding
+  // rows. More embedding rows may get memory later: a prediction counts those that have memory from the start, and a
+  // measurement counts those that have memory when it is taken.
   kStaticInputs,
   kPlans,  // operators' plans: lengths, page tables, the kernels' work lists
   // Exchanges with other ranks: mailboxes, links between stages, NCCL's memory. On a CPU, values received from other

@@ -68,7 +68,7 @@ Result<GateUpLinear> gate_up_of(const ObservedCall& call, std::int64_t expert, c
   return linear;
 }
 
-// a(g, u) of moe_experts.h, for rows of g and u, each of which has `columns` numbers of both.
+// Computes a(g, u) of moe_experts.h. Each row of `both` has `columns` numbers of g, then as many of u.
 void activate(const ir::Node& node, std::span<const float> both, std::int64_t columns, std::span<float> to) {
   const std::string activation = string_attribute(node, "activation", "silu");
   const auto limit = static_cast<float>(node.attribute_or("limit", 0.0));

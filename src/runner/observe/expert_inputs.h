@@ -1,5 +1,5 @@
-// Computes the inputs of experts' second matrices (down) once more, because moe_experts keeps them to itself: a product
-// with the expert's gate and up by the device's kernel of linears, then the activation on the host.
+// Computes the inputs of experts' second matrices (down) again, because moe_experts does not return them. The device's
+// kernel for linears multiplies by the expert's gate and up, and the host then applies the activation.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ class ExpertInputs {
 
   // Precondition of both functions: `call` is a moe_experts whose matrices are not MXFP4.
   static Result<ExpertSizes> sizes(const ObservedCall& call);
-  // Returns what the expert's down is multiplied by, [x.rows, intermediate], for rows of the call's first operand. The
+  // Returns the inputs of the expert's down, [x.rows, intermediate]. `x` has rows of the call's first operand. The
   // result is valid until the next call.
   Result<std::span<const float>> down_inputs(const ObservedCall& call, std::int64_t expert, const ObservedRows& x);
 

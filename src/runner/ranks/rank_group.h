@@ -59,7 +59,7 @@ class RankGroup {
   // Limit for loading weights, which takes as long as the disk or network needs.
   static constexpr std::chrono::hours kLoadLimit{1};
   static std::unique_ptr<RankGroup> start(Options options);
-  // Ends the threads. Abandons a thread that hangs for longer than the limit, and logs an error.
+  // Ends the threads. If a thread has not ended within the limit, logs an error and abandons the thread.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;

@@ -21,8 +21,9 @@ class RankThreads {
  public:
   // Starts a rank's thread.
   void start(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator, RankBody body);
-  // Waits for all threads. Abandons a thread that hangs for longer than `limit` together with everything it uses, and
-  // logs an error. Precondition: the channel is closed, and the communicator aborted.
+  // Waits for all threads, for up to `limit` each. If a thread has not ended by then, logs an error and abandons the
+  // thread: it keeps running, and everything that it uses stays in memory. Precondition: the channel is closed, and the
+  // communicator aborted.
   void join(std::chrono::milliseconds limit);
 
  private:

@@ -159,8 +159,8 @@ class Soak {
     return ok_status();
   }
 
-  // Draws the sampling parameters of the batch at random, and whether it wants log-probabilities, edits of logits and
-  // hidden states.
+  // Draws the batch's sampling parameters at random. Also draws whether the forward returns log-probabilities, whether
+  // it edits logits, and whether it returns hidden states.
   void draw_wishes(const ForwardBatch& batch) {
     const std::int64_t rows = batch.num_wanted_rows();
     const std::int64_t sampled = std::min(rows, runner_.options().max_requests);

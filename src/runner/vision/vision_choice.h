@@ -1,4 +1,6 @@
-// Chooses the budget of a vision tower's forward, and whether it uses a graph. A pure function.
+// Chooses how many patches a vision tower's forward is padded to, and whether the forward replays a graph. A budget is
+// a number of patches for which a graph is captured; forwards of fewer patches are padded to it. The choice is a pure
+// function.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@ struct VisionOptions {
   // The largest number of patches of one forward, padding included, and therefore of one image. The engine's plan
   // raises it for image processors that make larger images. Several images are packed together up to 16384 patches.
   std::int64_t max_patches = 16384;
-  // Budgets that have graphs, ascending. Each is a multiple of the number of patches that the tower merges into one
-  // token. Empty: there are no graphs.
+  // The budgets, which are the numbers of patches that graphs are captured for, ascending. Each is a multiple of the
+  // number of patches that the tower merges into one token. Empty: there are no graphs.
   std::vector<std::int64_t> sizes = {};
   // False: graphs are switched off. `sizes` is then empty, and forwards report the reason kGraphsDisabled.
   bool graphs = true;
