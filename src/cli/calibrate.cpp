@@ -47,7 +47,7 @@ EngineOptions engine_options(const CalibrateOptions& options) {
   return engine;
 }
 
-// The text's tokens in chunks. Each chunk begins with the tokens that the tokenizer puts before a text.
+// Returns the text's tokens in chunks. Each chunk begins with the tokens that the tokenizer puts before a text.
 Result<std::vector<std::vector<TokenId>>> chunks_of(const Engine& engine, const CalibrateOptions& options) {
   const std::vector<TokenId> all = TRY(prompt_ids(engine, {.texts = {}, .file = options.text, .ids = {}}, false))[0];
   const std::vector<TokenId> text =
@@ -67,7 +67,7 @@ Result<std::vector<std::vector<TokenId>>> chunks_of(const Engine& engine, const 
   return chunks;
 }
 
-// What is told about a run.
+// The figures of a calibration run, for its report.
 struct Calibration {
   std::int64_t chunks = 0;
   std::int64_t tokens = 0;
@@ -93,7 +93,7 @@ Result<double> run_chunks(Engine& engine, const std::vector<std::vector<TokenId>
   return predicted > 0 ? std::exp(-sum / static_cast<double>(predicted)) : 1.0;
 }
 
-// Returns notes about experts that are left out, and about those that the text never chose.
+// Returns notes about experts that are left out, and about experts that the text never chose.
 std::vector<std::string> notes_about(const LinearInputs& observed, const std::vector<ImportanceEntry>& entries) {
   std::vector<std::string> notes;
   if (!observed.left_out().empty())

@@ -31,7 +31,7 @@ std::int64_t common_tokens(const std::vector<std::int64_t>& a, const std::vector
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
-// Records in which request i gave `kOutput` tokens with the id i.
+// Returns records that say that request i gave kOutput tokens, all with the id i.
 std::vector<RequestRecord> answered(const Load& load) {
   std::vector<RequestRecord> records(load.requests.size());
   for (std::size_t i = 0; i < records.size(); ++i)
@@ -98,8 +98,8 @@ TEST(AgentLoad, SessionsHaveTheirTurnsAndEndAtTheContext) {
   }
   EXPECT_EQ(sessions, 40);
   EXPECT_EQ(longest, 3000);
-  // 44 % of sessions have a sub-agent, with three requests, and a branch, with one. Both begin when the same request
-  // ends.
+  // 44 % of sessions have a sub-agent with three requests and a branch with one request. The two begin when the same
+  // request ends.
   EXPECT_NEAR(static_cast<double>(shared), 40 * 0.44, 9);
   EXPECT_EQ(std::ssize(load.requests), 40 * 12 + 4 * shared);
 }

@@ -11,8 +11,9 @@
 namespace tessera {
 namespace {
 
-// These bits distinguish the index of a request, and the text of a part, from the id of a block. Traces count their
-// blocks from 0, so ids have neither bit.
+// prompt_ids() draws a text's tokens from a number. This number is the index of a request, the `text` of a PromptPart
+// or the id of a trace's block. One bit marks indices and the other marks parts, so that two kinds of text never share
+// a number. Ids have neither bit, because traces count their blocks from 0.
 constexpr std::uint64_t kIndexBit = std::uint64_t{1} << 63;
 constexpr std::uint64_t kPartBit = std::uint64_t{1} << 62;
 
@@ -44,8 +45,8 @@ Load random_load(const LoadOptions& options) {
 }
 
 // Gives each request an adapter. The requests' arrivals and lengths are the same as in a load without adapters. A
-// request after another one gets its adapter, because a session keeps its model. Adapters share no keys and values, so
-// the first session of each knows nothing.
+// request that follows another one (LoadRequest::after) gets the same adapter, because a session keeps its model.
+// Adapters share no keys and values, so the first request with an adapter has no known_tokens.
 void draw_adapters(Load& load, const LoadOptions& options) {
   if (options.adapters.empty()) return;
   std::vector<double> weights(options.adapters.size(), 1.0);

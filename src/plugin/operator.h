@@ -14,7 +14,8 @@ namespace tessera::plugin {
 class Operator : public std::enable_shared_from_this<Operator> {
  public:
   // Checks the plugin's table. If the operator has a native form, also checks this form on the example in the table.
-  // `ops` holds the operators that native forms may use, and must outlive the object.
+  // `ops` lists the operators that native forms may use. The object copies the list, and the declarations in it must
+  // outlive the object.
   static Result<std::shared_ptr<const Operator>> create(const tessera_plugin_operator* given, const ir::OpTable& ops);
   // Returns the plugin's operator with this declaration; null if the operator is the engine's own.
   static std::shared_ptr<const Operator> of(const ir::OpDecl& decl);

@@ -37,8 +37,8 @@ class MemoryBudget {
   std::int64_t used() const { return used_; }
   // Returns the bytes charged since the start: the sum of all growth.
   std::int64_t charged() const { return charged_; }
-  // Return the number of refused charges: those refused because other charges hold the memory (503), and those that
-  // exceed the limit alone (413).
+  // Return the number of charges that were refused because other charges hold the memory (503), and the number of
+  // charges that exceed the limit alone (413).
   std::int64_t refused_for_now() const { return refused_for_now_; }
   std::int64_t refused_for_good() const { return refused_for_good_; }
 

@@ -59,7 +59,7 @@ struct ServedModel {
   std::string eos_token{};
   std::string tool_call_parser{};  // "generic": see server/tools/generic_tools.h; "": tools are refused
   std::string reasoning_parser{};  // "": no parser
-  // The plugin formats that the two names above select; null if the name is that of a built-in parser.
+  // The plugin formats that the two names above select; each is null if the name belongs to a built-in parser.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
   bool allow_unknown_fields = false;            // unknown fields of requests are ignored
@@ -69,7 +69,7 @@ struct ServedModel {
   std::string no_chat_reason{};                 // why the model has no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
   std::shared_ptr<ServedAdapters> adapters{};   // null: no low-rank adapters are served
-  // CPU seconds that a thread may spend on all grammars of one HTTP request
+  // The CPU seconds that a thread may spend on all grammars of one HTTP request.
   double grammar_seconds = kMaxCompileSeconds;
 
   // Checks what can be checked before there is an engine. Errors: a given chat template that cannot be read or parsed,
@@ -79,9 +79,9 @@ struct ServedModel {
   // `engine` outlives the result. Errors: those of check(), and an adapter that has the model's own name.
   static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
 
-  // Returns whether the model generates tokens.
   // Returns the number of logits in a row: one for each label of a classifier, otherwise one for each token.
   std::int64_t num_logits() const { return num_labels > 0 ? num_labels : vocab_size; }
+  // Returns whether the model generates tokens.
   bool generates() const { return !embedding && num_labels == 0; }
   // Return a 400 if the model does not make tokens, embeddings, labels, or scores of pairs of texts. The error says
   // what the model serves instead.

@@ -163,7 +163,8 @@ struct Server::Impl {
       log_warn("server", "{}", kGenericToolNote);
   }
 
-  // Returns how many threads the pool for images needs in addition, because as many may wait for other servers.
+  // Returns how many additional threads the pool for images needs, because this many threads may wait for other
+  // servers.
   std::size_t most_fetches() const {
     return model.images && model.images->fetcher ? static_cast<std::size_t>(UrlFetchOptions().most_at_once) : 0;
   }

@@ -29,7 +29,7 @@ class Losing {
     options.max_running_requests = 8;
     options.graphs.piecewise_tokens = {16, 64};
     options.graphs.decode_batches = {1, 4};
-    // Without this, an idle engine would measure costs and find the lost device before a request does.
+    // If the engine measured costs while it is idle, it would find the lost device before a request does.
     options.graphs.measure_costs = false;
     engine_ = Engine::create(options, std::move(device)).value();
   }

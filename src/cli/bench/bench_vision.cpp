@@ -230,7 +230,7 @@ struct Case {
 };
 
 // Returns each requested size with each requested count. Uses the default sizes or counts if none are requested, and
-// then leaves out cases that do not fit into one forward, except those with the first count.
+// then leaves out cases that do not fit into one forward, except cases with the first count.
 Result<std::vector<Case>> cases_of(const BenchOptions& options, const ImageProcessorConfig& processor,
                                    std::int64_t max_patches) {
   std::vector<ImageSize> sizes = options.image_sizes;

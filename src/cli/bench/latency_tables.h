@@ -18,7 +18,7 @@ struct LabelledResult {
   std::string label;
   LoadResult result;
   std::optional<ServedDrafts> drafts = std::nullopt;        // unset: the server does not report them
-  std::optional<std::int64_t> known_tokens = std::nullopt;  // LoadRun's
+  std::optional<std::int64_t> known_tokens = std::nullopt;  // as in LoadRun
   std::vector<PromptLatency> latencies{};
 };
 std::string throughput_table(std::span<const LabelledResult> runs);

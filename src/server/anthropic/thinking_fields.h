@@ -24,7 +24,8 @@ struct ThinkingFields {
 
 ApiResult<ThinkingFields> read_thinking(const ApiFields& body);
 
-// Returns those of the variables enable_thinking, thinking and reasoning_effort that the template names.
+// Returns the variables enable_thinking, thinking and reasoning_effort, without the variables that the template does
+// not name.
 Json thinking_variables(const ThinkingFields& thinking, const ChatTemplate& chat);
 
 }  // namespace tessera

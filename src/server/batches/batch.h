@@ -54,7 +54,7 @@ struct Batch {
   Usage usage{};                  // tokens of the completed requests
   Json metadata{};                // an object of strings, or null
   std::vector<BatchFault> errors{};
-  // The header traceparent of the call that made the batch; "": traces were off, or there was none.
+  // The header traceparent of the call that made the batch; "": traces were off, or the call had no such header.
   std::string trace_parent{};
 
   // Returns whether the batch has reached a final status.

@@ -19,7 +19,8 @@ namespace {
 struct KindNames {
   BatchRequestKind kind;
   std::string_view url;
-  // The field by which a line that is only a body is recognised as this kind; "" if no field identifies the kind.
+  // A line may have only the body of a request. Its kind is then the one whose `field` the body has. "": a line of this
+  // kind must name the url.
   std::string_view field;
 };
 constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},

@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-// Returns the batch's span as a parent of its requests. Returns nothing if the batch gets no span, or its id, which is
-// the name of a file, is not one that this server makes.
+// Returns the batch's span as a parent of its requests. Returns nothing if the batch gets no span. Also returns nothing
+// if the batch's id, which is read from a file's name, is not in the form of this server's ids.
 std::optional<TraceParent> span_of(const Batch& batch) {
   const std::optional<TraceParent> client = read_trace_parent(batch.trace_parent);
   if (client && !client->sampled) return std::nullopt;

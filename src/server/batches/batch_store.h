@@ -1,5 +1,5 @@
 // Stores the batches of a server in a folder. If there are too many, forgets the oldest batch that has ended. Batches
-// survive the process: the next process continues those that have not ended.
+// survive the process: the next process continues the batches that have not ended.
 //
 //   BatchStore store = TRY(BatchStore::open(folder.batches(), {}));
 //   const Batch batch = TRY(store.add({.owner = owner, .endpoint = "/v1/embeddings", …}));

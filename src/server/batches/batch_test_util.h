@@ -86,7 +86,7 @@ class BatchServerTest : public ServerTest {
     return found;
   }
 
-  // Returns the sum of the usage in the lines of a batch's output file, as the batch's usage has it.
+  // Returns the sum of the usage in the lines of a batch's output file, in the form of the batch's own usage.
   static Json usage_of_lines(const Running& running, const Json& batch) {
     Usage sum;
     for (const auto& [id, line] : lines(running, batch, "output_file_id"))

@@ -1,6 +1,6 @@
 // Helpers of the routes of files and batches. Most of these routes work on a pool's thread, because the disk may block.
 //
-// Threads: the I/O thread.
+// Threads: all functions are called on the I/O thread. Only the function `make` of answer() runs on a pool's thread.
 #pragma once
 
 #include <functional>

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Returns whether two ranges of `count` ports overlap, which begin at the ports of the addresses.
+// Returns whether two ranges of `count` ports overlap. The ranges begin at the addresses' ports.
 bool overlap(const std::optional<TcpAddress>& a, const std::optional<TcpAddress>& b, int count) {
   return a && b && a->port < b->port + count && b->port < a->port + count;
 }

@@ -1,4 +1,5 @@
-// Where a server publishes the loads of its engines. The flag --load-publish-endpoint says it, in SGLang's form.
+// Decides where a server publishes the loads of its engines, from the flag --load-publish-endpoint, which has SGLang's
+// form.
 #pragma once
 
 #include <string>
@@ -12,10 +13,10 @@ namespace tessera {
 // Returns the endpoint tcp://HOST:PORT of the first engine; the others have the ports after it. Returns "" if nothing
 // is published. `text` is the flag's value:
 //   - "off" or "": nothing is published.
-//   - "auto": the ports after those of the KV cache events, or after those of the replays if the ports would overlap.
+//   - "auto": the ports after the ports of the KV cache events, or after the replay ports if the ports would overlap.
 //   - tcp://HOST:PORT.
-// Gateways learn the port from the description of the events in /server_info. A load without events is therefore an
-// error. Other errors: `text` is none of these, and ports that overlap or are too large.
+// Gateways learn the port from the description of the events in /server_info. Publishing loads without events is
+// therefore an error. Other errors: any other `text`, and ports that overlap or are too large.
 Result<std::string> load_endpoint(std::string_view text, const KvEventsOptions& events, int engines);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Catches: loads that are not sent when they change, that are sent although nothing changed, that are numbered wrongly
-// or sent at another engine's port, the last load of a failed engine that is sent again and again, and addresses in use
-// that are noticed too late.
+// Catches: changed loads that are not sent, unchanged loads that are sent too often, loads with a wrong number or at
+// another engine's port, a failed engine whose last load is sent again and again, and addresses in use that are noticed
+// too late.
 #include "tessera/server/events/load_publisher.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr std::int64_t kFailed = -1;  // instead of a number of running requests: the engine has failed
+constexpr std::int64_t kFailed = -1;  // takes the place of a number of running requests if the engine has failed
 
 class LoadPublisherTest : public ::testing::Test {
  protected:
@@ -35,7 +35,7 @@ class LoadPublisherTest : public ::testing::Test {
   static std::string message(int rank, std::int64_t running) {
     return load_message({.numbers = {.running = running}, .max_running_requests = 12}, rank);
   }
-  // Returns the next message of an engine with another load than none.
+  // Returns the next message of an engine in which the load is not zero.
   static ZmqFrames next_busy(ZmqPeer& subscriber, int rank) {
     for (;;) {
       ZmqFrames frames = subscriber.receive();

@@ -65,7 +65,7 @@ struct FieldModel {
       model.embedding = EmbeddingConfig();
     } else {
       model.num_labels = 1;
-      model.label_names.resize(2048);  // as many as end_one() gives logits
+      model.label_names.resize(2048);  // one name for each logit that end_one() makes
       model.chat = *ChatTemplate::parse("{{ instruct }}{{ query }}|{{ document }}");
       model.joins_pairs_by_template = true;
     }

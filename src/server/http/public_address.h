@@ -6,11 +6,11 @@
 
 namespace tessera {
 
-// Returns whether an address is public. Public IPv4 addresses are all addresses except the special-purpose blocks of
-// RFC 6890 (this network, private, shared, loopback, link-local, documentation, benchmarks), relays, multicast and
-// reserved ones. Public IPv6 addresses are global unicast (2000::/3) except protocol assignments with Teredo, 6to4 and
-// documentation. An IPv6 address that stands for an IPv4 address (mapped, 64:ff9b::/96) is public if the IPv4 address
-// is. Addresses of other families are not public.
+// Returns whether an address is public. Public IPv4 addresses are all addresses except multicast and the blocks of
+// IANA's special-purpose registry (private, shared, loopback, link-local, documentation, reserved and others). Public
+// IPv6 addresses are global unicast (2000::/3) except protocol assignments with Teredo, 6to4, AS112 and documentation.
+// An IPv6 address that stands for an IPv4 address (mapped, 64:ff9b::/96) is public if the IPv4 address is. Addresses of
+// other families are not public.
 bool is_public_address(const sockaddr& address);
 
 // Returns whether the address now belongs to an interface of this machine; it may be a public address. An IPv4 address

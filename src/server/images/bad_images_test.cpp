@@ -190,14 +190,16 @@ TEST(BadImage, ResizedRowsBeyondTheBudgetAreRefused) {
   const std::string text = data_url(file);
   const GivenImage given{.text = text, .low_detail = true, .param = "image"};
   ServedModel model = vision_model();
-  // The image is resized to 28 × 364 pixels.
+  // The image is resized to 28 × 364 pixels. This is more than max_pixels, because no side becomes shorter than one
+  // token, which is 28 pixels.
   model.images->processor = {.temporal_patch_size = 1, .min_pixels = 28 * 28, .max_pixels = 28 * 28};
   constexpr std::int64_t kResized = std::int64_t{28} * 364 * 3;
   constexpr std::int64_t kPatches = kResized * 4;
   constexpr std::int64_t kRows = 28 * kHeight * 3;
   const std::int64_t source = std::ssize(file) + kWidth * kHeight * 3;
   const auto prepare = [&](std::int64_t available) {
-    // Only small requests get the budget's last sixteenth.
+    // Only small requests may use the last sixteenth of a budget. This budget without its last sixteenth is
+    // `available`.
     model.images->memory = std::make_shared<MemoryBudget>(available + available / 15 + 1);
     return prepare_images(*model.images, {&given, 1}, 1 << 20);
   };
@@ -208,7 +210,8 @@ TEST(BadImage, ResizedRowsBeyondTheBudgetAreRefused) {
   const ApiResult<PreparedImages> prepared = prepare(source + kResized + kRows + 1000);
   ASSERT_TRUE(prepared.ok()) << prepared.error().message;
   EXPECT_EQ(model.images->memory->used(), kPatches);
-  // The budget that is refused has room for decoding, and for the patches with twice the resized pixels.
+  // The budget of the refused call has room for decoding the image, and for the patches with twice the resized pixels.
+  // So only the resized rows exceed it.
   EXPECT_GT(source + kResized + kRows - 1000, std::ssize(file) + kWidth * kHeight * 8);
   EXPECT_GT(source + kResized + kRows - 1000, source + kPatches + 2 * kResized);
 }

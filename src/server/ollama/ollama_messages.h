@@ -1,4 +1,4 @@
-// Reads the messages of /api/chat, and makes those of /api/generate from its prompt.
+// Reads the messages of /api/chat, and makes messages from the prompt of /api/generate.
 #pragma once
 
 #include "tessera/server/fields/api_fields.h"

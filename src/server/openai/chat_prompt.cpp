@@ -28,8 +28,8 @@ ApiStatus set_variable(const ApiFields& fields, std::string_view key, const Json
   return api_ok();
 }
 
-// Adds the variables of "reasoning" to those that the request's other fields set. Returns an error if a variable would
-// get two different values.
+// Adds the variables of "reasoning" to the variables that the request's other fields set. Returns an error if a
+// variable would get two different values.
 ApiStatus add_reasoning(const ApiFields& fields, const ChatTemplate& chat, Json& variables) {
   const Json reasoning = TRY(reasoning_variables(fields, chat));
   for (const auto& [name, value] : reasoning.as_object()) {

@@ -23,7 +23,8 @@ struct ChatTextStyle {
   Json tools{};                          // the request's tools, with kAuto
   std::string reasoning_parser{};        // "": reasoning stays in the content
   bool prompt_opens_reasoning = false;   // the prompt ends inside the reasoning; used by the server's own parsers
-  // Plugin formats that replace the server's own parsers; set if the parsers' names are those of plugin formats.
+  // Plugin formats that replace the server's own parsers; each is set if the parser's name above belongs to a plugin
+  // format.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
   // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format: text_style_of()

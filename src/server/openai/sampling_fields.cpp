@@ -75,7 +75,7 @@ std::vector<TokenId> without_repeats(std::vector<TokenId> ids) {
   return ids;
 }
 
-// Reads bad words. Each word is banned both as given and with a space before it, because these are different tokens in
+// Reads bad words. Each word is banned both without and with a space before it, because these are different tokens in
 // most vocabularies.
 ApiStatus read_bad_words(const ApiFields& fields, const ServedModel& model, SamplingParams& out) {
   const std::vector<std::string> words = TRY(fields.strings("bad_words"));

@@ -33,8 +33,8 @@ function readJson(text, accepted, good) {
   return json;
 }
 
-// Reads stop texts, one per line. A line break inside a text is written \n, a tab \t, a backslash \\.
 const kMaxStops = 32;
+// Reads stop texts, one per line. A line break inside a text is written \n, a tab \t, a backslash \\.
 function readStops(text) {
   const lines = text.split("\n").filter((line) => line !== "");
   if (!lines.length) return undefined;

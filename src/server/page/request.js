@@ -4,8 +4,8 @@ const kCompletionTokens = 256;  // limit of a continued text if the settings hav
 
 const requestPath = (completes) => completes ? "/v1/completions" : "/v1/chat/completions";
 
-// Returns the body. `exchanges`: those before the question. `question`: the text to answer or to continue. `images`:
-// the question's images.
+// Returns the body. `exchanges`: the exchanges before the question. `question`: the text to answer or to continue.
+// `images`: the question's images.
 function requestBody(exchanges, {question, images, completes}) {
   const {system, temperature, seed, stop, schema, "top-p": topP, "max-tokens": maxTokens, "tool-list": tools} = settings.values;
   const body = {model: engine.state?.model.name, stream: true, stream_options: {include_usage: true, continuous_usage_stats: true}, temperature, top_p: topP, seed, stop,

@@ -1,5 +1,5 @@
 // A conversation as a chain of turns. Each turn has one response's input items and output items. Turns are shared: a
-// later turn keeps those before it, even after their responses were deleted.
+// later turn keeps the turns before it, even after their responses were deleted.
 //
 // Threads: a turn does not change; any thread may read it.
 #pragma once

@@ -1,4 +1,4 @@
-// Makes the prompt of a Responses request from the items of the conversation so far and those of the request.
+// Makes the prompt of a Responses request from the items of the conversation so far and the items of the request.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Handles POST /v1/responses, which takes the items of a conversation and returns those that the model adds.
+// Handles POST /v1/responses, which takes the items of a conversation and returns the items that the model adds.
 #pragma once
 
 #include <string>

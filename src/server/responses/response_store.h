@@ -33,7 +33,7 @@ struct StoredResponse {
   std::string id;
   std::string owner{};
   std::string body{};                              // the response object
-  std::shared_ptr<const ConversationTurn> turn{};  // null: the response has not ended, or has failed
+  std::shared_ptr<const ConversationTurn> turn{};  // null: not ended, failed, cancelled, or without room for the items
   std::vector<std::string> item_ids{};             // ids of the turn's output items
   std::shared_ptr<EventLog> events{};              // set for streamed background responses; only the I/O thread uses it
   bool background = false;

@@ -10,6 +10,7 @@
 // mistral                  [TOOL_CALLS] [{"name": …, "arguments": {…}}, …], where [TOOL_CALLS] may be missing at the
 //                          beginning of the text; or [TOOL_CALLS]NAME[ARGS]{…} for each call
 // deepseekv3, deepseekv31  <｜tool▁call▁begin｜>…<｜tool▁call▁end｜> with the name before the arguments
+// deepseekv32              <｜DSML｜invoke name="NAME"> with <｜DSML｜parameter name="KEY" string="true">VALUE tags
 // qwen3_coder              <tool_call><function=NAME><parameter=KEY>VALUE</parameter>…</function></tool_call>
 // glm45                    <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>
 // gpt-oss                  <|channel|>commentary to=functions.NAME<|message|>{…}<|call|>

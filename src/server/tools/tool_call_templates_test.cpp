@@ -77,7 +77,7 @@ const Json& template_tools() {
 }
 
 // Returns the text that the template writes, after the generation prompt, for an assistant's turn with two calls. The
-// first call has these arguments, and both have this id.
+// first call has these arguments, and both calls have this id.
 std::string turn(const ChatTemplate& chat, const Json& arguments, const std::string& id) {
   Json messages = json(R"([{"role": "user", "content": "A table, please."}])");
   RenderOptions options;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::seconds kGather{1};      // the longest wait for a batch to fill
 constexpr std::chrono::seconds kFarewell{2};    // time for sending the waiting spans when the exporter ends
-constexpr std::chrono::seconds kFirstPause{1};  // the pause after the first attempt; each later pause is twice as long
+constexpr std::chrono::seconds kFirstPause{1};  // the pause after the first attempt; it doubles with each attempt
 constexpr int kTries = 5;
 constexpr long kTimeoutMs = 10'000;
 

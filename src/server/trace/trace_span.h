@@ -33,7 +33,7 @@ struct FinishedBatch {
   std::string endpoint{};     // "/v1/chat/completions"
   std::string_view status{};  // "completed", a string literal
   bool failed = false;        // the batch could not do what was asked
-  std::int64_t total = 0;     // number of requests, and how many of them were completed or failed
+  std::int64_t total = 0;     // number of requests; the next two members count those completed and failed
   std::int64_t completed = 0;
   std::int64_t failed_requests = 0;
   Usage usage{};

@@ -10,7 +10,7 @@
 // - The last free thread is only for a client that runs no job. If there are at least two threads, one client can
 //   therefore never occupy all of them.
 // - If the queue is full, the newest job of the client with the most waiting jobs is dropped. One client's jobs can
-//   therefore not keep out those of another.
+//   therefore not keep out another client's jobs.
 //
 // Cost: linear in the number of clients that have jobs here.
 // Threads: one at a time.

@@ -232,7 +232,7 @@ TEST(LiveJobs, RequestsAreEndedByTheirIds) {
   EXPECT_THAT(jobs.abort(""), ElementsAre());
 }
 
-// An aborted request that scores a text has no scores, from which an answer could be made.
+// An aborted request that scores a text has no scores, so no answer can be made from it.
 TEST(LiveJobs, AnAbortedScoreIsAnError) {
   Jobs jobs(/*stream=*/false, /*large=*/false, 1, SIZE_MAX, /*silent_s=*/0, "", /*scores=*/true);
   jobs.event(0, "a", FinishReason::kStop);

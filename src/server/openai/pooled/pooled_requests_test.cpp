@@ -58,7 +58,7 @@ TEST(TextPairs, AreJoinedByTheTokenizersOwnForm) {
   EXPECT_EQ((*prepare_score(model, body)).requests[0].prompt, want);
 }
 
-// GGUF files of rerankers have a text with two placeholders. What the request's texts contain is not replaced again.
+// GGUF files of rerankers have a text with two placeholders. Placeholders inside the request's texts are not replaced.
 TEST(TextPairs, AreJoinedByTheModelsOwnText) {
   ServedModel model = model_of(ModelKind::kClassifies);
   model.pair_form = "Is it so? {query} {other} {document}{query}!";
