@@ -201,8 +201,8 @@ typedef struct tessera_plugin_operator {
   size_t num_operands;
   const tessera_plugin_attribute_decl* attributes; /* may be null if there are none */
   size_t num_attributes;
-  /* Computes the types of the results from those of the operands. Returns an error if the kernels cannot take these
-   * types. Pure. Debug mode compares every bound kernel's results with these types. */
+  /* Computes the result types from the operand types. Returns an error if the kernels cannot take these operand types.
+   * Pure. Debug mode compares every bound kernel's results with the result types. */
   int32_t (*infer)(void* self, const tessera_plugin_node* node, tessera_plugin_type* results, size_t* num_results,
                    tessera_plugin_error* error);
   /* 1 if a row of the results depends only on the same row of the operands and on weights, so that padding rows change
@@ -211,8 +211,8 @@ typedef struct tessera_plugin_operator {
   int32_t capturable;       /* 0: never part of a recorded graph; forwards are always cut at it */
   int32_t split_by_default; /* forwards are cut at it unless --cuda-graph-split-ops names others */
   /* The same computation by simpler operators, written like the inside of a graph's text. Operands have their declared
-   * names, and "$name" stands for an attribute's value. It may use the engine's operators and those that this plugin
-   * added before. Null: there is no such form.
+   * names, and "$name" stands for an attribute's value. It may use the engine's operators and operators that this
+   * plugin added before. Null: there is no such form.
    *   "%s = silu(%gate)  %y = mul(%s, %up)  return %y"
    * A native form needs the example below, with which the host checks it: types of the operands, and attributes. */
   const char* native_form;
@@ -220,7 +220,7 @@ typedef struct tessera_plugin_operator {
   const tessera_plugin_attribute* example_attributes;
   size_t num_example_attributes;
   /* 1: a pass "fuse_<name>", which runs before the engine's fuse_native_forms, replaces each native form in a graph by
-   * the operator. The operator's attributes are copied from attributes with the same names of the replaced nodes. */
+   * the operator. The operator's attributes are copied from the replaced nodes' attributes of the same names. */
   int32_t fuses;
 } tessera_plugin_operator;
 
@@ -468,7 +468,7 @@ typedef struct tessera_plugin_piece {
 /* A program under construction; its instructions are in execution order. */
 typedef struct tessera_plugin_program {
   size_t size;
-  /* Adds a value of the compiler's own. *id is its index, after those of the piece's values. */
+  /* Adds a value of the compiler's own. *id is its index, which follows the indices of the piece's values. */
   int32_t (*add_value)(const struct tessera_plugin_program* program, const char* name, const tessera_plugin_type* type,
                        int32_t* id, tessera_plugin_error* error);
   /* Adds the node unchanged; the device's registered kernel runs it. */
@@ -523,9 +523,9 @@ typedef struct tessera_plugin_model {
   int64_t page_size;      /* tokens: the second dimension of the states for keys and values */
   int64_t max_requests;   /* the size of input last_ids: i32[max_requests] */
   int64_t max_embeddings; /* the size of input embeddings: dtype[max_embeddings, hidden size] */
-  /* If `ranks` is above 1, that many devices share every layer, and the graph is for device number `rank`. It computes
-   * the device's part of the heads and of the MLP, and all_reduce adds the parts. Refuse `ranks` above 1 if the graph
-   * computes whole layers. */
+  /* The number of the device that the graph is for, and the number of devices that share every layer. With `ranks`
+   * above 1, the graph computes the device's part of the heads and of the MLP, and all_reduce adds the parts. Refuse
+   * `ranks` above 1 if the graph computes whole layers. */
   int64_t rank;
   int64_t ranks;
   /* The config's rotary embedding: a constant f32[num_inv_freq], and the attribute "scale" of rotary_table. */
@@ -637,7 +637,7 @@ typedef struct tessera_plugin_chat {
 /* Receives pieces in the text's order, as soon as they are certain: pieces->add(pieces, TESSERA_PLUGIN_CONTENT, data,
  * bytes, error). Adjacent pieces of one kind are joined, but each begun call is a call of its own. Text after arguments
  * that break as JSON is content. add() returns INVALID_ARGUMENT for a kind that the parser was not asked for, for
- * arguments without a call, and for more bytes than a text of that length can give. */
+ * arguments without a call, and for more bytes than the text so far can give. */
 typedef struct tessera_plugin_pieces {
   size_t size;
   int32_t (*add)(const struct tessera_plugin_pieces* pieces, int32_t kind, const char* data, size_t bytes,
@@ -654,7 +654,7 @@ typedef struct tessera_plugin_chat_format {
   void* self;
   const char* name;
   int32_t finds;          /* FINDS_REASONING, FINDS_CALLS, or their sum */
-  int32_t special_tokens; /* 1: marks are special tokens, so the text keeps these; 0: they are left out */
+  int32_t special_tokens; /* 1: marks are special tokens, so the text keeps special tokens; 0: the text has none */
   /* A text in this format. When the format is added, the host reads the text whole, and again cut at every byte. The
    * pieces must be the same, and contain reasoning or a whole call, as `finds` says. */
   const char* example;
@@ -700,8 +700,8 @@ typedef struct tessera_plugin_host {
   /* Writes a line to the log; level 0 is debug, 1 info, 2 warning, 3 error. This function and parallel_for() may be
    * kept for later: any thread may call them as long as the library is loaded. */
   void (*log)(int32_t level, const char* message);
-  /* Calls body(context, begin, end) on the CPU's worker threads, with disjoint ranges that cover [0, count), each of at
-   * least `grain`. It is for kernels on "cpu". */
+  /* Calls body(context, begin, end) on the CPU's worker threads, with disjoint ranges that cover [0, count). There are
+   * at most count / grain ranges, rounded up. It is for kernels on "cpu". */
   void (*parallel_for)(int64_t count, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end),
                        void* context);
   void* registry; /* used by the host only */

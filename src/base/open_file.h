@@ -39,8 +39,8 @@ class OpenFile {
   std::filesystem::path path_;
 };
 
-// Returns the error "cannot <doing> <path>: <reason>" from errno: kResourceExhausted for a full disk, otherwise
-// kNotFound.
+// Returns the error "cannot <doing> <path>: <reason>" from errno: kResourceExhausted for a full disk, an exhausted
+// quota or a file that is too large, otherwise kNotFound.
 Status file_error(std::string_view doing, const std::filesystem::path& path);
 
 }  // namespace tessera

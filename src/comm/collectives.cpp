@@ -20,8 +20,8 @@ std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.world_rank() - communicator.rank() + rank;
 }
 
-// Adds up elements [begin, end) of all tensors, in the tensors' order. Writes the sum of the elements i to the element
-// (i - origin) of each tensor in `to`.
+// Adds up elements [begin, end) of all tensors, in the tensors' order. Writes the sum at index i to index i - origin of
+// each tensor in `to`.
 template <class T>
 TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::span<const TensorView> to,
                                      std::int64_t begin, std::int64_t end, std::int64_t origin = 0) {
@@ -104,7 +104,7 @@ Status Communicator::exchange(std::string_view call, const TensorView& result, S
                        : nodes.trade(call, group_->tensors_here(), group_->result, limit_);
 }
 
-// Returns a buffer with one tensor like `own` for each rank. On node 0 these are all ranks, on any other node only the
+// Returns a buffer with one tensor like `own` for each rank: on node 0 for all ranks, on any other node only for the
 // ranks of this process.
 TensorView Communicator::rows_of_all(const TensorView& own) const {
   const std::int64_t ranks = group_->follows() ? group_->here : group_->size();

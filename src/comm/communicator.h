@@ -70,7 +70,7 @@ class Communicator {
   Pipeline* pipeline();  // null: there is only one stage
 
   // Computes x = Σ over ranks of x in place. It adds in rank order in float32 and rounds once, so every rank gets the
-  // same bits. Every rank's x has the same element count and dtype.
+  // same bits. Every rank's x has the same dimensions and dtype.
   Status all_reduce(const TensorView& x);
   // Gathers x [rows, n] of all ranks to y [rows, n·ranks], side by side. Every rank's x has the same dimensions and
   // dtype.
@@ -99,8 +99,8 @@ class Communicator {
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }
   // Returns the bytes of host memory that hold values sent to this rank. In a pipeline these are the values of
-  // neighbouring stages. Without stages they are the tensors of collectives between nodes, which all count for the
-  // first rank of each process.
+  // neighbouring stages. Without stages they are the tensors of collectives between nodes; only the first rank of each
+  // process counts them.
   std::int64_t host_bytes() const;
 
  private:

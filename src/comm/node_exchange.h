@@ -57,7 +57,8 @@ class NodeExchange {
 
   // Returns the memory of received frames in bytes: the sum over nodes of each node's largest frame.
   std::int64_t bytes() const;
-  // Returns the bytes of a frame with a node's tensors, or with a result.
+  // Return the bytes of a frame with `tensors` bytes of a node's tensors, and of a frame with `result` bytes of a
+  // result.
   static std::int64_t tensors_bytes(std::int64_t tensors);
   static std::int64_t result_bytes(std::int64_t result);
 

@@ -75,7 +75,7 @@ class Pipeline {
   // precedes each value. If the receiver is on another node, messages from that node update `received`.
   struct Link {
     std::vector<std::vector<std::byte>> values;     // [kMostWaiting]
-    std::array<std::size_t, kMostWaiting> bytes{};  // size of each slot: that of the largest value it has held
+    std::array<std::size_t, kMostWaiting> bytes{};  // size of the largest value in each slot since its buffer was freed
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
   };

@@ -45,7 +45,7 @@ struct DeviceProperties {
   // should reserve only what they need.
   bool arenas_grow = true;
   // Bytes of a recorded graph, and of each kernel, copy or fill in it. They are exact on a CPU. A GPU's driver does not
-  // report them, so they are estimates from measurements there (docs/cuda-graphs.md).
+  // report them, so on a GPU they are estimates from measurements (docs/cuda-graphs.md).
   std::int64_t graph_bytes = 0;
   std::int64_t graph_node_bytes = 0;
 };
@@ -54,9 +54,9 @@ struct DeviceProperties {
 inline constexpr std::size_t kDeviceAlignment = 256;
 
 // A place in device memory: a handle of the memory, and an offset in bytes from its start. The device defines the
-// handle. If the device has pointers (CPU, CUDA), it is the address of the first byte. Otherwise it identifies a buffer
-// that only the device's own streams and kernels can access. The type is trivially copyable, so that kernels can
-// capture it.
+// handle. If the device has pointers (CPU, CUDA), the handle is the address of the first byte. Otherwise it identifies
+// a buffer that only the device's own streams and kernels can access. The type is trivially copyable, so that kernels
+// can capture it.
 struct DeviceAddress {
   std::byte* handle = nullptr;  // null: no memory
   std::size_t offset = 0;

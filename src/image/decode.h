@@ -35,7 +35,7 @@ struct DecodeLimits {
   double most_ratio = 200;  // longer side divided by the shorter side; the image processors refuse greater ratios
   // Called once or twice before memory for pixels is allocated. `bytes` is an upper bound of all the memory that
   // decoding will take beside the file, computed from the header. A second call replaces the first bound with one that
-  // is not smaller. If it returns an error, decode_image() ends and returns this error. May be null. Borrowed.
+  // is not smaller. If take_memory returns an error, decode_image() ends and returns this error. May be null. Borrowed.
   const std::function<Status(std::int64_t bytes)>* take_memory = nullptr;
 };
 

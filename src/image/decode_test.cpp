@@ -253,7 +253,8 @@ TEST(Decoding, RefusesATiffWithLargeTiles) {
       refusal(black_tiff(16, 3, 8, 2048), limits),
       HasSubstr("the TIFF image cannot be read: its tiles have 2048 × 2048 pixels; accepted are sides of up to 1024"));
   EXPECT_EQ(refusal(black_tiff(16, 3, 8, 1024), limits), "taken");
-  // The largest block that is accepted has 8 bytes per accepted pixel.
+  // libtiff may allocate at most 8 bytes for each accepted pixel to decode a strip or tile. A tile of 128 × 128 pixels
+  // with four 16-bit samples needs exactly this much.
   limits = {.most_pixels = 128 * 128};
   EXPECT_EQ(refusal(black_tiff(16, 4, 16, 128), limits), "taken");
   EXPECT_THAT(refusal(black_tiff(16, 4, 16, 144), limits), HasSubstr("the TIFF image cannot be read: "));

@@ -37,8 +37,8 @@ struct Patches {
   // over blocks and inside each block, so that the patches of a token are consecutive. The values of a patch are [3
   // colours, temporal_patch_size frames, height, width].
   std::vector<float> values{};
-  // The hash of the resized pixels, the grid and all processing settings. Equal hashes mean equal `values`, so caches
-  // use it as their key.
+  // The hash of all that determines `values`: the resized pixels, their width and height, and the settings for patches
+  // and colours. Equal hashes mean equal `values`, so caches use the hash as their key.
   Hash128 content{};
 
   std::int64_t tokens() const { return grid.tokens(merge_size); }

@@ -15,7 +15,8 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTiff = "TIFF";
-// The greatest strip or tile, per accepted pixel: that of the greatest picture with four colours of 16 bits.
+// The size limit of a strip or tile, in bytes for each accepted pixel. The largest accepted picture with four 16-bit
+// colours has exactly this size.
 constexpr std::int64_t kMostBlockBytes = 8;
 // The accepted compressions, which are those that cameras, scanners and Pillow write. libtiff may support others, for
 // special uses.

@@ -57,7 +57,7 @@ struct Node {
 
 // A group of layers whose caches retain tokens by the same rule. The layers share slots, a page table and a pool of
 // pages. A state belongs to group i if its first dimension is page_symbol(i), so that the bytes of a page follow from
-// the types of its states.
+// the types of the group's states.
 struct CacheGroup {
   enum class Kind : std::uint8_t {
     kPaged,   // keys and values of every token of a sequence

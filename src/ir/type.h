@@ -104,10 +104,11 @@ struct Type {
 
 // Returns the numbers of a shape. Fails as Dim::evaluate does, or if the element count exceeds 2^62.
 Result<std::vector<std::int64_t>> evaluate(const Shape& shape, const Bucket& bucket);
-// Returns the bytes of a value of that type, without padding. Fails in the same cases as evaluate().
+// Returns the bytes of a value of that type, without padding. Fails as evaluate() does, or if the bytes exceed 2^62.
 Result<std::int64_t> size_bytes(const Type& type, const Bucket& bucket);
 // Returns whether the shapes have the same number of elements for every bucket, which is the rule of a reshape or view.
-// The answer is exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not.
+// The answer is exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not. Returns false if a dimension is
+// unrepresentable, or if the product of the constant factors exceeds 128 bits.
 bool same_element_count(const Shape& a, const Shape& b);
 
 }  // namespace tessera::ir

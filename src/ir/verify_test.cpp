@@ -21,7 +21,7 @@ ValueId id_of(const Graph& graph, std::string_view name) {
   return ValueId{static_cast<std::int32_t>(value - graph.values.data())};
 }
 
-// Returns the verifier's message for kLlamaText after `change`.
+// Returns the verifier's message for the graph of kLlamaText, modified by `change`.
 template <class Change>
 std::string broken(Change change) {
   const OpTable ops = test_op_table();
@@ -33,7 +33,8 @@ std::string broken(Change change) {
   return status.ok() ? "no error" : status.message();
 }
 
-// Returns the verifier's message for a graph with these statements, whose nodes agree with their declarations.
+// Returns the verifier's message for a graph with these statements. The statements must be accepted by the parser,
+// which already checks that each node agrees with the declaration of its operator.
 std::string broken_text(std::string_view statements, const OpTable& ops = test_op_table()) {
   const std::string text =
       "graph @g { input %x: f32[T, 8] weight %w: f32[T, 8] state %s: f32[T, 8] " + std::string(statements) + " }";

@@ -48,8 +48,8 @@ void NodeLink::end() {
   if (thread_.joinable()) thread_.join();
 }
 
-// Sends a heartbeat, a frame of kind kAlive. Does nothing while another thread sends, because that thread's frame shows
-// the other end as well that this node is alive.
+// Sends a heartbeat, a frame of kind kAlive. Does nothing while another thread sends a frame, because any frame shows
+// the other end that this node is alive.
 void NodeLink::say_alive(NetClock::time_point now) {
   const std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock.owns_lock() || ended_ || now - last_sent_ < std::min(kAlive, silence_ / 4)) return;

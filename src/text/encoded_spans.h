@@ -38,7 +38,7 @@ class EncodedSpans {
   std::size_t bytes() const;
 
   static constexpr std::size_t kLeastBytes = 256;  // shorter texts are not kept
-  static constexpr std::size_t kMostShare = 8;     // texts that take more than this part of most_bytes are not kept
+  static constexpr std::size_t kMostShare = 8;     // texts that take more than most_bytes / kMostShare are not kept
 
  private:
   struct Entry {

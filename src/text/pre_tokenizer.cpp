@@ -82,7 +82,7 @@ void combine(std::vector<Part> parts, Behavior behavior, std::size_t offset, std
   if (backwards) std::reverse(out.begin() + static_cast<std::ptrdiff_t>(first), out.end());
 }
 
-// Appends to `out` the ranges of `text` that match.
+// A function that appends to `out` the matching ranges of `text`.
 using Finder = std::function<Status(std::string_view text, std::vector<TextRange>& out)>;
 
 Finder find_pattern(SplitPattern pattern) {

@@ -40,8 +40,8 @@ struct EncodeOptions {
   // ordinary text. Turn the option off for untrusted text outside a chat template. Added tokens that are not special
   // always match.
   bool parse_special = true;
-  // encode() looks the ids of texts between added tokens up here, and adds new ones; encode_pair() ignores it. Use one
-  // object per tokenizer. Borrowed for the call; null: every text is encoded.
+  // encode() looks up the ids of texts between added tokens here, and adds new texts; encode_pair() ignores this
+  // member. Use one object per tokenizer. Borrowed for the call; null: every text is encoded.
   EncodedSpans* spans = nullptr;
 };
 

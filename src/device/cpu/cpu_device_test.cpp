@@ -58,7 +58,8 @@ TEST(CpuDevice, ReplayKeepsOrderAndArguments) {
   EXPECT_EQ(total, 357);
 }
 
-// Bug caught: a library's error inside a kernel that is ignored, or a replay that continues after it.
+// Bug caught: an error inside a kernel that the launch or the replay does not return, or a replay that continues after
+// such an error.
 TEST(CpuDevice, KernelErrorsComeBackByName) {
   std::unique_ptr<CpuDevice> device = create_device();
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
@@ -255,7 +256,7 @@ class AddressLimit {
 };
 
 // Bugs caught, under a limit such as that of `ulimit -v`: an arena that does not have all of its memory from the start,
-// and an arena larger than the memory that is not refused.
+// and an arena that is accepted although it is larger than the memory.
 TEST(CpuDevice, ArenaHasItsMemoryUnderALimit) {
   const AddressLimit limit;
   std::unique_ptr<CpuDevice> device = create_device();

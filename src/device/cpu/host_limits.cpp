@@ -51,8 +51,9 @@ std::optional<std::int64_t> read_field(const std::string& path, std::string_view
   return std::nullopt;
 }
 
-// The control group folders that limit this process for one controller: the folder of the process's own group and those
-// of all groups above it. Version 2 has one hierarchy for all controllers (`version2`), version 1 has one for each.
+// The control group folders that limit this process for one controller: the folder of the process's own group and the
+// folders of all groups above it. Version 2 has one hierarchy for all controllers (`version2`), version 1 has one for
+// each.
 struct Hierarchy {
   bool version2 = false;
   std::vector<std::string> folders;

@@ -11,7 +11,7 @@ namespace tessera {
 struct HostCpu {
   std::string name = "CPU";      // the name in /proc/cpuinfo
   std::string vector_extension;  // "avx512", "avx2", or empty
-  bool has_native_bf16 = false;  // whether it has AVX512_BF16 or AMX
+  bool has_native_bf16 = false;  // whether the CPU has AVX512_BF16 or AMX
 };
 
 struct HostMemory {

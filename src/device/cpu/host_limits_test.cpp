@@ -1,3 +1,4 @@
+// Catches: limits of memory, of the process or of a container that are ignored or misread. Each test names its bug.
 #include "tessera/device/cpu/host_limits.h"
 
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 //   if (result != CUDA_SUCCESS) return driver_error(driver, result, {"cuEventSynchronize", call, name}, 0);
 //
 // cuda.h maps function names to versioned symbols (cuMemAlloc to cuMemAlloc_v2). The members' names and all uses of
-// them go through the same mapping, so both always mean the same function.
+// them go through the same mapping, so a member and its uses always name the same function.
 #pragma once
 
 #include <cuda.h>

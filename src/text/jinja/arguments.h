@@ -36,6 +36,7 @@ class Arguments {
   Result<std::string> string_or(std::size_t i, std::string_view otherwise) const;  // `otherwise` if none is given
   Result<std::int64_t> integer(std::size_t i) const;
   Result<std::int64_t> integer_or(std::size_t i, std::int64_t otherwise) const;  // `otherwise` if none is given
+  // Returns whether argument i, which may have any type, counts as true; `otherwise` if none is given.
   bool truthy_or(std::size_t i, bool otherwise) const;
 
  private:
