@@ -1,29 +1,31 @@
 # make deps       install what is missing from Debian 12, after saying what (DEV=1: also for format and tidy)
-# make build-deps of that what building needs, without the tests' packages
+# make build-deps install only what building needs, without the tests' packages
 # make build      the program, build/tessera, and the library
 # make run        build, then let the bundled model write (PROMPT="…": your own beginning)
-# make check      build everything and run the fast tests but their slow cases: a minute on two cores after a change of a .cpp
+# make check      build everything and run the fast tests without their slow cases; takes a minute on two cores after a
+#                 change of one .cpp
 # make test       build everything and run all tests; the last line is "N passed, N failed"
-# make build-cuda the program with the CUDA backend, libtessera_cuda.so, where nvcc is installed (make build does so too)
+# make build-cuda the program and, if nvcc is installed, the CUDA backend libtessera_cuda.so (make build makes both too)
 # make test-cuda  build everything and run on this machine's GPU: conformance, operators, goldens, verify (DEVICE=cuda:1)
 # make dist       build/tessera-VERSION.tar.xz, which runs on another Linux without installing anything
 # make dist-tests build/tessera-tests.tar.xz, which tests on a machine with a GPU: tools/test_cuda.sh bin
 # make wheel      build/tessera_engine-VERSION-….whl: the program, libtessera.so and a Python package (docs/python.md);
-#                 where nvcc is installed tessera_engine_cuda-VERSION-….whl too
+#                 if nvcc is installed, tessera_engine_cuda-VERSION-….whl too
 # make deb        build/tessera_VERSION_amd64.deb for Debian 12: the program, a service, a small model
 # make install    into PREFIX (default /usr/local; DESTDIR is heeded)
 # make format     format the sources (CHECK=1: only say what is not formatted)
 # make tidy       clang-tidy over the sources (CHANGED=REVISION: over those changed since)
 # make asan       all tests under AddressSanitizer and UndefinedBehaviorSanitizer
-# make asan-parsers  of them those of what reads files and requests, which build in minutes
+# make asan-parsers  the tests of code that reads files and requests, with the same sanitizers; they build in minutes
 # make tsan       all tests under ThreadSanitizer
-# make fuzz       mutated input for every parser, FUZZ_SECONDS (600) in all; fails where one finds something (fuzz/README.md)
+# make fuzz       mutated input for every parser, FUZZ_SECONDS (600) in all; fails if it finds a fault (fuzz/README.md)
 # make clean      remove the build folders
 #
-# All that build install what they need first. DEPS=skip leaves it out: nothing is installed, and what is missing shows in the build.
-# GRAMMAR=ON fails where constrained output cannot be built, because its sources cannot be fetched.
-# CUDA=OFF builds without the CUDA backend where nvcc is installed; CUDA=AUTO with it again. CUDA_ARCHS="90a" builds it for
-# these GPUs alone, which is a third of the work (80;89;90a).
+# Every target that builds something installs the packages that it needs first. With DEPS=skip it installs nothing, and
+# the build reports what is missing.
+# With GRAMMAR=ON a build fails if the sources of constrained output cannot be fetched.
+# CUDA=OFF builds without the CUDA backend even if nvcc is installed. CUDA=AUTO undoes this. CUDA_ARCHS="90a" builds the
+# backend for these GPUs alone, which takes a third of the time of all architectures (80;89;90a).
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)

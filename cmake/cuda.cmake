@@ -1,8 +1,9 @@
-# The CUDA backend: libtessera_cuda.so, loaded by the program at run time (src/ops/backend.h). Built where nvcc is
-# found, unless TESSERA_CUDA says OFF; ON makes its absence an error.
+# Prepares the build of the CUDA backend, libtessera_cuda.so, which the program loads at run time
+# (src/ops/device_registry.h). With TESSERA_CUDA=AUTO the backend is built if nvcc is found. With OFF it is not built.
+# With ON a missing nvcc is an error.
 #
-# TESSERA_CUDA_FOUND tells whether it is built, TESSERA_CUDA_LIBRARIES whether the header libraries of
-# tools/cuda_headers.txt are there (without them attention runs on our own kernels alone).
+# TESSERA_CUDA_FOUND tells whether the backend is built. TESSERA_CUDA_LIBRARIES tells whether the header libraries of
+# tools/cuda_headers.txt were fetched. Without them attention runs on our own kernels alone.
 set(TESSERA_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where nvcc is found), ON or OFF")
 set(TESSERA_CUDA_ARCHITECTURES "80;89;90a" CACHE STRING "GPU architectures; 80 brings PTX for newer ones")
 
@@ -15,9 +16,9 @@ if(NOT TESSERA_CUDA STREQUAL "OFF")
     if(ccache_program AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
       set(CMAKE_CUDA_COMPILER_LAUNCHER ${ccache_launcher})
     endif()
-    set(CMAKE_CUDA_ARCHITECTURES OFF)  # written out in TESSERA_CUDA_GENCODE
+    set(CMAKE_CUDA_ARCHITECTURES OFF)  # TESSERA_CUDA_GENCODE has the options instead
     enable_language(CUDA)
-    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know nvcc's
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know nvcc's option
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
     endif()
@@ -37,7 +38,7 @@ if(NOT TESSERA_CUDA_FOUND)
   return()
 endif()
 
-set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # the driver is all that the backend needs of the machine, and cuBLASLt
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # the backend links no shared library of CUDA but cuBLASLt
 
 set(TESSERA_CUDA_GENCODE "")
 foreach(arch IN LISTS TESSERA_CUDA_ARCHITECTURES)
@@ -65,7 +66,7 @@ else()
   message(WARNING "CUDA backend without FlashInfer and cuDNN's frontend, attention is slower: ${fetch_error}")
 endif()
 
-# Options of a target with CUDA sources. Warnings of g++ for host code come on top (tessera_compile_options).
+# Sets the options for a target's CUDA sources. tessera_compile_options() sets the options for its C++ sources.
 function(tessera_cuda_options TARGET)
   target_compile_options(${TARGET} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:-O3;--expt-relaxed-constexpr;--expt-extended-lambda;-Xcompiler=-Wall,-Wextra;-Wno-deprecated-gpu-targets>"

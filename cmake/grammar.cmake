@@ -1,6 +1,6 @@
-# Constrained output (src/engine/grammar/grammar.h): xgrammar's C++ sources from PyPI (tools/xgrammar.txt), as a static library.
-# Without them, where pip does not reach PyPI or TESSERA_GRAMMAR is OFF, the engine is built all the same and refuses
-# every grammar; ON makes their absence an error.
+# Builds constrained output (src/engine/grammar/grammar.h): a static library of xgrammar's C++ sources, which come from
+# PyPI (tools/xgrammar.txt). With TESSERA_GRAMMAR=AUTO the library is built if pip reaches PyPI. With OFF it is not
+# built. With ON missing sources are an error. An engine without the library refuses every grammar.
 set(TESSERA_GRAMMAR AUTO CACHE STRING "Build constrained output: AUTO (where xgrammar can be fetched), ON or OFF")
 
 set(TESSERA_GRAMMAR_FOUND OFF)
@@ -20,7 +20,7 @@ set(TESSERA_GRAMMAR_FOUND ON)
 
 set(xgrammar ${PROJECT_BINARY_DIR}/third_party/xgrammar)
 file(GLOB xgrammar_sources ${xgrammar}/cpp/*.cc ${xgrammar}/cpp/support/*.cc)
-# Leaves out what Tessera does not use, almost half of the work.
+# Leaves out sources that Tessera does not use. They would take almost half of the time to compile.
 list(FILTER xgrammar_sources EXCLUDE REGEX "/(json_schema_converter|lark_converter|structural_tag)\\.cc$")
 add_library(tessera_xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_sources} ${CMAKE_CURRENT_LIST_DIR}/xgrammar_left_out.cc)
 target_include_directories(tessera_xgrammar PRIVATE ${xgrammar}/cpp)
@@ -28,7 +28,7 @@ target_include_directories(tessera_xgrammar SYSTEM PUBLIC
   ${xgrammar}/include ${xgrammar}/3rdparty/dlpack/include ${xgrammar}/3rdparty/picojson)
 target_compile_definitions(tessera_xgrammar PRIVATE
   XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
-  XGRAMMAR_LOG_CUSTOMIZE=1)  # errors and warnings come to grammar.cpp
+  XGRAMMAR_LOG_CUSTOMIZE=1)  # grammar.cpp gets errors and warnings
 set_target_properties(tessera_xgrammar PROPERTIES
   CXX_STANDARD 17 CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON EXPORT_COMPILE_COMMANDS OFF)
 tessera_share_units(tessera_xgrammar 6)

@@ -1,21 +1,24 @@
-# What `cmake --install` lays out, all of it movable as a whole:
+# `cmake --install` writes these files. The installed tree may be moved as a whole.
 #   bin/tessera                     the program
-#   lib/libtessera.so               the engine behind include/tessera.h: C alone, all else is hidden
+#   lib/libtessera.so               the engine with the C interface include/tessera.h; it exports nothing else
 #   lib/libtessera_cpp.so           the layers up to the server in one library, for C++ built with the same compiler
-#   lib/tessera/plugins/            plugins/opencl, where it was built
-#   share/doc/tessera/examples/     examples/: plugins and programs to begin with
+#   lib/libtessera_cuda.so          the CUDA backend, if it was built
+#   lib/tessera/plugins/            the plugin of plugins/opencl, if it was built
+#   share/                          the program's manual page, and its completions for bash, zsh and fish
+#   share/doc/tessera/examples/     examples/: plugins, and programs that use the libraries
 #   share/tessera/models/demo/      the bundled model
 #   include/tessera.h               the C interface
-#   include/tessera_plugin.h        what plugins are built with
-#   include/tessera/<layer>/*.h     every header of those layers except the tests'
+#   include/tessera_plugin.h        the header of plugins
+#   include/tessera/<layer>/*.h     the headers of libtessera_cpp.so's layers, except those excluded below
 #   lib/cmake/tessera/              find_package(tessera), targets tessera::c and tessera::tessera (C++)
 #   lib/pkgconfig/tessera.pc        the C interface
 include(CMakePackageConfigHelpers)
 
-# The layers' objects, every one of them; their archives then only bring third-party libraries along. (Whole archives
-# would do the same, but where one layer brings another CMake 3.25 names it twice.)
+# The library takes all objects of the layers. Linking the layers' archives too then only adds third-party libraries.
+# (Whole archives in place of objects would give the same library, but CMake 3.25 names an archive twice if another
+# layer depends on it.)
 get_property(layers GLOBAL PROPERTY TESSERA_LAYERS)
-list(REMOVE_ITEM layers options capi load cli)  # the program's own
+list(REMOVE_ITEM layers options capi load cli)  # the C++ library does not have these
 add_library(tessera_library SHARED)
 add_library(tessera::tessera ALIAS tessera_library)
 foreach(layer IN LISTS layers)
@@ -25,7 +28,7 @@ endforeach()
 target_include_directories(tessera_library INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(tessera_library INTERFACE cxx_std_20)
-target_link_libraries(tessera_library INTERFACE fmt::fmt)  # base/log.h shows it
+target_link_libraries(tessera_library INTERFACE fmt::fmt)  # base/log.h includes it
 if(TESSERA_SANITIZE)
   target_link_options(tessera_library PUBLIC -fsanitize=${TESSERA_SANITIZE})
 endif()
@@ -37,7 +40,7 @@ set_target_properties(tessera_library PROPERTIES
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 
-# The number in the name changes when a program that ran with the library before would not any more.
+# The number in the name of libtessera.so. A change must increase it if programs built earlier could no longer run.
 set(TESSERA_ABI 1)
 set(c_symbols ${CMAKE_CURRENT_LIST_DIR}/tessera.map)
 add_library(tessera_c SHARED $<TARGET_OBJECTS:tessera_capi> ${PROJECT_SOURCE_DIR}/src/cli/program.cpp
@@ -62,12 +65,12 @@ install(TARGETS tessera_library EXPORT tessera_targets LIBRARY DESTINATION ${CMA
 install(TARGETS tessera_c EXPORT tessera_c_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/include/tessera.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
-install(FILES include/tessera_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})  # what plugins are built with
+install(FILES include/tessera_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tessera)
 install(DIRECTORY models/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera/models)
 install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MATCHING
   PATTERN "*.h"
-  PATTERN "load" EXCLUDE  # the program's own, as is cli
+  PATTERN "load" EXCLUDE  # libtessera_cpp.so lacks this layer and the next three
   PATTERN "capi" EXCLUDE
   PATTERN "options" EXCLUDE
   PATTERN "cli" EXCLUDE
@@ -76,19 +79,19 @@ install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MAT
   PATTERN "*_cuda*" EXCLUDE
   PATTERN "cudnn" EXCLUDE
   PATTERN "flashinfer" EXCLUDE
-  PATTERN "decode_attention.h" EXCLUDE  # which include the backend's
+  PATTERN "decode_attention.h" EXCLUDE  # this header and the next include the backend's headers
   PATTERN "prefill_attention.h" EXCLUDE
-  PATTERN "cpu_norm.h" EXCLUDE  # kernels' insides
+  PATTERN "cpu_norm.h" EXCLUDE  # this header and the next two are internals of kernels
   PATTERN "latent_rotation.h" EXCLUDE
   PATTERN "greatest.h" EXCLUDE
-  PATTERN "block_products.h" EXCLUDE  # compiled once for each instruction set
+  PATTERN "block_products.h" EXCLUDE  # this header and the next are compiled once for each instruction set
   PATTERN "row_cpu_loops.h" EXCLUDE
   PATTERN "test_*" EXCLUDE
   PATTERN "*_test*" EXCLUDE)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
 install(EXPORT tessera_targets NAMESPACE tessera:: DESTINATION ${package_dir})
-install(EXPORT tessera_c_targets NAMESPACE tessera:: DESTINATION ${package_dir})  # apart: it needs no other package
+install(EXPORT tessera_c_targets NAMESPACE tessera:: DESTINATION ${package_dir})  # needs no other package
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tesseraConfig.cmake.in ${PROJECT_BINARY_DIR}/tesseraConfig.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake COMPATIBILITY SameMinorVersion)

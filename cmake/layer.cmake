@@ -15,14 +15,14 @@ file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 
 # tessera_layer(NAME [VECTORISED] [SRCS …] [ALONE …] [TESTS …] [ROOMS …] DEPS … [PRIVATE_DEPS …] [HEADERS …])
 #
-# One folder of src/: a static library tessera_NAME of SRCS and ALONE, and a test program NAME_test of TESTS.
-# ROOMS are its sub-folders; the CMakeLists.txt of each adds its own sources by tessera_room().
+# Builds one folder of src/: a static library tessera_NAME of SRCS and ALONE, and a test program NAME_test of TESTS.
+# ROOMS are the folder's sub-folders; the CMakeLists.txt of each adds its own sources by tessera_room().
 # ALONE are sources that never share a translation unit with others: kernels, whose machine code must not depend on their
 # neighbours, and files that give the same local names to the same parts (a family's read_config, an operator's infer).
-# VECTORISED layers have loops that rely on the compiler's vectoriser, and are compiled with -O3; the others with -O2.
+# VECTORISED layers have loops that rely on the compiler's vectoriser. They are compiled with -O3, others with -O2.
 # DEPS are lower layers by name; PRIVATE_DEPS are third-party targets that no header of the layer shows.
-# HEADERS are precompiled beside the standard library's, for the layer and for tests whose first dependency it is
-# (tessera_share_headers).
+# HEADERS are precompiled together with the standard library's, for the layer and for tests whose first dependency is
+# the layer (tessera_share_headers).
 function(tessera_layer NAME)
   cmake_parse_arguments(ARG "VECTORISED" "" "SRCS;ALONE;TESTS;ROOMS;DEPS;PRIVATE_DEPS;HEADERS" ${ARGN})
   add_library(tessera_${NAME} STATIC)
@@ -68,11 +68,11 @@ function(tessera_share_units TARGET COUNT)
   set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ${TESSERA_SHARED_UNITS} UNITY_BUILD_BATCH_SIZE ${COUNT})
 endfunction()
 
-# Precompiles headers once for all targets with the same OPTIMISATION: the standard library's and fmt's, and HEADERS that
-# nearly every source of these targets includes. OPTIMISATION is O2 or O3 for libraries and O1 for tests, whose headers
-# hold GoogleTest too. The standard ones exclude <filesystem> and <iomanip>: with them, a call of a function `quoted` with
-# a std::string would find std::quoted too. Only g++ uses them, and only where sources share translation units, so that
-# the other builds find missing includes.
+# tessera_share_headers(TARGET OPTIMISATION [HEADERS]): precompiles the standard library's headers, fmt's, and HEADERS
+# that nearly every source of the target includes. Targets with the same OPTIMISATION and HEADERS share the result.
+# OPTIMISATION is O2 or O3 for libraries. It is O1 for tests, for which GoogleTest's headers are precompiled too.
+# <filesystem> and <iomanip> are left out, because with them a call quoted(std::string) would also find std::quoted.
+# Only g++ uses precompiled headers, and only if sources share translation units. Other builds find missing includes.
 function(tessera_share_headers TARGET OPTIMISATION)
   if(NOT TESSERA_SHARED_UNITS OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     return()
@@ -83,7 +83,7 @@ function(tessera_share_headers TARGET OPTIMISATION)
     string(APPEND owner ${name})
   endforeach()
   if(NOT TARGET ${owner})
-    # The owner defines no more than what all of the targets define: g++ refuses headers precompiled with other macros.
+    # The owner defines only macros that all targets define, because g++ refuses headers precompiled with other macros.
     file(WRITE ${PROJECT_BINARY_DIR}/headers.cpp "")
     add_library(${owner} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/headers.cpp)
     if(OPTIMISATION STREQUAL O1)
@@ -101,8 +101,8 @@ function(tessera_share_headers TARGET OPTIMISATION)
       <fstream> <functional> <future> <limits> <map> <memory> <mutex> <numeric> <optional> <random> <set> <span> <sstream>
       <string> <string_view> <thread> <unordered_map> <unordered_set> <utility> <variant> <vector>
       <fmt/format.h> <fmt/ranges.h> ${test_headers} ${ARGN})
-    # ccache would preprocess the headers to recognise them, and g++ then reads the precompiled ones of an earlier build
-    # instead. The headers' own list of what they include is always right.
+    # By default ccache preprocesses the headers to recognise them. g++ would then read the precompiled headers of an
+    # earlier build instead. CCACHE_DEPEND makes ccache use g++'s list of included files, which is always right.
     if(ccache_launcher AND CMAKE_CXX_COMPILER_LAUNCHER STREQUAL ccache_launcher)
       set(launcher ${ccache_launcher})
       list(INSERT launcher -1 CCACHE_DEPEND=true)
@@ -110,8 +110,8 @@ function(tessera_share_headers TARGET OPTIMISATION)
     endif()
   endif()
   target_precompile_headers(${TARGET} REUSE_FROM ${owner})
-  # g++ 12 warns of sizes that std::string's functions never have (GCC bug 105329), and precompiled headers do not count as
-  # the system's. Clang and the sanitizers still look for such errors.
+  # g++ 12 warns of sizes that std::string's functions never have (GCC bug 105329). It does so even in system headers,
+  # if they are precompiled. Clang and the sanitizers still look for such errors.
   target_compile_options(${TARGET} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endfunction()
 
@@ -125,16 +125,16 @@ function(tessera_program NAME)
   install(TARGETS ${NAME} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# A GoogleTest program registered with CTest. Tests find files of the repository through
-# TESSERA_SOURCE_DIR and real data, where it is present, through TESSERA_SHARED_DIR.
+# Builds a GoogleTest program and registers it with CTest. Tests find files of the repository through
+# TESSERA_SOURCE_DIR, and real data, if it is present, through TESSERA_SHARED_DIR.
 function(tessera_test NAME)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${NAME} ${ARG_SRCS})
   target_link_libraries(${NAME} PRIVATE ${ARG_DEPS} fmt::fmt GTest::gmock_main)
   target_compile_definitions(${NAME} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  tessera_compile_options(${NAME} O1)  # tests wait for the compiler longer than for their own code
+  tessera_compile_options(${NAME} O1)  # compiling tests takes longer than running them
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    # Only `make asan-parsers` compiles tests with it, which takes three times as long with -O1.
+    # Only `make asan-parsers` compiles tests with Clang. With -O1 compiling would take three times as long.
     target_compile_options(${NAME} PRIVATE -O0)
   endif()
   tessera_share_units(${NAME} 12)
@@ -150,7 +150,7 @@ function(tessera_test NAME)
 endfunction()
 
 # tessera_script_test(NAME COMMAND …): a script registered with CTest as NAME_script, in the repository's root.
-# It may end with a line "N passed, N failed", and skips itself with status 77 and its reason as the last line.
+# It may end with a line "N passed, N failed". To skip itself it ends with status 77, and its last line is the reason.
 function(tessera_script_test NAME)
   cmake_parse_arguments(ARG "" "" "COMMAND" ${ARGN})
   add_test(NAME ${NAME}_script COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
@@ -158,7 +158,8 @@ function(tessera_script_test NAME)
   tessera_test_properties(${NAME}_script)
 endfunction()
 
-# Labels: every test is fast or slow; gpu marks those that tools/test_cuda.sh runs on a GPU, named in gpu_tests.txt.
+# Sets a test's time limit and labels. Every test has the label fast or slow. Tests that tools/test_cuda.sh runs on a
+# GPU also have the label gpu, and gpu_tests.txt lists them.
 function(tessera_test_properties NAME)
   set(labels fast)
   if(NAME IN_LIST TESSERA_SLOW_TESTS)
@@ -189,10 +190,10 @@ function(tessera_compile_options TARGET)
     # g++ 12 warns of overlap inside std::string's operator+ (GCC bug 105651).
     target_compile_options(${TARGET} PRIVATE -Wno-restrict)
   endif()
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # for fuzzing; our warnings are g++'s
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # for fuzz and asan-parsers; only g++'s warnings are errors
     target_compile_options(${TARGET} PRIVATE -Wno-error -Wno-deprecated-declarations -Wno-pass-failed)
   endif()
-  # `omp simd` marks reductions that the vectoriser may reorder.
+  # No option lets the compiler reorder sums. `omp simd` marks the reductions that the vectoriser may reorder.
   set(level -O2)
   if(ARGN)
     set(level -${ARGN})
@@ -200,11 +201,11 @@ function(tessera_compile_options TARGET)
   target_compile_options(${TARGET} PRIVATE
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:${level}> -fno-math-errno -fno-trapping-math)
   if(TESSERA_SHARED_UNITS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # The compiler collects garbage from 1 GB on, not from 128 MB on: a tenth less time for the largest sources.
+    # g++ collects garbage above 1 GB instead of 128 MB. This saves a tenth of the time for the largest sources.
     target_compile_options(${TARGET} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)
   endif()
-  # A program that uses the library may compile our inline functions with other options (without OpenMP, say):
-  # the library keeps its own.
+  # A program may compile our inline functions with other options, for example without OpenMP. The library must call its
+  # own copies of them.
   target_compile_options(${TARGET} PRIVATE -fvisibility-inlines-hidden)
   if(TESSERA_OPENMP)
     target_link_libraries(${TARGET} PRIVATE OpenMP::OpenMP_CXX)
@@ -213,7 +214,7 @@ function(tessera_compile_options TARGET)
   endif()
   if(TESSERA_SANITIZE)
     target_compile_options(${TARGET} PRIVATE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-    # Instrumented code misleads g++'s analysis of what is initialised, in std::regex for one.
+    # Instrumented code misleads g++'s analysis of what is initialised, for example in std::regex.
     target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     if(TESSERA_SANITIZE STREQUAL "thread")  # Asio has fences, which the sanitizer does not see
       target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)

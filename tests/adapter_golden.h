@@ -1,4 +1,4 @@
-// Engines that serve the adapters of the goldens, and their requests.
+// Helpers for tests of golden adapters: options, engines, and requests that use an adapter.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, RoundedBases,
                          ::testing::Values(Rounding{"int8", 0.03}, Rounding{"fp8", 0.15}, Rounding{"int4", 0.5}),
                          [](const auto& c) { return std::string(c.param.format); });
 
-// Checkpoints in FP8 and in integers of four bits.
+// The base checkpoints have weights in FP8 or in int4.
 class QuantisedBases : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(QuantisedBases, ServeAdaptersBesideBaseRequests) {

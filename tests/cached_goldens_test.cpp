@@ -1,6 +1,5 @@
-// Catches: a family whose answer differs from Hugging Face's if the beginning of the prompt comes from the prefix
-// cache, or if the request was preempted and computed again; it then read keys, latents, windows or states of other
-// tokens.
+// Catches: a family that reads keys, latents, windows or states of other tokens if the beginning of a prompt comes from
+// the prefix cache, or if a request was preempted and is computed again. Its answer then differs from Hugging Face's.
 #include <gtest/gtest.h>
 
 #include "golden.h"

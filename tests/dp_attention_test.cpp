@@ -123,7 +123,7 @@ TEST_F(DpAttention, EveryRankEqualsItsIsolatedRun) {
   EXPECT_TRUE(same.ok()) << same.to_string();
 }
 
-// One rank has two requests and the other one, so their steps have different numbers of rows and of drafts.
+// One rank has two requests and the other rank has one, so their steps have different numbers of rows and of drafts.
 TEST_F(DpAttention, DraftsFromTheTextChangeNothing) {
   for (const char* name : {"qwen3-moe", "qwen3-next", "deepseek-v3"}) {
     const Golden golden = testing::read_golden(name);

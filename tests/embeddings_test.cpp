@@ -80,7 +80,7 @@ std::vector<Request> pooled_requests(const Vectors& vectors, Pooling pooling) {
   return requests;
 }
 
-// Returns requests that score only the last token, which is a classifier's result for the text.
+// Returns requests that score only the last token. This score is a classifier's result for the text.
 std::vector<Request> score_requests(const Vectors& vectors) {
   std::vector<Request> requests;
   for (const auto& prompt : vectors.prompts)

@@ -21,8 +21,8 @@ namespace tessera::testing {
 
 inline constexpr int kMostRanks = 4;
 
-// The fault plans for the devices of the next start, by rank, and the devices that it opened. They are written only
-// while there is no engine.
+// For each rank: the fault plan for its device at the next start, and the device that the last start opened. Both are
+// written only while there is no engine.
 inline std::array<FaultPlan, kMostRanks> plans;
 inline std::array<FakeDevice*, kMostRanks> devices;
 

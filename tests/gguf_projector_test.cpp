@@ -1,6 +1,6 @@
 // Catches: a projector that does not fit its language model and is used all the same, or refused without the key or
-// tensor that is wrong; a projector that is chosen although it is not the only one, or not used although it is; a
-// language model in a GGUF file that needs its projector for texts.
+// tensor that is wrong; a projector that is chosen although there are several, or not used although it is the only one;
+// a language model in a GGUF file that needs its projector for texts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,7 +69,8 @@ TEST(GgufProjector, SizesMustFitTheLanguageModel) {
   EXPECT_THAT(refusal("qwen3-vl", edited("qwen3-vl", width + u32 + std::string("\x40\0\0\0", 4),
                                          width + u32 + std::string("\x20\0\0\0", 4))),
               HasSubstr("metadata clip.vision.projection_dim is 32; accepted: 64, qwen3vl.embedding_length of"));
-  // Qwen3.5's text has the width of 32, and no deepstack levels.
+  // The language model of qwen3.5-vl has a hidden size of 32, which the edited projector has too, and no deepstack
+  // levels.
   EXPECT_THAT(refusal("qwen3.5-vl", edited("qwen3-vl", width + u32 + std::string("\x40\0\0\0", 4),
                                            width + u32 + std::string("\x20\0\0\0", 4))),
               HasSubstr("clip.vision.is_deepstack_layers is 3 of BOOL; accepted: 0 times true"));

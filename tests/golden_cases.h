@@ -16,7 +16,7 @@ inline constexpr const char* kMixtureGoldens[] = {"qwen3-moe",  "mixtral", "glm4
                                                   "gemma4-moe", "gpt-oss", "gpt-oss-mxfp4"};
 // Mixtures of experts with attention over latents.
 inline constexpr const char* kLatentGoldens[] = {"deepseek-v2", "deepseek-v3", "glm4-moe-lite"};
-// Gated delta nets beside attention: first without experts, then with them.
+// Gated delta nets beside attention: the first list has models without experts, the second has mixtures of experts.
 inline constexpr const char* kRecurrentGoldens[] = {"qwen3.5-text", "qwen3.5"};
 inline constexpr const char* kRecurrentMixtureGoldens[] = {"qwen3.5-moe", "qwen3-next"};
 

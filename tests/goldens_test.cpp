@@ -47,9 +47,10 @@ std::vector<Completion> score(Engine& engine, const std::vector<std::vector<Toke
   return completions;
 }
 
-// Returns whether this prompt's experts differ from the reference's. The reference of the larger glm4-moe used the
-// router's correction before it was rounded to bfloat16 for saving. With the saved correction, token 7 of this prompt
-// goes to another expert, because the two scores are 1.4e-4 apart and the rounding of a correction is up to 7e-4.
+// Returns whether some token of this prompt goes to other experts than in the reference. The reference of the larger
+// glm4-moe was computed before the router's correction bias was rounded to bfloat16 and saved. With the saved bias,
+// token 7 of this prompt goes to another expert, because the scores of the two experts are 1.4e-4 apart and rounding
+// changes a bias by up to 7e-4.
 bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
   return golden.folder == testing::golden_path("shared/glm4-moe") && prompt == 3;
 }
@@ -68,8 +69,8 @@ Distance distance(const Golden& golden, const std::vector<Completion>& got) {
 // Returns whether the model has a recurrent state, which accumulates the rounding of all earlier rows.
 bool is_recurrent(std::string_view name) { return name.find("qwen3.5") != std::string_view::npos; }
 
-// Returns the limit for bfloat16 logits. The only mixtures compared here are quantised ones, because
-// routed_layers_test.cpp does not cover them. Their limit is larger, because rounding sends some rows to other experts.
+// Returns the limit for the relative difference of bfloat16 logits. The limit of a mixture of experts is larger,
+// because rounding sends some rows to other experts.
 double bfloat16_limit(std::string_view name) {
   if (name.find("moe") != std::string_view::npos) return 0.1;
   return is_recurrent(name) ? 4e-2 : 2e-2;
@@ -87,15 +88,17 @@ class Goldens : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// Covers only dense models. In a model that chooses experts, rounding decides ties of the router, so rows take other
-// experts. routed_layers_test.cpp compares those models layer by layer.
+// Covers models without experts. In a mixture of experts, rounding may decide which of two experts with nearly equal
+// scores a row goes to, so routed_layers_test.cpp compares mixtures layer by layer. It does not cover quantised ones,
+// so this class also covers two small quantised mixtures, with a larger limit.
 class Bfloat16Goldens : public Goldens {};
 
 // Covers checkpoints that were made for rounded inputs.
 class RoundedInputGoldens : public Goldens {};
 
-// Covers all checkpoints except the larger quantised ones and most of those with towers. Those checkpoints have
-// operators and families that other checkpoints have too, and a tower takes a minute and a half.
+// Covers the checkpoints of Goldens, except the larger quantised ones, the recurrent quantised ones and qwen3.5-moe.
+// The operators and families of the omitted checkpoints occur in other checkpoints too, and a checkpoint with a vision
+// tower takes a minute and a half.
 class VerifiedGoldens : public Goldens {};
 
 TEST_P(Goldens, Float32LogitsOnEveryWay) {
@@ -214,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(LargerExperts, VerifiedGoldens, ::testing::ValuesIn(tes
 INSTANTIATE_TEST_SUITE_P(LargerRecurrent, VerifiedGoldens, ::testing::ValuesIn(testing::kLargerRecurrentGoldens),
                          case_name);
 
-// Rounds only keys and values, to the cache's type.
+// The cache is bfloat16 in a float32 forward, so only keys and values are rounded.
 TEST(KvCacheType, MayDifferFromTheActivations) {
   const Golden golden = read_golden("llama");
   for (const Way way : {Way::kGraphs, Way::kChunkedEager}) {

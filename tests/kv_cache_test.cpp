@@ -61,10 +61,10 @@ struct NarrowType {
   friend void PrintTo(const NarrowType& type, std::ostream* out) { *out << type.name; }
 };
 
-// E4M3 has 3 bits of mantissa and bfloat16 has 7, so E4M3's rounding errors are 16 times as large. A code of int8 is
-// within 1/252 of its block's greatest magnitude, and a bfloat16 within 1/512 of its own. The models below are small
-// and random: the rounding of any type shows more than in a trained model, and some values are below 2^-6, where E4M3
-// has fewer bits.
+// E4M3 has 3 bits of mantissa and bfloat16 has 7, so E4M3's rounding errors are 16 times as large. An int8 code is off
+// by at most 1/252 of its block's greatest magnitude, and a bfloat16 number by at most 1/512 of its own magnitude. The
+// models below are small and random: the rounding of any type shows more than in a trained model, and some values are
+// below 2^-6, where E4M3 has fewer bits.
 constexpr NarrowType kNarrowTypes[] = {
     {.name = "fp8_e4m3", .most = 0.2, .least_times = 8, .most_times = 40, .on_gpus = true},
     {.name = "int8", .most = 2e-2, .least_times = 0.5, .most_times = 6, .on_gpus = false},
@@ -206,8 +206,8 @@ TEST_P(NarrowCacheTypes, TwoStagesComputeWhatOneDoes) {
   }
 }
 
-// Several rows of a request then read the cache in one forward, and refused drafts leave keys that nobody may read. The
-// texts of these models repeat themselves, but not exactly.
+// With drafts, several rows of a request read the cache in one forward, and refused drafts leave keys that nobody may
+// read. The texts of these models repeat themselves, but not exactly.
 TEST_P(NarrowCacheTypes, DraftsChangeNoBits) {
   for (const char* name : {"llama", "qwen3-d128", "gemma2", "gpt-oss"}) {
     const Golden golden = read_golden(name);
@@ -315,8 +315,8 @@ TEST(Float8CacheScales, KeysAndValuesHaveTheirOwn) {
   EXPECT_NE(keys, values);
 }
 
-// OLMo2 has no norm before the first layer's values, which are embeddings times a matrix. Most of these values are
-// below 2^-6.
+// OLMo2 has no norm before the first layer, so the layer's attention values are embeddings times a matrix. Most of them
+// are below 2^-6, the least normal number of E4M3, and lose bits unless a scale raises them.
 TEST(Float8CacheScales, GiveSmallValuesTheirBits) {
   const Golden golden = read_golden("olmo2");
   const std::vector<Completion> exact = scored(golden, options_for(golden, "auto"));

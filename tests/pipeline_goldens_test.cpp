@@ -190,7 +190,7 @@ TEST(PipelineEngine, PreemptedAndCancelledRequestsLeaveTheOthersRight) {
   EXPECT_EQ(engine->stats().fullest_group().used_pages, 0);
 }
 
-// The engine commands captures, and queries of all ranks, while steps are in flight.
+// While steps are in flight, the engine makes all ranks capture graphs, reserve rows and report.
 TEST(PipelineEngine, OrdersBetweenStepsInFlightAreCarriedOut) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   const Golden golden = read_golden("llama");

@@ -270,7 +270,8 @@ TEST_P(FaultsAhead, RecomputesStepsBehindAFailedOne) {
 INSTANTIATE_TEST_SUITE_P(Of, FaultsAhead, ::testing::Values(kRanksAhead, kRanksOfNodesAhead, kStages, kStagesOfNodes),
                          name_of);
 
-// More than two ranks, without graphs. A pipeline needs a model with at least as many layers as stages.
+// Launches fail in groups of two to four ranks that run without graphs. A pipeline needs a model with at least as many
+// layers as stages.
 class LaunchFaults : public RankFaults {
  protected:
   static EngineOptions with(EngineOptions options, const Topology& of) {

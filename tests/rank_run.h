@@ -44,7 +44,8 @@ inline ForwardBatch whole_prompt(const std::vector<TokenId>& prompt, std::size_t
   return batch;
 }
 
-// Changes how weights are stored before they are loaded.
+// A function that edits the list of weights before the weights are loaded. For example, it says how the checkpoint
+// stores them (WeightPart::storage).
 using EditWeights = std::function<void(const Checkpoint& checkpoint, std::vector<WeightSpec>& weights)>;
 
 // Runs one rank from start to end, and returns the logits of all prompts.

@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(MoreFamilies, QuantisedAtStart,
                          ::testing::Values(std::tuple("qwen3.5-text", "fp8"), std::tuple("deepseek-v3", "fp8"),
                                            std::tuple("phi3", "int4"), std::tuple("qwen3-moe", "fp8")));
 
-// These models are random and small; a trained model loses less.
+// The limits below are those of small models with random weights. A trained model loses less precision.
 class RoundedLogits : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RoundedLogits, AreAsNearAsTheFormatRounds) {

@@ -1,5 +1,5 @@
-// Catches: heap allocation in a decode step, in the engine or in the whole server. It would cost time and, over days,
-// memory.
+// Catches: heap allocation in a decode step, in the engine or in the whole server. Allocation costs time and, over
+// days, memory.
 //
 // This is a separate program, because it replaces operator new for the whole process.
 #include <arpa/inet.h>

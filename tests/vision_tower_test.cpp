@@ -1,6 +1,7 @@
 // Compares vision towers by themselves with Hugging Face's results for the same patches. Catches: windows, positions or
-// merge units in another order; images that attend to each other; padding that reaches a row; a budget's graph whose
-// results differ from its operators' on isolated memory; inner values that are padded wrongly with zeros.
+// merge units in another order; images that attend to each other; padding that reaches a row; a graph whose results
+// differ from those of its operators when each value has its own memory; channels of gated MLPs that are padded
+// wrongly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,8 +114,8 @@ struct Tower {
   }
 };
 
-// Keeps only the first kFewInner inner values of the tower's gated MLPs, in float32. The tensors have either that size,
-// or the size kAllInner with zeros for the other values.
+// Returns the golden weights with only the first kFewInner of the kAllInner inner channels (intermediate_size) of the
+// tower's gated MLPs, in float32. If the model was built with kAllInner channels, the other channels are zeros.
 constexpr std::int64_t kAllInner = 128;
 constexpr std::int64_t kFewInner = 100;
 
@@ -134,7 +135,7 @@ WeightSource few_inner_values(const WeightSource& golden) {
     const SliceRuns all = TRY(slice_runs(whole.shape, {}));
     std::vector<float> values(static_cast<std::size_t>(all.num_elements()));
     TRY(golden(spec, whole, dtype, all, std::as_writable_bytes(std::span(values))));
-    for (std::int64_t i = 0; i < runs.num_elements(); ++i) {  // one run, because the ranks do not divide it
+    for (std::int64_t i = 0; i < runs.num_elements(); ++i) {  // `runs` is one run: no rank slices the tensor
       const std::int64_t row = (runs.start + i) / cols;
       const std::int64_t col = (runs.start + i) % cols;
       const bool zero = (by_cols ? col : row) >= kFewInner;
@@ -258,7 +259,7 @@ TEST_P(VisionTower, GivesThemInBf16) {
   }
 }
 
-// Padding the inner values of a gated MLP with zeros, to a size that suits matmuls, must change no bit.
+// The model pads the inner channels of a gated MLP with zeros to a size that suits matmuls. This must change no bit.
 TEST(GatedTower, PaddedInnerValuesChangeNoBit) {
   const std::string name = "qwen2.5-vl";
   const Result<std::unique_ptr<Tower>> all = make_tower(name, kSmall, DType::kFloat32, kAllInner);
@@ -271,7 +272,8 @@ TEST(GatedTower, PaddedInnerValuesChangeNoBit) {
   EXPECT_GT(testing::distance(expected, golden.embeds).absolute, 1e-4) << "the values left out count";
 }
 
-// After all captures, a budget's graph must give the results of its operators on isolated memory.
+// There is one graph for each budget, which is a maximum number of patches. Once all budgets are captured, each graph
+// must give the same bits as its operators give on isolated memory, where no two values share memory.
 TEST_P(VisionTower, EveryBudgetEqualsItsOperatorsOnIsolatedMemory) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const std::unique_ptr<Tower> t = tower(kSmall, dtype);
@@ -329,7 +331,7 @@ TEST_P(VisionTower, PacksImagesIntoForwards) {
   EXPECT_LE(testing::distance(packed, alone).absolute, 1e-5);
   const VisionCounters after = t->runner->counters();
   EXPECT_EQ(after.images - before.images, 6);
-  EXPECT_EQ(after.graph_forwards - before.graph_forwards, 1);  // 24 + 32 patches; then 96 + 4, and 120 + 8
+  EXPECT_EQ(after.graph_forwards - before.graph_forwards, 1);  // 24 + 32 patches; eager: 96 + 4, and 120 + 8
   EXPECT_EQ(after.eager_forwards - before.eager_forwards, 2);
 }
 

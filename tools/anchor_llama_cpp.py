@@ -30,9 +30,9 @@ PATTERN_VALUES = 1 << 20
 
 
 class BlockType:
-    """A type of blocks: its number in files, its block size in bytes, and where a block has float16 scales: their offsets, and
-    the factor of each. What the second scale is multiplied by is subtracted; its factor is the mean code, so that the mean
-    of random values is about 0."""
+    """A type of blocks. `kind` is its number in files. A block has `elements` values in `size` bytes. `scales` maps the
+    offset of each float16 scale to a factor for random scales. In a type with two scales, products with the second one
+    are subtracted. Its factor is the mean code, so that the mean of random values is about 0."""
 
     def __init__(self, kind, elements, size, scales):
         self.kind, self.elements, self.size, self.scales = kind, elements, size, scales
@@ -54,7 +54,7 @@ BLOCK_TYPES = {"q4_0": BlockType(2, 32, 18, {0: 1}), "q8_0": BlockType(8, 32, 34
 
 def tensors_of(config, matrix, down):
     """Returns the tensors in the order of the file as [(name, shape, type)]: llama.cpp's names, Hugging Face's shapes.
-    Matrices have the type `matrix`, those of feed-forward layers' down the type `down`."""
+    Matrices have the type `matrix`, but the down matrices of feed-forward layers have the type `down`."""
     architecture = ARCHITECTURES[config["architectures"][0]]
     hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads", heads)
@@ -112,9 +112,9 @@ def values_of(config):
 
 
 def write_gguf(config, path, blocks, down):
-    """Writes a GGUF file of version 3: header, keys, tensors' offsets, then their data. Weights repeat a pattern of random
-    values, in the type `blocks`, those of down in the type `down`, or in bfloat16 if these are None. Routers are random
-    numbers of their own, so that they choose all experts equally."""
+    """Writes a GGUF file of version 3: header, keys, tensors' offsets, then their data. Weights repeat a pattern of
+    random values. Down matrices have the type `down`, all others the type `blocks`; None means bfloat16. Routers repeat
+    no pattern, so that they choose all experts equally."""
     draw = random.Random(1)
     types = {kind.kind: kind for kind in (blocks, down) if kind}
     patterns = {kind: block.pattern(draw) for kind, block in types.items()}

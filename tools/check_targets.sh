@@ -5,7 +5,7 @@
 # the end of its output; the last line is "N passed, N failed". All targets take hours, because asan and tsan build and
 # run everything again.
 #   DEPS=skip          installs nothing
-#   CUDA=AUTO, =OFF    only with nvcc, only without
+#   CUDA=AUTO or OFF   runs each target once: with nvcc, or without it
 #   FUZZ_SECONDS=60    for the target fuzz
 # test-cuda needs nvcc and a GPU; if one is missing it must fail and say which.
 set -uo pipefail

@@ -13,7 +13,7 @@
 //
 //   fa3_repeat N [sync] [single] [one] [seed=S]
 //     sync    wait after each launch, else 8 launches back to back
-//     single  a block for each work, else 132 persistent blocks
+//     single  one block for each work item, else 132 persistent blocks
 //     one     all requests within one tile of keys
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

@@ -2,9 +2,9 @@
 """Writes golden checkpoints with images as GGUF files: tools/make_gguf_vision_goldens.py GOLDENS FOLDER
 
 GOLDENS is tests/data/goldens, FOLDER is tests/data/gguf. Each of the checkpoints below becomes a language model
-(golden-BF16.gguf) and a projector (mmproj-golden-BF16.gguf), with the names, metadata, shapes and orders of rows of llama.cpp's
-converter. The values stay the same, so the checkpoint's golden.json and golden.safetensors are those of the files too. Needs, in a
-virtual environment of its own: pip install gguf==0.19.0 numpy==2.4.6"""
+(golden-BF16.gguf) and a projector (mmproj-golden-BF16.gguf), with the names, metadata, shapes and orders of rows of
+llama.cpp's converter. The values stay the same, so the checkpoint's golden.json and golden.safetensors are valid for
+the files too. Needs, in a virtual environment of its own: pip install gguf==0.19.0 numpy==2.4.6"""
 
 import json
 import pathlib

@@ -40,7 +40,8 @@ def store(case, tensors):
 
 
 def save_config(case, model, folder):
-    """Returns config.json in the older spelling, as in nearly all quantised checkpoints, or in that of the published model."""
+    """Returns config.json. The spelling is the older one, as in nearly all quantised checkpoints, or the published
+    model's."""
     config = json.loads((folder / "config.json").read_text())
     if hasattr(model, "published_config"):
         config = {**model.published_config, "transformers_version": transformers.__version__}

@@ -102,7 +102,7 @@ def cuda_major(library):
 
 def make_cuda(build, folder, target, engine):
     """Makes the CUDA backend's wheel. `engine` is the folder with the other wheel's files, which include the libraries
-    that both need."""
+    that both wheels need."""
     package = folder / CUDA_NAME
     wheel.copy_package(ROOT / "python" / CUDA_NAME, package)
     source = build / CUDA_LIBRARY

@@ -30,7 +30,7 @@ TYPES = ["BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q5_1", "Q5_0", "Q4_K_M", "Q4_K_S", "
          "Q2_K", "fp8", "fp8-dynamic", "int8", "int4", "nvfp4"]
 IMPORTANT_TYPES = ["Q5_K_M", "Q4_K_M", "IQ4_XS", "Q4_0", "Q3_K_M", "Q2_K"]
 CACHES = ["bfloat16", "int8", "fp8_e4m3"]
-SEED = 20261126  # no seed of the training documents
+SEED = 20261126  # the training documents have other seeds
 CALIBRATION_SEED = 20261127
 DOCUMENTS = 48
 CALIBRATION_DOCUMENTS = 96

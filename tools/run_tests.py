@@ -12,8 +12,8 @@ reason", in which * stands for any text, then " # " and the reason why such a ca
 "skipped: CASE REASON" for each case that it skips.
 
 A line of --slow-cases' FILE is "PROGRAM: PATTERN # SECONDS", with GoogleTest's patterns; the pattern * stands for the whole
-program, which may be a script. --quick leaves these cases out. Without it all run, and a line that matches no case of a
-program that ran, or a case of another one, counts as failed."""
+program, which may be a script. --quick leaves these cases out. Without it all cases run. A line counts as failed if it
+matches no case of its program although the program ran, or if it matches a case of another program."""
 
 import argparse
 import fnmatch
@@ -26,7 +26,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 JOBS = 2
-QUICK_JOBS = 3  # on two cores: the cases that remain wait for a third of their time
+QUICK_JOBS = 3  # for two cores, because the remaining cases spend a third of their time waiting
 MOST_OUTPUT = 16 << 20  # bytes of one program
 
 
@@ -154,8 +154,8 @@ def cases_of(report):
 
 
 def fail_stale_slow_cases(slow, ran, everything, tally):
-    """Counts lines that name something else than slow cases. `ran`: program → names of its cases; `everything`: whether
-    every program ran."""
+    """Counts as failed the lines that match no case of their program, or a case of another program. `ran`: program →
+    names of its cases; `everything`: whether every program ran."""
     for program, pattern in slow:
         if program not in ran:
             if everything:

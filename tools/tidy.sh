@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Runs clang-tidy over our sources (not the tests) as configured in build-tidy:
-#   tools/tidy.sh [FILE …]              these, or all
-#   tools/tidy.sh --changed REVISION    what has changed since this branch left REVISION; "auto": origin/main, or the
-#                                       commit before this one. For continuous integration: it ends after TIDY_SECONDS
-#                                       (600) and says what it left out, and where it cannot run it says why and succeeds.
+#   tools/tidy.sh [FILE …]              checks these files, or all
+#   tools/tidy.sh --changed REVISION    checks the files that have changed since this branch left REVISION; "auto":
+#                                       origin/main, or the commit before this one. For continuous integration: it ends
+#                                       after TIDY_SECONDS (600) and says what it left out. If clang-tidy or the history
+#                                       is missing, it says so and succeeds.
 # clang-tidy 14, Debian 12's default, cannot parse g++ 12's C++20 headers; clang-tidy 19, which Debian 12 also has, can.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# changed_since REVISION: prints the sources that differ; fails if the history does not go back so far.
+# changed_since REVISION: prints the sources that differ; fails if the history does not reach REVISION.
 changed_since() {
   local base
   if [[ "$1" != auto ]]; then

@@ -120,7 +120,7 @@ class Bench(CliTest):
                 for before, after in zip(inner, inner[1:]):
                     self.assertGreaterEqual(after["ts"] + 1e-3, before["ts"] + before["dur"])
                 if category == "replay":
-                    # The profile has the pieces around attention, the attentions, and the head.
+                    # A prefill has a span for each piece, each attention and the head. A decode is one graph.
                     self.assertEqual(len(inner), 1 if row["forward"] == "decode 4" else 2 * layers + 1)
                     self.assertTrue(inner[0]["args"]["graph"])
                 else:
@@ -167,7 +167,7 @@ class BenchVision(CliTest):
         self.assertGreater(rate["images_per_s"], 0)
 
     def test_several_forwards_and_no_graphs(self):
-        # The context of 128 tokens lets a forward have 512 patches; each image has 64 × 4.
+        # The context of 128 tokens lets a forward have 512 patches. Each image has 64 tokens of 4 patches.
         answer = self.ok_json("bench", "vision", *self.model(), "--image-size", "256x256", "--images", 3)
         self.assertEqual([(row["forwards"], row["replays"]) for row in answer["rows"]], [(2, 0), (2, 2), (2, 2)])
         exact = self.ok_json("bench", "vision", *self.model(), "--image-size", "16x16", "--images", 1, "--enable-vit-cuda-graph")
@@ -250,10 +250,10 @@ class BenchServe(CliTest):
         answer = self.ok_json(*arguments)
         (run,), options = answer["runs"], answer["options"]
         self.assertEqual((run["failed"], run["clipped"]), (0, 0))
-        self.assertIn(run["completed"], (12, 14, 16, 18))  # a sub-agent of four turns' quarter and a branch add two
+        self.assertIn(run["completed"], (12, 14, 16, 18))  # a sub-agent (a quarter of 4 turns) and a branch add 2
         self.assertEqual((options["agents"], options["agent_context"], options["num_prompts"]), (3, 200, None))
         known, cached, page = run["agents"]["known_tokens"], run["cached_tokens"], 16
-        # Pages are cached as a whole, and the system prompt of sessions that begin at once is not.
+        # Only whole pages are cached. Sessions that begin at once do not find their system prompt of 48 tokens.
         self.assertLessEqual(cached, known)
         self.assertGreaterEqual(cached, known - run["completed"] * (page + 1) - 3 * 48)
         ranges = run["agents"]["latencies"]
@@ -296,7 +296,7 @@ class BenchServe(CliTest):
             spans = [event for event in trace if event["ph"] == "X" and event["pid"] == process]
             forwards = [span for span in spans if span["tid"] == 1]
             self.assertEqual(len(forwards), sum(phase["forwards"] for phase in phases.values()))
-            # The forwards compute the prompts of 20 tokens, and all tokens except the last of each output.
+            # Forwards compute the 20 tokens of each prompt, and all tokens of each output except the last one.
             self.assertEqual(sum(phase["tokens"] for phase in phases.values()), 6 * (20 + 4))
             self.assertEqual(sum(span["args"]["tokens"] for span in forwards), 6 * (20 + 4))
             for phase in phases.values():

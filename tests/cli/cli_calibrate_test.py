@@ -132,7 +132,7 @@ class Calibrate(CliTest):
                 out = self.folder / f"{name}.gguf"
                 self.ok("quantize", source, out, "--type", "F32")
                 self.close(self.sums(out, *flags), self.sums(source, *flags), 1e-3, name)
-                # The matrix belongs to the file.
+                # The matrix that was computed last is the folder's.
                 if not name.startswith("qwen3.5"):
                     self.ok("quantize", source, self.folder / "small.gguf", "--type", "Q4_0", "--imatrix", self.out,
                             "--overwrite")

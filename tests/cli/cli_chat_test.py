@@ -14,7 +14,7 @@ from program import DEMO, FEW_SIZES, LLAMA, PROGRAM, CliTest, main, tessera
 
 class Batch(CliTest):
     def answers(self, lines, *more, exit_code=0):
-        """Returns the answers to `lines`, and the only object on standard output."""
+        """Returns the answers to `lines` from the output file, and the only object on standard output."""
         requests, out = self.folder / "requests.jsonl", self.folder / "out.jsonl"
         requests.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
         result = tessera("generate", "--model-path", DEMO, "--input-file", requests, "--output-file", out, "--json",

@@ -67,7 +67,7 @@ class StageNodes(NodesCliTest):
         stages = json.loads(self.on_two_in_stages(*ask)[0][1])
         self.assertEqual((stages["ranks"], stages["stages"]), (2, 2))
         one = json.loads(self.ok(*ask, *OTHERS).stdout)["rows"][0]["bytes_read"]
-        # Constant tables that both stages read count in both.
+        # A constant table that both stages read counts in each stage.
         self.assertAlmostEqual(stages["rows"][0]["bytes_read"] / one, 1, delta=0.01)
 
     def test_a_node_that_is_killed_is_missed(self):

@@ -205,7 +205,7 @@ class Cache(CliTest):
         tuned = self.ok_json("tune", "--model-path", LLAMA, *FEW_SIZES)
         self.assertEqual(tuned["cache"], str(self.cache))
         self.assertGreater(tuned["captured_sizes"], 0)
-        self.assertGreater(tuned["measured_forwards"], 0)  # after a slow one, larger ones are not measured
+        self.assertGreater(tuned["measured_forwards"], 0)  # after a slow size, larger sizes are not measured
         self.assertIn("costs", self.info()["kinds"])
         again = self.ok("tune", "--model-path", LLAMA, *FEW_SIZES).stdout
         self.assertRegex(again, f"^{tuned['captured_sizes']} captured sizes; measured in .*: costs of [0-9]+ forwards, .* kept in {self.cache}\n$")

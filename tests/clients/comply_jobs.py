@@ -75,7 +75,7 @@ def image_and_tools_of_a_model_that_ends():
 
 
 def reasoning_with_a_template_that_takes_an_effort():
-    """Runs the check under a model name for which llm-comply has it."""
+    """Runs the check under a name that llm-comply takes for a reasoning model's."""
     name = "deepseek-r-demo"
     flags = ["--api-key", KEY, "--served-model-name", name, "--chat-template", REASONING_TEMPLATE]
     with Served(TESSERA, flags) as server:

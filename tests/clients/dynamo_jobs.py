@@ -232,7 +232,7 @@ def a_client_that_leaves_cancels():
 
 
 def prompts_return_to_the_worker_that_has_them():
-    """Without events the router would send about half of them to the other worker."""
+    """Without events the router would send about half of the prompts to the other worker."""
     def cached():
         counts = []
         for prompt in range(8):

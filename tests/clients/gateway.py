@@ -36,7 +36,7 @@ def servers(count, flags=()):
 
 
 class Gateway:
-    """smg with this policy. It serves when all workers are ready."""
+    """Runs smg with a policy. On entry it waits until all workers are ready."""
 
     def __init__(self, workers, policy):
         self.workers = workers

@@ -30,7 +30,7 @@ def check(what, seen=""):
 
 
 def fails_with(kind, work):
-    """Returns the exception of this class with which `work` ends."""
+    """Returns the exception with which `work` ends, which must have the class `kind`."""
     try:
         work()
     except kind as error:
@@ -39,7 +39,7 @@ def fails_with(kind, work):
 
 
 def ask(url, body=None, method=None, headers=None):
-    """Returns (status, body). The body is JSON if it can be read as that, else text, as it is for streams."""
+    """Returns (status, body). A body in JSON is parsed; any other body, such as a stream's, is text."""
     request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), method=method,
                                      headers={"Authorization": f"Bearer {KEY}", "Content-Type": "application/json",
                                               **(headers or {})})
@@ -55,7 +55,7 @@ def ask(url, body=None, method=None, headers=None):
 
 
 def end_process(process, seconds):
-    """Asks a process to end, and kills it if it still runs after so many seconds."""
+    """Asks a process to end, and kills it if it still runs after `seconds`."""
     process.terminate()
     try:
         process.wait(seconds)

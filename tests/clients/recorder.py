@@ -69,6 +69,6 @@ class Recorder:
 
     @staticmethod
     def write(kept):
-        """Writes the exchanges, without duplicates that many users of one client send."""
+        """Writes the exchanges. Leaves out duplicates, which clients with many users send."""
         seen = [exchange for i, exchange in enumerate(kept) if exchange not in kept[:i]]
         RECORD.write_text(json.dumps(seen, indent=1, ensure_ascii=False) + "\n")

@@ -18,7 +18,7 @@ DEMO = ROOT / "models" / "demo"
 HIDDEN, HEADS, HEAD_SIZE, INNER, LAYERS = 128, 2, 16, 16, 2
 CONTEXT = 262144
 STRENGTH = 10  # logit of the next token: other tokens have no chance against it
-# A call's text is written as the scripts write it, so that the next prompt begins with this one and its answer.
+# The template writes a call as the scripts do, so that the next prompt begins with this prompt and its answer.
 TEMPLATE = """
 {%- set ns = namespace(step=0) %}
 {%- if tools %}{{- '<|im_start|>system\\n' }}{% for tool in tools %}{{- tool | tojson + '\\n' }}{% endfor %}{{- '<|im_end|>\\n' }}{% endif %}

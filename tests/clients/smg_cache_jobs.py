@@ -9,8 +9,8 @@ from jobs import NAME, ask, check, counted, main
 SESSIONS = 16
 TURNS = 8
 WORDS = "the a fox dog house tree river small big old runs sees likes finds makes goes cat bird story time day".split()
-LEAST_SHARE = 0.95  # share of one server's hit rate
-LEAST_REQUESTS = SESSIONS  # each server answers as many, so that both are really used
+LEAST_SHARE = 0.95  # two servers must reach this share of one server's hit rate
+LEAST_REQUESTS = SESSIONS  # each server must answer at least this many requests
 
 
 def words(count, seed):

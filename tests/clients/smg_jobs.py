@@ -10,13 +10,13 @@ TOOL = {"name": "look", "parameters": {"type": "object", "properties": {"where":
 
 
 def numbers(worker):
-    """Returns those of a server's own loads that do not change while it is idle."""
+    """Returns the numbers in a server's own load report that do not change while the server is idle."""
     load = ask(worker + "/v1/loads")[1]["loads"][0]
     return {name: load[name] for name in ("num_running_reqs", "num_waiting_reqs", "max_total_num_tokens", "cache_hit_rate")}
 
 
 def both(path, body):
-    """Sends the request twice, which round_robin gives to one server each, and returns the second answer."""
+    """Sends the request twice. Expects that each server gets it once (round_robin). Returns the second answer."""
     before = [counted(worker, "num_requests_total") for worker in gateway.workers]
     for _ in range(2):
         answer = gateway.expect(path, body)
@@ -29,7 +29,7 @@ def both(path, body):
 
 
 def load_of_both_is_read():
-    """The gateway reads the load from the servers' own route, so that it has the same numbers."""
+    """The gateway reads the loads from the servers' own route, so it must have the same numbers."""
     wanted = {worker: numbers(worker) for worker in gateway.workers}
     for _ in range(60):
         seen = {load["worker"]: {name: load[name] for name in wanted[load["worker"]]}
@@ -133,7 +133,7 @@ def response_stream():
 
 
 def responses_go_on_where_they_are_stored():
-    """A server keeps its own responses, so that the gateway must send what belongs together to one server."""
+    """A server keeps its own responses, so the gateway must send all requests of a session to one server."""
     with Gateway(gateway.workers, "consistent_hashing") as keyed:
         for session in range(6):
             headers = {"X-SMG-Routing-Key": f"session {session}"}
@@ -143,7 +143,7 @@ def responses_go_on_where_they_are_stored():
 
 
 def tokens():
-    """The gateway tokenises by itself, so that its ids must be the server's."""
+    """The gateway tokenises by itself, so its ids must equal the server's."""
     status, answer = gateway.ask("/v1/tokenizers", {"name": NAME, "source": str(MODEL)})
     check(status == 202, answer)
     for _ in range(60):

@@ -5,8 +5,8 @@ Catches: a manifest that Kubernetes would refuse, or whose two pods differ, or w
 a server that listens on all addresses without a key, and a Slurm script that does not start, does not pass the first
 machine's address, does not restart failed processes, or does not end.
 
-The schemas below check the manifest's form. They have exactly the fields that it uses, with the names and types of
-their definitions. Slurm is replaced by a few lines that start srun's command on this machine.
+The schemas below check the manifest's form. They have exactly the fields that the manifest uses, with the names and
+types that Kubernetes defines. Slurm is replaced by a few lines that start srun's command on this machine.
 The last line is "N passed, N failed"."""
 
 import json

@@ -290,7 +290,7 @@ SOURCE_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".c", ".rs", ".js", ".sh"
 
 @functools.cache
 def sources():
-    """Returns every path of a source, from any of its folders on, and every word in the sources."""
+    """Returns the sources' paths, each from the root and from each of its folders on, and every word in the sources."""
     paths, words = set(), set()
     for path in [path for folder in SOURCE_FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SOURCE_SUFFIXES]:
         parts = path.relative_to(ROOT).parts

@@ -33,7 +33,7 @@ class LookCases(PageCase):
                 self.sound(page)
 
     def rgb(self, page, selector, style="color"):
-        """Returns the drawn colour of the first such element."""
+        """Returns the drawn colour of the first element that matches `selector`."""
         text = page.evaluate(f"getComputedStyle(document.querySelector(`{selector}`)).{style}")
         return [float(v) for v in re.findall(r"[\d.]+", text)][:3]
 

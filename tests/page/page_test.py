@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests the page of `tessera serve` in headless Chromium: tests/page/page_test.py PROGRAM [CLASS …]
 
-The cases are in the files *_cases.py beside it, each of which says what it catches. Needs Chromium; without it, it is skipped. The
-last line is "N passed, N failed"."""
+The cases are in the files *_cases.py beside this file. Each of these says what it catches. Without Chromium the test is
+skipped. The last line is "N passed, N failed"."""
 
 import pathlib
 import sys

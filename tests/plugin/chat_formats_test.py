@@ -2,7 +2,7 @@
 """Tests chat formats of plugins through the server: tests/plugin/chat_formats_test.py TESSERA PLUGINS
 
 PLUGINS is the folder of the test plugins and of the examples' plugins, as the build made them. scripted_sampler makes
-the model say a given text, one token a byte, so that every fragment of a stream is cut there. Catches: a format that is
+the model say a given text, one token for each byte, so that a stream is cut after every byte. Catches: a format that is
 not called, or is called for parts that it cannot parse; a call, argument or reasoning that is lost, doubled or put into
 the wrong field when the text is cut; and a broken format that ends the server or whose error does not reach the client.
 

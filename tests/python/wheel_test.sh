@@ -51,7 +51,7 @@ uses_its_own_libraries() {
   objdump -T $package/lib/*.so* | grep -oE 'GLIBC_2\.[0-9]+' | sort -uV | tail -n 1 | awk -F. '$2 > 36 {print; bad = 1} END {exit bad}'
 }
 
-# If other code in the process has loaded a library of the same name, both would use that library.
+# If other code in the process has loaded a library of the same name, the loader would give that library to the wheel.
 has_names_of_its_own() {
   # shellcheck disable=SC2086
   find $package/lib -type f ! -name '*-tessera.so*' ! -name 'libtessera.so.1' | grep . && return 1

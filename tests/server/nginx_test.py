@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A server behind nginx: tests/server/nginx_test.py TESSERA [--requests N] [--phases N] [--clients N]
 
-Catches: kept connections that the server closes while nginx sends the next request on them. nginx answers those with
-502, because it does not send a POST again.
+Catches: kept connections that the server closes while nginx sends the next request on them. nginx answers such a
+request with 502, because it does not send a POST again.
 
 nginx keeps connections to the server in a pool, as docs/deployment.md recommends. Requests come in phases. The pauses
 between them are about as long as nginx or the server keeps an idle connection: equal, a little shorter and a little longer.
@@ -190,8 +190,9 @@ def load(port, options, pauses):
 
 
 def statuses_after_a_stall(nginx, clients, stall_s):
-    """Stops nginx for a while with idle connections in its pool and waiting requests. When it continues, it sends these on the
-    connections before it notices whether the server has closed them, a race that is otherwise very short."""
+    """Stops nginx for a while with idle connections in its pool and waiting requests. When nginx continues, it sends
+    these requests on the connections before it notices whether the server has closed them. Otherwise this race is very
+    short."""
     asking = [Client(nginx.port) for _ in range(clients)]
     for client in asking:
         client.send(TOKENIZE)

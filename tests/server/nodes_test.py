@@ -6,7 +6,8 @@ name the node, a health check that stays good, a node 0 that does not end after 
 and answers that differ from those of one process.
 
 The second machine is a network namespace, joined to the first by a pair of virtual interfaces. If that is not permitted,
-it is another address of the loopback interface, with the reason printed, and the test that cuts the cable counts as skipped.
+it is another address of the loopback interface. The reason is printed, and the test that cuts the cable counts as
+skipped.
 
 With TESSERA_TEST_DEVICE=cuda each rank has a GPU of this machine (cuda:0, cuda:1), joined by NCCL, in one network.
 

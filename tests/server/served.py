@@ -133,8 +133,8 @@ class Served:
 
 
 def run_cases(cases, skipped=()):
-    """Runs the public methods of `cases` in the order written, and returns (passed, failed). Those named in
-    `skipped` are left out."""
+    """Runs the public methods of `cases` in the order written, and returns (passed, failed). The methods
+    named in `skipped` are left out."""
     passed = failed = 0
     for name in [n for n in vars(type(cases)) if not n.startswith("_") and n not in skipped]:
         try:

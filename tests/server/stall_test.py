@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures how long short chats wait beside other clients' heavy requests: tests/server/stall_test.py TESSERA [--seconds N]
 
-Catches: images, long texts, grammars and large answers of some clients that delay the short chats of another one, or
-its health check; and a server that forgets waiting requests.
+Catches: images, long texts, grammars and large answers of some clients that delay another client's short chats or
+health check; and a server that forgets waiting requests.
 
 A server of a small model that reads images gets, all at once and again and again: five requests of 16 images from one client, eight
 clients with a photo each, six /tokenize of 20 MB, grammars that are slow to compile, and answers with hidden states. Meanwhile a chat
@@ -157,7 +157,8 @@ class Probe:
         threading.Thread(target=self.ask, daemon=True).start()
 
     def share(self, share):
-        """Returns the longest wait among this share of the requests. An unanswered request has waited since it was sent."""
+        """Returns the longest wait among the fastest `share` of the requests. An unanswered request has waited since it
+        was sent."""
         open_since = sorted(self.asked)[len(self.waits):]
         waits = sorted(self.waits + [time.monotonic() - begin for begin in open_since])
         return waits[min(int(share * len(waits)), len(waits) - 1)]

@@ -24,7 +24,7 @@ from served import Served
 
 SKIPPED = 77
 NAMES = ("first", "second")
-BETWEEN_LOOKS_S = 5  # the server looks at its files as often
+BETWEEN_LOOKS_S = 5  # seconds between the server's checks of its files
 LONGEST_WAIT_S = 60
 
 

@@ -1,4 +1,4 @@
-"""Tests of the grammar: what it generates it accepts, and what it cannot generate it rejects.
+"""Tests that the grammar accepts the texts that it generates, and rejects texts that it cannot generate.
 
     python -m unittest test_grammar
 """

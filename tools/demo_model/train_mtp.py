@@ -69,7 +69,7 @@ class NextTokenLayer(nn.Module):
     def forward(self, hidden, embedding, rotation, drafts):
         """Return the hidden states of one more draft: [rows, length, size].
 
-        ``drafts`` holds the keys and values of the drafts before it, and gets those of this one.
+        ``drafts`` holds the keys and values of the earlier drafts. The new draft's are appended.
         """
         x = self.eh_proj(torch.cat([self.enorm(embedding), self.hnorm(hidden)], dim=-1))
         x = x + self.attention(self.input_layernorm(x), rotation, drafts)
@@ -91,8 +91,8 @@ class NextTokenLayer(nn.Module):
 def attend(query, drafts):
     """Return the attention of the last draft's queries.
 
-    The row of draft n at position p sees its own key, those of the drafts n - 1 … 2 at the positions
-    p - 1 … before it, and the first draft's keys at all positions before those.
+    The row of draft n at position p sees its own key, the key of draft n - 1 at position p - 1, and so
+    on to the key of draft 2. It also sees the first draft's keys at all earlier positions.
     """
     length, n = query.shape[2], len(drafts)
     first_key, first_value = drafts[0]

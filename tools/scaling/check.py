@@ -19,7 +19,7 @@ class Point:
     measured_ms: float
     model_ms: float
     fitted: bool       # a constant was fitted to this point
-    few_experts: bool  # the router with random weights did not reach all experts, which the model assumes
+    few_experts: bool  # the router with random weights reached fewer experts than the model assumes
 
     def error(self) -> float:
         return self.model_ms / self.measured_ms - 1

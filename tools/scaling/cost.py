@@ -1,8 +1,9 @@
 """Computes the time of a forward as a sum of its parts, in µs inside and in ms outside.
 
     read      weights from memory: bytes / memory_TBps
-    matmul    the time of matmuls beyond that. A matmul that reads for r and computes for c takes sqrt(r² + c²), with
-              c = 2 x parameters x rows / matmul_TFLOPs: one hides the other, unless both are similar
+    matmul    the time of matmuls in addition to `read`. A matmul that reads for r and computes for c takes
+              sqrt(r² + c²), with c = 2 x parameters x rows / matmul_TFLOPs. The longer one hides the other, unless they
+              are similar
     experts   the greater of reading the experts' weights and computing their matmuls, since an expert has few rows or many weights
     attention keys and values: a constant for each layer and bytes / attention_TBps; for prompts 4 x heads x head_dim x T² / 2
               operations / prompt_attention_TFLOPs
@@ -27,14 +28,14 @@ def gather(parts: Parts, more: Parts, times: float = 1) -> None:
 
 
 def product(machine: Machine, weights: float, rows: float) -> Parts:
-    """Returns the time of a linear with this many bytes of weights (2 a parameter, so that one row takes as many
-    operations)."""
+    """Returns the time of a linear whose weights have `weights` bytes. A parameter has 2 bytes, and one row takes 2
+    operations for it."""
     read, compute = weights / machine.fit["memory_TBps"] / 1e6, weights * rows / machine.fit["matmul_TFLOPs"] / 1e6
     return {"read": read, "matmul": math.hypot(read, compute) - read}
 
 
 def experts(machine: Machine, shapes: Shapes, tokens: int, ranks: int, slices: int) -> float:
-    """Returns the time of a layer's experts on the rank that reads most. `tokens` are those of all ranks together. The
+    """Returns the time of a layer's experts on the rank that reads most. `tokens` counts the tokens of all ranks. The
     experts are divided among ranks / slices groups, and each expert is cut into `slices`. The largest of n groups is
     estimated as the greatest of n normal values (Blom's approximation)."""
     groups, part = ranks // slices, shapes.reached(tokens)
@@ -54,8 +55,8 @@ def exchange(machine: Machine, size: float, tp: int) -> Parts:
 
 
 def layers(machine: Machine, shapes: Shapes, layout: Layout, rows: int, attention_us: float, launches_us: float) -> Parts:
-    """Returns the time of one layer over `rows` tokens: each GPU's own if requests are spread, else all ranks'
-    together."""
+    """Returns the time of one layer over `rows` tokens. If requests are spread, each GPU has `rows` tokens of its own.
+    Otherwise the ranks compute the same `rows` tokens together."""
     tp = 1 if layout.spread else layout.tp
     parts = {"attention": attention_us, "launches": launches_us}
     gather(parts, product(machine, shapes.dense_bytes() / tp, rows))

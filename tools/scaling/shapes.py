@@ -16,7 +16,7 @@ OTHER = {"kv_lora_rank": "latent attention", "linear_num_value_heads": "recurren
 
 @dataclasses.dataclass(frozen=True)
 class Shapes:
-    """A decoder of equal layers. `intermediate` is that of the dense MLP, or of one expert if `experts` is not 0."""
+    """A decoder of equal layers. `intermediate` is the size of the MLP, or of an expert if there are any."""
     layers: int
     hidden: int
     heads: int

@@ -67,7 +67,7 @@ class Sizing:
         return table(heads, [self.host_row(layout) for layout in self.host_layouts()]) + "\n" + self.where_it_stops()
 
     def where_it_stops(self) -> str:
-        """Writes up to how many ranks tensor parallelism shortens the step of one request."""
+        """Writes the largest number of ranks at which tensor parallelism still pays for one request."""
         ms = {tp: self.alone_ms(Layout(tp=tp)) for tp in (1, 2, 4, 8, 16, 32, 64)}
         ms = {tp: alone_ms for tp, alone_ms in ms.items() if math.isfinite(alone_ms)}
         if not ms:

@@ -5,7 +5,7 @@
     make_blocks.py blocks.bin
 
 The file is a list of records, all numbers little-endian: u32 type, as GGUF numbers them; u32 number of blocks; the
-blocks; their numbers as float32. Every byte is random but those of scales, which are finite."""
+blocks; their numbers as float32. Every byte is random, except the bytes of scales, which are finite."""
 
 import struct
 import sys

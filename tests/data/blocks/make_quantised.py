@@ -23,11 +23,11 @@ def numbers(random):
     blocks[1] = 0
     blocks[2] = 0.25
     blocks[3] = -blocks[3, 0]
-    blocks[4] *= 1e-6  # the scale is a subnormal float16
+    blocks[4] *= 1e-6  # the float16 scales are 0
     blocks[5] *= 1e5
     blocks[6, 7] = 3  # an outlier
     blocks[7] = np.abs(blocks[7]) + 1
-    blocks[8] = np.arange(BLOCK) - 16  # halves of many scales
+    blocks[8] = np.arange(BLOCK) - 16  # many values are halfway between two codes
     blocks[9] = np.arange(BLOCK) / 2
     return blocks
 
