@@ -54,11 +54,14 @@ Result<std::optional<StoredDtype>> most_common_dtype(const EngineOptions& option
 }
 
 // Returns the type in which the model was published: the config's, or without one that of the checkpoint's weights.
-// Some configs name no type, like GPT-OSS's.
+// Some configs name no type, like GPT-OSS's. A plan can also be made of a folder without weights.
 Result<StoredDtype> published_dtype(const PlanDraft& draft) {
   if (draft.plan.config.dtype) return *draft.plan.config.dtype;
   if (draft.options.load_format == LoadFormat::kDummy) return kDefaultWeightDtype;
-  return TRY(most_common_dtype(draft.options)).value_or(kDefaultWeightDtype);
+  const Result<std::optional<StoredDtype>> stored = most_common_dtype(draft.options);
+  if (stored.status().code() == StatusCode::kNotFound) return kDefaultWeightDtype;
+  if (!stored.ok()) return stored.status();
+  return stored->value_or(kDefaultWeightDtype);
 }
 
 Result<ir::DType> choose_dtype(PlanDraft& draft) {

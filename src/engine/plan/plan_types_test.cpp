@@ -54,6 +54,15 @@ TEST(PlanTypes, UnnamedTypeIsThatOfMostWeights) {
   EXPECT_EQ(plan_unnamed(StoredDtype::kBF16, 5, test::cpu()).model.dtype, ir::DType::kFloat32);
 }
 
+TEST(PlanTypes, UnnamedTypeWithoutWeightsIsBfloat16) {
+  const test::ScratchDir folder;
+  Json config = *Json::read_file(test::kGoldens + "llama/config.json");
+  config.set("dtype", Json());
+  folder.write("config.json", config.dump());
+  EXPECT_EQ(test::plan([&](EngineOptions& o) { o.model_path = folder.path(); }, a_gpu()).model.dtype,
+            ir::DType::kBFloat16);
+}
+
 TEST(PlanTypes, UnnamedTypeOfRandomWeightsIsBfloat16) {
   EXPECT_EQ(plan_unnamed(StoredDtype::kF32, 1, a_gpu(), LoadFormat::kDummy).model.dtype, ir::DType::kBFloat16);
 }

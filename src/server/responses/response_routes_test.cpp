@@ -214,7 +214,7 @@ TEST_F(ResponsesTest, NothingIsStoredUnlessAllowed) {
 // room for the response without a stream, but not for these two events.
 TEST_F(ResponsesTest, EventsThatDoNotFitAreRefusedAtOnce) {
   ServerOptions options;
-  options.stored_response_bytes = 2000;
+  options.stored_response_bytes = 1500;
   const Running running(engine(), options);
   const std::string members =
       R"("input": "a", "max_output_tokens": 2, "background": true, "instructions": ")" + std::string(100, 'a') + "\"";
