@@ -62,6 +62,7 @@ TEST(BuiltInOps, ListsExactlyTheExpectedNames) {
                                        "mul",
                                        "qkv_rope_store",
                                        "quantised_linear",
+                                       "quick_gelu",
                                        "receive_from_previous",
                                        "reduce_scatter",
                                        "reshape",

@@ -38,6 +38,9 @@ struct GeluErf {
     return x * (z < 0 ? tail : 1.0f - tail);
   }
 };
+struct QuickGelu {
+  TESSERA_INLINE float operator()(float x) const { return x * sigmoid(1.702f * x); }
+};
 struct Softcap {
   float cap;
   TESSERA_INLINE float operator()(float x) const { return cap * fast_tanh(x / cap); }

@@ -27,5 +27,8 @@ struct GeluTanh {
 struct GeluErf {
   __device__ float operator()(float x) const { return 0.5f * x * erfcf(x * -0.70710678118654752f); }
 };
+struct QuickGelu {
+  __device__ float operator()(float x) const { return times_sigmoid(x, 1.702f * x); }
+};
 
 }  // namespace tessera::cuda

@@ -114,6 +114,10 @@ Result<std::unique_ptr<BoundOp>> bind_gelu(const BindArgs& args) {
   return bind_unary(args, "gelu", GeluErf{});
 }
 
+Result<std::unique_ptr<BoundOp>> bind_quick_gelu(const BindArgs& args) {
+  return bind_unary(args, "quick_gelu", QuickGelu{});
+}
+
 Result<std::unique_ptr<BoundOp>> bind_softcap(const BindArgs& args) {
   return bind_unary(args, "softcap", Softcap{static_cast<float>(args.node.attribute_or("cap", 1.0))});
 }
@@ -158,6 +162,15 @@ const ir::OpDecl kGelu{
     .rows = ir::RowUse::kByRow,
 };
 
+const ir::OpDecl kQuickGelu{
+    .name = "quick_gelu",
+    .summary = "x / (1 + exp(-1.702 x)): [*] -> [*]",
+    .operands = {{"x"}},
+    .attributes = {},
+    .infer = infer_unary,
+    .rows = ir::RowUse::kByRow,
+};
+
 const ir::OpDecl kSoftcap{
     .name = "softcap",
     .summary = "cap * tanh(x / cap): [*] -> [*]",
@@ -174,6 +187,8 @@ const KernelDef kGeluMulCpu{.op = "gelu_mul", .name = "cpu", .bind = bind_gelu_m
 const KernelDef kSiluCpu{.op = "silu", .name = "cpu", .bind = bind_silu};
 
 const KernelDef kGeluCpu{.op = "gelu", .name = "cpu", .bind = bind_gelu};
+
+const KernelDef kQuickGeluCpu{.op = "quick_gelu", .name = "cpu", .bind = bind_quick_gelu};
 
 const KernelDef kSoftcapCpu{.op = "softcap", .name = "cpu", .bind = bind_softcap};
 

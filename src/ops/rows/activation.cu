@@ -106,6 +106,10 @@ Result<std::unique_ptr<BoundOp>> bind_gelu(const BindArgs& args) {
   return bind_unary(args, "gelu", GeluErf{});
 }
 
+Result<std::unique_ptr<BoundOp>> bind_quick_gelu(const BindArgs& args) {
+  return bind_unary(args, "quick_gelu", QuickGelu{});
+}
+
 Result<std::unique_ptr<BoundOp>> bind_softcap(const BindArgs& args) {
   return bind_unary(args, "softcap", Softcap{static_cast<float>(args.node.attribute_or("cap", 1.0))});
 }
@@ -128,6 +132,8 @@ const KernelDef kGeluMulCuda{.op = "gelu_mul", .name = "cuda", .bind = bind_gelu
 const KernelDef kSiluCuda{.op = "silu", .name = "cuda", .bind = bind_silu};
 
 const KernelDef kGeluCuda{.op = "gelu", .name = "cuda", .bind = bind_gelu};
+
+const KernelDef kQuickGeluCuda{.op = "quick_gelu", .name = "cuda", .bind = bind_quick_gelu};
 
 const KernelDef kSoftcapCuda{.op = "softcap", .name = "cuda", .bind = bind_softcap};
 

@@ -4,6 +4,7 @@
 //   silu(x) = x / (1 + e^-x)
 //   gelu(x) = x · Φ(x), where Φ is the distribution function of the standard normal distribution;
 //             with tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))
+//   quick_gelu(x) = x / (1 + e^-1.702x), an approximation of gelu(x)
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -21,13 +22,16 @@ extern const ir::OpDecl kGeluMul;
 extern const KernelDef kGeluMulCpu;
 extern const KernelDef kGeluMulCuda;
 
-// silu(x X[*]) → X[*], gelu(x X[*]) {tanh = true} → X[*]
+// silu(x X[*]) → X[*], gelu(x X[*]) {tanh = true} → X[*], quick_gelu(x X[*]) → X[*]
 extern const ir::OpDecl kSilu;
 extern const KernelDef kSiluCpu;
 extern const KernelDef kSiluCuda;
 extern const ir::OpDecl kGelu;
 extern const KernelDef kGeluCpu;
 extern const KernelDef kGeluCuda;
+extern const ir::OpDecl kQuickGelu;
+extern const KernelDef kQuickGeluCpu;
+extern const KernelDef kQuickGeluCuda;
 
 // softcap(x X[*]) {cap > 0} → X[*]: cap · tanh(x / cap)
 extern const ir::OpDecl kSoftcap;

@@ -29,6 +29,8 @@ double gelu_tanh(double x) {
   return x / (1 + std::exp(-2 * a));
 }
 
+double quick_gelu(double x) { return x / (1 + std::exp(-1.702 * x)); }
+
 // Returns values of both signs in every decade, large values at which the functions reach their limits, and a dense run
 // around 0.
 HostTensor hard_arguments(DType dtype) {
@@ -62,6 +64,7 @@ void check_unary(const ir::OpDecl& decl, const KernelDef& kernel, double (*f)(do
 
 TEST(Activation, SiluAndGeluMatchTheReferenceAtAllMagnitudes) {
   check_unary(kSilu, kSiluCpu, silu, {}, "silu");
+  check_unary(kQuickGelu, kQuickGeluCpu, quick_gelu, {}, "quick_gelu");
   check_unary(kGelu, kGeluCpu, gelu_tanh, {}, "gelu, tanh");
   check_unary(kGelu, kGeluCpu, gelu_tanh, {{"tanh", true}}, "gelu, tanh");
   check_unary(kGelu, kGeluCpu, gelu_erf, {{"tanh", false}}, "gelu, erf");

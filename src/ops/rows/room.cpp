@@ -12,12 +12,13 @@
 namespace tessera {
 
 void add_rows(OpList& list) {
-  list.add({&kAdd,         &kAddGated, &kAddRmsNorm, &kCast,    &kCopy,    &kEmpty,   &kEmptyLike,   &kGatherRows,
-            &kGelu,        &kGeluMul,  &kHeadNorm,   &kJoin,    &kMul,     &kReshape, &kRmsNorm,     &kRotary,
-            &kRotaryTable, &kScale,    &kSilu,       &kSiluMul, &kSoftcap, &kSplit,   &kWeightedRows},
-           {kAddCpu,     kAddGatedCpu, kAddRmsNormCpu, kCastCpu,    kCopyCpu,    kGatherRowsCpu,  kGeluCpu,
-            kGeluMulCpu, kHeadNormCpu, kJoinCpu,       kMulCpu,     kRmsNormCpu, kRotaryCpu,      kRotaryTableCpu,
-            kScaleCpu,   kSiluCpu,     kSiluMulCpu,    kSoftcapCpu, kSplitCpu,   kWeightedRowsCpu});
+  list.add(
+      {&kAdd,    &kAddGated,    &kAddRmsNorm, &kCast, &kCopy,    &kEmpty,     &kEmptyLike, &kGatherRows,
+       &kGelu,   &kGeluMul,     &kHeadNorm,   &kJoin, &kMul,     &kQuickGelu, &kReshape,   &kRmsNorm,
+       &kRotary, &kRotaryTable, &kScale,      &kSilu, &kSiluMul, &kSoftcap,   &kSplit,     &kWeightedRows},
+      {kAddCpu,         kAddGatedCpu, kAddRmsNormCpu, kCastCpu,    kCopyCpu,      kGatherRowsCpu, kGeluCpu,
+       kGeluMulCpu,     kHeadNormCpu, kJoinCpu,       kMulCpu,     kQuickGeluCpu, kRmsNormCpu,    kRotaryCpu,
+       kRotaryTableCpu, kScaleCpu,    kSiluCpu,       kSiluMulCpu, kSoftcapCpu,   kSplitCpu,      kWeightedRowsCpu});
 }
 
 }  // namespace tessera

@@ -14,10 +14,10 @@
 namespace tessera {
 
 void add_rows_cuda(KernelList& list) {
-  list.add({kAddCuda,        kAddGatedCuda, kAddRmsNormCuda, kCastCuda,        kCopyCuda,
-            kGatherRowsCuda, kGeluCuda,     kGeluMulCuda,    kHeadNormCuda,    kJoinCuda,
-            kMulCuda,        kRmsNormCuda,  kRotaryCuda,     kRotaryTableCuda, kScaleCuda,
-            kSiluCuda,       kSiluMulCuda,  kSoftcapCuda,    kSplitCuda,       kWeightedRowsCuda});
+  list.add({kAddCuda,     kAddGatedCuda, kAddRmsNormCuda,  kCastCuda,  kCopyCuda, kGatherRowsCuda,
+            kGeluCuda,    kGeluMulCuda,  kHeadNormCuda,    kJoinCuda,  kMulCuda,  kQuickGeluCuda,
+            kRmsNormCuda, kRotaryCuda,   kRotaryTableCuda, kScaleCuda, kSiluCuda, kSiluMulCuda,
+            kSoftcapCuda, kSplitCuda,    kWeightedRowsCuda});
   list.add_joined(std::array{kNormTwiceCuda});
 }
 
