@@ -335,7 +335,7 @@ TEST(TextOfAnImageModel, HasTheLogitsOfPlainPositionsToTheBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, ImageGoldens, ::testing::Values("qwen2.5-vl", "qwen3.5-vl"), testing::case_name);
+INSTANTIATE_TEST_SUITE_P(, ImageGoldens, ::testing::Values("qwen2-vl", "qwen2.5-vl", "qwen3.5-vl"), testing::case_name);
 INSTANTIATE_TEST_SUITE_P(Larger, ImageGoldens, ::testing::Values("shared/qwen2.5-vl", "shared/qwen3.5-vl"),
                          testing::case_name);
 

@@ -185,10 +185,36 @@ TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixelsOnTwoRanks) {
   for (const Way way : {Way::kGraphs, Way::kChunked}) expect_seen(with_pixels(), way, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(, SeeingGoldens, ::testing::Values("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
+// Loads Qwen2-VL with a tensor of its tower under another name, or with another size in its config.
+TEST(SeeingCheckpoint, AWrongTensorOfTheTowerIsNamed) {
+  const std::string folder = testing::golden_path("qwen2-vl");
+  const auto refusal = [&](const std::string& config, std::string weights) {
+    const test::ScratchDir copy;
+    copy.write("config.json", config);
+    copy.write("model.safetensors", weights);
+    const auto engine = Engine::create({.model_path = copy.path(), .context_length = 256});
+    EXPECT_FALSE(engine.ok());
+    return engine.status().message();
+  };
+  const std::string name = "visual.blocks.1.mlp.fc2.bias";
+  const std::string weights = *read_text_file(folder + "/model.safetensors");
+  std::string renamed = weights;
+  renamed.replace(renamed.find(name), name.size(), "visual.blocks.1.mlp.fc9.bias");
+  Json config = *Json::read_file(folder + "/config.json");
+  EXPECT_NE(refusal(config.dump(), renamed).find(name), std::string::npos) << refusal(config.dump(), renamed);
+  Json vision = *config.find("vision_config");
+  vision.set("embed_dim", std::int64_t{48});
+  config.set("vision_config", vision);
+  const std::string wide = refusal(config.dump(), weights);
+  EXPECT_NE(wide.find("visual."), std::string::npos) << wide;
+  EXPECT_NE(wide.find("48"), std::string::npos) << wide;
+}
+
+INSTANTIATE_TEST_SUITE_P(, SeeingGoldens, ::testing::Values("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
                          testing::case_name);
 // GGUF files of these models, with the tower in a projector.
-INSTANTIATE_TEST_SUITE_P(Gguf, SeeingGoldens, ::testing::Values("gguf/qwen2.5-vl", "gguf/qwen3-vl", "gguf/qwen3.5-vl"),
+INSTANTIATE_TEST_SUITE_P(Gguf, SeeingGoldens,
+                         ::testing::Values("gguf/qwen2.5-vl", "gguf/qwen3-vl", "gguf/qwen3.5-vl"),
                          testing::case_name);
 INSTANTIATE_TEST_SUITE_P(Larger, SeeingGoldens,
                          ::testing::Values("shared/qwen2.5-vl", "shared/qwen3-vl", "shared/qwen3.5-vl"),

@@ -84,7 +84,7 @@ Status check_type(const FieldReader& reader) {
 
 ImageProcessorConfig default_processor_config(std::string_view model_type) {
   ImageProcessorConfig config;
-  if (model_type == "qwen2_5_vl") config.max_pixels = 12845056;
+  if (model_type == "qwen2_vl" || model_type == "qwen2_5_vl") config.max_pixels = 12845056;
   if (model_type.starts_with("qwen3_vl") || model_type.starts_with("qwen3_5")) {
     config.patch_size = 16;
     config.min_pixels = 256 * 256;

@@ -39,8 +39,10 @@ TEST(ProcessorConfig, ReadsOldAndNewNames) {
 
 TEST(ProcessorConfig, DefaultsAreThePublishedOnes) {
   EXPECT_EQ(parse("{}")->max_pixels, 1003520);
-  EXPECT_EQ(default_processor_config("qwen2_5_vl").max_pixels, 12845056);
-  EXPECT_EQ(default_processor_config("qwen2_5_vl").patch_size, 14);
+  for (const char* type : {"qwen2_vl", "qwen2_5_vl"}) {
+    EXPECT_EQ(default_processor_config(type).max_pixels, 12845056) << type;
+    EXPECT_EQ(default_processor_config(type).patch_size, 14) << type;
+  }
   for (const char* type : {"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}) {
     EXPECT_EQ(default_processor_config(type).side_unit(), 32) << type;
     EXPECT_EQ(default_processor_config(type).mean[0], 0.5) << type;

@@ -57,6 +57,7 @@ const FamilyRegistry& built_in_families() {
                                   qwen2_family,
                                   qwen3_family,
                                   qwen3_classifier_family,
+                                  qwen2_vl_family,
                                   qwen2_5_vl_family,
                                   qwen3_vl_family,
                                   olmo2_family,

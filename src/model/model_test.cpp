@@ -41,6 +41,10 @@ ModelConfig small(std::string_view architecture, const char* changes = "{}") {
         "num_position_embeddings": 36, "deepstack_visual_indexes": [0, 1]})",
                                            "tower"));
   }
+  if (architecture.starts_with("Qwen2VL"))
+    json.set(
+        "vision_config",
+        *Json::parse(R"({"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "patch_size": 14})", "tower"));
   const Result<ModelConfig> config = ModelConfig::from_json(json, "config.json", built_in_families());
   EXPECT_TRUE(config.ok()) << config.status().to_string();
   return config.value();

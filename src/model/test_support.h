@@ -98,7 +98,7 @@ void expect_error(const R& result, StatusCode code, const std::vector<std::strin
   }
   EXPECT_EQ(status_code_name(status.code()), status_code_name(code)) << status.message();
   for (const std::string& part : parts) EXPECT_THAT(status.message(), ::testing::HasSubstr(part));
-  EXPECT_LT(status.message().size(), 1000u) << status.message();
+  EXPECT_LT(status.message().size(), 1500u) << status.message();
 }
 
 }  // namespace tessera::test

@@ -13,7 +13,7 @@ import struct
 
 from program import DEMO, FEW_SIZES, GOLDENS, ROOT, CliTest, main, read_safetensors
 
-NAMES = ("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl")
+NAMES = ("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3.5-vl")
 CLOSE = 1e-4
 EXACT = ["--device", "cpu", "--dtype", "float32"]
 

@@ -15,6 +15,14 @@ def processor(**changes):
     return hf.Qwen2VLImageProcessor(min_pixels=16 * 16, max_pixels=8 * 8 * 64, patch_size=4, merge_size=2, temporal_patch_size=2, **changes)
 
 
+def qwen2_vl():
+    config = hf.Qwen2VLConfig(
+        text_config=dict(TEXT, bos_token_id=None, eos_token_id=None, hidden_size=32, intermediate_size=48, num_attention_heads=2, rope_scaling=dict(type="mrope", rope_type="default", mrope_section=[2, 3, 3])),
+        vision_config=dict(depth=2, embed_dim=24, hidden_size=32, mlp_ratio=3, num_heads=3, patch_size=4, spatial_merge_size=2, temporal_patch_size=2),
+        tie_word_embeddings=True, **IMAGE_TOKENS)
+    return hf.Qwen2VLForConditionalGeneration(config)
+
+
 def qwen2_5_vl():
     config = hf.Qwen2_5_VLConfig(
         text_config=dict(TEXT, bos_token_id=None, eos_token_id=None, hidden_size=32, intermediate_size=48, num_attention_heads=2, rope_scaling=dict(type="mrope", rope_type="default", mrope_section=[2, 3, 3])),
@@ -39,6 +47,7 @@ def qwen3_5_vl():
 
 # name: model, processor, and the width and height of each prompt's images
 CASES = {
+    "qwen2-vl": (qwen2_vl, processor, [[(24, 16)], [(40, 40)], [(17, 32), (21, 16)]]),
     "qwen2.5-vl": (qwen2_5_vl, processor, [[(24, 16)], [(40, 40)], [(17, 32), (21, 16)]]),
     "qwen3-vl": (qwen3_vl, lambda: processor(**HALF), [[(24, 16)], [(24, 28)], [(17, 24), (16, 17)]]),
     "qwen3.5-vl": (qwen3_5_vl, lambda: processor(**HALF), [[(24, 16)], [(24, 28)], [(17, 24), (16, 17)]]),

@@ -1,5 +1,5 @@
 // Three-dimensional positions (time, height, width) of the tokens of a text with images. They follow get_rope_index of
-// Hugging Face's modeling_qwen2_5_vl.py, which Qwen3-VL and Qwen3.5 share for images.
+// Hugging Face's modeling_qwen2_5_vl.py, which Qwen2-VL, Qwen3-VL and Qwen3.5 share for images.
 //
 //   tokens of text     count up by one in all three
 //   an image           begins at p, where text would continue: token (row r, column c) has (p, p + r, p + c)

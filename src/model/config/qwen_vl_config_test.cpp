@@ -45,6 +45,23 @@ TEST(QwenVlConfig, ReadsThePublishedFlatSpelling) {
   EXPECT_EQ(config->embedding_row_values(), config->hidden_size);
 }
 
+// A file may leave out the sizes that are the defaults of transformers.
+TEST(QwenVlConfig, Qwen2VlHasTransformersSizesByDefault) {
+  const Result<ModelConfig> config = read_vision_model(
+      "Qwen2VLForConditionalGeneration",
+      std::string("{") + kTokens +
+          R"(, "vision_config": {"hidden_size": 64, "in_chans": 3, "model_type": "qwen2_vl", "spatial_patch_size": 14},
+          "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->vision->depth, 32);
+  EXPECT_EQ(config->vision->head_dim(), 80);
+  EXPECT_EQ(config->vision->intermediate_size, 5120);
+  EXPECT_EQ(config->vision->patch_values(), 1176);
+  EXPECT_THAT(config->rope.sections, ElementsAre(2, 3, 3));
+  EXPECT_EQ(config->images->image, TokenId(60));
+  EXPECT_TRUE(config->qkv_bias);
+}
+
 TEST(QwenVlConfig, ReadsANestedOneWithTransformersDefaults) {
   Json json = small_config("Qwen3VLForConditionalGeneration", with_tokens(R"("bos_token_id": 1)").c_str());
   json.set("text_config", small_config("ignored", R"({"head_dim": 16, "eos_token_id": 151645, "rope_parameters":

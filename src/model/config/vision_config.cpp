@@ -16,24 +16,48 @@ Status read_size(const Fields& fields, const char* key, std::int64_t most, std::
   return ok_status();
 }
 
+// Two sizes have other names in Qwen2-VL's files, where "hidden_size" is the language model's.
+const char* own_size_key(const VisionConfig& config) {
+  return config.kind == C::Kind::kQwen2 ? "embed_dim" : "hidden_size";
+}
+const char* out_size_key(const VisionConfig& config) {
+  return config.kind == C::Kind::kQwen2 ? "hidden_size" : "out_hidden_size";
+}
+
+// Reads the size of an MLP's inner rows as a multiple of the tower's size, rounded down as by transformers.
+Status read_mlp_ratio(const Fields& fields, VisionConfig& config) {
+  constexpr double kDefaultRatio = 4;  // configuration_qwen2_vl.py
+  const double ratio = TRY(fields.optional_number("mlp_ratio", 0, C::kMaxHiddenSize)).value_or(kDefaultRatio);
+  const double inner = std::floor(static_cast<double>(config.hidden_size) * ratio);
+  if (inner < 1 || inner > static_cast<double>(C::kMaxHiddenSize))
+    return fields.wrong("mlp_ratio", fmt::format("a number that makes 1 to {} of embed_dim ({})", C::kMaxHiddenSize,
+                                                 config.hidden_size));
+  config.intermediate_size = static_cast<std::int64_t>(inner);
+  return ok_status();
+}
+
 Status read_sizes(const Fields& fields, VisionConfig& config) {
   TRY(read_size(fields, "depth", C::kMaxLayers, config.depth));
-  TRY(read_size(fields, "hidden_size", C::kMaxHiddenSize, config.hidden_size));
-  TRY(read_size(fields, "intermediate_size", C::kMaxHiddenSize, config.intermediate_size));
+  TRY(read_size(fields, own_size_key(config), C::kMaxHiddenSize, config.hidden_size));
+  if (config.kind == C::Kind::kQwen2) {
+    TRY(read_mlp_ratio(fields, config));
+  } else {
+    TRY(read_size(fields, "intermediate_size", C::kMaxHiddenSize, config.intermediate_size));
+  }
   TRY(read_size(fields, "num_heads", C::kMaxHiddenSize, config.num_heads));
-  TRY(read_size(fields, "out_hidden_size", C::kMaxHiddenSize, config.out_hidden_size));
+  TRY(read_size(fields, out_size_key(config), C::kMaxHiddenSize, config.out_hidden_size));
   TRY(read_size(fields, "patch_size", C::kMaxPatchSize, config.patch_size));
   TRY(read_size(fields, "temporal_patch_size", C::kMaxPatchSize, config.temporal_patch_size));
   TRY(read_size(fields, "spatial_merge_size", C::kMaxMergeSize, config.merge_size));
-  // Qwen2.5-VL's published files call the field in_chans.
+  // The published files of Qwen2-VL and Qwen2.5-VL call the field in_chans.
   const char* channels = fields.find("in_channels") == nullptr ? "in_chans" : "in_channels";
   config.in_channels = TRY(fields.optional_int(channels, 1, 16)).value_or(config.in_channels);
   if (config.in_channels != 3) return fields.unsupported(channels, "3");
   const std::int64_t head_dim = config.hidden_size / config.num_heads;
   if (config.hidden_size % config.num_heads != 0 || head_dim % 4 != 0 || head_dim > C::kMaxHeadDim)
-    return fields.wrong("num_heads", fmt::format("a divisor of hidden_size ({}) that makes heads of a multiple of 4 up "
-                                                 "to {} values",
-                                                 config.hidden_size, C::kMaxHeadDim));
+    return fields.wrong("num_heads", fmt::format("a divisor of {} ({}) that makes heads of a multiple of 4 up to {} "
+                                                 "values",
+                                                 own_size_key(config), config.hidden_size, C::kMaxHeadDim));
   return ok_status();
 }
 
@@ -91,8 +115,9 @@ Status read_vision_config(const Json& json, const std::string& file, std::int64_
   const Fields fields(json, file, "vision_config.");
   TRY(read_sizes(fields, config));
   if (config.out_hidden_size != text_hidden_size)
-    return fields.wrong("out_hidden_size", fmt::format("the language model's hidden_size ({})", text_hidden_size));
-  return config.kind == VisionConfig::Kind::kQwen25 ? read_windows(fields, config) : read_positions(fields, config);
+    return fields.wrong(out_size_key(config), fmt::format("the language model's hidden_size ({})", text_hidden_size));
+  if (config.kind == C::Kind::kQwen2) return read_activation(fields, "quick_gelu");
+  return config.kind == C::Kind::kQwen25 ? read_windows(fields, config) : read_positions(fields, config);
 }
 
 }  // namespace tessera

@@ -22,6 +22,7 @@ struct VisionConfig {
   static constexpr std::int64_t kMaxDeepstackLevels = 7;
 
   enum class Kind : std::uint8_t {
+    kQwen2,   // layer norms, plain MLPs; all blocks attend to the whole image (Qwen2-VL)
     kQwen25,  // RMS norms, gated MLPs; most blocks attend within windows
     kQwen3,   // layer norms, learned position embeddings, deepstack levels (Qwen3-VL and Qwen3.5)
   };
@@ -29,14 +30,14 @@ struct VisionConfig {
   Kind kind = Kind::kQwen25;
   std::string tensor_prefix = "visual.";  // prefix of the names of the tower's tensors
   std::int64_t depth = 0;                 // number of blocks
-  std::int64_t hidden_size = 0;
+  std::int64_t hidden_size = 0;           // "embed_dim" in kQwen2's files
   std::int64_t intermediate_size = 0;
   std::int64_t num_heads = 0;  // divides hidden_size
   std::int64_t in_channels = 3;
   std::int64_t patch_size = 0;           // side of a patch in pixels
   std::int64_t temporal_patch_size = 2;  // number of frames in a patch
   std::int64_t merge_size = 2;           // merge_size × merge_size patches become one row of embeddings
-  std::int64_t out_hidden_size = 0;      // the language model's hidden size
+  std::int64_t out_hidden_size = 0;      // the language model's hidden size; "hidden_size" in kQwen2's files
   // Only for kQwen25: the side of an attention window in pixels, and a list [depth] that says whether each block
   // attends to the whole image.
   std::int64_t window_size = 0;

@@ -23,6 +23,10 @@ constexpr const char* kVisionConfig =
     R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
     "num_attention_heads": 4, "head_dim": 16, "max_position_embeddings": 2048, "image_token_id": 505, "vision_start_token_id": 503,
     "vision_end_token_id": 504, "rope_scaling": {"type": "default", "mrope_section": [2, 3, 3]}})";
+// The fields of Qwen2-VL-7B's published file, but with fewer blocks and with the hidden size of this test's language
+// model.
+constexpr const char* kPlain = R"({"depth": 4, "embed_dim": 1280, "mlp_ratio": 4, "num_heads": 16, "in_chans": 3,
+    "hidden_size": 64, "patch_size": 14, "spatial_merge_size": 2, "spatial_patch_size": 14, "temporal_patch_size": 2})";
 // The fields of Qwen2.5-VL-7B's published file, but with fewer blocks and with the hidden size of this test's language
 // model.
 constexpr const char* kWindows = R"({"depth": 4, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
@@ -42,9 +46,23 @@ Json changed(const char* json, const std::string& changes) {
 
 Result<VisionConfig> read_tower(VisionConfig::Kind kind, const std::string& changes = "") {
   VisionConfig config{.kind = kind};
-  const char* base = kind == VisionConfig::Kind::kQwen25 ? kWindows : kPositions;
+  const char* base = kind == VisionConfig::Kind::kQwen2    ? kPlain
+                     : kind == VisionConfig::Kind::kQwen25 ? kWindows
+                                                           : kPositions;
   TRY(read_vision_config(changed(base, changes), "m/config.json", /*text_hidden_size=*/64, config));
   return config;
+}
+
+TEST(VisionConfig, ReadsAPlainTowerWithItsOwnNames) {
+  const Result<VisionConfig> vision = read_tower(VisionConfig::Kind::kQwen2);
+  ASSERT_TRUE(vision.ok()) << vision.status().to_string();
+  EXPECT_EQ(vision->hidden_size, 1280);
+  EXPECT_EQ(vision->intermediate_size, 5120);
+  EXPECT_EQ(vision->out_hidden_size, 64);
+  EXPECT_EQ(vision->head_dim(), 80);
+  EXPECT_EQ(vision->row_values(), 64);
+  EXPECT_EQ(read_tower(VisionConfig::Kind::kQwen2, R"("mlp_ratio": 2.5)")->intermediate_size, 3200);
+  EXPECT_EQ(read_tower(VisionConfig::Kind::kQwen2, R"("mlp_ratio": null)")->intermediate_size, 5120);
 }
 
 TEST(VisionConfig, ReadsATowerWithWindows) {
@@ -78,6 +96,18 @@ TEST(VisionConfig, RefusesImpossibleSizes) {
   EXPECT_THAT(windows(R"("fullatt_block_indexes": [4])"), HasSubstr("from 0 to 3"));
   EXPECT_THAT(windows(R"("hidden_act": "gelu")"), HasSubstr("silu"));
   EXPECT_THAT(windows(R"("depth": 0)"), HasSubstr("vision_config.depth"));
+  const auto plain = [](const std::string& changes) {
+    return read_tower(VisionConfig::Kind::kQwen2, changes).status().to_string();
+  };
+  EXPECT_THAT(plain(R"("hidden_size": 32)"),
+              HasSubstr("\"vision_config.hidden_size\" is 32; accepted: the language model's hidden_size (64)"));
+  EXPECT_THAT(plain(R"("num_heads": 7)"), HasSubstr("a divisor of embed_dim (1280)"));
+  EXPECT_THAT(plain(R"("embed_dim": 0)"), HasSubstr("vision_config.embed_dim"));
+  EXPECT_THAT(plain(R"("depth": 0)"), HasSubstr("vision_config.depth"));
+  EXPECT_THAT(plain(R"("mlp_ratio": 0)"), HasSubstr("\"vision_config.mlp_ratio\" is 0; accepted: a number that makes"));
+  EXPECT_THAT(plain(R"("mlp_ratio": 60)"), HasSubstr("1 to 65536 of embed_dim (1280)"));
+  EXPECT_THAT(plain(R"("mlp_ratio": "4")"), HasSubstr("vision_config.mlp_ratio"));
+  EXPECT_THAT(plain(R"("hidden_act": "silu")"), HasSubstr("quick_gelu"));
   const auto positions = [](const std::string& changes) {
     return read_tower(VisionConfig::Kind::kQwen3, changes).status().to_string();
   };
@@ -106,8 +136,9 @@ TEST(VisionConfig, OnlyVisionModelsHaveOne) {
 
 // The tower is a separate graph. The model's list of weights contains the tower's weights too.
 TEST(VisionConfig, TowersBuild) {
-  for (const auto& [architecture, tower] :
-       {std::pair{"Qwen2_5_VLForConditionalGeneration", kWindows}, {"Qwen3VLForConditionalGeneration", kPositions}}) {
+  for (const auto& [architecture, tower] : {std::pair{"Qwen2VLForConditionalGeneration", kPlain},
+                                            {"Qwen2_5_VLForConditionalGeneration", kWindows},
+                                            {"Qwen3VLForConditionalGeneration", kPositions}}) {
     const ModelConfig config = *model(architecture, tower);
     const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());
     ASSERT_TRUE(graphs.ok()) << graphs.status().to_string();

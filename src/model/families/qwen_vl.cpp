@@ -15,7 +15,7 @@ namespace {
 // Hugging Face's default (configuration_qwen3_vl.py).
 constexpr std::int64_t kDefaultDeepstackLevels = 3;
 
-Status read_qwen2_5_vl(const Fields& fields, ModelConfig& config) {
+Status read_qwen2_vl(const Fields& fields, ModelConfig& config) {
   TRY(qwen2_family().read_config(fields, config));
   config.images = TRY(read_image_tokens(fields, config.vocab_size));
   return ok_status();
@@ -74,11 +74,27 @@ void add_qwen3_tower(ModelFamily& family) {
 
 }  // namespace
 
+// The defaults are those of configuration_qwen2_vl.py.
+ModelFamily qwen2_vl_family() {
+  ModelFamily family = qwen2_family();
+  family.architecture = "Qwen2VLForConditionalGeneration";
+  family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen2,
+                                        .tensor_prefix = "visual.",
+                                        .depth = 32,
+                                        .hidden_size = 1280,
+                                        .num_heads = 16,
+                                        .patch_size = 14,
+                                        .out_hidden_size = 3584};
+  family.read_config = read_qwen2_vl;
+  family.build_tower = build_qwen2_tower;
+  return family;
+}
+
 ModelFamily qwen2_5_vl_family() {
   ModelFamily family = qwen2_family();
   family.architecture = "Qwen2_5_VLForConditionalGeneration";
   family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen25, .tensor_prefix = "visual."};
-  family.read_config = read_qwen2_5_vl;
+  family.read_config = read_qwen2_vl;
   family.build_tower = build_qwen2_5_tower;
   return family;
 }

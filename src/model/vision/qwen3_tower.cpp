@@ -12,14 +12,6 @@ using ir::DType;
 using ir::Symbol;
 using ir::ValueId;
 
-ValueId layer_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const std::string& prefix) {
-  const std::int64_t size = *b.graph.type(x).shape.back().constant();
-  return b.graph.op(
-      "layer_norm",
-      {x, b.norm_weight(prefix + "weight", size), b.vector(prefix + "bias", size, b.options().weight_type())},
-      {{"eps", config.norm_eps}});
-}
-
 // Returns the position embeddings of the patches. The checkpoint has one learned embedding for each point of a square
 // grid. A patch lies between four points, and its embedding is interpolated from theirs.
 ValueId learned_positions(LayerBuilder& b, const VisionConfig& config) {
@@ -53,9 +45,8 @@ ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config) {
     b.graph.scope(fmt::format("blocks.{}", block));
     const std::string p = b.tensor(fmt::format("blocks.{}.", block));
     h = attend_patches(b, config, inputs, layer_norm(b, config, h, p + "norm1."), inputs.image_ranges, h, p + "attn.");
-    const ValueId inner =
-        biased_linear(b, p + "mlp.linear_fc1", layer_norm(b, config, h, p + "norm2."), config.intermediate_size);
-    h = biased_linear(b, p + "mlp.linear_fc2", b.graph.op("gelu", {inner}, {{"tanh", true}}), config.hidden_size, h);
+    h = plain_mlp(b, config, layer_norm(b, config, h, p + "norm2."), h, p + "mlp.linear_fc1", "gelu",
+                  p + "mlp.linear_fc2");
     if (std::ranges::binary_search(config.deepstack_blocks, block))
       levels.push_back(deepstack_level(b, config, h, static_cast<std::int64_t>(levels.size())));
   }

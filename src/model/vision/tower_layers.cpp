@@ -58,6 +58,20 @@ ValueId attend_patches(LayerBuilder& b, const VisionConfig& config, const TowerI
   return biased_linear(b, prefix + "proj", attended, config.hidden_size, y);
 }
 
+ValueId layer_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const std::string& prefix) {
+  const std::int64_t size = *b.graph.type(x).shape.back().constant();
+  return b.graph.op(
+      "layer_norm",
+      {x, b.norm_weight(prefix + "weight", size), b.vector(prefix + "bias", size, b.options().weight_type())},
+      {{"eps", config.norm_eps}});
+}
+
+ValueId plain_mlp(LayerBuilder& b, const VisionConfig& config, ValueId x, ValueId y, const std::string& first,
+                  std::string_view activation, const std::string& second) {
+  const ValueId inner = biased_linear(b, first, x, config.intermediate_size);
+  return biased_linear(b, second, b.graph.op(activation, {inner}), config.hidden_size, y);
+}
+
 ValueId merge_patches(LayerBuilder& b, const VisionConfig& config, ValueId x) {
   const ir::Dim tokens = ir::Dim(Symbol::kVisionRows).divided_by(config.merged_patches());
   const std::string shape = fmt::format("{}, {}", tokens.to_string(), config.hidden_size * config.merged_patches());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/model/config/vision_config.h"
@@ -26,6 +27,14 @@ ir::ValueId embed_patches(LayerBuilder& b, const VisionConfig& config, ir::Value
 // Returns y + proj(attention(rotate(qkv(x)))), where x and y are [S, hidden]. The tensors' names begin with `prefix`.
 ir::ValueId attend_patches(LayerBuilder& b, const VisionConfig& config, const TowerInputs& inputs, ir::ValueId x,
                            ir::ValueId ranges, ir::ValueId y, const std::string& prefix);
+
+// Returns the layer norm of the rows of x, with the tensors "<prefix>weight" and "<prefix>bias".
+ir::ValueId layer_norm(LayerBuilder& b, const VisionConfig& config, ir::ValueId x, const std::string& prefix);
+
+// Returns y + second(activation(first(x))), x and y [S, hidden], for an `activation` of the operators' names. The rows
+// between the two linears have intermediate_size values.
+ir::ValueId plain_mlp(LayerBuilder& b, const VisionConfig& config, ir::ValueId x, ir::ValueId y,
+                      const std::string& first, std::string_view activation, const std::string& second);
 
 // Returns a view of x [S, hidden] as [S / merged patches, hidden · merged patches]. All patches of a token form one
 // row.

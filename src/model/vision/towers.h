@@ -12,6 +12,8 @@
 
 namespace tessera {
 
+// Builds the tower of Qwen2-VL (Wang et al., arXiv 2409.12191).
+ir::ValueId build_qwen2_tower(LayerBuilder& b, const VisionConfig& config);
 // Builds the tower of Qwen2.5-VL (Bai et al., arXiv 2502.13923). Its patches must be ordered by attention window.
 ir::ValueId build_qwen2_5_tower(LayerBuilder& b, const VisionConfig& config);
 // Builds the tower of Qwen3-VL and Qwen3.5.

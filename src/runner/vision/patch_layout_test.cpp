@@ -13,6 +13,7 @@ using Kind = VisionConfig::Kind;
 
 // Windows of 2 × 2 merge units.
 const VisionConfig kWindows{.kind = Kind::kQwen25, .patch_size = 14, .merge_size = 2, .window_size = 56};
+const VisionConfig kPlain{.kind = Kind::kQwen2, .patch_size = 14, .merge_size = 2};
 const VisionConfig kLearned{.kind = Kind::kQwen3, .patch_size = 16, .merge_size = 2, .position_side = 5};
 
 std::vector<std::int32_t> every(const std::vector<std::int32_t>& list, std::size_t step, std::size_t first = 0) {
@@ -35,6 +36,17 @@ TEST(PatchLayout, OrdersWindowsByRowsWithSmallEdges) {
   EXPECT_THAT((std::vector<std::int32_t>(layout.positions.end() - 8, layout.positions.end())),
               ElementsAre(4, 4, 4, 5, 5, 4, 5, 5));
   EXPECT_THAT(layout.position_rows, ElementsAre());
+}
+
+TEST(PatchLayout, WithoutWindowsTheOrderIsTheImages) {
+  PatchLayout layout;
+  append_image({.t = 1, .h = 4, .w = 6}, kPlain, layout);
+  append_image({.t = 1, .h = 2, .w = 2}, kPlain, layout);
+  pad_layout(32, kPlain, layout);
+  EXPECT_THAT(layout.units, ElementsAre(0, 1, 2, 3, 4, 5, 0, 0));
+  EXPECT_THAT(every(layout.image_ranges, 8), ElementsAre(0, 0, 0, 0, 0, 0, 24, 0));
+  EXPECT_THAT(every(layout.image_ranges, 8, 1), ElementsAre(24, 24, 24, 24, 24, 24, 28, 0));
+  EXPECT_TRUE(layout.window_ranges.empty() && layout.token_order.empty() && layout.position_rows.empty());
 }
 
 TEST(PatchLayout, ImagesAndFramesKeepToThemselves) {
