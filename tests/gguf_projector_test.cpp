@@ -12,6 +12,7 @@
 #include "tessera/base/testing/scratch_dir.h"
 #include "tessera/engine/images/model_processor.h"
 #include "tessera/model/gguf/find_projector.h"
+#include "tessera/model/gguf/gguf_test_util.h"
 
 namespace tessera {
 namespace {
@@ -31,6 +32,19 @@ std::string edited(const std::string& name, const std::string& from, const std::
   for (std::size_t at = bytes.find(from); at != std::string::npos; at = bytes.find(from, at + to.size()))
     bytes.replace(at, from.size(), to);
   return bytes;
+}
+
+// Returns a copy of a projector's bytes with one more key, whose value is true. A second new key makes both together 64
+// bytes long, so that the tensors stay aligned.
+std::string with_true(const std::string& name, const std::string& key) {
+  test::GgufBytes pairs;
+  for (const std::string& each : {key, std::string(38 - key.size(), 'x')})
+    pairs.key(each, GgufType::kBool).put<std::uint8_t>(1);
+  EXPECT_EQ(pairs.string().size(), 64U);
+  std::string bytes = *read_text_file(projector_of(name));
+  constexpr std::size_t kPairCount = 16;  // the place of the number of keys, behind which the keys begin
+  bytes[kPairCount] = static_cast<char>(bytes[kPairCount] + 2);
+  return bytes.insert(kPairCount + sizeof(std::uint64_t), pairs.string());
 }
 
 // Returns the error with which a model and a projector's bytes are refused.
@@ -87,19 +101,9 @@ TEST(GgufProjector, MissingTensorsAreNamed) {
               HasSubstr("tensor v.patch_embd.weight.1 is missing"));
 }
 
-// Older converters exchanged the names of the second and the third matrix of gated MLPs.
-TEST(GgufProjector, ExchangedNamesOfMlpsAreUndone) {
-  const testing::ImageGolden golden = testing::read_image_golden("gguf/qwen2.5-vl");
-  const auto tensors = [&](const std::string& projector) {
-    const Checkpoint checkpoint = *Checkpoint::open(golden.model_path, projector);
-    const StoredTensor up = *checkpoint.get("visual.blocks.0.mlp.up_proj.weight", {128, 32});
-    const StoredTensor down = *checkpoint.get("visual.blocks.0.mlp.down_proj.weight", {32, 128});
-    return std::pair(std::string(reinterpret_cast<const char*>(up.data.data()), up.data.size()),
-                     std::string(reinterpret_cast<const char*>(down.data.data()), down.data.size()));
-  };
-  const test::ScratchDir dir;
-  const std::string bytes = *read_text_file(golden.projector);
-  // A name's length stands before it. The names differ in length, so both are exchanged together.
+// Returns a projector's bytes with the names of "ffn_up" and "ffn_down" exchanged in the first block. A name's length
+// stands before it. The names differ in length, so both are exchanged together.
+std::string with_exchanged_mlp(const std::string& bytes) {
   const auto name = [](std::string text) {
     text.insert(0, "v.blk.0.ffn_");
     return std::string(1, static_cast<char>(text.size())) + std::string(7, '\0') + text;
@@ -116,9 +120,69 @@ TEST(GgufProjector, ExchangedNamesOfMlpsAreUndone) {
     }
     if (at == before) exchanged += bytes[at++];
   }
-  ASSERT_EQ(exchanged.size(), bytes.size());
-  ASSERT_FALSE(exchanged == bytes);
-  EXPECT_TRUE(tensors(dir.write("mmproj-exchanged.gguf", exchanged)) == tensors(golden.projector));
+  EXPECT_EQ(exchanged.size(), bytes.size());
+  EXPECT_FALSE(exchanged == bytes);
+  return exchanged;
+}
+
+// Older converters exchanged the names of an MLP's first and last matrix, of gated MLPs and of others.
+TEST(GgufProjector, ExchangedNamesOfMlpsAreUndone) {
+  struct Mlp {
+    const char* golden;
+    const char* first;
+    const char* last;
+    std::int64_t size;
+    std::int64_t inner;
+  };
+  for (const Mlp& mlp :
+       {Mlp{"gguf/qwen2-vl", "fc1", "fc2", 24, 72}, Mlp{"gguf/qwen2.5-vl", "up_proj", "down_proj", 32, 128}}) {
+    const testing::ImageGolden golden = testing::read_image_golden(mlp.golden);
+    const auto tensors = [&](const std::string& projector) {
+      const Checkpoint checkpoint = *Checkpoint::open(golden.model_path, projector);
+      const auto bytes = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+        const StoredTensor stored = *checkpoint.get("visual.blocks.0.mlp." + name, shape);
+        return std::string(reinterpret_cast<const char*>(stored.data.data()), stored.data.size());
+      };
+      return std::vector{bytes(mlp.first + std::string(".weight"), {mlp.inner, mlp.size}),
+                         bytes(mlp.last + std::string(".weight"), {mlp.size, mlp.inner}),
+                         bytes(mlp.first + std::string(".bias"), {mlp.inner}),
+                         bytes(mlp.last + std::string(".bias"), {mlp.size})};
+    };
+    const test::ScratchDir dir;
+    const std::string exchanged =
+        dir.write("mmproj-exchanged.gguf", with_exchanged_mlp(*read_text_file(golden.projector)));
+    EXPECT_TRUE(tensors(exchanged) == tensors(golden.projector)) << mlp.golden;
+    EXPECT_EQ(ModelConfig::read(golden.model_path, built_in_families(), exchanged)->vision->intermediate_size,
+              mlp.inner);
+  }
+}
+
+// The converter writes the language model's size as that of the MLPs, and its predecessor wrote 0. Both are unread.
+TEST(GgufProjector, Qwen2VlsMlpHasItsMatrixsSize) {
+  const std::string width = "clip.vision.feed_forward_length";
+  const std::string u32("\x04\0\0\0", 4);
+  const std::string bytes =
+      edited("qwen2-vl", width + u32 + std::string("\x20\0\0\0", 4), width + u32 + std::string(4, '\0'));
+  const test::ScratchDir dir;
+  const auto config = ModelConfig::read(model_of("qwen2-vl"), built_in_families(), dir.write("mmproj-old.gguf", bytes));
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  EXPECT_EQ(config->architecture, "Qwen2VLForConditionalGeneration");
+  EXPECT_EQ(config->vision->intermediate_size, 72);
+  EXPECT_THAT(refusal("qwen2-vl", edited("qwen2-vl", "v.blk.0.ffn_up.weight", "v.blk.0.ffn_xx.weight")),
+              HasSubstr("tensor v.blk.0.ffn_up.weight is missing; accepted: a matrix of 24 × n · 24 values"));
+  EXPECT_THAT(refusal("qwen2-vl", edited("qwen2-vl", "v.blk.1.ffn_up.weight", "v.blk.1.ffn_xx.weight")),
+              HasSubstr("tensor v.blk.1.ffn_up.weight is missing"));
+  const std::string size = "clip.vision.embedding_length" + u32;
+  EXPECT_THAT(
+      refusal("qwen2-vl", edited("qwen2-vl", size + std::string("\x18\0\0\0", 4), size + std::string("\x20\0\0\0", 4))),
+      HasSubstr("tensor v.blk.0.ffn_up.weight is [72, 24]; accepted: a matrix of 32 × n · 32 values"));
+}
+
+TEST(GgufProjector, OtherActivationsOfQwen2VlAreRefused) {
+  for (const std::string key : {"clip.use_gelu", "clip.use_silu"})
+    EXPECT_THAT(
+        refusal("qwen2-vl", with_true("qwen2-vl", key)),
+        HasSubstr("metadata " + key + " is true; accepted: false, or no such key: the tower has the quick GELU"));
 }
 
 TEST(GgufProjector, TheOnlyOneBesideTheModelIsFound) {
@@ -152,7 +216,8 @@ TEST(GgufProjector, AnUnsupportedOneBesideTheModelLeavesTexts) {
   ASSERT_TRUE(found.ok()) << found.status().to_string();
   EXPECT_EQ(found->path, "");
   EXPECT_THAT(found->note, HasSubstr("images are refused: "));
-  EXPECT_THAT(found->note, HasSubstr("\"qwen2vl_merger_x\"; accepted: \"qwen2.5vl_merger\" beside qwen2vl"));
+  EXPECT_THAT(found->note,
+              HasSubstr("\"qwen2vl_merger_x\"; accepted: \"qwen2vl_merger\", \"qwen2.5vl_merger\" beside qwen2vl"));
 }
 
 TEST(GgufProjector, SettingsOfImagesComeFromItsMetadata) {
@@ -168,7 +233,7 @@ TEST(GgufProjector, SettingsOfImagesComeFromItsMetadata) {
 
 // Without its projector the file is a language model. Texts have the same logits as with it.
 TEST(GgufProjector, TextsDoNotNeedIt) {
-  for (const char* name : {"gguf/qwen2.5-vl", "gguf/qwen3-vl", "gguf/qwen3.5-vl"}) {
+  for (const char* name : {"gguf/qwen2-vl", "gguf/qwen2.5-vl", "gguf/qwen3-vl", "gguf/qwen3.5-vl"}) {
     const testing::ImageGolden golden = testing::read_image_golden(name);
     EngineOptions options = testing::options_for(golden);
     Request text{.score = true};

@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(, SeeingGoldens, ::testing::Values("qwen2-vl", "qwen2.5
                          testing::case_name);
 // GGUF files of these models, with the tower in a projector.
 INSTANTIATE_TEST_SUITE_P(Gguf, SeeingGoldens,
-                         ::testing::Values("gguf/qwen2.5-vl", "gguf/qwen3-vl", "gguf/qwen3.5-vl"),
+                         ::testing::Values("gguf/qwen2-vl", "gguf/qwen2.5-vl", "gguf/qwen3-vl", "gguf/qwen3.5-vl"),
                          testing::case_name);
 INSTANTIATE_TEST_SUITE_P(Larger, SeeingGoldens,
                          ::testing::Values("shared/qwen2.5-vl", "shared/qwen3-vl", "shared/qwen3.5-vl"),

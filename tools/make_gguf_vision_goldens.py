@@ -15,7 +15,7 @@ import sys
 import gguf
 import numpy as np
 
-CASES = {"qwen2.5-vl": "qwen2vl", "qwen3-vl": "qwen3vl", "qwen3.5-vl": "qwen35"}
+CASES = {"qwen2-vl": "qwen2vl", "qwen2.5-vl": "qwen2vl", "qwen3-vl": "qwen3vl", "qwen3.5-vl": "qwen35"}
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 FIRST_SPECIAL = 500
 CHAT = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' }}{% if m['content'] is string %}{{ m['content'] }}{% else %}"
@@ -156,21 +156,24 @@ def write_text(path, arch, config, tensors):
 def write_projector(path, config, tensors):
     vision, processor = config["vision_config"], config["processor"]
     windows = "fullatt_block_indexes" in vision
+    first = "embed_dim" in vision  # Qwen2-VL, for which the converter writes the language model's size as that of the MLPs
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_type("mmproj")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
     writer.add_clip_has_vision_encoder(True)
     writer.add_vision_projection_dim(config["text_config"]["hidden_size"])
-    writer.add_vision_image_size(560 if windows else int(vision["num_position_embeddings"] ** 0.5) * vision["patch_size"])
+    writer.add_vision_image_size(560 if windows or first else int(vision["num_position_embeddings"] ** 0.5) * vision["patch_size"])
     writer.add_vision_patch_size(vision["patch_size"])
-    writer.add_vision_embedding_length(vision["hidden_size"])
-    writer.add_vision_feed_forward_length(vision["intermediate_size"])
+    writer.add_vision_embedding_length(vision["embed_dim" if first else "hidden_size"])
+    writer.add_vision_feed_forward_length(vision["hidden_size" if first else "intermediate_size"])
     writer.add_vision_block_count(vision["depth"])
     writer.add_vision_head_count(vision["num_heads"])
     writer.add_vision_image_mean(processor["image_mean"])
     writer.add_vision_image_std(processor["image_std"])
     writer.add_vision_attention_layernorm_eps(1e-6)
-    if windows:
+    if first:
+        writer.add_clip_projector_type("qwen2vl_merger")
+    elif windows:
         writer.add_clip_projector_type("qwen2.5vl_merger")
         writer.add_vision_use_silu(True)
         writer.add_vision_n_wa_pattern(vision["fullatt_block_indexes"][0] + 1)
@@ -197,7 +200,7 @@ def write_projector(path, config, tensors):
         elif merger:
             stem = "v.post_ln" if merger[1] == "norm" else {"1": "mm.0", "2": "mm.2"}[merger[2]]
             add(writer, f"{stem}.{merger[3]}", values)
-        elif windows and ".qkv." in name:
+        elif (windows or first) and ".qkv." in name:
             for part, own in zip(np.split(values, 3), "qkv"):
                 stem, _, suffix = name.replace("qkv", own).rpartition(".")
                 add(writer, f"{names.get_name(stem)}.{suffix}", part)

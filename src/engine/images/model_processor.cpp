@@ -13,8 +13,10 @@ namespace {
 Result<ImageProcessorConfig> processor_of_projector(const std::string& path) {
   const GgufModel projector = TRY(GgufModel::open(path));
   Json settings = TRY(projector_processor(projector));
-  const bool windows = TRY(projector_type(projector)) == kQwen25Projector;
-  const ImageProcessorConfig usual = default_processor_config(windows ? "qwen2_5_vl" : "qwen3_vl");
+  const std::string type = TRY(projector_type(projector));
+  const ImageProcessorConfig usual = default_processor_config(type == kQwen2Projector    ? "qwen2_vl"
+                                                              : type == kQwen25Projector ? "qwen2_5_vl"
+                                                                                         : "qwen3_vl");
   if (settings.find("min_pixels") == nullptr) settings.set("min_pixels", usual.min_pixels);
   if (settings.find("max_pixels") == nullptr) settings.set("max_pixels", usual.max_pixels);
   return parse_processor_config(settings, path);

@@ -67,12 +67,12 @@ Result<FoundProjector> find_projector_beside(const std::string& model_path) {
   if (names.empty()) return FoundProjector{};
   const GgufModel model = TRY(GgufModel::open(*gguf));
   const GgufArchitecture* architecture = TRY(gguf_architecture(model));
-  if (!architecture->images) return FoundProjector{};
+  if (architecture->images.empty()) return FoundProjector{};
   if (names.size() > 1)
     return invalid_argument(fmt::format("{} has {} projectors; accepted: one of them as --mmproj ({}), or --no-mmproj",
                                         folder, names.size(), fmt::join(names, ", ")));
   const std::string path = (fs::path(folder) / names[0]).string();
-  const Status fits = check_projector(TRY(GgufModel::open(path)), *architecture);
+  const Status fits = projector_images(TRY(GgufModel::open(path)), *architecture).status();
   if (fits.ok()) return FoundProjector{.path = path, .note = {}};
   return FoundProjector{.path = {}, .note = "images are refused: " + fits.message()};
 }

@@ -293,35 +293,40 @@ Status write_deepseek2(ConfigWriter& writer) {
   return write_grouped_experts(writer);
 }
 
-constexpr GgufImages kQwen25Images{.projector = kQwen25Projector,
-                                   .architecture = "Qwen2_5_VLForConditionalGeneration",
-                                   .body_prefix = "model.",
-                                   .interleaved_rope = false};
+// Qwen2-VL and Qwen2.5-VL have language models of one architecture, and towers of their own.
+constexpr GgufImages kQwen2Images[] = {{.projector = kQwen2Projector,
+                                        .architecture = "Qwen2VLForConditionalGeneration",
+                                        .body_prefix = "model.",
+                                        .interleaved_rope = false},
+                                       {.projector = kQwen25Projector,
+                                        .architecture = "Qwen2_5_VLForConditionalGeneration",
+                                        .body_prefix = "model.",
+                                        .interleaved_rope = false}};
 constexpr std::string_view kNestedBody = "model.language_model.";
 constexpr GgufImages qwen3_images(std::string_view architecture) {
   return {.projector = kQwen3Projector, .architecture = architecture, .body_prefix = kNestedBody};
 }
+constexpr GgufImages kQwen3Images[] = {qwen3_images("Qwen3VLForConditionalGeneration")};
+constexpr GgufImages kQwen3MoeImages[] = {qwen3_images("Qwen3VLMoeForConditionalGeneration")};
+constexpr GgufImages kQwen35Images[] = {qwen3_images("Qwen3_5ForConditionalGeneration")};
+constexpr GgufImages kQwen35MoeImages[] = {qwen3_images("Qwen3_5MoeForConditionalGeneration")};
 
 // Without a projector the architectures that end in "vl" are read as language models. Their three kinds of positions
 // are equal in texts.
 constexpr GgufArchitecture kArchitectures[] = {
     {.name = "llama", .write = write_llama, .names = kLlamaNames},
     {.name = "qwen2", .write = write_qwen2},
-    {.name = "qwen2vl", .write = write_qwen2, .images = kQwen25Images},
+    {.name = "qwen2vl", .write = write_qwen2, .images = kQwen2Images},
     {.name = "qwen3", .write = write_qwen3_or_reranker, .names = kQwen3Names},
-    {.name = "qwen3vl", .write = write_qwen3, .images = qwen3_images("Qwen3VLForConditionalGeneration")},
+    {.name = "qwen3vl", .write = write_qwen3, .images = kQwen3Images},
     {.name = "qwen3moe", .write = write_qwen3moe},
-    {.name = "qwen3vlmoe", .write = write_qwen3moe, .images = qwen3_images("Qwen3VLMoeForConditionalGeneration")},
-    {.name = "qwen35",
-     .write = write_qwen35,
-     .names = kQwen35Names,
-     .drafts_apart = true,
-     .images = qwen3_images("Qwen3_5ForConditionalGeneration")},
+    {.name = "qwen3vlmoe", .write = write_qwen3moe, .images = kQwen3MoeImages},
+    {.name = "qwen35", .write = write_qwen35, .names = kQwen35Names, .drafts_apart = true, .images = kQwen35Images},
     {.name = "qwen35moe",
      .write = write_qwen35moe,
      .names = kQwen35Names,
      .drafts_apart = true,
-     .images = qwen3_images("Qwen3_5MoeForConditionalGeneration")},
+     .images = kQwen35MoeImages},
     {.name = "gemma2", .write = write_gemma2, .names = kGemmaNames},
     {.name = "gemma3", .write = write_gemma3, .names = kGemmaNames},
     {.name = "gpt-oss", .write = write_gpt_oss, .names = kGptOssNames},
@@ -339,7 +344,7 @@ constexpr std::string_view kProjector = "clip";
 std::string architectures_with_images() {
   std::vector<std::string_view> names;
   for (const GgufArchitecture& architecture : kArchitectures)
-    if (architecture.images) names.push_back(architecture.name);
+    if (!architecture.images.empty()) names.push_back(architecture.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 

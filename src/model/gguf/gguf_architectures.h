@@ -2,7 +2,6 @@
 // converted.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,7 +30,7 @@ struct GgufArchitecture {
   // Whether Hugging Face calls the next-token layers "mtp.layers.<n>.", where n begins at 0. If false, they have names
   // like the body's layers, and their numbers continue those of the body's layers.
   bool drafts_apart = false;
-  std::optional<GgufImages> images = std::nullopt;  // nothing: the engine runs no projector with this architecture
+  std::span<const GgufImages> images = {};  // one for each type of projector that the engine runs with it
 };
 
 // Returns the architecture of the file. Returns unimplemented, with a list of the known architectures, if the file's

@@ -92,11 +92,12 @@ Status ConfigWriter::copy_number(std::string_view name, std::string member) {
 
 Result<Json> gguf_config(const GgufModel& model) {
   const GgufArchitecture* architecture = TRY(gguf_architecture(model));
-  if (model.projector() != nullptr) TRY(check_projector(*model.projector(), *architecture));
+  const GgufImages* images = nullptr;
+  if (model.projector() != nullptr) images = TRY(projector_images(*model.projector(), *architecture));
   ConfigWriter writer(model, std::string(architecture->name));
   TRY(write_common(writer));
   TRY(architecture->write(writer));
-  if (model.projector() != nullptr) TRY(write_images(writer, *architecture->images));
+  if (images != nullptr) TRY(write_images(writer, *images));
   return std::move(writer).take();
 }
 

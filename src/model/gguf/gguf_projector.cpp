@@ -1,6 +1,7 @@
 #include "tessera/model/gguf/gguf_projector.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -106,29 +107,62 @@ Status write_windows(const GgufModel& projector, std::int64_t depth, Json& visio
   return ok_status();
 }
 
-Result<Json> vision_config(const GgufModel& projector) {
-  Json vision = Json::object();
-  const std::int64_t depth = TRY(projector.integer("clip.vision.block_count"));
-  if (depth < 1 || depth > VisionConfig::kMaxLayers)
-    return projector.wrong("clip.vision.block_count", fmt::format("1 to {}", VisionConfig::kMaxLayers));
-  vision.set("depth", depth);
+// Writes the members of Qwen2-VL's tower. The ratio of an MLP's sizes is taken from its first matrix, because
+// converters write another size as clip.vision.feed_forward_length: the language model's, or 0.
+Status write_qwen2_tower(const GgufModel& projector, Json& vision) {
+  for (const char* key : {"clip.use_gelu", "clip.use_silu"})
+    if (TRY(projector.optional_boolean(key)).value_or(false))
+      return unimplemented(projector.wrong(key, "false, or no such key: the tower has the quick GELU").message());
+  const std::int64_t width = TRY(projector.integer("clip.vision.embedding_length"));
+  if (width < 1 || width > VisionConfig::kMaxHiddenSize)
+    return projector.wrong("clip.vision.embedding_length", fmt::format("1 to {}", VisionConfig::kMaxHiddenSize));
+  const GgufTensor* first = projector.find_tensor("v.blk.0.ffn_up.weight");
+  if (first == nullptr || first->shape.size() != 2 || (first->shape[0] * first->shape[1]) % (width * width) != 0)
+    return data_loss(fmt::format("{}: tensor v.blk.0.ffn_up.weight is {}; accepted: a matrix of {} × n · {} values",
+                                 projector.path(), first == nullptr ? "missing" : shape_text(first->shape), width,
+                                 width));
+  vision.set("embed_dim", width);
+  vision.set("mlp_ratio", first->shape[0] * first->shape[1] / (width * width));
+  vision.set("hidden_size", TRY(projector.integer("clip.vision.projection_dim")));
+  return ok_status();
+}
+
+// Writes the sizes of a tower whose members have the names of Qwen2.5-VL.
+Status write_tower_sizes(const GgufModel& projector, Json& vision) {
   for (const auto& [key, member] :
        {std::pair("embedding_length", "hidden_size"), std::pair("feed_forward_length", "intermediate_size"),
-        std::pair("attention.head_count", "num_heads"), std::pair("projection_dim", "out_hidden_size"),
-        std::pair("patch_size", "patch_size")})
+        std::pair("projection_dim", "out_hidden_size")})
     vision.set(member, TRY(projector.integer(fmt::format("clip.vision.{}", key))));
-  vision.set("spatial_merge_size", TRY(projector.optional_integer(kMerge)).value_or(kUsualMerge));
-  vision.set("temporal_patch_size", kFrames);
-  if (TRY(projector_type(projector)) == kQwen25Projector) {
-    TRY(write_windows(projector, depth, vision));
-    return vision;
-  }
+  return ok_status();
+}
+
+Status write_positions(const GgufModel& projector, Json& vision) {
   const GgufTensor* positions = projector.find_tensor("v.position_embd.weight");
   if (positions == nullptr || positions->shape.size() != 2)
     return data_loss(fmt::format("{}: tensor v.position_embd.weight is {}; accepted: a matrix", projector.path(),
                                  positions == nullptr ? "missing" : shape_text(positions->shape)));
   vision.set("num_position_embeddings", positions->shape[0]);
   vision.set("deepstack_visual_indexes", list_of(TRY(deepstack_blocks(projector))));
+  return ok_status();
+}
+
+Result<Json> vision_config(const GgufModel& projector) {
+  Json vision = Json::object();
+  const std::int64_t depth = TRY(projector.integer("clip.vision.block_count"));
+  if (depth < 1 || depth > VisionConfig::kMaxLayers)
+    return projector.wrong("clip.vision.block_count", fmt::format("1 to {}", VisionConfig::kMaxLayers));
+  vision.set("depth", depth);
+  vision.set("num_heads", TRY(projector.integer("clip.vision.attention.head_count")));
+  vision.set("patch_size", TRY(projector.integer("clip.vision.patch_size")));
+  vision.set("spatial_merge_size", TRY(projector.optional_integer(kMerge)).value_or(kUsualMerge));
+  vision.set("temporal_patch_size", kFrames);
+  const std::string type = TRY(projector_type(projector));
+  if (type == kQwen2Projector) {
+    TRY(write_qwen2_tower(projector, vision));
+    return vision;
+  }
+  TRY(write_tower_sizes(projector, vision));
+  TRY(type == kQwen25Projector ? write_windows(projector, depth, vision) : write_positions(projector, vision));
   return vision;
 }
 
@@ -150,21 +184,23 @@ Result<std::string> projector_type(const GgufModel& projector) {
   return projector.string(kProjectorType);
 }
 
-Status check_projector(const GgufModel& projector, const GgufArchitecture& architecture) {
+Result<const GgufImages*> projector_images(const GgufModel& projector, const GgufArchitecture& architecture) {
   if (TRY(projector.string("general.architecture")) != "clip")
     return projector.wrong("general.architecture", "\"clip\", that of projectors");
-  if (!architecture.images)
+  if (architecture.images.empty())
     return unimplemented(fmt::format("{}: a projector beside {} is not supported; accepted: beside {}",
                                      projector.path(), architecture.name, architectures_with_images()));
   const std::string type = TRY(projector_type(projector));
   const std::string key = projector.find(kVisionType) != nullptr ? kVisionType : kProjectorType;
+  std::vector<std::string> accepted;
+  for (const GgufImages& images : architecture.images) accepted.push_back(fmt::format("\"{}\"", images.projector));
   if (!TRY(projector.optional_boolean("clip.has_vision_encoder")).value_or(false))
-    return unimplemented(fmt::format("{}: {} is \"{}\", a projector of sounds; accepted: \"{}\", of images",
-                                     projector.path(), key, type, architecture.images->projector));
-  if (type == architecture.images->projector) return ok_status();
+    return unimplemented(fmt::format("{}: {} is \"{}\", a projector of sounds; accepted: {}, of images",
+                                     projector.path(), key, type, fmt::join(accepted, ", ")));
+  const auto found = std::ranges::find(architecture.images, type, &GgufImages::projector);
+  if (found != architecture.images.end()) return &*found;
   return unimplemented(
-      projector.wrong(key, fmt::format("\"{}\" beside {}", architecture.images->projector, architecture.name))
-          .message());
+      projector.wrong(key, fmt::format("{} beside {}", fmt::join(accepted, ", "), architecture.name)).message());
 }
 
 Status write_images(ConfigWriter& writer, const GgufImages& images) {

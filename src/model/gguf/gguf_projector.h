@@ -12,15 +12,16 @@
 
 namespace tessera {
 
-// Checks that the file is a projector of a type that the engine runs with this architecture. Returns invalid_argument
-// for a file that is no projector, and unimplemented for another type, among them projectors of sounds. The message
-// names the file, the key, its value and what is accepted.
-Status check_projector(const GgufModel& projector, const GgufArchitecture& architecture);
+// Returns how a model of this architecture with this projector is written. Returns invalid_argument for a file that is
+// no projector, and unimplemented for a type that the engine does not run with this architecture, among them projectors
+// of sounds. The message names the file, the key, its value and what is accepted.
+Result<const GgufImages*> projector_images(const GgufModel& projector, const GgufArchitecture& architecture);
 
 // Writes the members that a config.json has for a model with images: the architecture's name, "vision_config", the ids
 // of the tokens that stand for images, and the sections of the rotation. Returns invalid_argument if the projector does
-// not fit the language model. Preconditions: check_projector() accepts the model's projector, and the members of the
-// language model are written.
+// not fit the language model, unimplemented for an activation that the tower does not have, and data_loss if a tensor
+// that determines a size is missing. Preconditions: `images` is projector_images() of the model's projector, and the
+// members of the language model are written.
 Status write_images(ConfigWriter& writer, const GgufImages& images);
 
 // Returns the tower's tensors under Hugging Face's names and in Hugging Face's layout. Returns data_loss if a tensor

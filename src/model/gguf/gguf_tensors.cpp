@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tessera/model/gguf/gguf_architectures.h"
+#include "tessera/model/gguf/gguf_projector.h"
 #include "tessera/model/gguf/made_tensors.h"
 #include "tessera/model/gguf/stored_blocks.h"
 #include "tessera/model/gguf/stored_form.h"
@@ -26,12 +27,11 @@ StoredBlocks column_of(const GgufTensor& tensor) { return {tensor.type, tensor.d
 class Translator {
  public:
   Translator(const GgufModel& model, const GgufArchitecture& architecture)
-      : model_(model), architecture_(architecture), prefix_(std::string(architecture.name) + ".") {
-    if (model.projector() != nullptr && architecture.images) body_ = architecture.images->body_prefix;
-  }
+      : model_(model), architecture_(architecture), prefix_(std::string(architecture.name) + ".") {}
 
   Result<TensorFile> translate() {
     file_.path = model_.path();
+    if (model_.projector() != nullptr) body_ = TRY(projector_images(*model_.projector(), architecture_))->body_prefix;
     TRY(read_sizes());
     for (const GgufFile& file : model_.files()) {
       if (file.mapping() != nullptr) file_.mappings.push_back(file.mapping());

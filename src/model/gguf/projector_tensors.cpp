@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -22,6 +23,18 @@ struct NamePair {
   const char* own;
 };
 
+constexpr NamePair kQwen2Whole[] = {
+    {"v.post_ln.weight", "merger.ln_q.weight"}, {"v.post_ln.bias", "merger.ln_q.bias"},
+    {"mm.0.weight", "merger.mlp.0.weight"},     {"mm.0.bias", "merger.mlp.0.bias"},
+    {"mm.2.weight", "merger.mlp.2.weight"},     {"mm.2.bias", "merger.mlp.2.bias"},
+};
+constexpr NamePair kQwen2Block[] = {
+    {"ln1.weight", "norm1.weight"},          {"ln1.bias", "norm1.bias"},
+    {"ln2.weight", "norm2.weight"},          {"ln2.bias", "norm2.bias"},
+    {"attn_out.weight", "attn.proj.weight"}, {"attn_out.bias", "attn.proj.bias"},
+    {"ffn_up.weight", "mlp.fc1.weight"},     {"ffn_up.bias", "mlp.fc1.bias"},
+    {"ffn_down.weight", "mlp.fc2.weight"},   {"ffn_down.bias", "mlp.fc2.bias"},
+};
 constexpr NamePair kQwen25Whole[] = {
     {"v.post_ln.weight", "merger.ln_q.weight"}, {"mm.0.weight", "merger.mlp.0.weight"},
     {"mm.0.bias", "merger.mlp.0.bias"},         {"mm.2.weight", "merger.mlp.2.weight"},
@@ -67,6 +80,7 @@ struct TowerNames {
   std::span<const NamePair> whole;
   std::span<const NamePair> block;
 };
+constexpr TowerNames kQwen2{.prefix = "visual.", .whole = kQwen2Whole, .block = kQwen2Block};
 constexpr TowerNames kQwen25{.prefix = "visual.", .whole = kQwen25Whole, .block = kQwen25Block};
 constexpr TowerNames kQwen3{.prefix = "model.visual.", .whole = kQwen3Whole, .block = kQwen3Block};
 
@@ -133,7 +147,7 @@ class TowerTranslator {
   }
 
   Status add_block(const std::string& block, const std::string& own) {
-    const bool swapped = has_swapped_mlp(block);
+    const bool swapped = TRY(has_swapped_mlp(block));
     for (const NamePair& pair : names_.block) {
       std::string name = pair.gguf;
       if (swapped && name.starts_with("ffn_up")) {
@@ -147,13 +161,16 @@ class TowerTranslator {
     return ok_status();
   }
 
-  // Returns whether the two names are exchanged, as older converters wrote them for gated MLPs: "down" then has the
-  // shape of "gate".
-  bool has_swapped_mlp(const std::string& block) const {
-    const GgufTensor* gate = projector_.find_tensor(block + "ffn_gate.weight");
-    const GgufTensor* down = projector_.find_tensor(block + "ffn_down.weight");
-    return gate != nullptr && down != nullptr && gate->shape == down->shape && gate->shape.size() == 2 &&
-           gate->shape[0] != gate->shape[1];
+  // Returns whether the two names are exchanged, as older converters wrote them: "down" then takes rows of the tower's
+  // size, and "up" does not.
+  Result<bool> has_swapped_mlp(const std::string& block) const {
+    const std::int64_t width = TRY(projector_.integer("clip.vision.embedding_length"));
+    const auto takes_width = [&](const char* name) -> std::optional<bool> {
+      const GgufTensor* matrix = projector_.find_tensor(block + name);
+      if (matrix == nullptr || matrix->shape.size() != 2) return std::nullopt;
+      return matrix->shape[1] == width;
+    };
+    return takes_width("ffn_down.weight") == true && takes_width("ffn_up.weight") == false;
   }
 
   // Adds the joint projection of queries, keys and values. The file has it as one tensor or as three.
@@ -198,8 +215,9 @@ class TowerTranslator {
 }  // namespace
 
 Result<TensorFile> read_projector_tensors(const GgufModel& projector) {
-  const bool windows = TRY(projector_type(projector)) == kQwen25Projector;
-  return TowerTranslator(projector, windows ? kQwen25 : kQwen3).translate();
+  const std::string type = TRY(projector_type(projector));
+  const TowerNames& names = type == kQwen2Projector ? kQwen2 : type == kQwen25Projector ? kQwen25 : kQwen3;
+  return TowerTranslator(projector, names).translate();
 }
 
 }  // namespace tessera
