@@ -7,7 +7,7 @@ namespace {
 
 class CalibrateParser final : public CommandParser {
  public:
-  CalibrateParser(CommandFlags& add, CommonFlags& common) {
+  CalibrateParser(CommandFlags& add, CommonFlags& common) : common_(common) {
     add.group("Text and output");
     // The model is a word or --model-path, as for the server.
     add.word("model", "", "a model: folder, GGUF file or id of the hub", [this](const std::string&, const auto& text) {
@@ -27,7 +27,6 @@ class CalibrateParser final : public CommandParser {
     add.flag("--overwrite", "replace a file that is there", options_.overwrite);
     add.flag("--json", "one JSON object", options_.json);
     add_engine_flags(add, options_.engine, common);
-    common.model.no_mmproj = true;  // texts alone are computed
     add.footer(
         "Adds up the squares of the inputs of every linear and every expert. `tessera quantize --imatrix` and "
         "llama-quantize --imatrix keep the numbers more precisely that are multiplied by large inputs. Runs without "
@@ -49,10 +48,14 @@ class CalibrateParser final : public CommandParser {
       return invalid_argument("--speculative-algorithm does not go with calibrate, which generates nothing");
     if (engine.adapters.enabled || !engine.adapters.paths.empty())
       return invalid_argument("--enable-lora does not go with calibrate, which observes the model's own matrices");
+    if (!common_.model.mmproj.empty())
+      return invalid_argument("--mmproj does not go with calibrate, which computes texts alone");
+    common_.model.no_mmproj = true;
     return Command(options_);
   }
 
  private:
+  CommonFlags& common_;  // shared by the parsers of all commands
   CalibrateOptions options_;
   std::string model_;  // the word; "": --model-path names the model
 };

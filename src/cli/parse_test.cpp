@@ -211,6 +211,18 @@ TEST(Parse, ReadsModelsOfTheHub) {
   EXPECT_EQ(std::get<PullCommandOptions>(parse({"pull", "name"})->command).model.revision, "main");
 }
 
+// The parsers of all commands share the model's flags.
+TEST(Parse, CalibrateAloneUsesNoProjector) {
+  EXPECT_FALSE(parse(generate_with({}))->model.no_mmproj);
+  EXPECT_TRUE(parse(generate_with({"--no-mmproj"}))->model.no_mmproj);
+  const Result<CommandLine> named = parse(generate_with({"--mmproj", "mmproj-F16.gguf"}));
+  EXPECT_EQ(named->model.mmproj, "mmproj-F16.gguf");
+  EXPECT_FALSE(named->model.no_mmproj);
+  EXPECT_TRUE(parse({"calibrate", "m", "t.txt", "-o", "i.gguf"})->model.no_mmproj);
+  EXPECT_THAT(parse({"calibrate", "m", "t.txt", "-o", "i.gguf", "--mmproj", "p.gguf"}).status().message(),
+              HasSubstr("--mmproj does not go with calibrate"));
+}
+
 TEST(Parse, ReadsTheFlagsOfCache) {
   EXPECT_EQ(std::get<CacheOptions>(parse({"cache", "info"})->command).action, CacheAction::kInfo);
   const CacheOptions clear = std::get<CacheOptions>(parse({"cache", "clear", "--json"})->command);

@@ -71,6 +71,17 @@ class Images(CliTest):
                 answer = self.ok_json("generate", *flags, *EXACT, "--max-new-tokens", len(case["greedy"]), "--ignore-eos")
                 self.assertEqual(answer["output_ids"], case["greedy"], f"{name} {i}")
 
+    def test_projectors_of_gguf_models_are_found(self):
+        for name in NAMES:
+            _, case, flags = next(self.cases(name))
+            # The files state no limits of pixels, so that the image has more tokens than in the golden.
+            short = [t for k, t in enumerate(case["input_ids"]) if t != 505 or case["input_ids"][k - 1] != 505]
+            flags[1], flags[3] = GOLDENS.parent / "gguf" / name, ",".join(map(str, short))
+            for more in ([], ["--mmproj", "mmproj-golden-BF16.gguf"]):
+                answer = self.ok_json("generate", *flags, *more, *EXACT, *FEW_SIZES, "--max-new-tokens", 2, "--ignore-eos")
+                self.assertGreater(answer["usage"]["prompt_tokens"], len(case["input_ids"]), f"{name} {more}")
+            self.fails(2, ["--image", "reads no images"], "generate", *flags, "--no-mmproj", *EXACT, *FEW_SIZES)
+
     def test_graphs_are_those_that_images_replayed(self):
         for _, _, flags in self.cases("qwen3-vl"):
             graphs = self.ok_json("generate", *flags, *EXACT, *FEW_SIZES, "--max-new-tokens", 2, "--ignore-eos")["graphs"]
