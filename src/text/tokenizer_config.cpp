@@ -1,6 +1,8 @@
 #include "tessera/text/tokenizer_config.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "tessera/text/field.h"
 
@@ -38,12 +40,29 @@ Status read_templates(const Field& field, std::vector<TokenizerConfig::NamedTemp
   return ok_status();
 }
 
+// Puts templates before the others, in place of those with the same names.
+void replace_templates(std::vector<TokenizerConfig::NamedTemplate>& templates,
+                       std::vector<TokenizerConfig::NamedTemplate> by) {
+  for (const TokenizerConfig::NamedTemplate& entry : by)
+    std::erase_if(templates, [&](const TokenizerConfig::NamedTemplate& old) { return old.name == entry.name; });
+  templates.insert(templates.begin(), std::make_move_iterator(by.begin()), std::make_move_iterator(by.end()));
+}
+
 // Returns the file's text; nothing if the file does not exist.
 Result<std::optional<std::string>> read_if_present(const std::string& path) {
   Result<std::string> text = read_text_file(path);
   if (text.ok()) return std::optional<std::string>(*std::move(text));
   if (text.status().code() == StatusCode::kNotFound) return std::optional<std::string>();
   return std::move(text).status();
+}
+
+// Reads the file in which the processors of models that read images keep their template; it may be missing.
+Status read_processor_templates(const std::string& path, std::vector<TokenizerConfig::NamedTemplate>& out) {
+  const auto text = TRY(read_if_present(path));
+  if (!text) return ok_status();
+  const Json json = TRY(Json::parse(*text, path));
+  if (!json.is_object()) return Field(path, "the document", &json).invalid("accepted: an object");
+  return read_templates(Field(path, "chat_template", json.find("chat_template")), out);
 }
 
 }  // namespace
@@ -66,8 +85,11 @@ Result<TokenizerConfig> TokenizerConfig::load(const std::string& directory) {
     TRY(read_templates(field("chat_template"), config.chat_templates));
   }
   if (auto text = TRY(read_if_present(directory + "/chat_template.jinja"))) {
-    std::erase_if(config.chat_templates, [](const NamedTemplate& entry) { return entry.name == "default"; });
-    config.chat_templates.insert(config.chat_templates.begin(), {"default", *std::move(text)});
+    replace_templates(config.chat_templates, {{"default", *std::move(text)}});
+  } else {
+    std::vector<NamedTemplate> beside;
+    TRY(read_processor_templates(directory + "/chat_template.json", beside));
+    replace_templates(config.chat_templates, std::move(beside));
   }
   return config;
 }

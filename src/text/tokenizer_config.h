@@ -1,5 +1,5 @@
-// Reads tokenizer_config.json and chat_template.jinja beside a model's tokenizer.json: the tokens that begin and end a
-// text, and the format of a conversation.
+// Reads tokenizer_config.json and the chat template's own file beside a model's tokenizer.json: the tokens that begin
+// and end a text, and the format of a conversation.
 #pragma once
 
 #include <optional>
@@ -29,9 +29,9 @@ struct TokenizerConfig {
   Json added_tokens;                          // added_tokens_decoder: an object of id: token; null if the file has none
   std::vector<NamedTemplate> chat_templates;  // a single template is named "default"
 
-  // Reads `directory`/tokenizer_config.json, then `directory`/chat_template.jinja, which replaces the template
-  // "default". A missing file is not an error and leaves the fields empty. Returns invalid_argument for a malformed
-  // file; the message names the file, the field and the value.
+  // Reads `directory`/tokenizer_config.json, then `directory`/chat_template.jinja or, without it, chat_template.json.
+  // The templates of the latter replace those with the same names. A missing file is not an error and leaves the fields
+  // empty. Returns invalid_argument for a malformed file; the message names the file, the field and the value.
   static Result<TokenizerConfig> load(const std::string& directory);
 
   // Returns the template's source, valid as long as this object; null if there is none.

@@ -192,6 +192,9 @@ TEST(TokenizerConfig, ReadsEveryFormOfEachField) {
   EXPECT_EQ(*config.find_template(), "D");
   EXPECT_EQ(*config.find_template("tool_use"), "T");
   EXPECT_EQ(config.find_template("rag"), nullptr);
+  directory.write("chat_template.json", R"({"chat_template": "P"})");
+  EXPECT_EQ(*TokenizerConfig::load(directory.path())->find_template(), "P");
+  EXPECT_EQ(*TokenizerConfig::load(directory.path())->find_template("tool_use"), "T");
   directory.write("chat_template.jinja", "J");
   EXPECT_EQ(*TokenizerConfig::load(directory.path())->find_template(), "J");
   EXPECT_EQ(*TokenizerConfig::load(directory.path())->find_template("tool_use"), "T");
@@ -213,6 +216,10 @@ TEST(TokenizerConfig, ErrorsNameTheField) {
     EXPECT_THAT(TokenizerConfig::load(directory.path()).status().message(),
                 AllOf(HasSubstr("tokenizer_config.json"), HasSubstr(message)));
   }
+  directory.write("tokenizer_config.json", "{}");
+  directory.write("chat_template.json", R"({"chat_template": 5})");
+  EXPECT_THAT(TokenizerConfig::load(directory.path()).status().message(),
+              HasSubstr("chat_template.json: chat_template: 5: accepted: a string, or an array"));
 }
 
 }  // namespace
