@@ -206,7 +206,9 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
                              .head_dim = config.head_dim,
                              .partial_rotary = family->partial_rotary,
                              .default_part = family->defaults.rope.partial_rotary_factor,
-                             .sections = config.images.has_value()};
+                             .sections = config.images.has_value(),
+                             .default_sections = family->defaults.rope.sections,
+                             .interleaved_by_default = family->defaults.rope.interleaved_sections};
   if (config.sliding_rope) {
     RopeContext sliding = rotation;
     // If the file describes a rotation without partial_rotary_factor, whole heads rotate. If the file describes no

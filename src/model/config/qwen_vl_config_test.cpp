@@ -76,6 +76,18 @@ TEST(QwenVlConfig, ReadsANestedOneWithTransformersDefaults) {
   EXPECT_EQ(config->tensor_prefix, "model.language_model.");
 }
 
+TEST(QwenVlConfig, AbsentSectionsAreThoseOfTransformers) {
+  const std::string members = with_tokens(R"("head_dim": 128, "bos_token_id": 1)");
+  const Result<ModelConfig> older = read_vision_model("Qwen2_5_VLForConditionalGeneration", members);
+  ASSERT_TRUE(older.ok()) << older.status().message();
+  EXPECT_THAT(older->rope.sections, ElementsAre(16, 24, 24));
+  EXPECT_FALSE(older->rope.interleaved_sections);
+  const Result<ModelConfig> newer = read_vision_model("Qwen3VLForConditionalGeneration", members);
+  ASSERT_TRUE(newer.ok()) << newer.status().message();
+  EXPECT_THAT(newer->rope.sections, ElementsAre(24, 20, 20));
+  EXPECT_TRUE(newer->rope.interleaved_sections);
+}
+
 TEST(QwenVlConfig, RefusesMissingOrWrongImageFields) {
   const char* const name = "Qwen2_5_VLForConditionalGeneration";
   expect_error(read_vision_model(name, R"({"vision_config": {}})"), StatusCode::kInvalidArgument,

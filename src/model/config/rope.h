@@ -69,6 +69,9 @@ struct RopeContext {
   bool partial_rotary = false;  // whether the architecture may rotate a part of each head
   double default_part = 1.0;    // default of partial_rotary_factor
   bool sections = false;        // whether tokens of the architecture have positions in three dimensions
+  // Defaults of RopeConfig::sections and interleaved_sections. The former is used if it fits the rotated pairs.
+  std::vector<std::int64_t> default_sections = {};
+  bool interleaved_by_default = false;
 };
 
 // Reads `rope_parameters` (new spelling) or `rope_theta` and `rope_scaling` (old) from the members of config.json.

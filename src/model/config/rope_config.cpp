@@ -56,8 +56,12 @@ Result<RopeType> read_type(const Fields& fields, const RopeContext& context) {
 // token has the same position in all three, so it is rotated as if its position were one number. A text-only model
 // therefore needs no sections.
 Status read_sections(const Fields& fields, std::int64_t pairs, const RopeContext& context, RopeConfig& rope) {
+  rope.interleaved_sections = TRY(fields.optional_bool("mrope_interleaved")).value_or(context.interleaved_by_default);
+  rope.interleaved_sections = rope.interleaved_sections && context.sections;
   if (fields.find("mrope_section") == nullptr) {
     if (!context.sections) return ok_status();
+    rope.sections = context.default_sections;
+    if (std::accumulate(rope.sections.begin(), rope.sections.end(), std::int64_t{0}) == pairs) return ok_status();
     return fields.wrong("mrope_section", fmt::format("three numbers that add up to the {} rotated pairs", pairs));
   }
   const std::vector<double> sections =
@@ -67,7 +71,6 @@ Status read_sections(const Fields& fields, std::int64_t pairs, const RopeContext
     return fields.wrong("mrope_section", fmt::format("three numbers that add up to the {} rotated pairs", pairs));
   if (!context.sections) return ok_status();
   for (const double count : sections) rope.sections.push_back(static_cast<std::int64_t>(count));
-  rope.interleaved_sections = TRY(fields.optional_bool("mrope_interleaved")).value_or(false);
   return ok_status();
 }
 

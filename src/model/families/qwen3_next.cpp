@@ -196,6 +196,8 @@ ModelConfig moe_defaults(std::int64_t experts, std::int64_t experts_per_token) {
 // Adds the vision tower, which is that of Qwen3-VL.
 void add_tower(ModelFamily& family) {
   family.defaults.tensor_prefix = "model.language_model.";
+  family.defaults.rope.sections = {11, 11, 10};
+  family.defaults.rope.interleaved_sections = true;
   family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen3, .tensor_prefix = "model.visual."};
   family.build_tower = build_qwen3_tower;
 }

@@ -67,6 +67,8 @@ ir::ValueId build_qwen3_vl_moe_body(LayerBuilder& b, const ModelConfig& config) 
 // Adds the vision tower, which the dense and the mixture models of Qwen3-VL share.
 void add_qwen3_tower(ModelFamily& family) {
   family.defaults.tensor_prefix = "model.language_model.";
+  family.defaults.rope.sections = {24, 20, 20};
+  family.defaults.rope.interleaved_sections = true;
   family.defaults.vision = VisionConfig{
       .kind = VisionConfig::Kind::kQwen3, .tensor_prefix = "model.visual.", .deepstack_blocks = {8, 16, 24}};
   family.build_tower = build_qwen3_tower;
@@ -78,6 +80,7 @@ void add_qwen3_tower(ModelFamily& family) {
 ModelFamily qwen2_vl_family() {
   ModelFamily family = qwen2_family();
   family.architecture = "Qwen2VLForConditionalGeneration";
+  family.defaults.rope.sections = {16, 24, 24};
   family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen2,
                                         .tensor_prefix = "visual.",
                                         .depth = 32,
@@ -93,6 +96,7 @@ ModelFamily qwen2_vl_family() {
 ModelFamily qwen2_5_vl_family() {
   ModelFamily family = qwen2_family();
   family.architecture = "Qwen2_5_VLForConditionalGeneration";
+  family.defaults.rope.sections = {16, 24, 24};
   family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen25, .tensor_prefix = "visual."};
   family.read_config = read_qwen2_vl;
   family.build_tower = build_qwen2_5_tower;
