@@ -28,7 +28,7 @@ from language import make_dialogue, make_story  # noqa: E402  pylint: disable=wr
 
 TYPES = ["BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q5_1", "Q5_0", "Q4_K_M", "Q4_K_S", "IQ4_NL", "IQ4_XS", "Q4_1", "Q4_0", "Q3_K_M",
          "Q2_K", "fp8", "fp8-dynamic", "int8", "int4", "nvfp4"]
-IMPORTANT_TYPES = ["Q5_K_M", "Q4_K_M", "IQ4_XS", "Q4_0", "Q3_K_M", "Q2_K"]
+IMPORTANT_TYPES = ["Q5_K_M", "Q4_K_M", "IQ4_XS", "Q4_0", "Q3_K_M", "Q2_K", "int4", "nvfp4"]
 CACHES = ["bfloat16", "int8", "fp8_e4m3"]
 SEED = 20261126  # the training documents have other seeds
 CALIBRATION_SEED = 20261127
@@ -133,9 +133,8 @@ def main():
               f"|---|---|---|---|---|\n| the model itself | | 16 | {own:.4f} | 0 |")
         for kind in types:
             for way, flags in ways.items():
-                out = folder / (kind + (".gguf" if kind.isupper() else ""))
-                told = run(program, "quantize", MODEL, out, "--type", kind, "--json", *flags,
-                           *(["--overwrite"] if important else []))
+                out = folder / (f"{kind}{len(flags)}" + (".gguf" if kind.isupper() else ""))
+                told = run(program, "quantize", MODEL, out, "--type", kind, "--json", *flags)
                 value, _ = score(program, out, texts, folder / "scores")
                 print(f"| `{kind}`{way} | {told['bytes_after'] / 2**20:.2f} MiB | {told['bits_per_weight']:.2f} | "
                       f"{value:.4f} | {1000 * divergence(folder / 'scores', probabilities):.{3 if important else 2}f} |", flush=True)

@@ -28,10 +28,10 @@ class QuantizeParser final : public CommandParser {
           options_.type = text;
           return ok_status();
         });
-    add.text(
-        "--imatrix", "FILE",
-        "importance matrix of tessera calibrate or llama-imatrix (GGUF): which numbers matter; for types of GGUF files",
-        options_.importance);
+    add.text("--imatrix", "FILE",
+             "importance matrix of tessera calibrate or llama-imatrix (GGUF): which numbers matter; for types of GGUF "
+             "files, int4 and nvfp4",
+             options_.importance);
     add.flag("--overwrite", "replace a file that is there", options_.overwrite);
     add.flag("--json", "one JSON object", options_.json);
     add.text("--gguf-file", "FILE", "one of several GGUF files of the folder, or of the model of the hub",

@@ -153,6 +153,25 @@ class Calibrate(CliTest):
         self.assertEqual(told[0], told[1])
         self.assertNotEqual(files[0], files[1])
 
+    def test_folders_with_a_matrix_score_like_the_model(self):
+        self.ok("calibrate", DEMO, self.text, "-o", self.out)
+
+        def logprob(model):
+            """Returns the mean logarithm of the probabilities of the text's tokens."""
+            row = self.ok_json("score", "--model-path", model, "--prompt", STORY, "--output", self.folder / "scores",
+                               *FEW_SIZES)["prompts"][0]
+            return row["logprob"] / (row["tokens"] - 1)
+
+        for kind in ("int4", "nvfp4"):
+            files = []
+            for flags in ([], ["--imatrix", self.out]):
+                folder = self.folder / f"{kind}{len(files)}"
+                self.ok("quantize", DEMO, folder, "--type", kind, *flags)
+                files.append((folder / "model.safetensors").read_bytes())
+                self.assertLess(abs(logprob(folder) - logprob(DEMO)), 0.1, (kind, flags))
+            self.assertEqual(len(files[0]), len(files[1]))
+            self.assertNotEqual(files[0], files[1])
+
     def test_quantize_says_what_the_matrix_does(self):
         self.ok("calibrate", DEMO, self.text, "-o", self.out)
         told = self.ok_json("quantize", DEMO, self.folder / "m.gguf", "--type", "Q4_K_M", "--imatrix", self.out)
@@ -180,10 +199,13 @@ class Calibrate(CliTest):
         refused(["token_embd.weight.counts", "is -1", "at least 0"], wrong, exit_code=2)
         wrong.write_bytes(data.replace(b"blk.3.ffn_up", b"blk.3.ffn_xp"))
         refused(["blk.3.ffn_xp.weight", "is no tensor of"], wrong)
+        wrong_model = self.folder / "other.gguf"
+        wrong_model.write_bytes(wrong.read_bytes())
         wrong.write_bytes(data[:len(data) // 2])
         refused(["wrong.gguf"], wrong, exit_code=2)
         refused(["no tensor of", "uses an importance matrix"], self.out, kind="Q8_0")
-        refused(["accepted: a type of GGUF files"], self.out, kind="int4", out=self.folder / "folder")
+        refused(["accepted: int4, nvfp4, or a type of GGUF files"], self.out, kind="fp8", out=self.folder / "folder")
+        refused(["is no tensor of"], wrong_model, kind="int4", out=self.folder / "folder")
         refused(["is no tensor of"], self.out, kind="Q4_0", source=LLAMA)
 
     def test_refuses_what_it_cannot_run(self):

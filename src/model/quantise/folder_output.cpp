@@ -12,6 +12,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/write_file.h"
 #include "tessera/model/model.h"
+#include "tessera/model/quantise/folder_importance.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/model/weights/rounded_read.h"
@@ -72,8 +73,13 @@ class FolderOutput : public QuantisedOutput {
   FolderOutput(std::string folder, const FolderType& type, Checkpoint checkpoint)
       : folder_(std::move(folder)), type_(type), checkpoint_(std::move(checkpoint)) {}
 
-  Status plan(const ModelConfig& config, const ir::OpTable& ops, const FamilyRegistry& families) {
+  Status plan(const ModelConfig& config, const ir::OpTable& ops, const FamilyRegistry& families,
+              const ImportanceMatrix* importance) {
     TRY(find_linears(config, ops, families));
+    if (importance != nullptr) {
+      importance_ = TRY(choose_folder_importance(config, folder_, checkpoint_.names(), type_, linears_, *importance));
+      notes_ = importance_.notes;
+    }
     std::vector<std::string> unquantised;
     for (const std::string_view name : checkpoint_.names()) {
       const StoredTensor& tensor = *checkpoint_.find(name);
@@ -252,7 +258,9 @@ class FolderOutput : public QuantisedOutput {
     const std::int64_t count = std::ssize(to) / unit;
     const SliceRuns runs{.num_runs = 1, .run = count, .stride = count, .start = offset / unit};
     const auto content = values ? RoundedStorage::Content::kValues : RoundedStorage::Content::kScales;
-    return read_rounded(source, storage_of(linear, content), factor, runs, to).with_context(folder_);
+    const auto importance =
+        importance_.linears.empty() ? std::span<const float>() : importance_.linears[written.linear];
+    return read_rounded(source, storage_of(linear, content), factor, runs, to, importance).with_context(folder_);
   }
 
   template <class Array>
@@ -292,6 +300,7 @@ class FolderOutput : public QuantisedOutput {
   Checkpoint checkpoint_;
   std::vector<QuantisedLinear> linears_;
   std::map<std::string, std::size_t, std::less<>> linear_of_;  // the key is the stored tensor's name
+  FolderImportance importance_;
   std::vector<Written> written_;
   std::vector<Shard> shards_;
   std::vector<fs::path> copied_;
@@ -302,13 +311,14 @@ class FolderOutput : public QuantisedOutput {
 
 Result<std::unique_ptr<QuantisedOutput>> make_folder_output(const std::string& model_path, const ModelConfig& config,
                                                             const FolderType& type, const ir::OpTable& ops,
-                                                            const FamilyRegistry& families) {
+                                                            const FamilyRegistry& families,
+                                                            const ImportanceMatrix* importance) {
   const std::string folder = model_folder(model_path);
   if (config.formats.any() || (config.moe && config.moe->mxfp4))
     return unimplemented(
         fmt::format("{}: the checkpoint is quantised; accepted: weights of float32, float16 or bfloat16", folder));
   auto output = std::make_unique<FolderOutput>(folder, type, TRY(Checkpoint::open(model_path)));
-  TRY(output->plan(config, ops, families));
+  TRY(output->plan(config, ops, families, importance));
   return std::unique_ptr<QuantisedOutput>(std::move(output));
 }
 

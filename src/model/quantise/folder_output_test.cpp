@@ -2,6 +2,7 @@
 // start; tensors whose format the config does not describe.
 #include "tessera/model/quantise/folder_output.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +13,9 @@
 #include "tessera/base/testing/paths.h"
 #include "tessera/base/testing/scratch_dir.h"
 #include "tessera/device/cpu/cpu_device.h"
+#include "tessera/model/gguf/importance_matrix.h"
 #include "tessera/model/model.h"
+#include "tessera/model/weights/tensor_copy.h"
 #include "tessera/model/weights/weights.h"
 #include "tessera/ops/built_in_ops.h"
 
@@ -46,8 +49,9 @@ std::map<std::string, std::string> loaded_weights(const ModelConfig& config, con
   return all;
 }
 
-Status write_folder(const std::string& source, const char* type, const std::string& path) {
-  const auto output = plan_quantised(source, type, built_in_ops(), built_in_families());
+Status write_folder(const std::string& source, const char* type, const std::string& path,
+                    const ImportanceMatrix* importance = nullptr) {
+  const auto output = plan_quantised(source, type, built_in_ops(), built_in_families(), importance);
   return output.ok() ? (*output)->write(path, {}) : output.status();
 }
 
@@ -123,6 +127,98 @@ TEST(FolderOutput, JoinedLinearsShareAFactor) {
   EXPECT_EQ(divisor("self_attn.q_proj"), divisor("self_attn.v_proj"));
   EXPECT_EQ(divisor("mlp.gate_proj"), divisor("mlp.up_proj"));
   EXPECT_NE(divisor("self_attn.q_proj"), divisor("self_attn.o_proj"));
+}
+
+// Returns an importance matrix for all linears of the golden's layers, in which one column in eight matters most.
+ImportanceMatrix uneven_importance(const ModelConfig& config) {
+  ImportanceMatrix matrix{.source = "i.gguf", .datasets = {}, .entries = {}};
+  const std::int64_t hidden = config.hidden_size;
+  const std::pair<const char*, std::int64_t> kTensors[] = {
+      {"attn_k", hidden},
+      {"attn_output", config.num_attention_heads * config.head_dim},
+      {"attn_q", hidden},
+      {"attn_v", hidden},
+      {"ffn_down", config.intermediate_size},
+      {"ffn_gate", hidden},
+      {"ffn_up", hidden}};
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    for (const auto& [name, cols] : kTensors) {
+      ImportanceEntry entry{.name = fmt::format("blk.{}.{}.weight", layer, name), .sums = {}, .counts = {1}};
+      for (std::int64_t i = 0; i < cols; ++i) entry.sums.push_back(i * 5 % 8 == 0 ? 100.0F : 1.0F);
+      matrix.entries.push_back(std::move(entry));
+    }
+  }
+  return matrix;
+}
+
+template <class Element>
+std::vector<Element> elements_of(const Checkpoint& checkpoint, const std::string& name) {
+  const StoredTensor& tensor = *checkpoint.find(name);
+  std::vector<Element> elements(tensor.data.size() / sizeof(Element));
+  std::memcpy(elements.data(), tensor.data.data(), tensor.data.size());
+  return elements;
+}
+
+// Returns Σ importance · (x − value)² of a linear in int4, with the importances of uneven_importance().
+double weighted_error(const Checkpoint& source, const Checkpoint& written, const std::string& module) {
+  const StoredTensor& tensor = *source.find(module + ".weight");
+  std::vector<float> x(static_cast<std::size_t>(tensor.num_elements()));
+  EXPECT_TRUE(copy_tensor(tensor, StoredDtype::kF32, std::as_writable_bytes(std::span(x))).ok());
+  const auto values = elements_of<std::uint8_t>(written, module + ".weight_packed");
+  const auto scales = elements_of<float>(written, module + ".weight_scale");
+  const std::size_t group = x.size() / scales.size();
+  const auto cols = static_cast<std::size_t>(tensor.shape[1]);
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const int code = values[i / 2] >> (4 * (i % 2)) & 15;
+    const double difference = double{x[i]} - double{scales[i / group]} * (code - 8);
+    sum += (i % cols * 5 % 8 == 0 ? 100 : 1) * difference * difference;
+  }
+  return sum;
+}
+
+TEST(FolderOutput, ImportanceReducesTheWeightedErrorOfEachLinear) {
+  const test::ScratchDir dir;
+  const std::string source = golden_source("qwen3");
+  const ImportanceMatrix matrix = uneven_importance(*ModelConfig::read(source, built_in_families()));
+  ASSERT_TRUE(write_folder(source, "int4", dir.path() + "/plain").ok());
+  const Status status = write_folder(source, "int4", dir.path() + "/searched", &matrix);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  const Checkpoint original = *Checkpoint::open(source);
+  const Checkpoint plain = *Checkpoint::open(dir.path() + "/plain");
+  const Checkpoint searched = *Checkpoint::open(dir.path() + "/searched");
+  EXPECT_EQ(plain.names(), searched.names());
+  for (const char* module : {"self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.down_proj"}) {
+    const std::string name = std::string("model.layers.1.") + module;
+    EXPECT_LE(weighted_error(original, searched, name), 0.9 * weighted_error(original, plain, name)) << name;
+  }
+}
+
+TEST(FolderOutput, Nvfp4WithImportanceLoadsOtherWeights) {
+  const test::ScratchDir dir;
+  const std::string source = golden_source("qwen3");
+  const ImportanceMatrix matrix = uneven_importance(*ModelConfig::read(source, built_in_families()));
+  ASSERT_TRUE(write_folder(source, "nvfp4", dir.path() + "/plain").ok());
+  const Status status = write_folder(source, "nvfp4", dir.path() + "/searched", &matrix);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  const auto weights = [&](const std::string& path) {
+    return loaded_weights(*ModelConfig::read(path, built_in_families()), path);
+  };
+  const auto plain = weights(dir.path() + "/plain");
+  const auto searched = weights(dir.path() + "/searched");
+  ASSERT_FALSE(searched.empty());
+  EXPECT_EQ(plain.size(), searched.size());
+  EXPECT_NE(plain, searched);
+}
+
+TEST(FolderOutput, TypesOfEightBitsRefuseImportance) {
+  const test::ScratchDir dir;
+  const ImportanceMatrix matrix{.source = "i.gguf", .datasets = {}, .entries = {}};
+  for (const char* type : {"fp8", "fp8-dynamic", "int8"}) {
+    const Status status = write_folder(golden_source("qwen3"), type, dir.path() + "/out", &matrix);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << type;
+    EXPECT_THAT(status.message(), HasSubstr("accepted: int4, nvfp4, or a type of GGUF files")) << type;
+  }
 }
 
 TEST(FolderOutput, RefusesWhatIsQuantisedOrStacked) {

@@ -95,6 +95,10 @@ const FolderType* find_folder_type(std::string_view name) {
   return found != std::end(kFolderTypes) ? found : nullptr;
 }
 
+bool uses_importance(const FolderType& type) {
+  return type.format == StartFormat::kInt4 || type.format == StartFormat::kNvfp4;
+}
+
 std::vector<TensorLayout> stored_tensors(const FolderType& type, const QuantisedLinear& linear) {
   const Rounding& rounding = linear.rounding;
   const std::int64_t scale_rows = ceil_div(linear.rows, rounding.block_rows);

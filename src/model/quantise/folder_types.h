@@ -11,7 +11,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/model/formats/start_format.h"
-#include "tessera/model/weights/quantise_values.h"
+#include "tessera/model/rounding/quantise_values.h"
 #include "tessera/model/weights/safetensors.h"
 
 namespace tessera {
@@ -28,6 +28,8 @@ struct FolderType {
 // Returns the type called `name`; null if the name is unknown.
 const FolderType* find_folder_type(std::string_view name);
 std::span<const FolderType> folder_types();
+// Returns whether an importance matrix changes how the type's numbers are rounded: for the types of 4 bits.
+bool uses_importance(const FolderType& type);
 
 // A linear that is quantised.
 struct QuantisedLinear {

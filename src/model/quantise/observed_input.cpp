@@ -10,8 +10,7 @@
 #include <utility>
 #include <variant>
 
-#include "tessera/model/gguf/gguf_architectures.h"
-#include "tessera/model/gguf/made_tensors.h"
+#include "tessera/model/quantise/file_place.h"
 #include "tessera/model/quantise/folder_sizes.h"
 #include "tessera/model/quantise/own_name.h"
 
@@ -58,17 +57,14 @@ class InputNames {
   // Adds an entry for each tensor from whose rows the weight is made.
   Status add_linear(const ObservedInput& input, const WeightSpec& weight) {
     for (const WeightPart& part : weight.parts) {
-      // Quantised matrices have other last words, such as "weight_packed" or "qweight".
-      const OwnName own = own_name(part.tensor.substr(0, part.tensor.rfind('.')) + ".weight");
-      const TensorNameRule* rule = find_rule_of_own(own.rest, own.layer.has_value(), architecture_.names);
-      if (rule == nullptr) return no_place(part.tensor);
-      const std::string name = own.layer ? fmt::format("blk.{}.{}", *own.layer, rule->gguf) : std::string(rule->gguf);
+      const std::optional<FilePlace> place = find_file_place(part.tensor, config_, architecture_);
+      if (!place) return no_place(part.tensor);
       ObservedInput of_tensor = input;
       if (std::holds_alternative<PlainStorage>(part.storage) && part.shape.size() == 2 &&
           part.shape[1] < std::ssize(input.sums))
         of_tensor.sums.resize(static_cast<std::size_t>(part.shape[1]));
-      if (rule->form == TensorForm::kValueColumns) reorder_value_heads(of_tensor.sums);
-      TRY(add_entry(name, of_tensor));
+      if (place->form == TensorForm::kValueColumns) reorder_value_heads(of_tensor.sums);
+      TRY(add_entry(place->name, of_tensor));
     }
     return ok_status();
   }
@@ -76,9 +72,7 @@ class InputNames {
   // Puts the columns into the order of a file, which stores the first value head of every key head, then the second
   // value head of every key head, and so on.
   void reorder_value_heads(std::vector<double>& sums) const {
-    const DeltaNetConfig& net = *config_.delta_net;
-    const StoredOrder order{
-        .first = 0, .a = net.value_heads / net.key_heads, .b = net.key_heads, .unit = net.value_head_dim};
+    const StoredOrder order = value_head_order(*config_.delta_net);
     const std::vector<double> own = sums;
     for (std::size_t i = 0; i < sums.size(); ++i)
       sums[i] = own[static_cast<std::size_t>(order.stored(static_cast<std::int64_t>(i)))];

@@ -82,14 +82,15 @@ Result<std::unique_ptr<QuantisedOutput>> plan_quantised(const std::string& model
                                                         const ImportanceMatrix* importance) {
   const std::optional<std::string> gguf = TRY(find_gguf(model_path));
   if (const FolderType* const folder_type = find_folder_type(type)) {
-    if (importance != nullptr)
-      return invalid_argument(fmt::format(
-          "{}: an importance matrix has no effect on {}; accepted: a type of GGUF files", importance->source, type));
+    if (importance != nullptr && !uses_importance(*folder_type))
+      return invalid_argument(
+          fmt::format("{}: an importance matrix has no effect on {}; accepted: int4, nvfp4, or a type of GGUF files",
+                      importance->source, type));
     if (gguf)
       return unimplemented(
           fmt::format("{} as {}: the input is a GGUF file; accepted: a folder with safetensors", *gguf, type));
     const ModelConfig config = TRY(ModelConfig::read(model_path, families));
-    return make_folder_output(model_path, config, *folder_type, ops, families);
+    return make_folder_output(model_path, config, *folder_type, ops, families, importance);
   }
   const GgufFileType& file_type = *find_file_type(type);
   if (gguf) {

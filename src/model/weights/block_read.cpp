@@ -12,7 +12,7 @@
 
 #include "tessera/base/ceil_div.h"
 #include "tessera/base/float16.h"
-#include "tessera/model/weights/quantise_values.h"
+#include "tessera/model/rounding/quantise_values.h"
 #include "tessera/ops/quantised/blocks/block_codes.h"
 #include "tessera/ops/quantised/blocks/packed_layout.h"
 

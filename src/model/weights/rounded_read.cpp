@@ -11,6 +11,7 @@
 
 #include "tessera/base/ceil_div.h"
 #include "tessera/base/float8.h"
+#include "tessera/model/rounding/search_scales.h"
 #include "tessera/model/weights/matrix_read.h"
 
 namespace tessera {
@@ -67,9 +68,10 @@ struct ScaleTable {
 class RoundedMatrix {
  public:
   // Borrows all arguments.
-  static Result<RoundedMatrix> of(const StoredTensor& stored, const RoundedStorage& storage) {
+  static Result<RoundedMatrix> of(const StoredTensor& stored, const RoundedStorage& storage,
+                                  std::span<const float> importance = {}) {
     const StridedStorage& numbers = storage.numbers;
-    return RoundedMatrix(stored, storage,
+    return RoundedMatrix(stored, storage, importance,
                          TRY(StridedRows::of(stored, {.rows = storage.rows,
                                                       .cols = storage.cols,
                                                       .offset = numbers.offset,
@@ -83,12 +85,15 @@ class RoundedMatrix {
   Status write_scales(const SliceRuns& runs, float factor, std::span<std::byte> dst) const;
 
  private:
-  RoundedMatrix(const StoredTensor& stored, const RoundedStorage& storage, const StridedRows& rows)
-      : stored_(stored), storage_(storage), rounding_(storage.rounding), rows_(rows) {}
+  RoundedMatrix(const StoredTensor& stored, const RoundedStorage& storage, std::span<const float> importance,
+                const StridedRows& rows)
+      : stored_(stored), storage_(storage), rounding_(storage.rounding), importance_(importance), rows_(rows) {}
 
   // `row` and `first_col` count blocks. Sets greatest[i] to the bits of the greatest magnitude in block (row, first_col
   // + i) if these bits are greater. Blocks of more than kTile columns are read in pieces.
   void raise_to_blocks(std::int64_t row, std::int64_t first_col, std::span<std::uint32_t> greatest) const;
+  // `row` and `first_col` count blocks. Replaces the scales of the blocks from (row, first_col) by better ones.
+  void search(std::int64_t row, std::int64_t first_col, float factor, std::span<float> scales) const;
   void write_piece(const RowPiece& piece, const ScaleTable& table, float factor, std::span<std::byte> dst) const;
   // Returns the error for the first element that is not a finite number.
   Status not_finite() const;
@@ -96,6 +101,7 @@ class RoundedMatrix {
   const StoredTensor& stored_;
   const RoundedStorage& storage_;
   const Rounding& rounding_;
+  std::span<const float> importance_;
   StridedRows rows_;
 };
 
@@ -120,6 +126,15 @@ void RoundedMatrix::raise_to_blocks(std::int64_t row, std::int64_t first_col, st
   }
 }
 
+void RoundedMatrix::search(std::int64_t row, std::int64_t first_col, float factor, std::span<float> scales) const {
+  const std::int64_t begin = first_col * rounding_.block_cols;
+  const std::size_t count = scales.size() * static_cast<std::size_t>(rounding_.block_cols);
+  std::array<float, kTile> floats;
+  rows_.read(row, begin, {floats.data(), count});
+  search_scales(rounding_, factor, {floats.data(), count}, importance_.subspan(static_cast<std::size_t>(begin), count),
+                scales);
+}
+
 Result<ScaleTable> RoundedMatrix::scales(const Area& blocks, float factor) const {
   ScaleTable table{.blocks = blocks, .scales = std::vector<float>(static_cast<std::size_t>(blocks.size()))};
   const std::int64_t per_unit = std::max<std::int64_t>(1, kTile / rounding_.block_cols);
@@ -136,7 +151,9 @@ Result<ScaleTable> RoundedMatrix::scales(const Area& blocks, float factor) const
     const std::span of_blocks(greatest.data(), count);
     raise_to_blocks(row, col, of_blocks);
     if (std::ranges::max(of_blocks) >= kInfiniteBits) finite = false;
-    block_scales(rounding_.values, of_blocks, factor, std::span(table.scales).subspan(table.index(row, col), count));
+    const std::span scales = std::span(table.scales).subspan(table.index(row, col), count);
+    block_scales(rounding_.values, of_blocks, factor, scales);
+    if (!importance_.empty() && finite) search(row, col, factor, scales);
   }
   if (!finite) return not_finite();
   return table;
@@ -246,13 +263,13 @@ Result<float> read_factor(const StoredTensor& stored, const RoundedStorage& stor
 }
 
 Status read_rounded(const StoredTensor& stored, const RoundedStorage& storage, float factor, const SliceRuns& runs,
-                    std::span<std::byte> dst) {
+                    std::span<std::byte> dst, std::span<const float> importance) {
   const bool wide =
       storage.content == Content::kFactor || (storage.content == Content::kScales && !storage.rounding.has_factor());
   if (dst.size() != static_cast<std::size_t>(runs.num_elements()) * (wide ? sizeof(float) : 1))
     return internal_error(fmt::format("tensor \"{}\": {} elements of a quantised matrix are read to {} bytes",
                                       stored.name, runs.num_elements(), dst.size()));
-  const RoundedMatrix matrix = TRY(RoundedMatrix::of(stored, storage));
+  const RoundedMatrix matrix = TRY(RoundedMatrix::of(stored, storage, importance));
   switch (storage.content) {
     case Content::kValues: return matrix.write_values(runs, factor, dst);
     case Content::kScales: return matrix.write_scales(runs, factor, dst);

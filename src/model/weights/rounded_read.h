@@ -22,8 +22,10 @@ namespace tessera {
 Result<float> read_factor(const StoredTensor& stored, const RoundedStorage& storage);
 
 // Writes the elements `runs` of the part densely to `dst`. storage.content says whether the part contains values,
-// scales or the factor. `factor` is the result of read_factor(). Returns the same errors as read_factor().
+// scales or the factor. `factor` is the result of read_factor(). If `importance` is not empty, it has an importance for
+// each column of the matrix, and the scales are searched (search_scales.h). Returns the same errors as read_factor().
+// The preconditions are then those of search_scales().
 Status read_rounded(const StoredTensor& stored, const RoundedStorage& storage, float factor, const SliceRuns& runs,
-                    std::span<std::byte> dst);
+                    std::span<std::byte> dst, std::span<const float> importance = {});
 
 }  // namespace tessera

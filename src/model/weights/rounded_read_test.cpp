@@ -4,10 +4,13 @@
 #include "tessera/model/weights/rounded_read.h"
 
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include "tessera/base/ceil_div.h"
 #include "tessera/base/float16.h"
+#include "tessera/base/float8.h"
+#include "tessera/model/rounding/search_scales.h"
 #include "tessera/model/test_support.h"
 
 namespace tessera {
@@ -60,7 +63,8 @@ std::vector<std::int64_t> rounded_shape(const RoundedStorage& storage) {
 
 // Reads a slice of the part in pieces.
 std::vector<std::byte> read_all(const StoredTensor& tensor, const RoundedStorage& storage,
-                                const TensorSlice& slice = {}, std::int64_t piece_elements = 1 << 20) {
+                                const TensorSlice& slice = {}, std::int64_t piece_elements = 1 << 20,
+                                std::span<const float> importance = {}) {
   const SliceRuns runs = *slice_runs(rounded_shape(storage), slice);
   const std::int64_t bytes = rounded_bytes(storage);
   const float factor = *read_factor(tensor, storage);
@@ -69,11 +73,21 @@ std::vector<std::byte> read_all(const StoredTensor& tensor, const RoundedStorage
     const SliceRuns piece = runs.piece(first, piece_elements);
     const Status status = read_rounded(tensor, storage, factor, piece,
                                        std::span(all).subspan(static_cast<std::size_t>(first * bytes),
-                                                              static_cast<std::size_t>(piece.num_elements() * bytes)));
+                                                              static_cast<std::size_t>(piece.num_elements() * bytes)),
+                                       importance);
     EXPECT_TRUE(status.ok()) << status.to_string();
     first += piece.num_elements();
   }
   return all;
+}
+
+// Importances of the columns, from 0.01 to 100.
+std::vector<float> uneven_columns() {
+  std::mt19937 random(8);
+  std::uniform_real_distribution<float> exponent(-4.6F, 4.6F);
+  std::vector<float> importance(kRoundedCols);
+  for (float& number : importance) number = std::exp(exponent(random));
+  return importance;
 }
 
 class RoundedRead : public ::testing::TestWithParam<Rounding> {};
@@ -145,6 +159,40 @@ INSTANTIATE_TEST_SUITE_P(Formats, RoundedRead,
                                            Rounding{RoundedTo::kInt8, 1, kRoundedCols},
                                            Rounding{RoundedTo::kInt4, 1, 64}, Rounding{RoundedTo::kInt4, 1, 32},
                                            Rounding{RoundedTo::kE2M1, 1, 16}));
+
+// Values and scales of pieces are those of the whole matrix, and each column has its own importance.
+TEST(RoundedRead, PiecesHaveTheSearchedScalesOfTheMatrix) {
+  const std::vector<float> matrix = matrix_to_round();
+  const StoredTensor tensor = numbers_tensor(matrix, {kRoundedRows, kRoundedCols});
+  const std::vector<float> importance = uneven_columns();
+  for (const Rounding& rounding : {Rounding{RoundedTo::kInt4, 1, 64}, Rounding{RoundedTo::kE2M1, 1, 16}}) {
+    RoundedStorage storage = rounded_storage(rounding);
+    storage.content = RoundedContent::kScales;
+    const std::vector<std::byte> scales = read_all(tensor, storage, {}, 1 << 20, importance);
+    EXPECT_EQ(read_all(tensor, storage, {}, 13, importance), scales);
+    EXPECT_NE(read_all(tensor, storage), scales);
+    const auto across = static_cast<std::size_t>(kRoundedCols / rounding.block_cols);
+    const float factor = *read_factor(tensor, storage);
+    for (const std::size_t row : {std::size_t{0}, std::size_t{77}}) {
+      const std::span x = std::span(matrix).subspan(row * kRoundedCols, kRoundedCols);
+      std::vector<std::uint32_t> bits(x.size());
+      raise_to_magnitudes(x, bits);
+      std::vector<std::uint32_t> greatest(across);
+      raise_to_columns(bits, 0, rounding.block_cols, greatest);
+      std::vector<float> expected(across);
+      block_scales(rounding.values, greatest, factor, expected);
+      search_scales(rounding, factor, x, importance, expected);
+      for (std::size_t i = 0; i < across; ++i) {
+        const std::byte* at = &scales[(row * across + i) * (rounding.has_factor() ? 1 : sizeof(float))];
+        float scale = to_float(Float8E4M3{std::to_integer<std::uint8_t>(*at)});
+        if (!rounding.has_factor()) std::memcpy(&scale, at, sizeof scale);
+        ASSERT_EQ(scale, expected[i]) << "scale " << i << " of row " << row;
+      }
+    }
+    storage.content = RoundedContent::kValues;
+    EXPECT_EQ(read_all(tensor, storage, {}, 700, importance), read_all(tensor, storage, {}, 1 << 20, importance));
+  }
+}
 
 TEST(RoundedRead, ScalesOfSmallerBlocksRepeatTheirBlocks) {
   const std::vector<float> matrix = matrix_to_round();

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tessera/ir/type.h"
-#include "tessera/model/weights/quantise_values.h"
+#include "tessera/model/rounding/quantise_values.h"
 #include "tessera/model/weights/stored_dtype.h"
 #include "tessera/model/weights/tensor_copy.h"
 #include "tessera/ops/quantised/block_types.h"

@@ -1,4 +1,4 @@
-#include "tessera/model/weights/quantise_values.h"
+#include "tessera/model/rounding/quantise_values.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 // Catches: a scale, factor or value that differs from the one found in double precision by a search among all values;
 // ties that do not go to the even code; a column at the end of a block that gets the scale of the next block.
-#include "tessera/model/weights/quantise_values.h"
+#include "tessera/model/rounding/quantise_values.h"
 
 #include <gmock/gmock.h>
 

@@ -1,0 +1,32 @@
+// Finds the tensor of a GGUF file to which a matrix of a folder belongs. Importance matrices call matrices by these
+// names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tessera/model/config/config.h"
+#include "tessera/model/gguf/gguf_architectures.h"
+#include "tessera/model/gguf/made_tensors.h"
+
+namespace tessera {
+
+struct FilePlace {
+  std::string name;                   // "blk.3.ffn_up_exps.weight"
+  std::optional<std::int64_t> layer;  // nothing for a matrix outside of the layers
+  std::int64_t matrix = 0;            // index within the tensor, if it is a stack of experts
+  TensorForm form = TensorForm::kSame;
+};
+
+// Returns the place of a tensor of the folder; nothing if files of the architecture have none. Quantised matrices have
+// other last words than "weight", which make no difference.
+std::optional<FilePlace> find_file_place(std::string_view tensor, const ModelConfig& config,
+                                         const GgufArchitecture& architecture);
+
+// Returns the order in which a file stores the value heads of a gated delta net, as columns of a matrix: the first
+// value head of every key head, then the second value head of every key head, and so on.
+StoredOrder value_head_order(const DeltaNetConfig& net);
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// Chooses the importances of the linears of a folder's output.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/model/config/config.h"
+#include "tessera/model/gguf/importance_matrix.h"
+#include "tessera/model/quantise/folder_types.h"
+#include "tessera/model/quantise/tensor_importance.h"
+
+namespace tessera {
+
+struct FolderImportance {
+  std::map<std::string, TensorImportance> entries;  // the owners; the key is the name in GGUF files
+  // The importances of each linear's columns, all positive. Empty for a linear that is rounded without them.
+  std::vector<std::span<const float>> linears;
+  std::vector<std::string> notes;
+};
+
+// `tensors` are the names of the checkpoint's tensors, and `model` its path for messages. Returns unimplemented for a
+// family without GGUF files, because importance matrices use their names; invalid_argument, with the name, for an entry
+// that is no tensor of the checkpoint or has another size, and for a linear of the layers without entry. Notes are
+// those of ImportanceUse.
+Result<FolderImportance> choose_folder_importance(const ModelConfig& config, const std::string& model,
+                                                  std::span<const std::string_view> tensors, const FolderType& type,
+                                                  std::span<const QuantisedLinear> linears,
+                                                  const ImportanceMatrix& matrix);
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// Checks the entries of an importance matrix against an output's tensors, and counts what is not used.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/model/gguf/importance_matrix.h"
+
+namespace tessera {
+
+class ImportanceUse {
+ public:
+  // `source` is the model's path, for messages. Borrows the matrix.
+  ImportanceUse(const ImportanceMatrix& matrix, std::string source) : matrix_(matrix), source_(std::move(source)) {}
+
+  // Returns invalid_argument, with the name, if an entry has none of these names.
+  Status check_names(const std::set<std::string, std::less<>>& names) const;
+  // Returns invalid_argument if the entry does not have the sizes of a tensor of `matrices` matrices with `cols`
+  // columns.
+  Status check_sizes(const ImportanceEntry& entry, std::int64_t matrices, std::int64_t cols) const;
+  // Returns the error for a matrix of the layers that becomes `type` and has no entry.
+  Status missing(const std::string& tensor, std::string_view type) const;
+
+  void add_used() { ++used_; }
+  void add_unused(const std::string& entry) { unused_.add(entry, 1); }
+  void add_without(const std::string& tensor) { without_.add(tensor, 1); }
+  void add_unseen(const std::string& entry, std::int64_t matrices) { unseen_.add(entry, matrices); }
+
+  bool is_used() const { return used_ > 0; }
+  // Returns notes about entries that are not used, tensors outside of the layers without entry, and matrices whose
+  // input the text never gave.
+  std::vector<std::string> notes() const;
+
+ private:
+  // A number of tensors or entries, and the name of the first.
+  struct Named {
+    std::int64_t count = 0;
+    std::string first{};
+
+    void add(const std::string& name, std::int64_t number) {
+      if (number > 0 && count == 0) first = name;
+      count += number;
+    }
+  };
+
+  const ImportanceMatrix& matrix_;
+  std::string source_;
+  std::int64_t used_ = 0;
+  Named unused_;
+  Named without_;
+  Named unseen_;
+};
+
+}  // namespace tessera

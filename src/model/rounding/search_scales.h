@@ -1,0 +1,20 @@
+// Searches the scales of 4-bit values if it is known how much each number matters.
+#pragma once
+
+#include <span>
+
+#include "tessera/model/rounding/quantise_values.h"
+
+namespace tessera {
+
+// Replaces the scale of each block of a row by the best of some that are tried: the one with the least weighted squared
+// error Σ importance · (x − value)². The given scale is among them, so the error never grows. A scale stays positive. A
+// scale of E2M1 stays a number of E4M3. The results are equal on every CPU.
+//
+// `scales` are those of block_scales(). Preconditions: the values are int4 or E2M1; block_rows is 1, and block_cols a
+// multiple of 16; `x` and `importance` have block_cols elements for each scale; all are finite, and importances
+// positive.
+void search_scales(const Rounding& rounding, float factor, std::span<const float> x, std::span<const float> importance,
+                   std::span<float> scales);
+
+}  // namespace tessera
