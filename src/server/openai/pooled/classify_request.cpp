@@ -11,12 +11,11 @@
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/openai/pooled/list_answer.h"
 #include "tessera/server/openai/pooled/pooled_fields.h"
+#include "tessera/server/openai/pooled/sigmoid.h"
 #include "tessera/server/openai/sampling_fields.h"
 
 namespace tessera {
 namespace {
-
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // Returns the scores of a text's labels.
 std::vector<double> scores_of(std::span<const float> logits, LabelScale scale) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tessera/server/openai/pooled/sigmoid.h"
 #include "tessera/server/work/text_work.h"
 
 namespace tessera {
@@ -164,7 +165,7 @@ void PairScores::take(std::size_t index, Completion& end) {
 double PairScores::score(std::size_t pair) const {
   if (embeds_) return cosine(results_[num_firsts_ == 1 ? 0 : pair], results_[num_firsts_ + pair]);
   const auto logit = static_cast<double>(results_[pair].front());
-  return use_sigmoid_ ? 1 / (1 + std::exp(-logit)) : logit;
+  return use_sigmoid_ ? sigmoid(logit) : logit;
 }
 
 }  // namespace tessera
