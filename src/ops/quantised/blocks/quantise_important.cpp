@@ -22,12 +22,9 @@ TESSERA_INLINE void weigh(const float* x, const float* importance, float* w) {
 TESSERA_INLINE float inverse_of(float scale) { return std::abs(scale) < kLeast ? 0 : 1 / scale; }
 
 // Writes the block's scale to `to`, and the codes of integers from −half to half − 1.
-TESSERA_INLINE void signed_codes(const float* x, const float* importance, float half, std::uint8_t* to,
-                                 std::uint32_t* codes) {
+TESSERA_INLINE void signed_codes(const float* x, const float* w, float half, std::uint8_t* to, std::uint32_t* codes) {
   constexpr float kStep = 0.1F;
   constexpr int kSteps = 9;
-  float w[kBlock];
-  weigh(x, importance, w);
   const float d = to_float(from_float<Float16>(fit_scale<kBlock>(x, w, SignedIntegers{.half = half}, kStep, kSteps)));
   put_f16(to, d);
   const float inverse = inverse_of(d);
@@ -37,10 +34,7 @@ TESSERA_INLINE void signed_codes(const float* x, const float* importance, float 
 }
 
 // Writes the block's scale and least number to `to`, and the codes of integers from 0 to `most`.
-TESSERA_INLINE void affine_codes(const float* x, const float* importance, float most, std::uint8_t* to,
-                                 std::uint32_t* codes) {
-  float w[kBlock];
-  weigh(x, importance, w);
+TESSERA_INLINE void affine_codes(const float* x, const float* w, float most, std::uint8_t* to, std::uint32_t* codes) {
   const AffineFit fit = fit_affine<kBlock>(x, w, most);
   const float d = to_float(from_float<Float16>(fit.scale));
   const float minimum = to_float(from_float<Float16>(clamped(fit.minimum, 0, kMostQuantised)));
@@ -51,44 +45,47 @@ TESSERA_INLINE void affine_codes(const float* x, const float* importance, float 
     codes[i] = static_cast<std::uint32_t>(nearest(clamped((x[i] + minimum) * inverse, 0, most)));
 }
 
+// Writes blocks of kBits for each number. A block has the scale, the least number if kAffine, the fifth bits of the
+// codes if there are five, and their lower four bits.
+template <int kBits, bool kAffine>
+TESSERA_INLINE void quantise_blocks(const float* x, const float* importance, std::int64_t count, std::uint8_t* b) {
+  constexpr int kScaleBytes = kAffine ? 4 : 2;
+  constexpr int kFifthBytes = kBits == 5 ? 4 : 0;
+  constexpr int kBytes = kScaleBytes + kFifthBytes + kBlock / 2;
+  constexpr auto kCodes = static_cast<float>(1 << kBits);
+  for (; count > 0; --count, x += kBlock, importance += kBlock, b += kBytes) {
+    float w[kBlock];
+    weigh(x, importance, w);
+    std::uint32_t codes[kBlock];
+    if constexpr (kAffine)
+      affine_codes(x, w, kCodes - 1, b, codes);
+    else
+      signed_codes(x, w, kCodes / 2, b, codes);
+    if constexpr (kBits == 5) put_fifth_bits(codes, b + kScaleBytes);
+    put_nibbles(codes, b + kScaleBytes + kFifthBytes);
+  }
+}
+
 }  // namespace
 
 TESSERA_CPU_CLONES void quantise_q4_0_important(const float* x, const float* importance, std::int64_t count,
-                                                std::uint8_t* b) {
-  for (; count > 0; --count, x += kBlock, importance += kBlock, b += 18) {
-    std::uint32_t codes[kBlock];
-    signed_codes(x, importance, 8, b, codes);
-    put_nibbles(codes, b + 2);
-  }
+                                                std::uint8_t* blocks) {
+  quantise_blocks<4, false>(x, importance, count, blocks);
 }
 
 TESSERA_CPU_CLONES void quantise_q4_1_important(const float* x, const float* importance, std::int64_t count,
-                                                std::uint8_t* b) {
-  for (; count > 0; --count, x += kBlock, importance += kBlock, b += 20) {
-    std::uint32_t codes[kBlock];
-    affine_codes(x, importance, 15, b, codes);
-    put_nibbles(codes, b + 4);
-  }
+                                                std::uint8_t* blocks) {
+  quantise_blocks<4, true>(x, importance, count, blocks);
 }
 
 TESSERA_CPU_CLONES void quantise_q5_0_important(const float* x, const float* importance, std::int64_t count,
-                                                std::uint8_t* b) {
-  for (; count > 0; --count, x += kBlock, importance += kBlock, b += 22) {
-    std::uint32_t codes[kBlock];
-    signed_codes(x, importance, 16, b, codes);
-    put_fifth_bits(codes, b + 2);
-    put_nibbles(codes, b + 6);
-  }
+                                                std::uint8_t* blocks) {
+  quantise_blocks<5, false>(x, importance, count, blocks);
 }
 
 TESSERA_CPU_CLONES void quantise_q5_1_important(const float* x, const float* importance, std::int64_t count,
-                                                std::uint8_t* b) {
-  for (; count > 0; --count, x += kBlock, importance += kBlock, b += 24) {
-    std::uint32_t codes[kBlock];
-    affine_codes(x, importance, 31, b, codes);
-    put_fifth_bits(codes, b + 4);
-    put_nibbles(codes, b + 8);
-  }
+                                                std::uint8_t* blocks) {
+  quantise_blocks<5, true>(x, importance, count, blocks);
 }
 
 }  // namespace tessera
