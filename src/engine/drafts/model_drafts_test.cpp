@@ -8,15 +8,15 @@
 #include <functional>
 
 #include "tessera/base/testing/scratch_dir.h"
-#include "tessera/device/testing/described_device.h"
-#include "tessera/engine/engine_test_util.h"
-#include "tessera/engine/plan/engine_plan.h"
+#include "tessera/engine/drafts/drafts_test_util.h"
 
 namespace tessera {
 namespace {
 
 using test::make_engine;
+using test::options_for_drafts;
 using test::outputs_of;
+using test::plan_of;
 using test::request;
 using test::sampled;
 using ::testing::AllOf;
@@ -24,10 +24,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 
 EngineOptions golden_options(const std::string& model) {
-  EngineOptions options = test::small_options();
-  options.model_path = testing::data_path("goldens/" + model);
-  options.deterministic = true;  // bits of a row do not depend on the number of rows
-  options.max_running_requests = 32;
+  EngineOptions options = options_for_drafts("goldens/" + model);
   options.drafts.for_all_requests = true;
   return options;
 }
@@ -37,11 +34,6 @@ EngineOptions drafted_by(EngineOptions options, const std::string& draft, std::i
   options.drafts.model_path = testing::data_path(draft);
   options.drafts.layer_steps = steps;
   return options;
-}
-
-Result<EnginePlan> plan_of(const EngineOptions& options) {
-  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
-  return plan_engine(options, device);
 }
 
 // A model that is its own draft model drafts the tokens that it will choose, if it sees the same tokens at the same

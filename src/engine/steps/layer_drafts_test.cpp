@@ -4,28 +4,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tessera/device/testing/described_device.h"
-#include "tessera/engine/engine_test_util.h"
-#include "tessera/engine/plan/engine_plan.h"
+#include "tessera/engine/drafts/drafts_test_util.h"
 
 namespace tessera {
 namespace {
 
 using test::make_engine;
+using test::options_for_drafts;
 using test::outputs_of;
+using test::plan_of;
 using test::request;
 using test::sampled;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-EngineOptions options_of(const char* model) {
-  EngineOptions options = test::small_options();
-  options.model_path = testing::data_path(std::string("drafts/") + model);
-  options.deterministic = true;  // bits of a row do not depend on the number of rows
-  options.max_running_requests = 32;
-  return options;
-}
+EngineOptions options_of(const char* model) { return options_for_drafts(std::string("drafts/") + model); }
 
 EngineOptions with_layer(EngineOptions options, std::int64_t steps = 3) {
   if (!options.drafts.any()) options.drafts.source = DraftSource::kLayer;
@@ -95,8 +89,7 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
     const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
     EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << base;
     EXPECT_GT(drafting->stats().drafts.drafted, 20) << base;
-    testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
-    const Result<EnginePlan> plan = plan_engine(with_layer(options), device);
+    const Result<EnginePlan> plan = plan_of(with_layer(options));
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     EXPECT_THAT(plan->facts, Not(Contains(HasSubstr("drafts use the model's own head"))));
     EXPECT_TRUE(std::ranges::any_of(plan->graphs.at_start, [](const WeightAtStart& weight) {
@@ -138,8 +131,7 @@ TEST(LayerDrafts, FewerIdsChangeNothing) {
       const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
       EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << model << quantization;
       EXPECT_GT(drafting->stats().drafts.drafted, 20) << model << quantization;
-      testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
-      const Result<EnginePlan> plan = plan_engine(with_layer(options), device);
+      const Result<EnginePlan> plan = plan_of(with_layer(options));
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       const ir::Graph& head = plan->graphs.draft->head;
       EXPECT_EQ(head.value(head.outputs[0]).type.to_string(), "f32[R, 64]") << model << quantization;
@@ -148,21 +140,19 @@ TEST(LayerDrafts, FewerIdsChangeNothing) {
 }
 
 TEST(LayerDrafts, SizesOfTheDraftsVocabularyAreChecked) {
-  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
   EngineOptions options = with_layer(options_of("mtp-qwen3.5"));
   options.drafts.vocab_size = 1 << 20;
-  EXPECT_THAT(plan_engine(options, device).status().message(),
+  EXPECT_THAT(plan_of(options).status().message(),
               HasSubstr("speculative_draft_vocab_size: 1048576 is not accepted; 1 to "));
   options.drafts.source = DraftSource::kText;
-  EXPECT_THAT(plan_engine(options, device).status().message(), HasSubstr("is not accepted without a next-token layer"));
+  EXPECT_THAT(plan_of(options).status().message(), HasSubstr("is not accepted without a next-token layer"));
 }
 
 // A slot of a recurrent state has memory for the drafts of a step, here 3. If a model has such states (mtp-qwen3.5),
 // drafts from the text are therefore limited to 3 too.
 TEST(LayerDrafts, SlotsOfStatesLimitDraftsFromText) {
   for (const auto& [model, most] : {std::pair("mtp-qwen3.5", 3), std::pair("mtp-glm4-moe", 8)}) {
-    testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
-    const Result<EnginePlan> plan = plan_engine(with_layer(options_of(model)), device);
+    const Result<EnginePlan> plan = plan_of(with_layer(options_of(model)));
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     EXPECT_EQ(plan->drafts.most_tokens, most) << model;
     EXPECT_EQ(plan->model.max_drafts, 3) << model;
@@ -173,8 +163,7 @@ TEST(LayerDrafts, AStoredQuantisedHeadIsKeptAndReported) {
   EngineOptions options = with_layer(options_of(""));
   options.model_path = testing::data_path("gguf/qwen35-mtp");
   options.drafts.quantization = "int8";
-  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
-  const Result<EnginePlan> plan = plan_engine(options, device);
+  const Result<EnginePlan> plan = plan_of(options);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_THAT(plan->facts, Contains(HasSubstr("drafts use the model's own head")));
 }
