@@ -10,6 +10,7 @@
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
+#include "tessera/server/openai/pooled/classify_request.h"
 #include "tessera/server/openai/pooled/embedding_request.h"
 #include "tessera/server/responses/response_request.h"
 
@@ -26,6 +27,7 @@ struct KindNames {
 constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},
                                 {BatchRequestKind::kCompletion, "/v1/completions", "prompt"},
                                 {BatchRequestKind::kEmbedding, "/v1/embeddings", "input"},
+                                {BatchRequestKind::kClassification, "/v1/classify", ""},
                                 {BatchRequestKind::kResponse, "/v1/responses", ""}};
 
 JsonWriter begin_line(const Json& custom_id) {
@@ -123,6 +125,7 @@ ApiResult<ApiJob> prepare_batch_request(const ServedModel& model, const BatchReq
       case BatchRequestKind::kChat: return prepare_chat(model, request.body);
       case BatchRequestKind::kCompletion: return prepare_completion(model, request.body);
       case BatchRequestKind::kEmbedding: return prepare_embeddings(model, request.body);
+      case BatchRequestKind::kClassification: return prepare_classify(model, request.body);
       case BatchRequestKind::kResponse: break;
     }
     ResponseJob made = TRY(prepare_response(model, request.body, store, owner));

@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-enum class BatchRequestKind : std::uint8_t { kChat, kCompletion, kEmbedding, kResponse };
+enum class BatchRequestKind : std::uint8_t { kChat, kCompletion, kEmbedding, kClassification, kResponse };
 
 // Returns the route of a kind: "/v1/chat/completions".
 std::string_view batch_url(BatchRequestKind kind);
@@ -24,8 +24,9 @@ std::optional<BatchRequestKind> batch_kind(std::string_view url);
 // Returns the routes of all kinds, for messages: "/v1/chat/completions", "/v1/completions", … or "/v1/responses".
 std::string batch_urls();
 
-// A request line: {"custom_id", "method", "url", "body"}, or only a request's body, which may then contain "custom_id".
-// A body with "messages" is a chat, a body with "prompt" is a completion, and a body with "input" is an embedding.
+// A request line: {"custom_id", "method", "url", "body"}, or only a body, which may then contain "custom_id". A body
+// with "messages" is a chat, a body with "prompt" is a completion, and a body with "input" is an embedding. Other
+// routes need the whole form.
 struct BatchRequest {
   BatchRequestKind kind = BatchRequestKind::kCompletion;
   std::string body{};  // JSON for the reader of the route

@@ -35,6 +35,8 @@ TEST(BatchLines, ReadsBothForms) {
   EXPECT_EQ(read_batch_line(R"({"input":"x"})", none)->kind, BatchRequestKind::kEmbedding);
   EXPECT_EQ(read_batch_line(R"({"custom_id":"e","url":"/v1/embeddings","body":{"input":["x"]}})", id)->kind,
             BatchRequestKind::kEmbedding);
+  EXPECT_EQ(read_batch_line(R"({"custom_id":"e","url":"/v1/classify","body":{"input":["x"]}})", id)->kind,
+            BatchRequestKind::kClassification);
 
   EXPECT_EQ(read_batch_line(R"({"custom_id":"c","prompt":"x"})", id)->body, R"({"prompt": "x"})");
   EXPECT_EQ(id, Json("c"));
@@ -54,7 +56,7 @@ TEST(BatchLines, RefusesBadLines) {
   EXPECT_THAT(error(R"({"custom_id":3,"prompt":"x"})", {}), HasSubstr("custom_id"));
   EXPECT_THAT(error(R"({"url":"/v1/completions","body":{}})", {}), HasSubstr("custom_id"));
   EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/rerank","body":{}})", "a"),
-              HasSubstr("\"/v1/chat/completions\", \"/v1/completions\", \"/v1/embeddings\" or \"/v1/responses\""));
+              HasSubstr("\"/v1/completions\", \"/v1/embeddings\", \"/v1/classify\" or \"/v1/responses\""));
   EXPECT_THAT(error(R"({"custom_id":"a","method":"GET","url":"/v1/completions","body":{}})", "a"), HasSubstr("POST"));
   EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/completions","body":[]})", "a"), HasSubstr("an object"));
   EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/completions"})", "a"), HasSubstr("an object"));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tessera/server/batches/batch_test_util.h"
+#include "tessera/server/work/classifier_test_util.h"
 
 namespace tessera::testing {
 namespace {
@@ -118,6 +119,26 @@ TEST_F(BatchRoutesTest, UsageCountsWhatEachRouteCounts) {
   }
 }
 
+TEST_F(BatchRoutesTest, ClassifiersAnswerAsTheLiveRoute) {
+  const test::ScratchDir folder;
+  const std::unique_ptr<Engine> classifier =
+      *make_classifier(folder.path(), R"({"0": "cat", "1": "dog", "2": "owl"})", "single_label_classification");
+  const Running running(*classifier, options());
+  const std::string body = R"({"model": "demo", "input": ["The little fox", "A dog"]})";
+  const auto line = [](const std::string& id, const std::string& request) {
+    return R"({"custom_id": ")" + id + R"(", "method": "POST", "url": "/v1/classify", "body": )" + request + "}\n";
+  };
+  const std::string file = put(running, line("a", body) + line("b", R"({"model": "demo", "input": []})"));
+  const Json batch = ended(running, text_in(running.json(begin(file, "/v1/classify")), "id"));
+  EXPECT_EQ(counted(batch, "completed"), 1) << batch.dump();
+  EXPECT_EQ(counted(batch, "failed"), 1) << batch.dump();
+  const Json answer = *lines(running, batch, "output_file_id").at("a").find("response")->find("body");
+  const Json live = running.json(post("/v1/classify", body));
+  EXPECT_EQ(answer.find("data")->dump(), live.find("data")->dump());
+  EXPECT_EQ(answer.find("data")->as_array().size(), 2u);
+  EXPECT_EQ(batch.find("usage")->find("input_tokens")->as_int(), live.find("usage")->find("prompt_tokens")->as_int());
+}
+
 TEST_F(BatchRoutesTest, ACancelledBatchKeepsItsAnswers) {
   std::string content;
   for (int i = 0; i < 200; ++i) content += short_line("r" + std::to_string(i), 60);
@@ -172,7 +193,7 @@ TEST_F(BatchRoutesTest, BadFormsAndBatchesAreNamed) {
 
   EXPECT_EQ(error_code(running.json(begin("file-0"), 404)), "file_not_found");
   EXPECT_THAT(kept_error(running.json(begin(put(running, "x"), "/v1/rerank"), 400)),
-              HasSubstr("\"/v1/embeddings\" or \"/v1/responses\""));
+              HasSubstr("\"/v1/embeddings\", \"/v1/classify\" or \"/v1/responses\""));
   EXPECT_EQ(error_code(running.json(get("/v1/batches/batch_0"), 404)), "batch_not_found");
   EXPECT_EQ(error_code(running.json(get("/v1/files/file-0/text"), 404)), "unknown_url");
 }
