@@ -68,6 +68,7 @@ Json drafts_json(const Explanation& e) {
   Json json = Json::object();
   json.set("source", draft_source_name(drafts.source)).set("most_by_step", drafts.most());
   if (!e.draft_layer) return json;
+  json.set("parameters", e.plan.draft_parameters);
   json.set("layer_ops", e.draft_layer->layer_ops).set("head_ops", e.draft_layer->head_ops);
   json.set("head_ids", e.draft_layer->head_ids).set("own_weight_bytes", e.draft_layer->own_bytes);
   json.set("hidden_rows", e.draft_layer->hidden_rows).set("hidden_bytes", e.draft_layer->hidden_bytes);

@@ -1,4 +1,4 @@
-// The options of a runner. The engine decides them (engine/start/engine_plan.h).
+// The options of a runner. The engine decides them (engine/plan/engine_plan.h).
 #pragma once
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // but the engine does not use.
 #include "tessera/cli/inspect/explanation_text.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include "tessera/compile/compiler.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
+#include "tessera/model/weights/checkpoint.h"
 
 namespace tessera::cli {
 namespace {
@@ -109,6 +111,16 @@ TEST(Explanation, ShowsTheLayerThatDrafts) {
   EXPECT_GT(e.draft_layer->own_bytes, e.draft_layer->head_ids * e.plan.config.hidden_size * 2) << "more than its head";
   const std::string text = to_text(e);
   EXPECT_THAT(text, ::testing::AllOf(HasSubstr("by the EAGLE-3 layer of "), HasSubstr("320 of 512 ids")));
+  const Checkpoint layer = *Checkpoint::open(options.drafts.model_path);
+  std::int64_t parameters = 0;
+  for (const std::string_view name : layer.names())  // "d2t" and "t2d" have ids
+    if (name.find("2") == std::string_view::npos) parameters += layer.find(name)->num_elements();
+  EXPECT_EQ(e.plan.draft_parameters, parameters);
+  EXPECT_EQ(e.plan.parameters, explain({.model_path = options.model_path}, std::nullopt, {})->plan.parameters);
+  EXPECT_THAT(text, HasSubstr(fmt::format("{:.1f} M parameters (and {:.1f} M that draft), ",
+                                          static_cast<double>(e.plan.parameters) / 1e6,
+                                          static_cast<double>(parameters) / 1e6)));
+  EXPECT_THAT(to_json(e).dump(), HasSubstr(fmt::format(R"("parameters": {})", parameters)));
   EXPECT_THAT(to_json(e).dump(), ::testing::AllOf(HasSubstr(R"("source": "eagle3")"), HasSubstr(R"("head_ids": 320)")));
 }
 
@@ -123,6 +135,7 @@ TEST(Explanation, ShowsTheModelThatDrafts) {
   const Explanation alone = *explain({.model_path = options.drafts.model_path}, std::nullopt, {});
   ASSERT_TRUE(e.draft_layer.has_value());
   EXPECT_EQ(e.draft_layer->own_bytes, alone.weight_bytes);
+  EXPECT_EQ(e.plan.draft_parameters, alone.plan.parameters);
   EXPECT_GT(e.plan.memory.kv_cache * plain.context_tokens, plain.kv_cache * e.plan.memory.context_tokens)
       << "pages also hold the draft's keys and values";
 }

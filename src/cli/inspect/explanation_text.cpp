@@ -42,9 +42,14 @@ std::string ranks_text(const Explanation& e) {
 
 std::string model_text(const Explanation& e) {
   const ModelConfig& config = e.plan.config;
-  return fmt::format("{}: {}, {} layers, {:.1f} M parameters, {} on {}{}\n\n", e.model_path, config.architecture,
-                     config.num_hidden_layers, static_cast<double>(e.plan.parameters) / 1e6,
-                     ir::dtype_name(e.plan.model.dtype), e.device, ranks_text(e));
+  const auto millions = [](std::int64_t parameters) {
+    return fmt::format("{:.1f} M", static_cast<double>(parameters) / 1e6);
+  };
+  const std::string drafts =
+      e.plan.draft_parameters == 0 ? "" : fmt::format(" (and {} that draft)", millions(e.plan.draft_parameters));
+  return fmt::format("{}: {}, {} layers, {} parameters{}, {} on {}{}\n\n", e.model_path, config.architecture,
+                     config.num_hidden_layers, millions(e.plan.parameters), drafts, ir::dtype_name(e.plan.model.dtype),
+                     e.device, ranks_text(e));
 }
 
 // Shows every piece and split operator. Repeated layers are shown once.

@@ -5,7 +5,7 @@
 
 #include "tessera/device/testing/described_device.h"
 #include "tessera/engine/engine_test_util.h"
-#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/plan/engine_plan.h"
 
 namespace tessera::test {
 

@@ -180,6 +180,8 @@ TEST(ModelDrafts, ParametersOfTheDraftAreNotTheModels) {
   const Result<EnginePlan> drafting = plan_of(drafted_by(golden_options("llama"), "goldens/llama"));
   ASSERT_TRUE(plain.ok() && drafting.ok());
   EXPECT_EQ(drafting->parameters, plain->parameters);
+  EXPECT_EQ(drafting->draft_parameters, plain->parameters);
+  EXPECT_EQ(plain->draft_parameters, 0);
   EXPECT_EQ(drafting->memory.weights, 2 * plain->memory.weights);
 }
 

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +19,7 @@
 #include "tessera/engine/plan/plan_steps.h"
 #include "tessera/engine/plan/rank_places.h"
 #include "tessera/model/families/draft_model.h"
+#include "tessera/model/families/eagle3.h"
 #include "tessera/model/gguf/gguf_model.h"
 #include "tessera/model/gguf/gguf_texts.h"
 #include "tessera/model/layers/cache.h"
@@ -177,12 +180,18 @@ void keep_blocks(PlanDraft& draft) {
   };
 }
 
-// Returns the weights of all stages, but not those of a draft model.
-std::vector<WeightSpec> weights_of_model(const EnginePlan& plan) {
+// Counts the parameters of all stages. Those of a draft layer or draft model of another folder are counted apart.
+void count_parameters(EnginePlan& plan) {
   std::vector<WeightSpec> weights = all_weights(plan.graphs);
-  if (plan.model.draft_model != nullptr)
-    std::erase_if(weights, [](const WeightSpec& weight) { return weight.name.starts_with(kDraftModelPrefix); });
-  return weights;
+  const auto is_draft = [&](const WeightSpec& weight) {
+    const std::vector<WeightPart>& parts = weight.parts.empty() ? weight.elsewhere : weight.parts;
+    if (parts.empty()) return false;
+    if (plan.model.draft_model != nullptr) return parts.front().tensor.starts_with(kDraftModelPrefix);
+    return plan.model.eagle != nullptr && parts.front().tensor.starts_with(kEaglePrefix);
+  };
+  const auto drafts = std::ranges::stable_partition(weights, std::not_fn(is_draft));
+  plan.parameters = parameter_count(std::span(weights.begin(), drafts.begin()));
+  plan.draft_parameters = parameter_count(drafts);
 }
 
 // Refuses a load format that the model is not in.
@@ -254,7 +263,7 @@ Status build_graphs(PlanDraft& draft) {
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
   TRY(check_quantised_head(draft));
-  plan.parameters = parameter_count(weights_of_model(plan));
+  count_parameters(plan);
   tell_stored(plan);
   note_dequantised(plan);
   note_at_start(plan);
