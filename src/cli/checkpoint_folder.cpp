@@ -83,9 +83,9 @@ void CheckpointFolder::undo() const {
 }
 
 std::vector<fs::path> tokenizer_files(const fs::path& folder) {
-  static constexpr std::array<std::string_view, 8> kNames = {
+  static constexpr std::array<std::string_view, 9> kNames = {
       "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-      "vocab.json",     "merges.txt",      "chat_template.jinja"};
+      "vocab.json",     "merges.txt",      "chat_template.jinja",   "chat_template.json"};
   std::vector<fs::path> files;
   std::error_code error;
   for (const std::string_view name : kNames)

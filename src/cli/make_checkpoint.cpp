@@ -16,6 +16,7 @@
 #include "tessera/cli/serve/stop_signal.h"
 #include "tessera/cli/session/session.h"
 #include "tessera/cli/table.h"
+#include "tessera/model/layers/draft.h"
 #include "tessera/model/model.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/model/weights/random_checkpoint.h"
@@ -120,9 +121,11 @@ Status write_weights(const RandomCheckpoint& checkpoint, const CheckpointFolder&
 
 Status run_make_checkpoint(const MakeCheckpointOptions& options) {
   const Source source = TRY(read_source(options));
-  const ModelGraphs graphs = TRY(build_model(source.config, {.dtype = names_of(source.dtype).dtype},
-                                             options.registry->ops, options.registry->families)
-                                     .with_context(source.file.string()));
+  const FamilyRegistry& families = options.registry->families;
+  const ModelOptions model{.dtype = names_of(source.dtype).dtype,
+                           .draft_layer = check_draft_layer(source.config, families).ok()};
+  const ModelGraphs graphs =
+      TRY(build_model(source.config, model, options.registry->ops, families).with_context(source.file.string()));
   const RandomCheckpoint checkpoint =
       TRY(RandomCheckpoint::plan(graphs.weights, options.checkpoint).with_context(source.file.string()));
   const std::vector<fs::path> beside = TRY(files_beside(options, source.file.parent_path()));

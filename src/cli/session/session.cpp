@@ -37,7 +37,9 @@ Result<std::string> render_chat(const Engine& engine, const std::string& text, s
   const TokenizerConfig& config = engine.tokenizer_config();
   const std::string* source = config.find_template();
   if (source == nullptr)
-    return not_found("the model has no chat template in tokenizer_config.json, which --chat needs");
+    return not_found(
+        "the model has no chat template (chat_template.jinja, chat_template.json or tokenizer_config.json), which "
+        "--chat needs");
   const ChatTemplate chat = TRY(ChatTemplate::parse(*source));
   Json message = Json::object();
   message.set("role", "user").set("content", message_content(text, images));

@@ -176,6 +176,14 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
                                         kLeastFraction, kMostFraction));
   }
   const std::int64_t left = in.capacity - in.taken;
+  const std::int64_t reserve = in.fraction != 0 ? 0 : in.reserve;
+  if (in.weights > left - reserve) {
+    return resource_exhausted(fmt::format(
+        "the weights take {}, but only {} of {} are left for them ({} taken before the start, {} kept free); "
+        "use a smaller model, a narrower dtype, quantization (int4, fp8), or more devices (tp_size, pp_size)",
+        mib(in.weights), mib(std::max<std::int64_t>(left - reserve, 0)), mib(in.capacity), mib(in.taken),
+        mib(reserve)));
+  }
   CacheDemand of_one = in.cache;  // one request has one state and one checkpoint, however long it is
   of_one.limits.max_requests = 1;
   std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
@@ -208,7 +216,7 @@ Result<MemoryShares> share_memory(const ShareInputs& in, std::int64_t graph_byte
     return resource_exhausted(
         fmt::format("no memory is left for the KV cache: a page takes {} bytes, {} are available; raise "
                     "mem_fraction_static, or use a smaller model or dtype",
-                    cache_bytes(in.cache, 1), budget));
+                    cache_bytes(in.cache, 1), std::max<std::int64_t>(budget, 0)));
   }
   shares.cache_groups = sized_groups(in.cache, pages);
   shares.context_tokens = pages * in.cache.limits.page_size;
@@ -228,6 +236,13 @@ Status plan_memory_shares(const EngineOptions& options, Device& device, EnginePl
   const Room room = TRY(find_room(options, device, plan));
   const std::int64_t graph_bytes = fit_graphs(options.graphs.memory_budget, room, plan);
   plan.memory = TRY(share_memory(room.inputs, graph_bytes));
+  if (plan.memory.context_tokens < plan.runner.context_length)
+    plan.facts.push_back(
+        fmt::format("requests have at most {} tokens, prompt and output together, of the context's {}, because the KV "
+                    "cache holds no "
+                    "more; a larger {} raises that",
+                    plan.memory.context_tokens, plan.runner.context_length,
+                    options.max_total_tokens > 0 ? "max_total_tokens" : "mem_fraction_static"));
   for (const CacheGroupOptions& group : plan.memory.cache_groups) plan.runner.num_pages.push_back(group.num_pages);
   return ok_status();
 }

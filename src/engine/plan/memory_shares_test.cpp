@@ -140,9 +140,9 @@ TEST(MemoryShares, GraphsLeaveOneStateForALongRequest) {
 
 TEST(MemoryShares, ErrorsSayHowToMakeForwardsFit) {
   ShareInputs in = gpu();
-  in.capacity = 3 * kGiB;
+  in.capacity = 3 * kGiB + kGiB / 2 + 100 * kMiB;
   EXPECT_THAT(room_for_graphs(in).status().message(),
-              AllOf(HasSubstr("300.0 MiB"), HasSubstr("3072.0 MiB"), HasSubstr("mem_fraction_static (0.8, 0.7)"),
+              AllOf(HasSubstr("300.0 MiB"), HasSubstr("3684.0 MiB"), HasSubstr("mem_fraction_static (0.8, 0.7)"),
                     HasSubstr("chunked_prefill_size (1024)")));
   in = gpu();
   in.fraction = 0.95;
@@ -150,6 +150,17 @@ TEST(MemoryShares, ErrorsSayHowToMakeForwardsFit) {
   EXPECT_EQ(room_for_graphs(in).status().code(), StatusCode::kResourceExhausted);
   in.activations = 6 * kGiB;
   EXPECT_TRUE(room_for_graphs(in).ok());
+}
+
+TEST(MemoryShares, WeightsThatDoNotFitAreNamed) {
+  ShareInputs in = gpu();
+  in.capacity = 3 * kGiB;  // 0.5 GiB are taken, and 2 GiB kept free
+  EXPECT_THAT(room_for_graphs(in).status().message(),
+              AllOf(HasSubstr("the weights take 1024.0 MiB, but only 512.0 MiB of 3072.0 MiB are left"),
+                    HasSubstr("quantization (int4, fp8)"), HasSubstr("tp_size")));
+  in.fraction = 0.9;
+  EXPECT_THAT(room_for_graphs(in).status().message(), HasSubstr("forwards need"))
+      << "a given fraction keeps nothing free";
 }
 
 TEST(MemoryShares, FractionsAreFrom01To095) {

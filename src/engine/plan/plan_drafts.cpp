@@ -9,6 +9,7 @@
 #include "tessera/model/families/draft_model.h"
 #include "tessera/model/families/eagle3.h"
 #include "tessera/model/layers/draft.h"
+#include "tessera/model/weights/checkpoint.h"
 
 namespace tessera {
 namespace {
@@ -68,12 +69,28 @@ Status check_rows(const PlanDraft& draft) {
       "row besides its request's own; 2 or more is");
 }
 
+// Checks that the checkpoint has tensors of the next-token layer that its config names. Some tools drop them and keep
+// the config. A plan can also be made of a folder without weights.
+Status check_layer_tensors(const PlanDraft& draft) {
+  if (draft.options.load_format == LoadFormat::kDummy) return ok_status();
+  const Result<Checkpoint> checkpoint = Checkpoint::open(draft.options.model_path, draft.options.projector_path);
+  if (checkpoint.status().code() == StatusCode::kNotFound) return ok_status();
+  TRY(checkpoint.status());
+  const ModelConfig& config = draft.plan.config;
+  const std::string layer = fmt::format("{}layers.{}.", config.tensor_prefix, config.num_hidden_layers);
+  const auto belongs = [&](std::string_view name) { return name.starts_with(layer) || name.starts_with("mtp."); };
+  if (std::ranges::any_of(checkpoint->names(), belongs)) return ok_status();
+  return not_found(fmt::format(
+      "config.json has a next-token layer (MTP), but the checkpoint has none of its tensors, {}* or mtp.*", layer));
+}
+
 // Returns ok if the checkpoint has a next-token layer that can draft with these options. Otherwise returns the reason.
 Status check_layer(const PlanDraft& draft) {
   TRY(check_ways(draft.options));
   TRY(check_rows(draft));
   if (!draft.plan.generates()) return unimplemented("the model generates no tokens");
-  return check_draft_layer(draft.plan.config, draft.options.registry->families);
+  TRY(check_draft_layer(draft.plan.config, draft.options.registry->families));
+  return check_layer_tensors(draft);
 }
 
 // Chooses the source for AUTO: the checkpoint's next-token layer (MTP) if it can draft, otherwise no drafts.
@@ -144,6 +161,9 @@ Status choose_drafts(PlanDraft& draft) {
     choose_automatically(draft);
   else if (draft.plan.drafts.any())
     TRY(check_rows(draft));
+  if (draft.plan.drafts.source == DraftSource::kLayer &&
+      check_draft_layer(draft.plan.config, draft.options.registry->families).ok())
+    TRY(check_layer_tensors(draft).with_context("speculative_algorithm: MTP"));
   if (const std::int64_t ids = draft.plan.drafts.vocab_size; ids > draft.plan.config.vocab_size)
     return invalid_argument(
         fmt::format("speculative_draft_vocab_size: {} is not accepted; 1 to {}, the model's number of ids, is", ids,

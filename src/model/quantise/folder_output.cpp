@@ -39,7 +39,10 @@ constexpr std::string_view kCopied[] = {"tokenizer.json",
                                         "chat_template.json",
                                         "generation_config.json",
                                         "preprocessor_config.json",
-                                        "processor_config.json"};
+                                        "processor_config.json",
+                                        "modules.json",
+                                        "config_sentence_transformers.json",
+                                        "sentence_bert_config.json"};
 
 enum class Content : std::uint8_t { kCopy, kValues, kScales, kShape, kDivisor };
 
@@ -100,12 +103,12 @@ class FolderOutput : public QuantisedOutput {
     config_ = TRY(Json::parse(TRY(read_text_file(file)), file));
     config_.set("quantization_config", quantisation_config(type_, linears_, unquantised));
     std::error_code error;
-    for (const std::string_view name : kCopied) {
-      const fs::path path = fs::path(folder_) / name;
-      if (!fs::is_regular_file(path, error)) continue;
-      copied_.push_back(path);
-      other_bytes_ += static_cast<std::int64_t>(fs::file_size(path, error)) + kBlock;
-    }
+    for (const std::string_view name : kCopied) copy_too(name);
+    // The modules of an embedding model have their settings in folders like 1_Pooling.
+    if (fs::exists(fs::path(folder_) / "modules.json", error))
+      for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error))
+        if (it->is_directory(error) && std::isdigit(static_cast<unsigned char>(it->path().filename().string()[0])) != 0)
+          copy_too(it->path().filename() / "config.json");
     other_bytes_ += std::ssize(config_.dump(2)) + kBlock;
     return ok_status();
   }
@@ -124,6 +127,14 @@ class FolderOutput : public QuantisedOutput {
   }
 
  private:
+  // Has a file of the source folder copied, if it exists.
+  void copy_too(const fs::path& file) {
+    std::error_code error;
+    const fs::path path = fs::path(folder_) / file;
+    if (!fs::is_regular_file(path, error)) return;
+    copied_.push_back(file);
+    other_bytes_ += static_cast<std::int64_t>(fs::file_size(path, error)) + kBlock;
+  }
   static constexpr std::int64_t kBlock = 4096;  // block size of a file system
 
   Status find_linears(const ModelConfig& config, const ir::OpTable& ops, const FamilyRegistry& families) {
@@ -290,8 +301,10 @@ class FolderOutput : public QuantisedOutput {
       index.set("metadata", Json::object().set("total_size", bytes_after())).set("weight_map", std::move(weight_map));
       TRY(replace_file(folder / kWeightIndex, index.dump(2) + "\n"));
     }
-    for (const fs::path& file : copied_)
-      TRY(replace_file(folder / file.filename(), TRY(read_text_file(file.string()))));
+    for (const fs::path& file : copied_) {
+      TRY(make_folder((folder / file).parent_path().string()));
+      TRY(replace_file(folder / file, TRY(read_text_file((fs::path(folder_) / file).string()))));
+    }
     return replace_file(folder / "config.json", config_.dump(2) + "\n");
   }
 
@@ -303,7 +316,7 @@ class FolderOutput : public QuantisedOutput {
   FolderImportance importance_;
   std::vector<Written> written_;
   std::vector<Shard> shards_;
-  std::vector<fs::path> copied_;
+  std::vector<fs::path> copied_;  // relative to the folder
   Json config_;
 };
 

@@ -13,6 +13,7 @@
 #include "tessera/base/testing/paths.h"
 #include "tessera/base/testing/scratch_dir.h"
 #include "tessera/device/cpu/cpu_device.h"
+#include "tessera/model/config/embedding_config.h"
 #include "tessera/model/gguf/importance_matrix.h"
 #include "tessera/model/model.h"
 #include "tessera/model/weights/tensor_copy.h"
@@ -233,6 +234,18 @@ TEST(FolderOutput, RefusesWhatIsQuantisedOrStacked) {
   refused(golden_source("gpt-oss-mxfp4"), "the checkpoint is quantised");
   refused(testing::data_path("gguf/qwen3-q4_0"), "the input is a GGUF file; accepted: a folder with safetensors");
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(FolderOutput, EmbeddingModelsKeepTheirPooling) {
+  const test::ScratchDir dir;
+  const std::string path = dir.path() + "/out";
+  ASSERT_TRUE(write_folder(golden_source("qwen3-embedding"), "fp8", path).ok());
+  const auto pooling = [](const std::string& folder) { return EmbeddingConfig::read(folder, 64); };
+  const auto before = pooling(golden_source("qwen3-embedding"));
+  const auto after = pooling(path);
+  ASSERT_TRUE(before.ok() && after.ok() && *before && *after) << after.status().to_string();
+  EXPECT_EQ((*after)->pooling, (*before)->pooling);
+  EXPECT_EQ((*after)->normalise, (*before)->normalise);
 }
 
 TEST(FolderOutput, FailedWriteLeavesNothing) {

@@ -15,8 +15,8 @@ Status check_tower(const ImageProcessorConfig& processor, const VisionConfig& to
       processor.temporal_patch_size == tower.temporal_patch_size)
     return ok_status();
   return invalid_argument(fmt::format(
-      "preprocessor_config.json has patches of {} pixels and {} frames, merged {} × {}; config.json's tower takes {} "
-      "pixels and {} frames, merged {} × {}",
+      "preprocessor_config.json, or its defaults if it is missing, has patches of {} pixels and {} frames, merged {} × "
+      "{}; config.json's tower takes {} pixels and {} frames, merged {} × {}",
       processor.patch_size, processor.temporal_patch_size, processor.merge_size, processor.merge_size, tower.patch_size,
       tower.temporal_patch_size, tower.merge_size, tower.merge_size));
 }
