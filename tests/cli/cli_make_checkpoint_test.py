@@ -75,6 +75,18 @@ class MakeCheckpoint(CliTest):
         words = ["--prompt", "Once upon a time", "--max-new-tokens", 12, "--ignore-eos", "--dtype", "float16", *FEW_SIZES]
         random = self.ok("generate", "--model-path", DEMO, "--load-format", "dummy", *words).stdout
         self.assertEqual(self.ok("generate", "--model-path", folder, *words).stdout, random)
+        drafting = self.ok("generate", "--model-path", folder, *words, "--speculative-algorithm", "MTP").stdout
+        self.assertEqual(drafting, random, "the next-token layer was written too")
+
+    def test_template_in_a_file_of_its_own(self):
+        source = self.folder / "source"
+        source.mkdir()
+        for name in ("config.json", "tokenizer.json"):
+            (source / name).write_bytes((DEMO / name).read_bytes())
+        (source / "chat_template.json").write_text('{"chat_template": "{{ messages[0].content }}"}')
+        made = self.folder / "made"
+        self.ok("make-checkpoint", source, made)
+        self.ok("generate", "--model-path", made, "--prompt", "Hi", "--chat", "--max-new-tokens", 2, *FEW_SIZES)
 
     def test_tokenizer_from_elsewhere(self):
         for name, path in (("folder", DEMO), ("file", DEMO / "tokenizer.json")):
