@@ -75,8 +75,10 @@ void Drafter::judge(std::int64_t drafted, std::int64_t kept) {
 }
 
 std::optional<bool> Drafter::paid() const {
-  if (steps_ < kStepsToTell || lacks_keys_) return std::nullopt;
-  return kStepsOfKept * kept_ >= steps_;
+  if (steps_ < kStepsToTell) return std::nullopt;
+  const bool paid = kStepsOfKept * kept_ >= steps_;
+  if (lacks_keys_ && !paid) return std::nullopt;
+  return paid;
 }
 
 bool Drafter::is_fruitless() const { return fruitless_ >= (most_of_layer_ > 0 ? kPatience : kPatienceOfText); }

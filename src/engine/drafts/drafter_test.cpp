@@ -98,6 +98,10 @@ TEST(Drafter, LackOfKeysIsNoEvidenceAgainstDrafts) {
     for (int step = 0; step < 20; ++step) drafter.judge(2, 0);
     EXPECT_EQ(drafter.paid(), std::nullopt);
   }
+  Drafter drafter(0, 3);
+  drafter.set_lacks_keys(true);
+  for (int step = 0; step < 20; ++step) drafter.judge(2, 1);
+  EXPECT_EQ(drafter.paid(), true) << "kept drafts are evidence all the same";
 }
 
 TEST(Drafter, StepsBehindTheTextAreNoRests) {

@@ -19,7 +19,7 @@ namespace {
 constexpr double kLeastFraction = 0.1;
 constexpr double kMostFraction = 0.95;
 constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
-// Graphs may take one byte in so many of what forwards leave, even if no request of the longest context then fits.
+// If no request of the longest context fits, graphs may take one byte in kLeastGraphShare of what forwards leave.
 constexpr std::int64_t kLeastGraphShare = 8;
 // Bytes that a process maps after the plan is made and that the plan does not count: stacks of threads, heaps, kernels
 // that oneDNN makes at run time. With all sizes captured, `tessera serve` of the bundled model maps some 400 MiB of
@@ -180,16 +180,16 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   if (in.weights > left - reserve) {
     return resource_exhausted(fmt::format(
         "the weights take {}, but only {} of {} are left for them ({} taken before the start, {} kept free); "
-        "use a smaller model, a narrower dtype, quantization (int4, fp8), or more devices (tp_size, pp_size)",
-        mib(in.weights), mib(std::max<std::int64_t>(left - reserve, 0)), mib(in.capacity), mib(in.taken),
-        mib(reserve)));
+        "use a smaller model, a narrower dtype, quantization (int4, fp8){}",
+        mib(in.weights), mib(std::max<std::int64_t>(left - reserve, 0)), mib(in.capacity), mib(in.taken), mib(reserve),
+        in.on_host ? "" : ", or more devices (tp_size, pp_size)"));
   }
   CacheDemand of_one = in.cache;  // one request has one state and one checkpoint, however long it is
   of_one.limits.max_requests = 1;
   std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
   if (in.on_host) cache = std::min(cache, kCpuMaxKvBytes);
   // With a given fraction, forwards and graphs get what the fraction leaves. Without one, forwards leave the KV cache
-  // at least a page, and graphs leave it room for one request, if that leaves them their least share.
+  // at least a page, and graphs leave it room for one request if it can have that.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {
@@ -200,7 +200,8 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
                     mib(in.fraction != 0 ? 0 : in.reserve), kWhatHelps));
   }
   const std::int64_t room = for_forwards - in.activations;
-  return in.fraction != 0 ? room : std::max<std::int64_t>(room - cache, room / kLeastGraphShare);
+  if (in.fraction != 0) return room;
+  return cache <= room ? room - cache : room / kLeastGraphShare;
 }
 
 Result<MemoryShares> share_memory(const ShareInputs& in, std::int64_t graph_bytes) {
@@ -237,12 +238,12 @@ Status plan_memory_shares(const EngineOptions& options, Device& device, EnginePl
   const std::int64_t graph_bytes = fit_graphs(options.graphs.memory_budget, room, plan);
   plan.memory = TRY(share_memory(room.inputs, graph_bytes));
   if (plan.memory.context_tokens < plan.runner.context_length)
-    plan.facts.push_back(
-        fmt::format("requests have at most {} tokens, prompt and output together, of the context's {}, because the KV "
-                    "cache holds no "
-                    "more; a larger {} raises that",
-                    plan.memory.context_tokens, plan.runner.context_length,
-                    options.max_total_tokens > 0 ? "max_total_tokens" : "mem_fraction_static"));
+    plan.facts.push_back(fmt::format(
+        "requests have at most {} tokens, prompt and output together, of the context's {}, because the KV "
+        "cache holds no more; a larger {} raises that",
+        plan.memory.context_tokens + (plan.generates() ? 1 : 0), plan.runner.context_length,
+        plan.memory.context_tokens == room.inputs.useful_pages * plan.runner.page_size ? "max_total_tokens"
+                                                                                       : "mem_fraction_static"));
   for (const CacheGroupOptions& group : plan.memory.cache_groups) plan.runner.num_pages.push_back(group.num_pages);
   return ok_status();
 }

@@ -103,7 +103,7 @@ TEST(MemoryShares, CpuCacheDefaultsToAtMost2GiB) {
   EXPECT_EQ(pages_of(*share_memory(in, 0)), (kGiB / 2 - 300 * kMiB) / (2 * kMiB) + 1);
 }
 
-TEST(MemoryShares, GraphsLeaveTheCacheRoomForARequestOrSevenEighths) {
+TEST(MemoryShares, GraphsLeaveRoomForARequestThatFits) {
   ShareInputs in = gpu();
   in.capacity = 10 * kGiB;
   in.useful_pages = 100000;

@@ -60,8 +60,9 @@ struct Sequence {
   std::optional<OutputText> text;  // none: the text is not wanted
   std::optional<Drafter> drafter;  // none: one token is computed at a time
   std::vector<TokenId> drafts;     // the next forward computes them after the last token
-  // A draft model has the keys of at least this many tokens at the beginning (DraftKeys).
+  // A draft model has the keys of at least this many tokens at the beginning of the pages of this table (DraftKeys).
   std::int64_t draft_keys = 0;
+  PageTableNumber draft_keys_table{};
 
   // The result at the sequence's end. Rows of the prompt are delivered once, even if they are computed again.
   Completion result;

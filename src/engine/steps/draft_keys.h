@@ -27,6 +27,8 @@ class DraftKeys {
   void set(const ForwardBatch& batch, std::int64_t first, std::int64_t count, bool has_keys);
   // Returns the first position from `begin` to `end` whose slot lacks draft keys; `end` if there is none.
   std::int64_t first_missing(const Sequence& sequence, std::int64_t begin, std::int64_t end) const;
+  // Returns the number of the sequence's page table. It changes when the sequence gets other pages.
+  PageTableNumber table(const Sequence& sequence) const { return sequence.cache.groups[group_].number; }
   // Returns the number of positions before `end` whose slots lack draft keys.
   std::int64_t count_missing(const Sequence& sequence, std::int64_t end) const;
 

@@ -102,13 +102,8 @@ class FolderOutput : public QuantisedOutput {
     const std::string file = config_file(folder_).string();
     config_ = TRY(Json::parse(TRY(read_text_file(file)), file));
     config_.set("quantization_config", quantisation_config(type_, linears_, unquantised));
-    std::error_code error;
     for (const std::string_view name : kCopied) copy_too(name);
-    // The modules of an embedding model have their settings in folders like 1_Pooling.
-    if (fs::exists(fs::path(folder_) / "modules.json", error))
-      for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error))
-        if (it->is_directory(error) && std::isdigit(static_cast<unsigned char>(it->path().filename().string()[0])) != 0)
-          copy_too(it->path().filename() / "config.json");
+    copy_modules();
     other_bytes_ += std::ssize(config_.dump(2)) + kBlock;
     return ok_status();
   }
@@ -127,6 +122,18 @@ class FolderOutput : public QuantisedOutput {
   }
 
  private:
+  // Has the settings of an embedding model's modules copied, which lie in folders like 1_Pooling.
+  void copy_modules() {
+    const Result<Json> modules = Json::read_file((fs::path(folder_) / "modules.json").string());
+    if (!modules.ok() || !modules->is_array()) return;
+    for (const Json& module : modules->as_array()) {
+      const Json* path = module.is_object() ? module.find("path") : nullptr;
+      if (path == nullptr || !path->is_string() || path->as_string().empty()) continue;
+      const fs::path folder = path->as_string();
+      const bool stays_inside = folder.is_relative() && std::ranges::find(folder, "..") == folder.end();
+      if (stays_inside) copy_too(folder / "config.json");
+    }
+  }
   // Has a file of the source folder copied, if it exists.
   void copy_too(const fs::path& file) {
     std::error_code error;

@@ -23,9 +23,9 @@ struct EventLog::Follower {
 };
 
 void EventLog::append(std::string_view events) {
-  if (dropped_ || events.empty()) return;
-  if (!store_.charge(charge_, std::ssize(text_) + std::ssize(events)).ok()) {
-    dropped_ = true;
+  if (!kept_.ok() || events.empty()) return;
+  if (ApiStatus charged = store_.charge(charge_, std::ssize(text_) + std::ssize(events)); !charged.ok()) {
+    kept_ = std::move(charged);
     text_ = {};
     charge_.release();
     for (const auto& follower : std::exchange(followers_, {}))
@@ -50,15 +50,11 @@ void EventLog::end() {
   pump_all();
 }
 
-ApiStatus EventLog::is_kept() const {
-  if (!dropped_) return api_ok();
-  return invalid_field("stream",
-                       "the response's events are not kept, as they do not fit into the store; accepted: a request "
-                       "without \"stream\"");
-}
-
 ApiStatus EventLog::follow(Call call, std::int64_t after) {
-  if (ApiStatus kept = is_kept(); !kept.ok()) return kept;
+  if (!kept_.ok())
+    return invalid_field("stream",
+                         "the response's events are not kept, as they do not fit into the store; accepted: a request "
+                         "without \"stream\"");
   const std::int64_t next = after + 1;
   if (next > std::ssize(starts_))
     return invalid_field("starting_after", fmt::format("the response has {} events so far; accepted: 0 to {}",

@@ -24,8 +24,8 @@ class EventLog : public std::enable_shared_from_this<EventLog> {
   // Appends whole server-sent events. If the store has no room for them, the log drops all its events, keeps none from
   // now on, and breaks off the streams of its followers.
   void append(std::string_view events);
-  // Returns an error for the client if the events were dropped.
-  ApiStatus is_kept() const;
+  // Returns the store's error if the events were dropped.
+  const ApiStatus& kept() const { return kept_; }
   // Records that no event will follow, and ends the streams of the followers.
   void end();
   // Starts a stream of the events after number `after` (-1: all), including future ones. Error: 400 if no event has
@@ -42,7 +42,7 @@ class EventLog : public std::enable_shared_from_this<EventLog> {
   std::string text_;
   std::vector<std::size_t> starts_;  // the offset in text_ at which each event begins
   bool ended_ = false;
-  bool dropped_ = false;
+  ApiStatus kept_ = api_ok();  // an error once the events were dropped
   std::vector<std::shared_ptr<Follower>> followers_;
 };
 

@@ -119,7 +119,7 @@ void ResponseRoutes::start(Call call, ResponseJob made) const {
   const auto events = made.job.stream ? std::make_shared<EventLog>(store_) : nullptr;
   if (events != nullptr) {
     events->append(made.answer->begin());
-    if (const ApiStatus kept = events->is_kept(); !kept.ok()) return call.refuse(kept.error());
+    if (!events->kept().ok()) return call.refuse(events->kept().error());
   }
   if (const ApiStatus kept = made.answer->keep_running(events); !kept.ok()) return call.refuse(kept.error());
   made.job.deliver = [events](std::string_view text, bool last) {

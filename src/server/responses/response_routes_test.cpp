@@ -218,7 +218,8 @@ TEST_F(ResponsesTest, EventsThatDoNotFitAreRefusedAtOnce) {
   const Running running(engine(), options);
   const std::string members =
       R"("input": "a", "max_output_tokens": 2, "background": true, "instructions": ")" + std::string(100, 'a') + "\"";
-  EXPECT_EQ(param_of(running.json(ask_response(members + R"(, "stream": true)"), 400)), "stream");
+  const Json refused = running.json(ask_response(members + R"(, "stream": true)"), 413);
+  EXPECT_THAT(refused.find("error")->find("message")->as_string(), HasSubstr("do not fit into the store"));
   EXPECT_EQ(status_of(running.json(ask_response(members))), "queued");
 }
 
