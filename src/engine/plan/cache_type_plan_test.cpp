@@ -47,10 +47,7 @@ TEST(CacheTypePlan, Int8CachesCountTheirScales) {
 }
 
 TEST(CacheTypePlan, RefusesInt8CachesOffTheCpu) {
-  DeviceProperties gpu = cpu();
-  gpu.type = "cuda";
-  gpu.on_host = false;
-  const Result<EnginePlan> p = try_plan([](EngineOptions& o) { o.kv_cache_dtype = "int8"; }, gpu);
+  const Result<EnginePlan> p = try_plan([](EngineOptions& o) { o.kv_cache_dtype = "int8"; }, test::any_gpu());
   EXPECT_THAT(p.status().message(),
               HasSubstr("kv_cache_dtype: int8 is supported on the CPU alone, not on cuda; accepted there: auto, "
                         "float32, bfloat16, float16, fp8_e4m3"));

@@ -173,9 +173,7 @@ TEST(EnginePlan, WholePromptsFitAForwardOfTheContext) {
 }
 
 TEST(EnginePlan, DefaultChunkAndRunningRequestsDependOnTheDevice) {
-  DeviceProperties gpu = cpu();
-  gpu.type = "cuda";
-  gpu.on_host = false;
+  DeviceProperties gpu = test::any_gpu();
   gpu.memory_bytes = 80'000'000'000;
   EXPECT_EQ(default_chunk(gpu), 8192);
   EXPECT_EQ(default_running(gpu), 512);

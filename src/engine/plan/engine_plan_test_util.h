@@ -20,6 +20,13 @@ inline DeviceProperties cpu(bool native_bf16 = false) {
   return {.name = "test", .memory_bytes = 8 * kGiB, .threads = 2, .has_native_bf16 = native_bf16};
 }
 
+inline DeviceProperties any_gpu() {
+  DeviceProperties properties = cpu(/*native_bf16=*/true);
+  properties.type = "cuda";
+  properties.on_host = false;
+  return properties;
+}
+
 using Change = std::function<void(EngineOptions&)>;
 inline Result<EnginePlan> try_plan(const Change& change, const DeviceProperties& device = cpu()) {
   EngineOptions options{.model_path = kGoldens + "llama"};

@@ -161,7 +161,7 @@ Status choose_drafts(PlanDraft& draft) {
     choose_automatically(draft);
   else if (draft.plan.drafts.any())
     TRY(check_rows(draft));
-  if (draft.plan.drafts.source == DraftSource::kLayer &&
+  if (draft.options.drafts.source == DraftSource::kLayer &&
       check_draft_layer(draft.plan.config, draft.options.registry->families).ok())
     TRY(check_layer_tensors(draft).with_context("speculative_algorithm: MTP"));
   if (const std::int64_t ids = draft.plan.drafts.vocab_size; ids > draft.plan.config.vocab_size)

@@ -17,13 +17,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-DeviceProperties a_gpu() {
-  DeviceProperties gpu = test::cpu(/*native_bf16=*/true);
-  gpu.type = "cuda";
-  gpu.on_host = false;
-  return gpu;
-}
-
 // Plans a model whose config names no type. Its checkpoint has a vector of 4 float32 values and one of `others` values
 // of the type `other`.
 EnginePlan plan_unnamed(StoredDtype other, std::int64_t others, const DeviceProperties& device,
@@ -46,10 +39,10 @@ EnginePlan plan_unnamed(StoredDtype other, std::int64_t others, const DeviceProp
 }
 
 TEST(PlanTypes, UnnamedTypeIsThatOfMostWeights) {
-  EXPECT_EQ(plan_unnamed(StoredDtype::kBF16, 5, a_gpu()).model.dtype, ir::DType::kBFloat16);
-  EXPECT_EQ(plan_unnamed(StoredDtype::kF16, 5, a_gpu()).model.dtype, ir::DType::kFloat16);
-  EXPECT_EQ(plan_unnamed(StoredDtype::kBF16, 3, a_gpu()).model.dtype, ir::DType::kFloat32);
-  EXPECT_EQ(plan_unnamed(StoredDtype::kU8, 30, a_gpu()).model.dtype, ir::DType::kFloat32);
+  EXPECT_EQ(plan_unnamed(StoredDtype::kBF16, 5, test::any_gpu()).model.dtype, ir::DType::kBFloat16);
+  EXPECT_EQ(plan_unnamed(StoredDtype::kF16, 5, test::any_gpu()).model.dtype, ir::DType::kFloat16);
+  EXPECT_EQ(plan_unnamed(StoredDtype::kBF16, 3, test::any_gpu()).model.dtype, ir::DType::kFloat32);
+  EXPECT_EQ(plan_unnamed(StoredDtype::kU8, 30, test::any_gpu()).model.dtype, ir::DType::kFloat32);
   EXPECT_EQ(plan_unnamed(StoredDtype::kBF16, 5, test::cpu(/*native_bf16=*/true)).model.dtype, ir::DType::kBFloat16);
   EXPECT_EQ(plan_unnamed(StoredDtype::kBF16, 5, test::cpu()).model.dtype, ir::DType::kFloat32);
 }
@@ -59,20 +52,20 @@ TEST(PlanTypes, UnnamedTypeWithoutWeightsIsBfloat16) {
   Json config = *Json::read_file(test::kGoldens + "llama/config.json");
   config.set("dtype", Json());
   folder.write("config.json", config.dump());
-  EXPECT_EQ(test::plan([&](EngineOptions& o) { o.model_path = folder.path(); }, a_gpu()).model.dtype,
+  EXPECT_EQ(test::plan([&](EngineOptions& o) { o.model_path = folder.path(); }, test::any_gpu()).model.dtype,
             ir::DType::kBFloat16);
 }
 
 TEST(PlanTypes, UnnamedTypeOfRandomWeightsIsBfloat16) {
-  EXPECT_EQ(plan_unnamed(StoredDtype::kF32, 1, a_gpu(), LoadFormat::kDummy).model.dtype, ir::DType::kBFloat16);
+  EXPECT_EQ(plan_unnamed(StoredDtype::kF32, 1, test::any_gpu(), LoadFormat::kDummy).model.dtype, ir::DType::kBFloat16);
 }
 
 TEST(PlanTypes, Float32IsNotedOnGpusUnlessAskedFor) {
   const auto note = Contains(HasSubstr("the model computes in float32, as it is stored"));
-  EXPECT_THAT(plan_unnamed(StoredDtype::kF32, 1, a_gpu()).notes, note);
-  EXPECT_THAT(plan_unnamed(StoredDtype::kBF16, 5, a_gpu()).notes, Not(note));
+  EXPECT_THAT(plan_unnamed(StoredDtype::kF32, 1, test::any_gpu()).notes, note);
+  EXPECT_THAT(plan_unnamed(StoredDtype::kBF16, 5, test::any_gpu()).notes, Not(note));
   EXPECT_THAT(plan_unnamed(StoredDtype::kF32, 1, test::cpu()).notes, Not(note));
-  EXPECT_THAT(test::plan([](EngineOptions& o) { o.dtype = "float32"; }, a_gpu()).notes, Not(note));
+  EXPECT_THAT(test::plan([](EngineOptions& o) { o.dtype = "float32"; }, test::any_gpu()).notes, Not(note));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "tessera/model/config/embedding_config.h"
+#include "tessera/model/weights/model_path.h"
 
 #include <fmt/format.h>
 
@@ -70,13 +71,6 @@ Result<Pooling> read_pooling(const std::string& path, std::int64_t hidden_size) 
 std::string_view last_part(std::string_view type) {
   const std::size_t dot = type.rfind('.');
   return dot == std::string_view::npos ? type : type.substr(dot + 1);
-}
-
-bool stays_inside(const fs::path& path) {
-  if (path.is_absolute()) return false;
-  for (const fs::path& part : path)
-    if (part == "..") return false;
-  return true;
 }
 
 }  // namespace

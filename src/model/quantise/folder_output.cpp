@@ -130,8 +130,7 @@ class FolderOutput : public QuantisedOutput {
       const Json* path = module.is_object() ? module.find("path") : nullptr;
       if (path == nullptr || !path->is_string() || path->as_string().empty()) continue;
       const fs::path folder = path->as_string();
-      const bool stays_inside = folder.is_relative() && std::ranges::find(folder, "..") == folder.end();
-      if (stays_inside) copy_too(folder / "config.json");
+      if (stays_inside(folder)) copy_too(folder / "config.json");
     }
   }
   // Has a file of the source folder copied, if it exists.

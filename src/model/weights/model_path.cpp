@@ -1,5 +1,7 @@
 #include "tessera/model/weights/model_path.h"
 
+#include <algorithm>
+
 #include <system_error>
 
 namespace tessera {
@@ -7,6 +9,10 @@ namespace tessera {
 bool is_folder(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error);
+}
+
+bool stays_inside(const std::filesystem::path& path) {
+  return path.is_relative() && std::ranges::find(path, "..") == path.end();
 }
 
 std::string model_folder(const std::string& model_path) {

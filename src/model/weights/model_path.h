@@ -10,6 +10,9 @@ namespace tessera {
 // Returns whether `path` is a folder. If that cannot be determined (path too long, no permission), returns false. The
 // code that reads the path then reports the error.
 bool is_folder(const std::filesystem::path& path);
+// Returns whether a path that a model's file names stays inside the model's folder: it is relative, and no part is
+// "..".
+bool stays_inside(const std::filesystem::path& path);
 // Returns the folder that contains config.json and its companion files.
 std::string model_folder(const std::string& model_path);
 // Returns the path of config.json, which need not exist.
