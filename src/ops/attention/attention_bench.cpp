@@ -302,10 +302,11 @@ Status run(const std::string& device_name, const std::string& cache_name, const 
   for (const std::int64_t requests : {1, 16}) decode.push_back({kDecode, requests, 1, 8191});
   for (Model model :
        {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128}, Model{"Qwen3-14B", 40, 8, 128},
-        Model{"Gemma-3-1B", 4, 1, 256}, Model{"Gemma-3-1B, window of 512", 4, 1, 256, 512},
-        Model{"Gemma-3-12B, window of 1024", 16, 8, 256, 1024}, Model{"Mistral-7B, window of 4096", 32, 8, 128, 4096},
-        Model{"GPT-OSS, all keys", 64, 8, 64, 0, true}, Model{"GPT-OSS, window of 128", 64, 8, 64, 128, true},
-        Model{"Qwen3.5 small", 8, 2, 256}, Model{"Qwen3.5-9B", 16, 4, 256}, Model{"Qwen3.5-27B", 24, 4, 256},
+        Model{"Qwen2.5-7B", 28, 4, 128}, Model{"Llama-2-7B", 32, 32, 128}, Model{"Gemma-3-1B", 4, 1, 256},
+        Model{"Gemma-3-1B, window of 512", 4, 1, 256, 512}, Model{"Gemma-3-12B, window of 1024", 16, 8, 256, 1024},
+        Model{"Mistral-7B, window of 4096", 32, 8, 128, 4096}, Model{"GPT-OSS, all keys", 64, 8, 64, 0, true},
+        Model{"GPT-OSS, window of 128", 64, 8, 64, 128, true}, Model{"Qwen3.5 small", 8, 2, 256},
+        Model{"Qwen3.5-9B", 16, 4, 256}, Model{"Qwen3.5-27B", 24, 4, 256},
         Model{"full layers of Gemma 4", 8, 1, 512}}) {
     if (std::string_view(model.name).find(model_name) == std::string_view::npos) continue;
     model.cache = *cache;

@@ -24,16 +24,17 @@ std::int64_t TiledRows::tiles_end(std::size_t b, std::int64_t group, std::int64_
   return query_lens[b] < least_rows ? 0 : ceil_div(query_lens[b] * group, tile_rows);
 }
 
-TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads,
+TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, const TileUnits& units,
                            std::int64_t tile_rows, std::int64_t workers, std::int64_t key_block, std::int64_t window)
-    : heads_(heads),
+    : units_(units),
       tile_rows_(tile_rows),
-      key_block_(window > 0 ? 0 : key_block),
+      key_block_(key_block),
       window_(window),
+      cuts_(key_block > 0 && window == 0),
       loads_(static_cast<std::size_t>(workers)) {
   const auto most = static_cast<std::size_t>(most_tiles(max_tokens, max_requests, tile_rows));
   tiles_.reserve(most);
-  worker_of_.resize(most * static_cast<std::size_t>(heads));
+  worker_of_.resize(most * static_cast<std::size_t>(units.per_tile + units.per_pair));
 }
 
 std::int32_t TileSchedule::give(std::int64_t cost) {
@@ -65,7 +66,8 @@ void TileSchedule::find_tiles(const TiledRows& rows) {
     for (std::int64_t tile = rows.first_tile(b, 1, tile_rows_); tile < tiles_end; ++tile) {
       const std::int64_t keys = rows.kv_lens[b] - count + std::min(count, (tile + 1) * tile_rows_);
       const std::int64_t seen = window_ > 0 ? std::min(keys, window_ + tile_rows_) : keys;
-      tiles_.push_back({seen, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile)});
+      tiles_.push_back({seen, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile),
+                        tile % 2 == 1 || tile + 1 == tiles_end});
     }
   }
   std::sort(tiles_.begin(), tiles_.end(), [](const Tile& a, const Tile& b) {
@@ -79,7 +81,7 @@ void TileSchedule::choose_workers(std::span<std::int32_t> starts) {
   std::fill(starts.begin(), starts.end(), 0);
   std::size_t count = 0;
   for (const Tile& tile : tiles_)
-    for (std::int64_t head = 0; head < heads_; ++head) {
+    for (std::int64_t unit = 0; unit < units_of(tile); ++unit) {
       worker_of_[count] = give(cost_of(tile));
       ++starts[static_cast<std::size_t>(worker_of_[count]) + 1];
       ++count;
@@ -87,10 +89,10 @@ void TileSchedule::choose_workers(std::span<std::int32_t> starts) {
 }
 
 bool TileSchedule::pays_to_cut() const {
-  if (key_block_ == 0) return false;
+  if (!cuts_) return false;
   constexpr std::int64_t kLeastGain = 12;  // in blocks of keys; writing and merging parts takes about as long as these
   std::int64_t total = 0;
-  for (const Tile& tile : tiles_) total += cost_of(tile) * heads_;
+  for (const Tile& tile : tiles_) total += cost_of(tile) * units_of(tile);
   const std::int64_t last = std::ranges::max(loads_, {}, &Load::cost).cost;
   const std::int64_t equal = total / workers();
   return last - equal >= kLeastGain * key_block_ && last * 8 > equal * 9;
@@ -103,13 +105,20 @@ std::int64_t TileSchedule::write_whole(std::span<std::int32_t> starts, std::span
   // start of worker w + 1. Afterwards all entries are moved up by one index.
   std::size_t work = 0;
   for (const Tile& tile : tiles_)
-    for (std::int64_t head = 0; head < heads_; ++head) {
+    for (std::int64_t unit = 0; unit < units_of(tile); ++unit) {
       std::int32_t& next = starts[static_cast<std::size_t>(worker_of_[work++])];
-      works[static_cast<std::size_t>(next++)] = {tile.request, tile.index, static_cast<std::uint16_t>(head)};
+      works[static_cast<std::size_t>(next++)] = work_of(tile, unit);
     }
   std::copy_backward(starts.begin(), starts.end() - 1, starts.end());
   starts[0] = 0;
   return static_cast<std::int64_t>(work);
+}
+
+TileWork TileSchedule::work_of(const Tile& tile, std::int64_t unit) const {
+  const bool pair = unit >= units_.per_tile;
+  return {.request = tile.request,
+          .tile = static_cast<std::uint16_t>(pair ? tile.index & ~1 : tile.index),
+          .unit = static_cast<std::uint16_t>(unit)};
 }
 
 // A tile costs a constant time in addition to the time for its keys.
@@ -120,7 +129,7 @@ std::int64_t TileSchedule::blocks_of(const Tile& tile) const { return ceil_div(t
 std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<TileWork> works) const {
   constexpr std::int64_t kLeastPart = 4;  // blocks
   std::int64_t total = 0;
-  for (const Tile& tile : tiles_) total += blocks_of(tile) * heads_;
+  for (const Tile& tile : tiles_) total += blocks_of(tile) * units_of(tile);
   // No part may have fewer than kLeastPart blocks, so a range may end early by up to that many blocks. Ranges are made
   // longer by kLeastPart blocks to make up for this.
   const std::int64_t range = ceil_div(total, workers()) + kLeastPart;
@@ -134,7 +143,7 @@ std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<T
   };
   starts[0] = 0;
   for (const Tile& tile : tiles_)
-    for (std::int64_t head = 0; head < heads_; ++head) {
+    for (std::int64_t unit = 0; unit < units_of(tile); ++unit) {
       const std::int64_t blocks = blocks_of(tile);
       const std::size_t begin = count;
       for (std::int64_t at = 0; at < blocks;) {
@@ -145,11 +154,9 @@ std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<T
         }
         std::int64_t size = is_last ? blocks - at : std::min(left, blocks - at);
         if (blocks - at - size < kLeastPart) size = blocks - at;
-        works[count++] = {.request = tile.request,
-                          .tile = tile.index,
-                          .head = static_cast<std::uint16_t>(head),
-                          .first_block = static_cast<std::int32_t>(at),
-                          .end_block = static_cast<std::int32_t>(at + size)};
+        works[count] = work_of(tile, unit);
+        works[count].first_block = static_cast<std::int32_t>(at);
+        works[count++].end_block = static_cast<std::int32_t>(at + size);
         at += size;
         left -= size;
       }

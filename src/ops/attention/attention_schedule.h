@@ -13,11 +13,17 @@
 
 namespace tessera {
 
-// A work item: one tile and one query head, with all keys that the tile sees, or a part of them.
+// The units into which the work of a request's tiles is divided. A worker processes a unit as a whole.
+struct TileUnits {
+  std::int64_t per_tile = 0;  // each has one tile
+  std::int64_t per_pair = 0;  // each has a tile of even index and the tile after it, if the request has that tile
+};
+
+// A work item: one unit of a tile or of a pair of tiles, with all keys that the tiles see, or a part of them.
 struct TileWork {
   std::int32_t request;
-  std::uint16_t tile;
-  std::uint16_t head;
+  std::uint16_t tile;  // for a pair, its tile of even index
+  std::uint16_t unit;  // index of the unit; the units of pairs follow those of single tiles
   // The item's keys, in blocks of `key_block` keys (TileSchedule): first_block … end_block - 1. Only keys that the tile
   // sees count.
   std::int32_t first_block = 0;
@@ -60,15 +66,13 @@ class TileSchedule {
  public:
   // If `key_block` is not 0, tiles may be cut at multiples of `key_block` keys. If `window` is not 0, a row sees at
   // most `window` keys, and tiles are not cut.
-  TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads, std::int64_t tile_rows,
+  TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, const TileUnits& units, std::int64_t tile_rows,
                std::int64_t workers, std::int64_t key_block = 0, std::int64_t window = 0);
 
   std::int64_t workers() const { return static_cast<std::int64_t>(loads_.size()); }
-  std::int64_t max_works() const {
-    return static_cast<std::int64_t>(worker_of_.size()) + (key_block_ > 0 ? workers() - 1 : 0);
-  }
+  std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()) + (cuts_ ? workers() - 1 : 0); }
   // Returns the greatest number of parts of all cut tiles together: a range has at most two.
-  std::int64_t max_parts() const { return key_block_ > 0 ? 2 * workers() : 0; }
+  std::int64_t max_parts() const { return cuts_ ? 2 * workers() : 0; }
 
   // Writes the work items of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order in which the worker
   // should take them. `starts` has workers() + 1 entries, and `works` has max_works() entries. Returns the number of
@@ -80,6 +84,7 @@ class TileSchedule {
     std::int64_t keys;  // the number of keys that its last row sees; with a window at most window + tile_rows
     std::int32_t request;
     std::uint16_t index;
+    bool ends_pair;  // it is the later tile of its pair, or the only one
   };
   struct Load {
     std::int64_t cost;
@@ -96,13 +101,18 @@ class TileSchedule {
   bool pays_to_cut() const;
   std::int64_t write_whole(std::span<std::int32_t> starts, std::span<TileWork> works) const;
   std::int64_t write_cut(std::span<std::int32_t> starts, std::span<TileWork> works) const;
+  // Returns the number of units whose last tile is `tile`. They are assigned when the tile's turn comes.
+  std::int64_t units_of(const Tile& tile) const { return units_.per_tile + (tile.ends_pair ? units_.per_pair : 0); }
+  // Returns the work item of a unit, with all keys.
+  TileWork work_of(const Tile& tile, std::int64_t unit) const;
   std::int64_t cost_of(const Tile& tile) const;
   std::int64_t blocks_of(const Tile& tile) const;
 
-  std::int64_t heads_;
+  TileUnits units_;
   std::int64_t tile_rows_;
   std::int64_t key_block_;
   std::int64_t window_;
+  bool cuts_;
   std::vector<Tile> tiles_;              // scratch: the tiles of the forward
   std::vector<Load> loads_;              // a heap with the least loaded worker first
   std::vector<std::int32_t> worker_of_;  // scratch: the worker of each work item, in the order of assignment

@@ -1,6 +1,5 @@
-// Catches: tiles, their parts or chunks that are left out, are assigned twice, or lie past the end of their request; a
-// worker with far more work than another; grids that depend on lengths; chunks that do not fit in the grid; padding
-// blocks that compute.
+// Catches: tiles or their parts that are left out, are assigned twice, or lie past the end of their request; and a
+// worker with far more work than another.
 #include "tessera/ops/attention/attention_schedule.h"
 
 #include <gmock/gmock.h>
@@ -8,22 +7,17 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <random>
 #include <set>
 #include <tuple>
+
+#include "tessera/ops/attention/random_lens_test_util.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kTileRows = 128;
+using testing::random_lens;
 
-std::vector<std::int32_t> random_lens(std::size_t count, std::int32_t greatest, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::uniform_int_distribution<std::int32_t> uniform(1, greatest);
-  std::vector<std::int32_t> lens(count);
-  for (std::int32_t& len : lens) len = uniform(generator);
-  return lens;
-}
+constexpr std::int64_t kTileRows = 128;
 
 struct Assignment {
   std::vector<std::int32_t> starts;
@@ -31,12 +25,12 @@ struct Assignment {
 };
 
 Assignment assign(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
-                  std::int64_t heads, std::int64_t workers, std::int64_t least_rows = 1,
+                  const TileUnits& units, std::int64_t workers, std::int64_t least_rows = 1,
                   const std::vector<std::int32_t>& first_rows = {}, std::int64_t key_block = 0,
                   std::int64_t window = 0) {
   std::int64_t tokens = 0;
   for (const std::int32_t len : query_lens) tokens += len;
-  TileSchedule schedule(tokens, static_cast<std::int64_t>(query_lens.size()), heads, kTileRows, workers, key_block,
+  TileSchedule schedule(tokens, static_cast<std::int64_t>(query_lens.size()), units, kTileRows, workers, key_block,
                         window);
   Assignment out;
   out.starts.resize(static_cast<std::size_t>(schedule.workers()) + 1, -1);
@@ -51,7 +45,7 @@ TEST(TileSchedule, AssignsEveryTileAndHeadOnce) {
   for (const std::int64_t workers : {1, 3, 132}) {
     const std::vector<std::int32_t> query_lens = {1, 128, 129, 1000, 5};
     const std::vector<std::int32_t> kv_lens = {700, 128, 2000, 1000, 6};
-    const Assignment a = assign(query_lens, kv_lens, 4, workers);
+    const Assignment a = assign(query_lens, kv_lens, {4}, workers);
     EXPECT_EQ(a.starts.front(), 0);
     EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
     EXPECT_TRUE(std::is_sorted(a.starts.begin(), a.starts.end()));
@@ -60,20 +54,47 @@ TEST(TileSchedule, AssignsEveryTileAndHeadOnce) {
       const auto b = static_cast<std::size_t>(work.request);
       ASSERT_LT(b, query_lens.size());
       EXPECT_LT(work.tile * kTileRows, query_lens[b]);
-      EXPECT_LT(work.head, 4);
-      EXPECT_TRUE(given.emplace(work.request, work.tile, work.head).second) << "given twice";
+      EXPECT_LT(work.unit, 4);
+      EXPECT_TRUE(given.emplace(work.request, work.tile, work.unit).second) << "given twice";
     }
     EXPECT_EQ(given.size(), (1U + 1 + 2 + 8 + 1) * 4);
   }
 }
 
+// A unit of a pair begins at a tile of even index. The last tile of a request may be alone in its pair.
+TEST(TileSchedule, AssignsEveryPairOfTilesOnce) {
+  const std::vector<std::int32_t> query_lens = {1, 128, 129, 1000, 300};
+  const std::vector<std::int32_t> kv_lens = {700, 128, 2000, 1000, 306};
+  for (const std::int64_t key_block : {0, 128}) {
+    const Assignment a = assign(query_lens, kv_lens, {.per_tile = 2, .per_pair = 3}, 7, 1, {}, key_block);
+    std::set<std::tuple<int, int, int>> given;
+    for (const TileWork& work : a.works) {
+      EXPECT_LT(work.tile * kTileRows, query_lens[static_cast<std::size_t>(work.request)]);
+      EXPECT_LT(work.unit, 5);
+      EXPECT_TRUE(work.unit < 2 || work.tile % 2 == 0);
+      EXPECT_TRUE(given.emplace(work.request, work.tile, work.unit).second || work.part > 0) << "given twice";
+    }
+    EXPECT_EQ(given.size(), (1U + 1 + 2 + 8 + 3) * 2 + (1U + 1 + 1 + 4 + 2) * 3) << key_block;
+  }
+}
+
+// The first request wants only its last row, in tile 1, whose pair begins at tile 0. The second wants a row of tile 2,
+// which has no tile after it.
+TEST(TileSchedule, AssignsThePairOfAWantedTile) {
+  const Assignment a = assign({256, 384}, {256, 384}, {.per_pair = 1}, 2, 1, {255, 383});
+  std::set<std::pair<int, int>> given;
+  for (const TileWork& work : a.works) given.emplace(work.request, work.tile);
+  EXPECT_THAT(given, ::testing::ElementsAre(std::pair(0, 0), std::pair(1, 2)));
+  EXPECT_EQ(a.works.size(), 2U);
+}
+
 TEST(TileSchedule, SkipsRequestsWithFewRows) {
-  const Assignment a = assign({1, 128, 1, 2}, {700, 128, 2000, 6}, 4, 3, /*least_rows=*/2);
+  const Assignment a = assign({1, 128, 1, 2}, {700, 128, 2000, 6}, {4}, 3, /*least_rows=*/2);
   std::set<int> requests;
   for (const TileWork& work : a.works) requests.insert(work.request);
   EXPECT_THAT(requests, ::testing::ElementsAre(1, 3));
   EXPECT_EQ(a.works.size(), 2U * 4);
-  EXPECT_TRUE(assign({1, 1}, {700, 3}, 4, 3, 2).works.empty());
+  EXPECT_TRUE(assign({1, 1}, {700, 3}, {4}, 3, 2).works.empty());
 }
 
 // A request's entry of first_rows is the first row to compute. A tile is left out only if all its rows come before that
@@ -81,7 +102,7 @@ TEST(TileSchedule, SkipsRequestsWithFewRows) {
 TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   const std::vector<std::int32_t> query_lens = {1000, 256, 256, 300, 5, 1};
   const Assignment a =
-      assign(query_lens, {1000, 700, 256, 300, 5, 90}, 4, 3, /*least_rows=*/1, {999, 128, 127, 300, 0, 0});
+      assign(query_lens, {1000, 700, 256, 300, 5, 90}, {4}, 3, /*least_rows=*/1, {999, 128, 127, 300, 0, 0});
   std::set<std::pair<int, int>> tiles;
   for (const TileWork& work : a.works) tiles.emplace(work.request, work.tile);
   EXPECT_EQ(a.works.size(), tiles.size() * 4);
@@ -92,12 +113,12 @@ TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
 
 // With a window the kernel relies on whole tiles. A part whose keys all lie before the window would never end.
 TEST(TileSchedule, CutsNothingWithAWindow) {
-  for (const TileWork& work : assign({16}, {100'000}, 16, 66, 1, {}, 128, /*window=*/4096).works)
+  for (const TileWork& work : assign({16}, {100'000}, {16}, 66, 1, {}, 128, /*window=*/4096).works)
     EXPECT_EQ(work.parts, 1);
 }
 
 TEST(TileSchedule, AssignsNothingWithoutRequests) {
-  const Assignment a = assign({}, {}, 4, 5);
+  const Assignment a = assign({}, {}, {4}, 5);
   EXPECT_TRUE(a.works.empty());
   EXPECT_THAT(a.starts, ::testing::Each(0));
 }
@@ -106,7 +127,7 @@ TEST(TileSchedule, AssignsNothingWithoutRequests) {
 TEST(TileSchedule, BalancesKeysOverWorkers) {
   const std::vector<std::int32_t> query_lens = {4096, 300, 1, 1, 2048};
   const std::vector<std::int32_t> kv_lens = {4096, 5000, 900, 40, 3000};
-  const Assignment a = assign(query_lens, kv_lens, 16, 132);
+  const Assignment a = assign(query_lens, kv_lens, {16}, 132);
   std::vector<std::int64_t> loads;
   std::int64_t greatest = 0;
   for (std::size_t w = 0; w + 1 < a.starts.size(); ++w) {
@@ -132,8 +153,8 @@ TEST(TileSchedule, BalancesKeysOverWorkers) {
 constexpr std::int64_t kKeyBlock = 128;
 
 Assignment assign_cut(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
-                      std::int64_t heads, std::int64_t workers) {
-  return assign(query_lens, kv_lens, heads, workers, 1, {}, kKeyBlock);
+                      const TileUnits& units, std::int64_t workers) {
+  return assign(query_lens, kv_lens, units, workers, 1, {}, kKeyBlock);
 }
 
 TEST(CutTiles, CoverEachBlockOfKeysOnce) {
@@ -146,7 +167,7 @@ TEST(CutTiles, CoverEachBlockOfKeysOnce) {
     for (std::size_t b = 0; b < requests; ++b) kv_lens[b] += query_lens[b];
     const std::int64_t heads = 1 + static_cast<std::int64_t>(generator() % 20);
     const std::int64_t workers = 1 + static_cast<std::int64_t>(generator() % 70);
-    const Assignment a = assign_cut(query_lens, kv_lens, heads, workers);
+    const Assignment a = assign_cut(query_lens, kv_lens, {heads}, workers);
     EXPECT_EQ(a.starts.front(), 0);
     EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
     EXPECT_TRUE(std::is_sorted(a.starts.begin(), a.starts.end()));
@@ -159,7 +180,7 @@ TEST(CutTiles, CoverEachBlockOfKeysOnce) {
     std::map<std::tuple<int, int, int>, Tile> tiles;
     std::int64_t parts = 0;
     for (const TileWork& work : a.works) {
-      Tile& tile = tiles[{work.request, work.tile, work.head}];
+      Tile& tile = tiles[{work.request, work.tile, work.unit}];
       EXPECT_EQ(work.first_block, tile.next_block);
       EXPECT_GT(work.end_block, work.first_block);
       EXPECT_EQ(work.part, tile.next_part);
@@ -193,7 +214,7 @@ TEST(CutTiles, CoverEachBlockOfKeysOnce) {
 // Sixteen rows after many keys, as in an agent's short turn, give 16 tiles for 66 workers.
 TEST(CutTiles, GiveAllWorkersEqualRanges) {
   const std::vector<std::int32_t> kv_lens = {100'000};
-  const Assignment a = assign_cut({16}, kv_lens, 16, 66);
+  const Assignment a = assign_cut({16}, kv_lens, {16}, 66);
   const std::int64_t blocks = (kv_lens[0] + kKeyBlock - 1) / kKeyBlock;
   for (std::size_t w = 0; w < 66; ++w) {
     std::int64_t load = 0;
@@ -206,194 +227,11 @@ TEST(CutTiles, GiveAllWorkersEqualRanges) {
 }
 
 TEST(CutTiles, AreNotMadeWhereWorkersEndTogether) {
-  for (const auto& [rows, keys] : {std::pair(8192, 8192), {512, 100'000}, {40, 900}})
-    for (const TileWork& work : assign_cut({rows}, {keys}, 16, 66).works) EXPECT_EQ(work.parts, 1);
-}
-
-// The work lists of a launch. They are filled with values that plans never write, so that tests find unwritten entries.
-struct Blocks {
-  explicit Blocks(std::int64_t blocks, std::int64_t rows)
-      : requests(static_cast<std::size_t>(blocks), -1),
-        tiles(requests),
-        chunks(requests),
-        starts(static_cast<std::size_t>(rows) + 1, -1),
-        valid(static_cast<std::size_t>(blocks), 9) {}
-  BlockPlan plan() { return {requests.data(), tiles.data(), chunks.data(), starts.data(), &chunk_size, valid.data()}; }
-  std::vector<std::int32_t> requests, tiles, chunks, starts;
-  std::int32_t chunk_size = -1;
-  std::vector<std::uint8_t> valid;
-};
-
-TEST(PlanTiles, PacksTheHeadsOfAToken) {
-  Blocks blocks(10, 0);
-  const std::vector<std::int32_t> lens = {1, 33, 16};
-  EXPECT_EQ(plan_tiles({.query_lens = lens, .kv_lens = lens}, /*group=*/4, /*tile_rows=*/64, 10, blocks.plan()), 5);
-  EXPECT_THAT(blocks.requests, ::testing::ElementsAre(0, 1, 1, 1, 2, 0, 0, 0, 0, 0));
-  EXPECT_THAT(blocks.tiles, ::testing::ElementsAre(0, 2, 1, 0, 0, 0, 0, 0, 0, 0));
-  EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 1, 1, 1, 1, 0, 0, 0, 0, 0));
-}
-
-TEST(PlanTiles, SkipsRequestsWithFewRows) {
-  Blocks blocks(4, 0);
-  const std::vector<std::int32_t> lens = {1, 3, 1};
-  EXPECT_EQ(plan_tiles({.query_lens = lens, .kv_lens = lens, .least_rows = 2}, 4, 64, 4, blocks.plan()), 1);
-  EXPECT_THAT(blocks.requests, ::testing::ElementsAre(1, 0, 0, 0));
-  EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 0, 0, 0));
-}
-
-// first_rows counts tokens, whereas the rows of a tile are query heads of tokens.
-TEST(PlanTiles, SkipsTilesBeforeTheFirstRow) {
-  Blocks blocks(6, 0);
-  const std::vector<std::int32_t> lens = {40, 33, 16, 20};
-  const std::vector<std::int32_t> first = {39, 16, 16, 15};
-  EXPECT_EQ(plan_tiles({.query_lens = lens, .kv_lens = lens, .first_rows = first}, 4, 64, 6, blocks.plan()), 5);
-  EXPECT_THAT(blocks.requests, ::testing::ElementsAre(0, 1, 1, 3, 3, 0));
-  EXPECT_THAT(blocks.tiles, ::testing::ElementsAre(2, 2, 1, 1, 0, 0));
-  EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 1, 1, 1, 1, 0));
-}
-
-TEST(PlanTiles, TilesAlwaysFitTheBlocks) {
-  for (std::uint32_t seed = 0; seed < 50; ++seed) {
-    const std::vector<std::int32_t> lens = random_lens(1 + seed % 7, 300, seed);
-    std::int64_t rows = 0;
-    std::int64_t tiles = 0;
-    for (const std::int32_t len : lens) {
-      rows += len * 3;
-      tiles += (len * 3 + 63) / 64;
-    }
-    const std::int64_t most = most_tiles(rows, static_cast<std::int64_t>(lens.size()), 64);
-    ASSERT_LE(tiles, most);
-    Blocks blocks(most, 0);
-    EXPECT_EQ(plan_tiles({.query_lens = lens, .kv_lens = lens}, 3, 64, most, blocks.plan()), tiles);
-    EXPECT_EQ(std::count(blocks.valid.begin(), blocks.valid.end(), 1), tiles);
-    EXPECT_EQ(std::count(blocks.valid.begin(), blocks.valid.end(), 9), 0);
-  }
-}
-
-constexpr ChunkLimits kLimits{.kv_heads = 8, .max_kv_len = 4096, .resident_blocks = 264};
-
-TEST(ChunkGrid, SplitsWhereRequestsAreFew) {
-  EXPECT_EQ(chunk_grid(0, kLimits).blocks, 0);
-  EXPECT_EQ(chunk_grid(1, kLimits).blocks, 32) << "no more chunks than a request can have";
-  EXPECT_EQ(chunk_grid(2, kLimits).blocks, 33) << "what the device runs at once";
-  EXPECT_EQ(chunk_grid(32, kLimits).blocks, 33);
-  EXPECT_EQ(chunk_grid(33, kLimits).blocks, 66);
-  EXPECT_EQ(chunk_grid(98, kLimits).blocks, 131);
-  EXPECT_TRUE(chunk_grid(98, kLimits).split);
-  EXPECT_EQ(chunk_grid(99, kLimits).blocks, 99);
-  EXPECT_FALSE(chunk_grid(99, kLimits).split);
-}
-
-// A launch that was recorded for some number of requests must have enough blocks for any smaller number.
-TEST(SingleRowGrid, GrowsWithTheRequests) {
-  for (std::int64_t requests = 1; requests < 200; ++requests) {
-    EXPECT_LE(single_row_grid(requests - 1, kLimits).blocks, single_row_grid(requests, kLimits).blocks);
-    EXPECT_TRUE(single_row_grid(requests, kLimits).split);
-  }
-}
-
-// Checks that a plan cuts single-row requests into chunks and gives requests of several rows no block.
-void check_chunks(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
-                  std::int64_t rows, const ChunkGrid& grid, std::int64_t window) {
-  Blocks blocks(grid.blocks, rows);
-  const std::int64_t used = plan_chunks(query_lens, kv_lens, rows, grid, window, blocks.plan());
-  std::size_t block = 0;
-  for (std::size_t b = 0; b < kv_lens.size(); ++b) {
-    EXPECT_EQ(blocks.starts[b], static_cast<std::int32_t>(block));
-    if (query_lens[b] != 1) continue;
-    const std::int64_t keys = window > 0 ? std::min<std::int64_t>(window, kv_lens[b]) : kv_lens[b];
-    for (std::int64_t chunk = 0; chunk * blocks.chunk_size < keys; ++chunk, ++block) {
-      ASSERT_LT(block, blocks.valid.size()) << "chunks pass the grid";
-      EXPECT_EQ(blocks.requests[block], static_cast<std::int32_t>(b));
-      EXPECT_EQ(blocks.chunks[block], chunk);
-      EXPECT_EQ(blocks.tiles[block], 0);
-      EXPECT_EQ(blocks.valid[block], 1);
-    }
-  }
-  EXPECT_EQ(used, static_cast<std::int64_t>(block));
-  for (auto row = kv_lens.size(); row <= static_cast<std::size_t>(rows); ++row)
-    EXPECT_EQ(blocks.starts[row], static_cast<std::int32_t>(block)) << "padding has no chunk";
-  for (; block < blocks.valid.size(); ++block) EXPECT_EQ(blocks.valid[block], 0) << block;
-}
-
-TEST(PlanChunks, CoversEveryKeyOnce) {
-  for (const std::int64_t rows : {1, 2, 5, 32, 33, 64, 120})
-    for (const std::int64_t window : {0, 1, 500})
-      for (std::uint32_t seed = 0; seed < 20; ++seed) {
-        const auto requests = static_cast<std::size_t>(1 + seed % rows);
-        check_chunks(std::vector<std::int32_t>(requests, 1), random_lens(requests, 4096, seed), rows,
-                     chunk_grid(rows, kLimits), window);
-      }
-  check_chunks({}, {}, 4, chunk_grid(4, kLimits), 0);
-}
-
-TEST(PlanChunks, PlansOnlySingleRowRequests) {
-  for (const std::int64_t window : {0, 500})
-    for (std::uint32_t seed = 0; seed < 40; ++seed) {
-      const std::vector<std::int32_t> kv_lens = random_lens(1 + seed * 3, 4096, seed);
-      std::vector<std::int32_t> query_lens = random_lens(kv_lens.size(), 2, seed + 100);
-      for (std::size_t b = 0; b < kv_lens.size(); ++b) query_lens[b] = std::min(query_lens[b], kv_lens[b]);
-      const auto single_rows = std::count(query_lens.begin(), query_lens.end(), 1);
-      check_chunks(query_lens, kv_lens, 200, single_row_grid(single_rows, kLimits), window);
-    }
-}
-
-// A row with many keys is cut into chunks even if many rows with few keys run in the same launch.
-TEST(PlanChunks, CutsTheLongestRows) {
-  std::vector<std::int32_t> kv_lens(200, 500);
-  kv_lens[150] = 8000;
-  const ChunkGrid grid = single_row_grid(200, kLimits);
-  Blocks blocks(grid.blocks, 200);
-  plan_chunks(std::vector<std::int32_t>(200, 1), kv_lens, 200, grid, 0, blocks.plan());
-  EXPECT_EQ(blocks.chunk_size, 500);
-}
-
-// Block b is request b, even if padding leaves blocks unused.
-TEST(PlanChunks, BlocksMatchRequestsIfKeysAreNotCut) {
-  const std::vector<std::int32_t> kv_lens = random_lens(100, 4096, 1);
-  const ChunkGrid grid = chunk_grid(120, kLimits);
-  ASSERT_FALSE(grid.split);
-  Blocks blocks(grid.blocks, 120);
-  EXPECT_EQ(plan_chunks(std::vector<std::int32_t>(100, 1), kv_lens, 120, grid, 0, blocks.plan()), 100);
-  for (std::int32_t b = 0; b < 100; ++b) EXPECT_EQ(blocks.requests[static_cast<std::size_t>(b)], b);
-}
-
-TEST(PlanChunks, FillsTheGridWithoutTinyChunks) {
-  const ChunkGrid grid = chunk_grid(2, kLimits);
-  Blocks blocks(grid.blocks, 2);
-  const std::vector<std::int32_t> ones = {1, 1};
-  plan_chunks(ones, std::vector<std::int32_t>{4096, 4096}, 2, grid, 0, blocks.plan());
-  EXPECT_EQ(blocks.chunk_size, 256) << "16 chunks each, of 33 blocks";
-  plan_chunks(ones, std::vector<std::int32_t>{100, 300}, 2, grid, 0, blocks.plan());
-  EXPECT_EQ(blocks.chunk_size, kLeastChunk);
-}
-
-// A launch that was recorded for many requests runs a step of one prompt. None of the kernels' lists may contain an
-// unused request slot.
-TEST(UnusedRequestSlots, HaveNoWork) {
-  constexpr std::int64_t kMostRequests = 512;
-  constexpr std::int64_t kMostTokens = 2048;
-  constexpr std::int64_t kHeads = 16;
-  const std::vector<std::int32_t> prompt = {300};
-
-  TileSchedule schedule(kMostTokens, kMostRequests, kHeads, kTileRows, 132);
-  std::vector<std::int32_t> starts(133, -1);
-  std::vector<TileWork> works(static_cast<std::size_t>(schedule.max_works()), TileWork{9, 9, 9});
-  const TiledRows rows{.query_lens = prompt, .kv_lens = prompt, .least_rows = 2};
-  EXPECT_EQ(schedule.assign(rows, starts, works), 3 * kHeads) << "the prompt's three tiles";
-  EXPECT_EQ(starts.back(), 3 * kHeads);
-  for (std::size_t i = 0; i < 3 * kHeads; ++i) EXPECT_EQ(works[i].request, 0);
-
-  Blocks tiles(most_tiles(2 * kMostTokens, kMostRequests, 64), 0);
-  EXPECT_EQ(plan_tiles(rows, 2, 64, std::ssize(tiles.valid), tiles.plan()), 10);
-  EXPECT_EQ(std::ranges::count(tiles.valid, 1), 10);
-  EXPECT_EQ(std::ranges::count(tiles.valid, 0), std::ssize(tiles.valid) - 10);
-
-  const ChunkGrid grid = single_row_grid(kMostRequests, kLimits);
-  Blocks chunks(grid.blocks, kMostRequests);
-  EXPECT_EQ(plan_chunks(prompt, prompt, kMostRequests, grid, 0, chunks.plan()), 0);
-  EXPECT_EQ(std::ranges::count(chunks.valid, 0), grid.blocks);
-  EXPECT_EQ(std::ranges::count(chunks.starts, 0), kMostRequests + 1) << "no chunk to merge either";
+  for (const auto& [query_lens, kv_lens] :
+       {std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>>{{8192}, {8192}},
+        {{512}, {100'000}},
+        {{40}, {900}}})
+    for (const TileWork& work : assign_cut(query_lens, kv_lens, {16}, 66).works) EXPECT_EQ(work.parts, 1);
 }
 
 }  // namespace

@@ -85,12 +85,9 @@ class ExtendInTwo final : public BoundOp {
 };
 
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner) {
-  if (planner.has_own_prefill(attention.shape)) {
-    if (attention.num_rows <= planner.short_tile_tokens(attention.shape))
-      return bind_short_prefill_attention(attention, planner.short_tile_plan(attention.shape));
-    return bind_prefill_attention(attention, planner.tile_plan(attention.shape));
-  }
-  return flashinfer::bind_fa3(attention, planner);
+  if (attention.num_rows <= planner.short_tile_tokens(attention.shape))
+    return bind_short_prefill_attention(attention, planner.short_tile_plan(attention.shape));
+  return bind_prefill_attention(attention, planner.tile_plan(attention.shape));
 }
 
 Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAttention& attention,
@@ -174,9 +171,7 @@ bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape
   switch (kernel) {
     case AttentionKernel::kHopper: return kind == BatchKind::kDecode && decode_attention_serves(shape, target);
     case AttentionKernel::kTessera: return shape.head_dim <= kGreatestOwnHeadDim;
-    case AttentionKernel::kFa3:
-      return kind == BatchKind::kExtend && (serves_prefill_attention(shape, target) ||
-                                            (one_type && flashinfer::fa3_serves(shape, compute_capability)));
+    case AttentionKernel::kFa3: return kind == BatchKind::kExtend && serves_prefill_attention(shape, target);
     case AttentionKernel::kFa2: return one_type && flashinfer::fa2_serves(shape, kind, compute_capability);
     case AttentionKernel::kCudnn: return one_type && cudnn::attention_serves(shape, kind, compute_capability);
   }

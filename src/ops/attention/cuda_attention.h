@@ -2,8 +2,7 @@
 //
 //   "tessera"  our own (attention.cu): head sizes up to 512, every dtype, window, softcap and sinks; needs no plan
 //   "hopper"   our own for decode on Hopper (decode_attention.h)
-//   "fa3"      extend on Hopper, without window, softcap and sinks: our own for heads of 128 elements with an even
-//              number of query heads per KV head (prefill_attention.h), otherwise FlashInfer's FlashAttention-3
+//   "fa3"      our own for extend on Hopper, after FlashAttention-3, without softcap (prefill_attention.h)
 //   "fa2"      FlashInfer's FlashAttention-2, on any GPU: extend, and decode with the query heads of a KV head as one
 //              tile; a softcap only with heads of 128 elements or more
 //   "cudnn"    cuDNN's decode, if the user asks for it and the machine has cuDNN

@@ -102,23 +102,22 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
 std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t offset,
                                                 std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
-  const bool own = plan.own_prefill;
-  // A work item of our own kernel covers kPrefillHeads heads, and a cluster of kPrefillHeads blocks runs it.
-  const std::int64_t heads = shape.heads / (own ? kPrefillHeads : 1);
-  const std::int64_t workers = std::max<std::int64_t>(1, multiprocessors / (own ? kPrefillHeads : 1));
+  const TileUnits units = prefill_units(shape);
+  const std::int64_t workers = std::max<std::int64_t>(1, multiprocessors / kPrefillBlocks);
   const auto lay_out = [&](TileRange& range, std::int64_t tokens, std::int64_t tile_rows) {
-    range.schedule.emplace(tokens, limits_.max_requests, heads, tile_rows, workers,
-                           own ? prefill_key_block(shape.head_dim) : 0, shape.window);
+    range.schedule.emplace(tokens, limits_.max_requests, units, tile_rows, workers, prefill_key_block(shape.head_dim),
+                           shape.window);
     range.tokens = tokens;
     range.offset = offset;
     range.lists = plan.has_wanted ? 2 : 1;
     offset = aligned(offset + range.bytes());
   };
-  lay_out(plan.tiles, limits_.max_tokens, own ? kPrefillTileRows : flashinfer::fa3_tile_rows(shape.head_dim));
+  lay_out(plan.tiles, limits_.max_tokens, kPrefillTileRows);
   // Short tiles are used only for forwards of at most `tokens` tokens. A single prompt of this length has no more short
   // tiles than run at once.
-  const bool has_short = own && has_short_prefill_tiles(shape);
-  const std::int64_t tokens = has_short ? std::min(limits_.max_tokens, workers / heads * kShortTileRows) : 0;
+  const std::int64_t most_short = workers * kPrefillBlocks / (kPrefillBlocks * units.per_tile + units.per_pair);
+  const std::int64_t tokens =
+      has_short_prefill_tiles(shape) ? std::min(limits_.max_tokens, most_short * kShortTileRows) : 0;
   if (tokens > 0) lay_out(plan.short_tiles, tokens, kShortTileRows);
   return offset;
 }

@@ -12,7 +12,6 @@
 #include "tessera/device/alignment.h"
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/attention/flashinfer/kernels.h"
-#include "tessera/ops/attention/prefill_attention.h"
 #include "tessera/ops/cuda/clear_memory.h"
 
 namespace tessera {
@@ -75,7 +74,6 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Devic
       plan.decode = choose_attention_kernel(shape, BatchKind::kDecode, target, wanted);
       plan.single_rows = choose_single_row_kernel(shape, plan.extend, plan.decode, target);
     }
-    plan.own_prefill = plan.extend == AttentionKernel::kFa3 && serves_prefill_attention(shape, target);
     planner->shapes_.push_back(std::move(plan));
   }
   for (ShapePlan& plan : planner->shapes_)

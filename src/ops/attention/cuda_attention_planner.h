@@ -80,13 +80,11 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   // Return device addresses that are valid for the planner's life. The comment behind each function names a kernel.
   // Precondition: choice() or single_rows() returns this kernel.
   TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, in extend steps
-  TilePlan short_tile_plan(const AttentionShape& shape) const;      // kFa3 if it is our own kernel, for few tokens
+  TilePlan short_tile_plan(const AttentionShape& shape) const;      // kFa3, for few tokens
   BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, in extend and deterministic decode steps
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, in decode steps and for single rows
   SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
   SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, in decode steps
-  // Returns whether kFa3 is our own kernel for the shape, and not FlashInfer's.
-  bool has_own_prefill(const AttentionShape& shape) const { return find(shape)->own_prefill; }
   // Returns the greatest number of tokens of a forward that can use short_tile_plan(); 0: no forward can.
   std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
   // Returns the work of an extend step, or null if requests of a single row share tiles with requests of several rows.
@@ -150,11 +148,10 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     AttentionKernel extend = AttentionKernel::kTessera;
     AttentionKernel decode = AttentionKernel::kTessera;
     AttentionKernel single_rows = AttentionKernel::kTessera;
-    bool own_prefill = false;  // kFa3 is our own kernel
-    TileRange tiles;           // kFa3, in extend steps
-    TileRange short_tiles;     // kFa3 if it is our own kernel, for few tokens
-    BlockRange blocks;         // kFa2, in extend and deterministic decode steps
-    BlockRange chunks;         // kFa2, in decode steps and for single rows
+    TileRange tiles;        // kFa3, in extend steps
+    TileRange short_tiles;  // kFa3, for few tokens
+    BlockRange blocks;      // kFa2, in extend and deterministic decode steps
+    BlockRange chunks;      // kFa2, in decode steps and for single rows
     ChunkLimits limits;
     SegmentRange segments;  // kHopper, in decode steps and for single rows
     ExtendWork work;

@@ -124,6 +124,7 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& pl
                        .rows = static_cast<int>(a.num_rows),
                        .heads = static_cast<int>(a.shape.heads),
                        .group = static_cast<int>(a.group()),
+                       .pairs = static_cast<int>(prefill_units(a.shape).per_tile),
                        .window = static_cast<int>(a.shape.window),
                        .scale_log2 = a.scale * kLog2E};
   constexpr auto kKernel = prefill_attention<S, T>;
@@ -155,8 +156,7 @@ bool serves_prefill_attention([[maybe_unused]] const AttentionShape& shape,
 #ifdef TESSERA_WITH_SM90A
   return target.compute_capability == 90 && (shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256) &&
          (shape.dtype == ir::DType::kBFloat16 || shape.dtype == ir::DType::kFloat16) &&
-         shape.cache_dtype == shape.dtype && shape.softcap == 0 &&
-         shape.heads % (kPrefillHeads * shape.kv_heads) == 0 && target.page_size % cuda::prefill::kBoxTokens == 0;
+         shape.cache_dtype == shape.dtype && shape.softcap == 0 && target.page_size % cuda::prefill::kBoxTokens == 0;
 #else
   return false;
 #endif

@@ -4,13 +4,15 @@
 //
 // Three things differ from FlashAttention-3. First, the copy engine (TMA) loads keys and values in boxes of 16 tokens,
 // and a warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue
-// slots from the threads that compute. Second, the two blocks of a cluster process two query heads of one KV head, and
-// each block copies half of every tile of keys and values to the shared memory of both blocks. If each block copied
-// whole tiles, it would read 64 KiB from the L2 cache for 8.4 MFLOP (heads of 128), and all multiprocessors together
-// would need the whole bandwidth of the L2 cache. Third, all work items of a block use one ring, so the tiles of the
-// next work item are copied before the current one ends.
+// slots from the threads that compute. Second, the two blocks of a cluster process work with the same keys, and
+// each block copies half of every tile of keys and values to the shared memory of both. If each block copied whole
+// tiles, it would read 64 KiB from the L2 cache for 8.4 MFLOP, and all multiprocessors together would need the whole
+// bandwidth of the L2 cache. Third, all work items of a block use one ring, so the tiles of the next work item are
+// copied before the current one ends.
 //
-// A work item is a tile of query rows of one request and two query heads, one for each block. A persistent cluster
+// A work item is a tile of query rows of one request and two query heads of one KV head, one for each block. If a KV
+// head has an odd number of query heads, its last head has work items of two tiles, one for each block. Then a block
+// may get keys that none of its rows sees, or a tile without rows: it computes what is not stored. A persistent cluster
 // processes the work items that the planner assigned to it. Lengths, page tables and work items are read from device
 // memory, so that a recorded launch works for any forward of the bucket. Blocks may read them while the preceding
 // kernel still runs, because no kernel writes them: they are copied to the device before the forward. Tiles of keys
@@ -46,7 +48,7 @@
 
 namespace tessera::cuda::prefill {
 
-inline constexpr int kCluster = static_cast<int>(kPrefillHeads);
+inline constexpr int kCluster = static_cast<int>(kPrefillBlocks);
 inline constexpr int kWarpgroups = 2;  // warpgroups that compute
 inline constexpr int kThreads = (kWarpgroups + 1) * kWarpgroup;
 inline constexpr int kCopyingWarps = 2;  // warps that copy; the other two warps of their warpgroup idle
@@ -132,6 +134,7 @@ struct Attention {
   int rows;
   int heads;
   int group;   // query heads per KV head
+  int pairs;   // units of a tile (prefill_units())
   int window;  // the number of keys that a row sees at most, if the shape is windowed
   float scale_log2;
 };
@@ -142,9 +145,10 @@ struct Work {
   int head;
   int first_row;   // first row of the request in q
   int query_len;   // query rows of the request
-  int tile_begin;  // rows of the request before the tile
+  int tile_begin;  // rows of the request before the block's tile
   int position;    // position of the tile's first row: the number of the request's keys before it
-  int seen;        // keys that the tile's last row sees, including its own
+  int unit_begin;  // position of the first row of both blocks' tiles
+  int seen;        // keys that the last row of both blocks' tiles sees, including its own
   int first;       // the first tile of keys
   int end;         // past the last tile of keys; not above `first`: nothing to compute
   int part;        // number of the part, if other work items have the other keys of these rows
@@ -159,18 +163,24 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   const TileWork work = p.works[at];
   Work w{};
   w.request = work.request;
-  w.head = work.head * kCluster + rank;
+  // The blocks have two heads, or, if the KV head has an odd number of query heads, the last head's two tiles.
+  const bool two_tiles = work.unit >= p.pairs;
+  const int pairs = p.group / 2;  // pairs of query heads of a KV head
+  w.head = two_tiles ? (work.unit - p.pairs + 1) * p.group - 1
+                     : work.unit / pairs * p.group + work.unit % pairs * kCluster + rank;
   w.first_row = p.query_starts[w.request];
   // A request whose rows do not fit in the bucket is a defect of the runner. None of its tiles is computed.
   const int end = p.query_starts[w.request + 1];
   w.query_len = end <= p.rows ? end - w.first_row : 0;
-  w.tile_begin = work.tile * S::kRows;
+  const int begin = work.tile * S::kRows;  // rows before both blocks' tiles
   const int before = p.kv_lens[w.request] - w.query_len;
+  w.tile_begin = begin + (two_tiles ? rank * S::kRows : 0);
   w.position = before + w.tile_begin;
-  w.seen = before + min(w.query_len, w.tile_begin + S::kRows);
+  w.unit_begin = before + begin;
+  w.seen = before + min(w.query_len, begin + (two_tiles ? kCluster : 1) * S::kRows);
   w.first = work.first_block;
-  if constexpr (S::kWindowed) w.first = max(w.first, (w.position - p.window + 1) / S::kKeys);
-  w.end = w.tile_begin < w.query_len ? min(work.end_block, (w.seen + S::kKeys - 1) / S::kKeys) : w.first;
+  if constexpr (S::kWindowed) w.first = max(w.first, (w.unit_begin - p.window + 1) / S::kKeys);
+  w.end = begin < w.query_len ? min(work.end_block, (w.seen + S::kKeys - 1) / S::kKeys) : w.first;
   w.part = work.part;
   w.parts = work.parts;
   w.first_part = work.first_part;

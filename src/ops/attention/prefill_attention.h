@@ -1,5 +1,4 @@
-// Our prefill kernel on Hopper (prefill_attention.cuh). "fa3" runs this kernel for the shapes that it supports, and
-// FlashInfer's for the others.
+// Our prefill kernel on Hopper, "fa3" (prefill_attention.cuh).
 #pragma once
 
 #include <cstdint>
@@ -10,9 +9,15 @@
 
 namespace tessera {
 
-// The number of query heads of one KV head that a cluster processes together, one per block. For this kernel, a worker
-// is a cluster, and TileWork::head is the index of a group of kPrefillHeads heads.
-inline constexpr std::int64_t kPrefillHeads = 2;
+// The number of blocks in a cluster. A worker of the plan is a cluster.
+inline constexpr std::int64_t kPrefillBlocks = 2;
+
+// Returns the units of a shape's tiles. A unit is a pair of query heads of one KV head. If a KV head has an odd number
+// of query heads, its last head has units of two tiles.
+inline TileUnits prefill_units(const AttentionShape& shape) {
+  const std::int64_t group = shape.heads / shape.kv_heads;
+  return {.per_tile = shape.kv_heads * (group / 2), .per_pair = shape.kv_heads * (group % 2)};
+}
 
 // The number of query rows in a tile of bind_prefill_attention().
 inline constexpr std::int64_t kPrefillTileRows = 128;
@@ -23,17 +28,17 @@ inline constexpr std::int64_t kShortTileRows = 64;
 // Returns the number of keys of a tile. Work items are cut at multiples of this number.
 constexpr std::int64_t prefill_key_block(std::int64_t head_dim) { return head_dim == 256 ? 80 : 128; }
 
-// Returns the bytes of the results of a part (TileWork::parts). Each head has a block of 256 threads. A thread has
-// head_dim / 2 sums, and the running max and the sum of weights of two rows, all in float32. Each of the block's eight
-// warps has an arrival counter.
+// Returns the bytes of the results of a part (TileWork::parts): for each of 256 threads of each block
+// head_dim / 2 sums and the running max and sum of weights of two rows, in float32. Each of the block's eight warps has
+// an arrival counter.
 constexpr std::int64_t prefill_part_bytes(std::int64_t head_dim) {
-  return kPrefillHeads * 256 * (head_dim / 2 + 4) * 4;
+  return kPrefillBlocks * 256 * (head_dim / 2 + 4) * 4;
 }
-inline constexpr std::int64_t kPrefillPartArrivals = kPrefillHeads * 8;
+inline constexpr std::int64_t kPrefillPartArrivals = kPrefillBlocks * 8;
 
 // Returns whether the kernel supports the shape on the target. It needs Hopper and page sizes that are multiples of 16
-// tokens. It supports heads of 64, 128 and 256 elements, an even number of query heads per KV head, bf16 and f16 with a
-// cache of the same type, and windows and sinks, but no softcaps.
+// tokens. It supports heads of 64, 128 and 256 elements, bf16 and f16 with a cache of the same type, and windows and
+// sinks, but no softcaps.
 bool serves_prefill_attention(const AttentionShape& shape, const AttentionTarget& target);
 
 // Returns whether bind_short_prefill_attention() supports the shape. Precondition: serves_prefill_attention() accepts

@@ -84,7 +84,7 @@ struct CopyingWarp {
     const int token = tile * S::kKeys + (rank * kMine + lane % kMine) % S::kPanelBoxes * kBoxTokens;
     if (tile < 0 || token >= work.seen) return p.token_groups;
     if constexpr (S::kWindowed)
-      if (token + kBoxTokens <= work.position - p.window + 1) return p.token_groups;
+      if (token + kBoxTokens <= work.unit_begin - p.window + 1) return p.token_groups;
     const int page = p.page_table[static_cast<std::int64_t>(work.request) * p.max_pages + token / p.page_size];
     return (page * p.page_size + token % p.page_size) / 8;
   }

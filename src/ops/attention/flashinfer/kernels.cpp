@@ -1,5 +1,5 @@
 // Chooses the instantiation for a shape. TESSERA_WITH_FLASHINFER means that FlashInfer's headers were present at build
-// time; TESSERA_WITH_FA3 means that sm_90a was also among the architectures.
+// time.
 #include "tessera/ops/attention/flashinfer/kernels.h"
 
 #include <cuda_bf16.h>
@@ -17,23 +17,13 @@ namespace {
   return shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
 }
 
-// Returns the error for a kernel that this build does not have. It never occurs if the caller checks fa2_serves() or
-// fa3_serves() first.
+// Returns the error for a kernel that this build does not have. It never occurs if the caller checks fa2_serves()
+// first.
 [[maybe_unused]] Status not_built(const char* kernel) {
   return internal_error(std::string("attention: this build has no kernel ") + kernel);
 }
 
 }  // namespace
-
-bool fa3_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] int compute_capability) {
-#ifdef TESSERA_WITH_FA3
-  // Code for sm_90a runs only on compute capability 9.0.
-  return compute_capability == 90 && is_half_width(shape) && has_tuned_head_dim(shape) && shape.window == 0 &&
-         shape.softcap == 0 && !shape.sinks;
-#else
-  return false;
-#endif
-}
 
 bool fa2_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] BatchKind kind,
                 [[maybe_unused]] int compute_capability) {
@@ -64,16 +54,6 @@ auto with_instantiation(const AttentionShape& shape, F&& f) -> decltype(f.templa
 
 }  // namespace
 #endif
-
-Result<std::unique_ptr<BoundOp>> bind_fa3([[maybe_unused]] const CudaAttention& attention,
-                                          [[maybe_unused]] const CudaAttentionPlanner& planner) {
-#ifdef TESSERA_WITH_FA3
-  return with_instantiation(attention.shape,
-                            [&]<class T, int kHeadDim>() { return make_fa3<T, kHeadDim>(attention, planner); });
-#else
-  return not_built("fa3");
-#endif
-}
 
 Result<std::unique_ptr<BoundOp>> bind_fa2([[maybe_unused]] const CudaAttention& attention,
                                           [[maybe_unused]] const CudaAttentionPlanner& planner) {

@@ -25,15 +25,10 @@ inline constexpr std::int64_t kFa2DecodeTileRows =
 // no model with a softcap (Gemma 2) has smaller heads.
 inline constexpr std::int64_t kLeastCappedHeadDim = 128;
 
-// Returns the number of rows in an FA3 tile. A tile has one query head.
-constexpr std::int64_t fa3_tile_rows(std::int64_t head_dim) { return head_dim == 64 ? 192 : 128; }
-
-bool fa3_serves(const AttentionShape& shape, int compute_capability);
 bool fa2_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
 
 // Bind a kernel to the operands of `attention`. Preconditions: the kernel supports the shape, and the planner chose
 // this kernel.
-Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 Result<std::unique_ptr<BoundOp>> bind_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 
 // Binds the kernel that computes only the single-row requests of an extend step. Precondition: extend_work() of the
@@ -46,8 +41,6 @@ Result<int> fa2_decode_residency(const AttentionShape& shape);
 
 // The templates that the functions above call. NAME.cuh defines make_NAME(), and NAME.cu instantiates it. T is
 // __nv_bfloat16 or __half.
-template <class T, int kHeadDim>
-Result<std::unique_ptr<BoundOp>> make_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 template <class T, int kHeadDim>
