@@ -69,17 +69,25 @@ unsigned groups_of(const AdapterShrinkArgs& in, int groups) {
   return static_cast<unsigned>(ceil_div(std::int64_t{in.modules} * in.rank, std::int64_t{groups} * kValues));
 }
 
-template <class T, int kEights>
+template <class T, int kEights, int kWarps, int kSteps, int kParts>
 std::unique_ptr<BoundOp> make_shrink_few(const AdapterShrinkArgs& in) {
-  const auto make = [&]<int kParts>() {
-    return make_shrink(
-        shrink_few<T, kEights, kParts>,
-        {.grid = dim3(kParts, groups_of(in, 1), chunks_of(in)), .block = dim3(kFewWarps * kWarp), .cluster = kParts},
-        in);
-  };
-  if (in.cols <= kFewColumns) return make.template operator()<1>();
-  if (in.cols <= 2 * kFewColumns) return make.template operator()<2>();
-  return make.template operator()<kMostParts>();
+  return make_shrink(
+      shrink_few<T, kEights, kWarps, kSteps, kParts>,
+      {.grid = dim3(kParts, groups_of(in, 1), chunks_of(in)), .block = dim3(kWarps * kWarp), .cluster = kParts}, in);
+}
+
+// Makes a shape of shrink_few whose cluster holds all columns of A, up to 16384.
+template <class T>
+std::unique_ptr<BoundOp> make_shrink_of_eight(const AdapterShrinkArgs& in) {
+  if (in.cols <= 4096) return make_shrink_few<T, 1, 16, 8, 1>(in);
+  if (in.cols <= 8192) return make_shrink_few<T, 1, 16, 8, 2>(in);
+  return make_shrink_few<T, 1, 16, 8, 4>(in);
+}
+template <class T>
+std::unique_ptr<BoundOp> make_shrink_of_sixteen(const AdapterShrinkArgs& in) {
+  if (in.cols <= 4096) return make_shrink_few<T, 2, 8, 4, 4>(in);
+  if (in.cols <= 8192) return make_shrink_few<T, 2, 8, 4, 8>(in);
+  return make_shrink_few<T, 2, 8, 8, 8>(in);
 }
 
 template <class T, int kEights>
@@ -101,8 +109,8 @@ template <class T>
 std::unique_ptr<BoundOp> make_shrink_tiles(const AdapterShrinkArgs& in, bool deterministic) {
   const bool few = !deterministic && can_launch_early();
   switch (adapter_chunk_rows(in.rows)) {
-    case 8: return few ? make_shrink_few<T, 1>(in) : make_shrink_many<T, 1>(in);
-    case 16: return few ? make_shrink_few<T, 2>(in) : make_shrink_many<T, 2>(in);
+    case 8: return few ? make_shrink_of_eight<T>(in) : make_shrink_many<T, 1>(in);
+    case 16: return few ? make_shrink_of_sixteen<T>(in) : make_shrink_many<T, 2>(in);
     case 32: return make_shrink_many<T, 4>(in);
     default: return make_shrink_many<T, 8>(in);
   }

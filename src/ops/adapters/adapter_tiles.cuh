@@ -5,11 +5,12 @@
 // (cuda_launch.cuh), it loads as much of its matrix as its registers hold.
 //
 // shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A block takes 16
-// rows of A and 4096 columns. Up to four blocks, as a cluster, divide longer rows. Smaller blocks in larger clusters
-// lose more time at their start than they gain. shrink_many has blocks of up to 64 rows of x and 48 rows of A, so that
-// x is read only once for these 48 rows. Its sums have one order for any number of rows, so deterministic forwards use
-// it for few rows too. In add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at a time. It splits a
-// value of t into two 16-bit numbers (split_two()), and multiplies both by b.
+// rows of A and some of their columns; the blocks of a cluster divide the rows. With up to 8 rows of x, blocks are
+// large: smaller ones in larger clusters lose more time at their start than they gain. With more rows, they leave room
+// on their multiprocessor for the kernels before and after. shrink_many has blocks of up to 64 rows of x and 48 rows of
+// A, so that x is read only once for these 48 rows. Its sums have one order for any number of rows, so deterministic
+// forwards use it for few rows too. In add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at a time. It
+// splits a value of t into two 16-bit numbers (split_two()), and multiplies both by b.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +27,11 @@ namespace tessera::cuda::adapters {
 
 inline constexpr int kValues = 16;       // rows of A in a tensor-core product
 inline constexpr int kStepColumns = 32;  // columns that a warp takes in a step: 16 bytes for each lane of a quad
-inline constexpr int kFewWarps = 16;     // warps of a block of shrink_few
-inline constexpr int kHeldSteps = 8;     // steps whose part of A a warp loads before wait_for_previous()
-inline constexpr int kFewColumns = kFewWarps * kHeldSteps * kStepColumns;  // columns of a block of shrink_few
-inline constexpr int kMostParts = 4;                                       // most blocks in a cluster of shrink_few
-inline constexpr int kManyWarps = 8;                                       // warps of a block of shrink_many
-inline constexpr int kMostGroups = 3;   // groups of kValues rows of A that a block of shrink_many takes
-inline constexpr int kAddWarps = 4;     // warps of a block of adapter_add
-inline constexpr int kAddColumns = 64;  // columns of y that one of these warps takes
-inline constexpr int kDepth = 16;       // values of t in a tensor-core product
+inline constexpr int kManyWarps = 8;     // warps of a block of shrink_many
+inline constexpr int kMostGroups = 3;    // groups of kValues rows of A that a block of shrink_many takes
+inline constexpr int kAddWarps = 4;      // warps of a block of adapter_add
+inline constexpr int kAddColumns = 64;   // columns of y that one of these warps takes
+inline constexpr int kDepth = 16;        // values of t in a tensor-core product
 
 // Returns 16 bytes of a row if `is_there`, else zeros.
 template <class T>
@@ -140,12 +137,14 @@ __device__ inline void store_sum(const AdapterShrinkArgs& in, const Chunk& chunk
   if (row < chunk.count && value < values) in.t[std::int64_t{in.table.order[chunk.begin + row]} * values + value] = sum;
 }
 
-// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. Grid: x has the kParts blocks of a
-// cluster, y the groups of kValues rows of A, and z the chunks.
-template <class T, int kEights, int kParts>
+// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. A warp loads its part of A for
+// kHeldSteps steps before wait_for_previous(). Grid: x has the kParts blocks of a cluster, y the groups of kValues rows
+// of A, and z the chunks.
+template <class T, int kEights, int kFewWarps, int kHeldSteps, int kParts>
 __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShrinkArgs in) {
   constexpr int kRows = kEights * 8;
   constexpr int kResults = kValues * kRows;
+  static_assert(kResults <= kFewWarps * kWarp, "a thread stores at most one result");
   __shared__ float of_warps[kFewWarps][kValues][kRows + 1];
   __shared__ float of_parts[kParts][kResults];
   let_next_begin();
@@ -288,17 +287,26 @@ __global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddAr
   };
   uint4 first[4];
   load_b(first, 0);
+  bool is_row[2];
+  std::int64_t rows_of_lane[2];
+  const auto find_rows = [&](int at) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      is_row[h] = at + group + h * 8 < chunk.count;
+      rows_of_lane[h] = is_row[h] ? in.table.order[chunk.begin + at + group + h * 8] : 0;
+    }
+  };
+  find_rows(0);
   wait_for_previous();
 
   for (int at = 0; at < chunk.count; at += 16) {
     T* y[2];
     const float* t[2];
-    bool is_row[2];
     uint4 old[2][2];
+    if (at > 0) find_rows(at);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      is_row[h] = at + group + h * 8 < chunk.count;
-      const std::int64_t row = is_row[h] ? in.table.order[chunk.begin + at + group + h * 8] : 0;
+      const std::int64_t row = rows_of_lane[h];
       y[h] = static_cast<T*>(in.y) + row * in.cols + column + pair * 8;
       t[h] = in.t + (row * in.modules + module) * in.rank + pair;
 #pragma unroll
