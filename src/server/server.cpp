@@ -317,7 +317,8 @@ struct Server::Impl {
                      .ask_engine = [this](auto call, auto ask) { ask_engine(std::move(call), std::move(ask)); }});
     add_adapter_routes(router, {.model = model,
                                 .reader = [this]() -> RequestReader& { return *reader; },
-                                .on_engine = [this](auto task) { replicas->post(std::move(task)); },
+                                .on_each_engine = [this](const auto& task) { replicas->post_to_all(task); },
+                                .engines = [this] { return replicas->size(); },
                                 .on_io = [this](auto task) { http->post(std::move(task)); },
                                 .after = [this](double seconds, auto task) { http->after(seconds, std::move(task)); }});
   }

@@ -307,7 +307,7 @@ Status check_adapters(const EngineOptions& options) {
   const auto refuse = [](std::string_view option) {
     return unimplemented(fmt::format("enable_lora: {} is not supported with adapters", option));
   };
-  if (options.replicas > 1) return refuse("dp_size above 1");
+  if (options.dp_attention) return refuse("enable_dp_attention");
   if (options.two_batch_overlap) return refuse("enable_two_batch_overlap");
   return ok_status();
 }

@@ -11,11 +11,12 @@ ReplicaChoice::ReplicaChoice(int replicas, std::int64_t cached_tokens)
     : loads_(static_cast<std::size_t>(replicas)),
       most_blocks_(static_cast<std::size_t>(std::max<std::int64_t>(cached_tokens / kBlockTokens, 1) * replicas)) {}
 
-std::vector<std::int64_t> ReplicaChoice::known_blocks(std::span<const TokenId> prompt,
+std::vector<std::int64_t> ReplicaChoice::known_blocks(std::span<const TokenId> prompt, std::string_view adapter,
                                                       std::vector<std::uint64_t>& blocks) const {
   std::vector<std::int64_t> known(loads_.size());
   std::uint64_t owners = ~std::uint64_t{0};
   Hasher hasher;
+  if (!adapter.empty()) hasher.add(adapter);
   for (std::size_t end = kBlockTokens; end <= prompt.size(); end += kBlockTokens) {
     for (const TokenId id : prompt.subspan(end - kBlockTokens, kBlockTokens)) hasher.add(id.value());
     blocks.push_back(hasher.finish().low);
@@ -38,9 +39,9 @@ void ReplicaChoice::remember(std::span<const std::uint64_t> blocks, int replica)
   }
 }
 
-int ReplicaChoice::choose(Ticket ticket, std::span<const TokenId> prompt) {
+int ReplicaChoice::choose(Ticket ticket, std::span<const TokenId> prompt, std::string_view adapter) {
   std::vector<std::uint64_t> blocks;
-  const std::vector<std::int64_t> known = known_blocks(prompt, blocks);
+  const std::vector<std::int64_t> known = known_blocks(prompt, adapter, blocks);
   int best = 0;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   std::int64_t tokens = 0;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -31,8 +32,9 @@ class ReplicaChoice {
   // `cached_tokens` is the capacity of one replica's prefix cache.
   ReplicaChoice(int replicas, std::int64_t cached_tokens);
 
-  // Chooses among the replicas that serve, and counts the request for the chosen one. Returns 0 if none serves.
-  int choose(Ticket ticket, std::span<const TokenId> prompt);
+  // Chooses among the replicas that serve, and counts the request for the chosen one. `adapter` is the name of the
+  // request's adapter, or empty: prompts of different adapters share no cache. Returns 0 if none serves.
+  int choose(Ticket ticket, std::span<const TokenId> prompt, std::string_view adapter = {});
   // Records that the request's prompt is computed. This function and the next two ignore a ticket that is unknown or
   // has ended.
   void prompt_done(Ticket ticket);
@@ -58,13 +60,15 @@ class ReplicaChoice {
   };
   // Returns for each replica how many blocks from the prompt's start it may have cached; stores the blocks' hashes in
   // `blocks`.
-  std::vector<std::int64_t> known_blocks(std::span<const TokenId> prompt, std::vector<std::uint64_t>& blocks) const;
+  std::vector<std::int64_t> known_blocks(std::span<const TokenId> prompt, std::string_view adapter,
+                                         std::vector<std::uint64_t>& blocks) const;
   void remember(std::span<const std::uint64_t> blocks, int replica);
 
   std::vector<Load> loads_;
   std::unordered_map<Ticket, Place> places_;
   std::size_t most_blocks_;
-  // For each block, keyed by the hash of all tokens up to its end: the replicas that may have cached it, as a bit set.
+  // For each block, keyed by the hash of the adapter and all tokens up to its end: the replicas that may have cached
+  // it, as a bit set.
   std::unordered_map<std::uint64_t, std::uint64_t> owners_;
   std::deque<std::uint64_t> order_;  // keys of owners_, oldest first
 };

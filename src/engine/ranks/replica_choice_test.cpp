@@ -39,6 +39,17 @@ TEST(ReplicaChoice, APrefixIsLookedForWhereItWasComputed) {
   EXPECT_EQ(choice.choose(5, again), 0);
 }
 
+TEST(ReplicaChoice, PromptsOfOtherAdaptersShareNoPrefix) {
+  ReplicaChoice choice(2, 1 << 16);
+  EXPECT_EQ(choice.choose(1, prompt(1000, 1), "tuned"), 0);
+  EXPECT_EQ(choice.choose(2, prompt(1000, 1), "other"), 1);
+  choice.ended(1);
+  choice.ended(2);
+  EXPECT_EQ(choice.choose(3, prompt(1000, 1), "other"), 1);
+  choice.ended(3);
+  EXPECT_EQ(choice.choose(4, prompt(1000, 1), "tuned"), 0);
+}
+
 // A popular prefix does not keep one replica busy while other replicas idle, because at some point waiting for that
 // replica costs more than the prefix saves.
 TEST(ReplicaChoice, LeavesABusyReplicaThatHasThePrefix) {

@@ -31,15 +31,15 @@ void Replicas::leave_out_failed() {
   }
 }
 
-int Replicas::choose(Ticket ticket, std::span<const TokenId> prompt) {
+int Replicas::choose(Ticket ticket, const Request& request) {
   if (!choice_) return 0;
   const std::lock_guard lock(mutex_);
   leave_out_failed();
-  return choice_->choose(ticket, prompt);
+  return choice_->choose(ticket, request.prompt, request.adapter);
 }
 
 void Replicas::submit(Ticket ticket, Request request) {
-  const int replica = choose(ticket, request.prompt);
+  const int replica = choose(ticket, request);
   threads_[static_cast<std::size_t>(replica)]->submit(ticket, std::move(request));
 }
 

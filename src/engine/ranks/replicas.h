@@ -49,7 +49,7 @@ class Replicas {
   Status health(int replica) const { return threads_[static_cast<std::size_t>(replica)]->health(); }
 
  private:
-  int choose(Ticket ticket, std::span<const TokenId> prompt);
+  int choose(Ticket ticket, const Request& request);
   void leave_out_failed();
   void follow(std::span<EngineThread::Event> events);
 

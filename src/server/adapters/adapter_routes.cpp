@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "tessera/server/adapters/adapter_requests.h"
 
@@ -24,35 +26,81 @@ ApiError error_of(const Status& status) {
   return error;
 }
 
-void load(const Shared& shared, Call call, LoadAdapterRequest request) {
-  shared->on_engine([shared, call = std::move(call), request = std::move(request)](Engine& engine) mutable {
-    const std::string path = request.content->path();
-    const Status loaded = engine.adapters().load(request.load, std::move(request.content));
-    shared->on_io([shared, call = std::move(call), name = request.load.name, path, loaded] {
-      if (!loaded.ok()) return call.refuse(error_of(loaded));
-      shared->model.adapters->add(name, path);
-      answer_loaded(call, shared->model);
-    });
+// Collects what the engines answer to one task. `T` has ok() and status().
+template <class T>
+class Answers {
+ public:
+  explicit Answers(int engines) : left_(engines) {}
+  // Adds an engine's answer. Returns true for the last one. Threads: any.
+  bool add(T answer) {
+    const std::lock_guard lock(mutex_);
+    answers_.push_back(std::move(answer));
+    return --left_ == 0;
+  }
+  // These two functions are called after the last add(). The first returns the first error.
+  Status status() const {
+    for (const T& answer : answers_)
+      if (!answer.ok()) return to_status(answer);
+    return ok_status();
+  }
+  const std::vector<T>& all() const { return answers_; }
+
+ private:
+  static Status to_status(const Status& status) { return status; }
+  template <class U>
+  static Status to_status(const Result<U>& result) {
+    return result.status();
+  }
+
+  std::mutex mutex_;
+  std::vector<T> answers_;
+  int left_;
+};
+
+// Runs `task` on each engine, and then `done(answers)` on the I/O thread. All engines have the same adapters, because
+// each of them runs the same tasks in the same order. So they answer alike.
+template <class T, class Task, class Done>
+void ask_each_engine(const Shared& shared, Task task, Done done) {
+  const auto answers = std::make_shared<Answers<T>>(shared->engines());
+  const auto finish = std::make_shared<Done>(std::move(done));
+  shared->on_each_engine([shared, answers, finish, task = std::move(task)](Engine& engine) {
+    if (answers->add(task(engine))) shared->on_io([answers, finish] { (*finish)(*answers); });
   });
 }
 
-// Answers the call once no request uses the adapter.
-void answer_when_ended(const Shared& shared, Call call, std::weak_ptr<const ServedAdapter> adapter) {
-  if (adapter.expired()) return answer_loaded(call, shared->model);
-  shared->after(kPollSeconds, [shared, call = std::move(call), adapter = std::move(adapter)]() mutable {
-    answer_when_ended(shared, std::move(call), std::move(adapter));
+void load(const Shared& shared, Call call, const LoadAdapterRequest& request) {
+  ask_each_engine<Status>(
+      shared, [request](Engine& engine) { return engine.adapters().load(request.load, request.content); },
+      [shared, call = std::move(call), name = request.load.name,
+       path = request.content->path()](const Answers<Status>& answers) {
+        if (const Status failed = answers.status(); !failed.ok()) return call.refuse(error_of(failed));
+        shared->model.adapters->add(name, path);
+        answer_loaded(call, shared->model);
+      });
+}
+
+using Unloaded = std::vector<std::weak_ptr<const ServedAdapter>>;
+
+// Answers the call once no request of any engine uses the adapter.
+void answer_when_ended(const Shared& shared, Call call, Unloaded adapters) {
+  std::erase_if(adapters, [](const auto& adapter) { return adapter.expired(); });
+  if (adapters.empty()) return answer_loaded(call, shared->model);
+  shared->after(kPollSeconds, [shared, call = std::move(call), adapters = std::move(adapters)]() mutable {
+    answer_when_ended(shared, std::move(call), std::move(adapters));
   });
 }
 
 void unload(const Shared& shared, Call call, const UnloadAdapterRequest& request) {
-  shared->on_engine([shared, call = std::move(call), name = request.name](Engine& engine) mutable {
-    auto unloaded = std::make_shared<Result<std::weak_ptr<const ServedAdapter>>>(engine.adapters().unload(name));
-    shared->on_io([shared, call = std::move(call), name, unloaded]() mutable {
-      if (!unloaded->ok()) return call.refuse(error_of(unloaded->status()));
-      shared->model.adapters->remove(name);
-      answer_when_ended(shared, std::move(call), **unloaded);
-    });
-  });
+  using Answer = Result<std::weak_ptr<const ServedAdapter>>;
+  ask_each_engine<Answer>(
+      shared, [name = request.name](Engine& engine) { return engine.adapters().unload(name); },
+      [shared, call = std::move(call), name = request.name](const Answers<Answer>& answers) mutable {
+        if (const Status failed = answers.status(); !failed.ok()) return call.refuse(error_of(failed));
+        shared->model.adapters->remove(name);
+        Unloaded adapters;
+        for (const Answer& answer : answers.all()) adapters.push_back(*answer);
+        answer_when_ended(shared, std::move(call), std::move(adapters));
+      });
 }
 
 }  // namespace
@@ -65,7 +113,7 @@ void add_adapter_routes(Router& router, AdapterRouteSources sources) {
                   shared->reader().read<LoadAdapterRequest>(
                       std::move(call), read_load_adapter, [shared](Call asked, ApiResult<LoadAdapterRequest> request) {
                         if (!request.ok()) return asked.refuse(request.error());
-                        load(shared, std::move(asked), *std::move(request));
+                        load(shared, std::move(asked), *request);
                       });
                 },
                 RouteAccess::kAdmin});

@@ -1,5 +1,6 @@
-// The routes that load and unload low-rank adapters while the server runs. A pool's thread reads an adapter from disk;
-// the engine's thread then makes it available between two steps.
+// The routes that load and unload low-rank adapters while the server runs. A pool's thread reads an adapter from disk.
+// The threads of all engines then make it available between two of their steps. Requests can name it once all of them
+// have it.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -17,8 +18,10 @@ struct AdapterRouteSources {
   const ServedModel& model;
   // Returns the request reader. It is a function, because the reader does not exist yet when the routes are added.
   std::function<RequestReader&()> reader;
-  // Runs a task on the engine's thread between two steps.
-  std::function<void(std::function<void(Engine&)> task)> on_engine;
+  // Runs a task on the thread of each engine, between two of its steps. Each engine runs tasks in the order of the
+  // calls.
+  std::function<void(const std::function<void(Engine&)>& task)> on_each_engine;
+  std::function<int()> engines;  // returns how many there are; they do not exist yet when the routes are added
   // Runs a task on the I/O thread; called on any thread.
   std::function<void(std::function<void()> task)> on_io;
   std::function<void(double seconds, std::function<void()> task)> after;  // runs a task on the I/O thread after a delay

@@ -86,6 +86,35 @@ TEST_F(AdapterRoutes, UnloadedAdaptersAreUnknown) {
   EXPECT_THAT(message(running.json(unload("tuned"), 404)), HasSubstr("no adapter \"tuned\" is loaded"));
 }
 
+TEST_F(AdapterRoutes, EveryReplicaHasTheAdapter) {
+  const std::unique_ptr<Engine> second = make(true);
+  {
+    const Running running({engine_.get(), second.get()});
+    const std::string base = ids(running.json(complete("demo")));
+    running.json(load("tuned", adapter("r8-attention")));
+    const std::string tuned = ids(running.json(complete("tuned")));
+    EXPECT_NE(tuned, base);
+    // Requests in flight at once go to both replicas.
+    std::vector<std::unique_ptr<Client>> clients;
+    for (int i = 0; i < 4; ++i) {
+      clients.push_back(std::make_unique<Client>(running.port));
+      clients.back()->send(complete(i < 2 ? "tuned" : "demo", 60));
+    }
+    for (const std::unique_ptr<Client>& client : clients) EXPECT_EQ(client->read_reply().status, 200);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(ids(running.json(complete("tuned"))), tuned);
+    EXPECT_THAT(message(running.json(load("tuned", adapter("r4-all-rslora")), 400)), HasSubstr("load_inplace"));
+    running.json(load("tuned", adapter("r4-all-rslora"), R"(, "load_inplace": true)"));
+    EXPECT_NE(ids(running.json(complete("tuned"))), tuned);
+    running.json(unload("tuned"));
+    EXPECT_THAT(message(running.json(unload("tuned"), 404)), HasSubstr("no adapter \"tuned\" is loaded"));
+    running.json(complete("tuned"), 404);
+  }
+  for (const Engine* engine : {engine_.get(), second.get()}) {
+    EXPECT_GT(engine->stats().steps, 60);
+    EXPECT_TRUE(engine->adapters().list().empty());
+  }
+}
+
 TEST_F(AdapterRoutes, UnloadingLetsRequestsFinish) {
   const Running running(*engine_);
   running.json(load("tuned", adapter("r8-attention")));
