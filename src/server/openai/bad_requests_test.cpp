@@ -299,6 +299,7 @@ TEST(BadRequest, RefusesWrongChatFields) {
                      "enable_thinking", "is true; accepted: the value in \"chat_template_kwargs\", false"),
           chat_field(R"("chat_template_kwargs": {"thinking": true})", "chat_template_kwargs.thinking", "does not name"),
           chat_field(R"("chat_template": "{% for %}")", "chat_template", "chat_template: line 1"),
+          chat_field(R"("chat_template": "{{ raise_exception('never') }}")", "chat_template", "never"),
           chat_field(R"("continue_final_message": true)", "continue_final_message", "not the assistant's"),
           chat_field(R"("echo": true)", "echo", "not the assistant's"),
           chat_field(R"("input_ids": [[1], [2]])", "input_ids", "a list of token ids"),

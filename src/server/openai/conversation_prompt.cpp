@@ -43,6 +43,11 @@ ApiResult<std::string> cut_at_mark(std::string prompt) {
   return prompt;
 }
 
+// Returns the field whose content a fault of rendering is about.
+std::string field_of(const Conversation& conversation) {
+  return conversation.own_template ? "chat_template" : "messages";
+}
+
 bool is_generic(const ServedModel& model) { return model.tool_call_parser == kGenericToolParser; }
 
 ApiResult<std::string> render(const ServedModel& model, Conversation& conversation) {
@@ -59,7 +64,7 @@ ApiResult<std::string> render(const ServedModel& model, Conversation& conversati
   // with the messages. A template that the request brought may exceed the limit with messages of any length.
   if (prompt.status().code() == StatusCode::kResourceExhausted && !conversation.own_template)
     return model.too_long("messages", prompt.status().message());
-  return invalid_field("messages", prompt.status().message());
+  return invalid_field(field_of(conversation), prompt.status().message());
 }
 
 // Returns the path of the first text in `value` that contains `mark`; nothing if there is none.
@@ -75,13 +80,14 @@ std::optional<std::string> find_text(const Json& value, std::string_view mark) {
   return std::nullopt;
 }
 
-ApiStatus check_rendered_images(const ServedModel& model, std::int64_t images, std::span<const TokenId> ids) {
+ApiStatus check_rendered_images(const ServedModel& model, const Conversation& conversation, std::int64_t images,
+                                std::span<const TokenId> ids) {
   if (!model.images) return api_ok();
   const std::int64_t placeholders = count_placeholders(*model.images, ids);
   if (placeholders == images) return api_ok();
-  return invalid_field("messages", fmt::format("the chat template writes {} placeholders (\"{}\") for {} images; "
-                                               "accepted: a template that writes one for each",
-                                               placeholders, model.images->placeholder_text, images));
+  return invalid_field(field_of(conversation), fmt::format("the chat template writes {} placeholders (\"{}\") for {} "
+                                                           "images; accepted: a template that writes one for each",
+                                                           placeholders, model.images->placeholder_text, images));
 }
 
 }  // namespace
@@ -141,7 +147,7 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, Conversation convers
   prompt.text = TRY(render(model, conversation));
   if (conversation.continues) prompt.text = TRY(cut_at_mark(std::move(prompt.text)));
   prompt.ids = TRY(model.encode(prompt.text, conversation.add_special_tokens, "messages"));
-  TRY(check_rendered_images(model, std::ssize(images), prompt.ids));
+  TRY(check_rendered_images(model, conversation, std::ssize(images), prompt.ids));
   TRY(add_images(model, images, prompt));
   return prompt;
 }

@@ -90,6 +90,7 @@ TEST(OpenAiHabits, ATooLongChatExceedsTheContext) {
           "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}x{% endfor %}{% endfor %}{% endfor %}"})");
   ASSERT_FALSE(own.ok());
   EXPECT_NE(own.error().code, "context_length_exceeded");
+  EXPECT_EQ(own.error().param, "chat_template");
 }
 
 class OpenAiHabitsServer : public ServerTest {};
