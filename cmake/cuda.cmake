@@ -48,8 +48,6 @@ foreach(arch IN LISTS TESSERA_CUDA_ARCHITECTURES)
     list(APPEND TESSERA_CUDA_GENCODE -gencode=arch=compute_${arch},code=sm_${arch})
   endif()
 endforeach()
-# For kernels that only Hopper can run.
-set(TESSERA_CUDA_GENCODE_SM90 -gencode=arch=compute_90a,code=sm_90a)
 
 set(cuda_headers ${PROJECT_BINARY_DIR}/third_party)
 execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/fetch_pypi.sh cuda_headers ${cuda_headers}
@@ -57,8 +55,7 @@ execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/fetch_pypi.sh cuda_headers $
 if(fetch_result EQUAL 0)
   set(TESSERA_CUDA_LIBRARIES ON)
   add_library(tessera_flashinfer INTERFACE)
-  target_include_directories(tessera_flashinfer SYSTEM INTERFACE
-    ${cuda_headers}/flashinfer/include ${cuda_headers}/flashinfer/cutlass)
+  target_include_directories(tessera_flashinfer SYSTEM INTERFACE ${cuda_headers}/flashinfer/include)
   add_library(tessera_cudnn_frontend INTERFACE)
   target_include_directories(tessera_cudnn_frontend SYSTEM INTERFACE ${cuda_headers}/cudnn_frontend/include)
 else()

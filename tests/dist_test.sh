@@ -45,7 +45,7 @@ has_licenses() {
     [[ -s "$work/$folder/licenses/$name/copyright" || -s "$work/$folder/licenses/$name" ]] || { echo "$name" && return 1; }
   done
   [[ ! -d "$build/third_party/xgrammar" || -s "$work/$folder/licenses/xgrammar/LICENSE" ]] || { echo xgrammar && return 1; }
-  [[ ! -d "$build/third_party/flashinfer" || -s "$work/$folder/licenses/cutlass/LICENSE" ]] || { echo cutlass && return 1; }
+  [[ ! -d "$build/third_party/flashinfer" || -s "$work/$folder/licenses/flashinfer/LICENSE" ]] || { echo flashinfer && return 1; }
   find "$work/$folder/licenses" -mindepth 1 -type d -empty | grep . && return 1
   return 0
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches third-party sources from PyPI at pinned versions and hashes (tools/NAME.txt) into FOLDER:
-#   tools/fetch_pypi.sh cuda_headers FOLDER   flashinfer/include, flashinfer/cutlass, cudnn_frontend/include, licences
+#   tools/fetch_pypi.sh cuda_headers FOLDER   flashinfer/include, cudnn_frontend/include, licences
 #   tools/fetch_pypi.sh xgrammar FOLDER       xgrammar/cpp, xgrammar/include, xgrammar/3rdparty; with tools/xgrammar.patch
 # Does nothing if they exist already.
 set -euo pipefail
@@ -34,8 +34,6 @@ fetch_cuda_headers() {
   rm -rf "$folder/flashinfer" "$folder/cudnn_frontend"
   mkdir -p "$folder/flashinfer" "$folder/cudnn_frontend"
   mv "$scratch/unpacked/flashinfer/data/include" "$folder/flashinfer/include"
-  mv "$scratch/unpacked/flashinfer/data/cutlass/include" "$folder/flashinfer/cutlass"
-  cp -R "$scratch/unpacked/flashinfer/data/cutlass/tools/util/include/." "$folder/flashinfer/cutlass"
   mv "$scratch/unpacked/include" "$folder/cudnn_frontend/include"
   mv "$scratch"/unpacked/flashinfer_python-*.dist-info/licenses/LICENSE "$folder/flashinfer"
   mv "$scratch"/unpacked/nvidia_cudnn_frontend-*.dist-info/licenses/{LICENSE.txt,LICENSE-MIT.txt,NOTICE} "$folder/cudnn_frontend"

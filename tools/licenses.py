@@ -16,7 +16,6 @@ FETCHED = {
     "dlpack": ["xgrammar/3rdparty/dlpack/LICENSE"],
     "picojson": ["xgrammar/3rdparty/picojson/picojson.h"],
     "flashinfer": ["flashinfer/LICENSE"],
-    "cutlass": ["flashinfer/cutlass/cutlass/cutlass.h"],
     "cudnn-frontend": ["cudnn_frontend/LICENSE.txt", "cudnn_frontend/LICENSE-MIT.txt", "cudnn_frontend/NOTICE"],
 }
 DOC = pathlib.Path("/usr/share/doc")
