@@ -13,6 +13,9 @@
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/adapters/random_adapter.h"
 #include "tessera/engine/engine.h"
+#include "tessera/model/family.h"
+#include "tessera/model/quantise/quantised_output.h"
+#include "tessera/ops/built_in_ops.h"
 #include "tessera/runner/verify/verify.h"
 
 namespace tessera {
@@ -266,6 +269,48 @@ INSTANTIATE_TEST_SUITE_P(Formats, QuantisedBases,
                          ::testing::Values("quantised/qwen3-fp8-block", "quantised/llama-fbgemm-fp8",
                                            "quantised/qwen3-gptq", "quantised/llama-awq"),
                          testing::case_name);
+
+// GGUF files of Llama store the rows of q and k in another order than Hugging Face's checkpoints and adapters.
+struct FileBase {
+  const char* type;
+  const char* base;
+  const char* adapter;
+  double most;  // limit for the relative distance of the logits from PEFT's
+};
+void PrintTo(const FileBase& of, std::ostream* to) { *to << of.type << " of " << of.base; }
+
+class FileBases : public ::testing::TestWithParam<FileBase> {};
+
+TEST_P(FileBases, TakeTheAdapterOfTheCheckpoint) {
+  const Golden golden = read_golden_folder(folder_of(GetParam().adapter));
+  const test::ScratchDir folder;
+  EngineOptions options = options_for(GetParam().base);
+  const Result<std::unique_ptr<QuantisedOutput>> file =
+      plan_quantised(options.model_path, GetParam().type, built_in_ops(), built_in_families(), nullptr);
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  options.model_path = folder.path() + "/base.gguf";
+  ASSERT_TRUE((*file)->write(options.model_path, [](std::int64_t) { return ok_status(); }).ok());
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  ASSERT_TRUE(load(*engine, "tuned", golden.folder).ok());
+  double with = 0;
+  double without = 0;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    const std::vector<float> want = golden.stored_rows(i);
+    with = std::max(with, distance(run_one(*engine, scored(golden.prompts[i], "tuned")).logits, want).relative);
+    without = std::max(without, distance(run_one(*engine, scored(golden.prompts[i], "")).logits, want).relative);
+  }
+  std::printf("  %s of %s: relative distance with the adapter %.1e, without %.3f\n", GetParam().type, GetParam().base,
+              with, without);
+  EXPECT_LE(with, GetParam().most);
+  EXPECT_GE(without, 2 * GetParam().most);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, FileBases,
+                         ::testing::Values(FileBase{"F32", "llama", "llama-lora/r16-pattern", 1e-4},
+                                           FileBase{"Q8_0", "llama", "llama-lora/r16-pattern", 0.03},
+                                           FileBase{"F32", "qwen3", kBothAdapters[1], 1e-4}),
+                         [](const auto& of) { return std::string(of.param.type) + "_" + of.param.base; });
 
 TEST(Adapters, RefuseWhatTheyDoNotGoWith) {
   EngineOptions halves = options_for("qwen3");
