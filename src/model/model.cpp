@@ -8,6 +8,7 @@
 #include "tessera/model/families/draft_model.h"
 #include "tessera/model/families/eagle3.h"
 #include "tessera/model/family.h"
+#include "tessera/model/layers/cache.h"
 #include "tessera/model/layers/draft.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/layer_builder.h"
@@ -170,7 +171,13 @@ Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOpti
                                       ModelGraphs& graphs) {
   const EagleDraft& eagle = *options.eagle;
   const WeightFormats formats = at_start({}, options.draft_format);
-  LayerBuilder layer("draft", options, ops, eagle.own_embedding ? std::string(kEaglePrefix) : config.tensor_prefix,
+  ModelOptions own = options;
+  if (config.mla) {  // else the layer belongs to a group of the target's config
+    const std::size_t group = full_group(graphs.body);
+    own.guest = {.groups = graphs.body.cache_groups, .group = group, .takes_embeddings = true};
+    own.guest->groups[group].layers.push_back(eagle.config.num_hidden_layers - 1);
+  }
+  LayerBuilder layer("draft", own, ops, eagle.own_embedding ? std::string(kEaglePrefix) : config.tensor_prefix,
                      formats);
   DraftGraphs draft;
   draft.body_output = 1;
@@ -181,8 +188,6 @@ Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOpti
   draft.head = TRY(finish(head, build_eagle3_head(head, eagle), "logits", graphs.weights));
   take_notes(head, graphs);
   draft.sampler = TRY(build_sampler(eagle.vocab_size, ops));
-  if (draft.body.cache_groups.size() != graphs.body.cache_groups.size())
-    return unimplemented("EAGLE-3: the target has no layer with full attention, whose pages the draft would share");
   return draft;
 }
 

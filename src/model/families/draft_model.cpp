@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/model/gguf/gguf_model.h"
+#include "tessera/model/layers/cache.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/layer_builder.h"
 #include "tessera/model/rename_tensors.h"
@@ -66,15 +67,11 @@ StoredTypeOf stored_types_of(std::shared_ptr<const Checkpoint> checkpoint) {
 }
 
 // Returns the place of the draft's layers beside the target's.
-Result<GuestPlace> place_behind(const ModelGraphs& target, std::int64_t layers) {
-  GuestPlace place{.first_layer = target.own_layers.end, .groups = target.body.cache_groups};
-  const auto full = std::ranges::find(place.groups, ir::CacheGroup::Kind::kPaged, &ir::CacheGroup::kind);
-  if (full == place.groups.end())
-    return unimplemented(
-        "a draft model: no layer of the target caches the keys and values of all tokens, whose pages the draft would "
-        "share");
-  place.group = static_cast<std::size_t>(full - place.groups.begin());
-  for (std::int64_t layer = 0; layer < layers; ++layer) full->layers.push_back(place.first_layer + layer);
+GuestPlace place_behind(ModelGraphs& target, std::int64_t layers) {
+  GuestPlace place{.first_layer = target.own_layers.end, .groups = {}, .group = full_group(target.body)};
+  place.groups = target.body.cache_groups;
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    place.groups[place.group].layers.push_back(place.first_layer + layer);
   return place;
 }
 
@@ -134,7 +131,7 @@ Result<DraftGraphs> build_draft_model(const ModelOptions& options, const ir::OpT
   ModelOptions own = options;
   own.stored_type = stored_types_of(draft.checkpoint);
   own.stored_blocks = {};
-  own.guest = TRY(place_behind(target, config.num_hidden_layers));
+  own.guest = place_behind(target, config.num_hidden_layers);
   const WeightFormats formats =
       options.draft_format ? config.formats.quantised_at_start(*options.draft_format) : config.formats;
   DraftGraphs made;

@@ -123,9 +123,6 @@ Result<EagleDraft> read_eagle3(const std::string& folder, const ModelConfig& tar
   if (!json.is_object()) return invalid_argument(fmt::format("{}: an object is accepted", file));
   const ModelConfig config = TRY(ModelConfig::from_json(TRY(as_llama(json, file)), file, families));
   TRY(check_sizes(config, target, file));
-  if (target.mla)
-    return unimplemented(
-        fmt::format("{}: EAGLE-3 for {}, which caches latents, is not supported", file, target.architecture));
   if (config.formats.any()) return unimplemented(fmt::format("{}: a quantised draft is not supported", file));
   std::vector<std::int64_t> aux_layers = TRY(read_aux_layers(json, file, target.num_hidden_layers));
   EagleDraft draft{

@@ -12,6 +12,10 @@ namespace {
 
 constexpr std::string_view kScale = "_scale.";  // follows "k" or "v" in the names of weights
 
+ir::CacheGroup full_layers() {
+  return {.name = "full", .kind = ir::CacheGroup::Kind::kPaged, .window = 0, .layers = {}};
+}
+
 // Returns the cache group to which the layer belongs, with an empty list of layers.
 ir::CacheGroup group_of(const ModelConfig& config, std::int64_t layer) {
   using Kind = ir::CacheGroup::Kind;
@@ -19,7 +23,7 @@ ir::CacheGroup group_of(const ModelConfig& config, std::int64_t layer) {
   if (config.delta_net && config.delta_net->layers[index])
     return {.name = "state", .kind = Kind::kState, .window = 0, .layers = {}};
   const std::int64_t window = config.sliding_windows[index];
-  if (window == 0) return {.name = "full", .kind = Kind::kPaged, .window = 0, .layers = {}};
+  if (window == 0) return full_layers();
   return {.name = fmt::format("window.{}", window), .kind = Kind::kWindow, .window = window, .layers = {}};
 }
 
@@ -61,6 +65,13 @@ std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config) {
     group->layers.push_back(layer);
   }
   return groups;
+}
+
+std::size_t full_group(ir::Graph& body) {
+  std::vector<ir::CacheGroup>& groups = body.cache_groups;
+  auto full = std::ranges::find(groups, ir::CacheGroup::Kind::kPaged, &ir::CacheGroup::kind);
+  if (full == groups.end()) full = groups.insert(groups.end(), full_layers());
+  return static_cast<std::size_t>(full - groups.begin());
 }
 
 std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer) {

@@ -77,7 +77,7 @@ ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs&
   ir::Attributes attributes;
   if (config.embedding_scale != 1) attributes.emplace_back("scale", config.embedding_scale);
   std::vector<ir::ValueId> given;
-  if (!b.options().guest) given = {inputs.embedding_rows, inputs.embeddings};
+  if (takes_embeddings(b.options())) given = {inputs.embedding_rows, inputs.embeddings};
   return look_up(b, {b.tensor("embed_tokens.weight"), config.vocab_size, config.hidden_size}, ids, given,
                  std::move(attributes));
 }

@@ -35,7 +35,7 @@ TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std
   inputs.ids = per_token(g, input_names::kInputIds);
   inputs.rows = per_token(g, input_names::kInputRows);
   inputs.last_ids = g.input(std::string(input_names::kLastIds), {DType::kInt32, {b.options().max_requests}});
-  if (!b.options().guest) {
+  if (takes_embeddings(b.options())) {
     inputs.embedding_rows = per_token(g, input_names::kEmbeddingRows);
     inputs.embeddings = g.input(std::string(input_names::kEmbeddings),
                                 {b.options().dtype, {b.options().max_embeddings, config.embedding_row_values()}});

@@ -16,7 +16,7 @@ struct TokenInputs {
   ir::ValueId ids;       // i32[T]
   ir::ValueId rows;      // i32[T]: row of last_ids whose id replaces the token's id, or -1
   ir::ValueId last_ids;  // i32[max_requests]: tokens that the last step sampled
-  // The next two inputs are not declared for a draft model (ModelOptions::guest).
+  // The next two inputs are declared only if takes_embeddings().
   ir::ValueId embedding_rows;      // i32[T]: row of `embeddings` that replaces the id's embedding, or -1
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
   ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
@@ -26,6 +26,9 @@ struct TokenInputs {
   // are not padding.
   ir::ValueId padding_slots;
 };
+// Returns whether tokens may have given embeddings. Those of a draft model may not.
+inline bool takes_embeddings(const ModelOptions& options) { return !options.guest || options.guest->takes_embeddings; }
+
 // Declares a body's inputs and the model's cache groups. The cache groups are `groups`, or cache_groups(config) if this
 // argument is missing.
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config);

@@ -14,6 +14,7 @@
 #include "tessera/runner/graphs/make_executable.h"
 #include "tessera/runner/ranks/rank_order.h"
 #include "tessera/runner/verify/find_nan.h"
+#include "tessera/runner/verify/head_rows.h"
 #include "tessera/runner/verify/poisoned_padding.h"
 #include "tessera/runner/verify/verify_batch.h"
 #include "tessera/runner/verify/verify_outcome.h"
@@ -94,10 +95,7 @@ class Verifier {
 
   // Compares the head, which has no graphs. Its memory plan must not overwrite its inputs.
   Status compare_heads(GraphRunner& runner, Executable& isolated) {
-    std::vector<TensorView> read_rows;
-    for (const HandedOver& value : r_.model.handed_over)
-      read_rows.push_back(TRY(make_view(value.type, r_.runner(RunnerRole::kPrefill).executable().largest(),
-                                        r_.arena().base() + value.offset)));
+    const std::vector<TensorView> read_rows = TRY(rows_of_head(r_, runner.spec().role));
     for (const TensorView& view : read_rows) TRY(content_of(static_cast<std::size_t>(view.bytes()), view.dtype));
     for (const std::int64_t rows : runner.spec().ladder) {
       const ir::Bucket bucket = runner.bucket(rows);
