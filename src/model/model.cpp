@@ -172,8 +172,9 @@ Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOpti
   const EagleDraft& eagle = *options.eagle;
   const WeightFormats formats = at_start({}, options.draft_format);
   ModelOptions own = options;
-  if (config.mla) {  // else the layer belongs to a group of the target's config
-    const std::size_t group = full_group(graphs.body);
+  const std::size_t groups = graphs.body.cache_groups.size();
+  const std::size_t group = full_group(graphs.body);
+  if (graphs.body.cache_groups.size() > groups) {  // else the layer belongs to a group of the target's config
     own.guest = {.groups = graphs.body.cache_groups, .group = group, .takes_embeddings = true};
     own.guest->groups[group].layers.push_back(eagle.config.num_hidden_layers - 1);
   }

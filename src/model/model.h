@@ -40,9 +40,10 @@ struct DraftModel;
 struct EagleDraft;
 
 // Says which layer numbers and which cache group a draft model's layers get beside those of its target
-// (families/draft_model.h). The draft model is the guest, or an EAGLE-3 layer whose target caches latent vectors.
+// (families/draft_model.h). The draft model is the guest, or an EAGLE-3 layer whose target has no layer with full
+// attention.
 struct GuestPlace {
-  std::int64_t first_layer = 0;             // number of the guest's first layer; the target's layers come before it
+  std::int64_t first_layer = 0;             // added to the guest's layer numbers; 0 if they count the target's layers
   std::vector<ir::CacheGroup> groups = {};  // the target's cache groups; one of them also has the guest's layers
   std::size_t group = 0;                    // index of this group
   bool takes_embeddings = false;            // tokens may have given embeddings instead of ids, as in the target

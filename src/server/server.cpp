@@ -71,6 +71,8 @@ struct Server::Impl {
   Status start() {
     const Timeline::Clock::time_point began = Timeline::Clock::now();
     model = TRY(ServedModel::create(options, engine));
+    for (std::size_t i = 1; model.adapters != nullptr && i < engines.size(); ++i)
+      model.adapters->add_device(engines[i]->device());
     const std::int64_t bytes = options.request_memory_bytes > 0
                                    ? options.request_memory_bytes
                                    : MemoryBudget::default_bytes(read_host_memory().available_bytes);

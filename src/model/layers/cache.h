@@ -25,7 +25,7 @@ LocalHeads local_heads(const ModelConfig& config, const ModelOptions& options);
 // recurrent layers share a group. declare_token_inputs() refuses more than ir::kMaxCacheGroups groups.
 std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config);
 // Returns the group of a body whose layers cache the keys and values of all tokens. A draft's layers belong to it too.
-// Adds an empty group if the body has none, because it caches latent vectors.
+// Adds an empty group if the body has none, because it caches latent vectors or has windows in all layers.
 std::size_t full_group(ir::Graph& body);
 // Returns the index of the layer's group, below ir::kMaxCacheGroups.
 std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer);

@@ -129,6 +129,9 @@ const std::vector<Case>& cases() {
       // few input columns or many. Two of the ranks are above 16, so they take several tensor-core products, each of
       // depth 16.
       made.push_back({.dtype = dtype, .rows = 6, .in = 4168, .ranges = {64, 128, 64}, .rank = 16});
+      made.push_back({.dtype = dtype, .rows = 6, .in = 16392, .ranges = {64, 64, 64}, .rank = 5});
+      made.push_back({.dtype = dtype, .rows = 20, .in = 14336, .ranges = {64, 64, 64}, .rank = 5});
+      made.push_back({.dtype = dtype, .rows = 10, .in = 16392, .ranges = {64, 64, 64}, .rank = 4});
       made.push_back({.dtype = dtype, .rows = 33, .in = 520, .ranges = {64, 64, 64}, .rank = 40});
       made.push_back({.dtype = dtype, .rows = 1100, .in = 96, .ranges = {64, 128, 64}, .rank = 24});
       made.push_back({.dtype = dtype, .rows = 4100, .in = 40, .ranges = {64, 32, 64}, .rank = 16});

@@ -5,7 +5,7 @@
 // (cuda_launch.cuh), it loads as much of its matrix as its registers hold.
 //
 // shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A block takes 16
-// rows of A and some of their columns; the blocks of a cluster divide the rows. With up to 8 rows of x, blocks are
+// rows of A and some of their columns; the blocks of a cluster divide the columns. With up to 8 rows of x, blocks are
 // large: smaller ones in larger clusters lose more time at their start than they gain. With more rows, they leave room
 // on their multiprocessor for the kernels before and after. shrink_many has blocks of up to 64 rows of x and 48 rows of
 // A, so that x is read only once for these 48 rows. Its sums have one order for any number of rows, so deterministic

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 
+#include "tessera/base/ceil_div.h"
 #include "tessera/ops/attention/decode_attention.h"
 #include "tessera/ops/attention/flashinfer/kernels.h"
 #include "tessera/ops/attention/prefill_attention.h"
@@ -115,7 +116,9 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
   lay_out(plan.tiles, limits_.max_tokens, kPrefillTileRows);
   // Short tiles are used only for forwards of at most `tokens` tokens. A single prompt of this length has no more short
   // tiles than run at once.
-  const std::int64_t most_short = workers * kPrefillBlocks / (kPrefillBlocks * units.per_tile + units.per_pair);
+  std::int64_t most_short = 0;
+  while ((most_short + 1) * units.per_tile + ceil_div(most_short + 1, std::int64_t{2}) * units.per_pair <= workers)
+    ++most_short;
   const std::int64_t tokens =
       has_short_prefill_tiles(shape) ? std::min(limits_.max_tokens, most_short * kShortTileRows) : 0;
   if (tokens > 0) lay_out(plan.short_tiles, tokens, kShortTileRows);

@@ -7,11 +7,12 @@
 namespace tessera {
 namespace {
 
-Result<std::size_t> group_of(const ir::Graph& graph, const ir::Value& state) {
+// Returns the index of a state's group among `groups`.
+Result<std::size_t> group_of(std::size_t groups, const ir::Value& state) {
   const std::optional<std::size_t> group = ir::cache_group_of(state.type);
-  if (group && *group < graph.cache_groups.size()) return *group;
-  return invalid_argument(fmt::format("%{} is {}, of none of the graph's {} cache groups", state.name,
-                                      state.type.to_string(), graph.cache_groups.size()));
+  if (group && *group < groups) return *group;
+  return invalid_argument(
+      fmt::format("%{} is {}, of none of the graph's {} cache groups", state.name, state.type.to_string(), groups));
 }
 
 Result<std::int64_t> state_bytes(const ir::Value& state, std::size_t group, std::int64_t num_pages) {
@@ -27,7 +28,7 @@ Result<std::vector<std::int64_t>> KvStorage::page_bytes(std::span<const ir::Grap
   for (const ir::Graph* graph : graphs) {
     for (const ir::ValueId id : graph->states) {
       const ir::Value& state = graph->value(id);
-      const std::size_t group = TRY(group_of(*graph, state));
+      const std::size_t group = TRY(group_of(graphs[0]->cache_groups.size(), state));
       bytes[group] += TRY(state_bytes(state, group, 1));
     }
   }
@@ -46,7 +47,7 @@ Result<KvStorage> KvStorage::create(std::span<const ir::Graph* const> graphs, st
   for (const ir::Graph* graph : graphs) {
     for (const ir::ValueId id : graph->states) {
       const ir::Value& state = graph->value(id);
-      const std::size_t group = TRY(group_of(*graph, state));
+      const std::size_t group = TRY(group_of(graphs[0]->cache_groups.size(), state));
       offsets.push_back(total);
       total += align_up(TRY(state_bytes(state, group, num_pages[group])));
       const std::int64_t page_bytes = TRY(state_bytes(state, group, 1));

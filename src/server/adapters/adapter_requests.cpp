@@ -40,10 +40,13 @@ ApiResult<LoadAdapterRequest> read_load_adapter(const ServedModel& model, std::s
     return unsupported_field("lora_name", "the server serves no adapters; accepted: a server with --enable-lora");
   const Result<std::string> path = model.adapters->allowed_path(read.path);
   if (!path.ok()) return invalid_field("lora_path", path.status().message());
-  Result<std::shared_ptr<const Adapter>> content =
-      Adapter::load(*path, model.adapters->layout(), model.adapters->device());
-  if (!content.ok()) return invalid_field("lora_path", content.status().message());
-  return LoadAdapterRequest{.load = std::move(read.load), .content = *std::move(content)};
+  LoadAdapterRequest request{.load = std::move(read.load)};
+  for (Device* device : model.adapters->devices()) {
+    Result<std::shared_ptr<const Adapter>> content = Adapter::load(*path, model.adapters->layout(), *device);
+    if (!content.ok()) return invalid_field("lora_path", content.status().message());
+    request.contents.push_back(*std::move(content));
+  }
+  return request;
 }
 
 ApiResult<UnloadAdapterRequest> read_unload_adapter(const ServedModel& model, std::string_view body) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/engine/adapters/adapter_pool.h"
 #include "tessera/model/adapters/adapter.h"
@@ -22,7 +23,7 @@ ApiResult<LoadAdapterFields> read_load_adapter_fields(const ServedModel& model, 
 
 struct LoadAdapterRequest {
   AdapterLoad load{};
-  std::shared_ptr<const Adapter> content{};
+  std::vector<std::shared_ptr<const Adapter>> contents{};  // one for each of ServedAdapters::devices()
 };
 
 // Reads the fields, and loads the adapter from its folder. Errors: 400 if the server serves no adapters, for a wrong

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -26,7 +28,7 @@ ApiError error_of(const Status& status) {
   return error;
 }
 
-// Collects what the engines answer to one task. `T` has ok() and status().
+// Collects what the engines answer to one task. `T` is Status or a Result.
 template <class T>
 class Answers {
  public:
@@ -62,17 +64,29 @@ class Answers {
 template <class T, class Task, class Done>
 void ask_each_engine(const Shared& shared, Task task, Done done) {
   const auto answers = std::make_shared<Answers<T>>(shared->engines());
-  const auto finish = std::make_shared<Done>(std::move(done));
+  const auto finish = std::make_shared<std::function<void(const Answers<T>&)>>(std::move(done));
   shared->on_each_engine([shared, answers, finish, task = std::move(task)](Engine& engine) {
-    if (answers->add(task(engine))) shared->on_io([answers, finish] { (*finish)(*answers); });
+    if (!answers->add(task(engine))) return;
+    // The call ends on the I/O thread, so `finish` is empty when the engines drop their tasks.
+    shared->on_io([answers, finish] { std::exchange(*finish, {})(*answers); });
   });
+}
+
+// Returns the content for an engine.
+std::shared_ptr<const Adapter> content_for(const Engine& engine, const LoadAdapterRequest& request,
+                                           const ServedAdapters& adapters) {
+  const auto at = std::ranges::find(adapters.devices(), &engine.device());
+  return request.contents[static_cast<std::size_t>(at - adapters.devices().begin())];
 }
 
 void load(const Shared& shared, Call call, const LoadAdapterRequest& request) {
   ask_each_engine<Status>(
-      shared, [request](Engine& engine) { return engine.adapters().load(request.load, request.content); },
+      shared,
+      [shared, request](Engine& engine) {
+        return engine.adapters().load(request.load, content_for(engine, request, *shared->model.adapters));
+      },
       [shared, call = std::move(call), name = request.load.name,
-       path = request.content->path()](const Answers<Status>& answers) {
+       path = request.contents[0]->path()](const Answers<Status>& answers) {
         if (const Status failed = answers.status(); !failed.ok()) return call.refuse(error_of(failed));
         shared->model.adapters->add(name, path);
         answer_loaded(call, shared->model);

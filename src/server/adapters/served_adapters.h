@@ -20,8 +20,8 @@ namespace tessera {
 class ServedAdapters {
  public:
   // Requests may load only adapters in `folder` or below it; if `folder` is "", they may load adapters from anywhere.
-  // Adapter::load() needs `layout` and `device`, which must outlive the object. Returns invalid_argument if `folder` is
-  // not a folder.
+  // Adapter::load() needs `layout` and `device` of the engine, which must outlive the object. Returns invalid_argument
+  // if `folder` is not a folder.
   static Result<std::shared_ptr<ServedAdapters>> create(const AdapterLayout& layout, Device& device,
                                                         const std::string& folder);
 
@@ -31,7 +31,11 @@ class ServedAdapters {
   Result<std::string> allowed_path(const std::string& path) const;
 
   const AdapterLayout& layout() const { return layout_; }
-  Device& device() const { return device_; }
+  // Adds the device of a further engine, which has the same layout. Called before the engines get their threads.
+  void add_device(Device& device) { devices_.push_back(&device); }
+  // The devices of all engines. Each engine gets an adapter in host memory of its own device, because the device must
+  // outlive the adapter.
+  const std::vector<Device*>& devices() const { return devices_; }
 
   bool has(std::string_view name) const;
   void add(std::string name, std::string path);
@@ -42,10 +46,10 @@ class ServedAdapters {
 
  private:
   ServedAdapters(const AdapterLayout& layout, Device& device, std::string folder)
-      : layout_(layout), device_(device), folder_(std::move(folder)) {}
+      : layout_(layout), devices_{&device}, folder_(std::move(folder)) {}
 
   const AdapterLayout& layout_;
-  Device& device_;
+  std::vector<Device*> devices_;
   const std::string folder_;  // with links resolved; "": no limit
   mutable std::mutex mutex_;
   std::map<std::string, std::string, std::less<>> paths_;

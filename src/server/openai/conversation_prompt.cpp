@@ -146,7 +146,7 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, Conversation convers
   if (conversation.continues) prompt.begun = TRY(mark_end(conversation.messages.list));
   prompt.text = TRY(render(model, conversation));
   if (conversation.continues) prompt.text = TRY(cut_at_mark(std::move(prompt.text)));
-  prompt.ids = TRY(model.encode(prompt.text, conversation.add_special_tokens, "messages"));
+  prompt.ids = TRY(model.encode(prompt.text, conversation.add_special_tokens, field_of(conversation)));
   TRY(check_rendered_images(model, conversation, std::ssize(images), prompt.ids));
   TRY(add_images(model, images, prompt));
   return prompt;
