@@ -6,7 +6,7 @@
  *   char* answer = NULL;
  *   tessera_ask(engine, "/generate", "{\"text\": \"Once upon a time\"}", &answer, &error);
  *   tessera_free(answer);
- *   tessera_close(engine);
+ *   tessera_close(engine, NULL);
  *
  * Link with -ltessera (pkg-config tessera; CMake: find_package(tessera), tessera::c). docs/embedding-api.md is the guide.
  *
@@ -25,8 +25,9 @@
  *
  * Threads. Several threads may call any functions at once, also with the same handle. The exceptions are
  * tessera_close and tessera_request_free: once one of them has begun, no other call may use its handle. Each engine
- * runs forwards on its own thread; engines of one process are independent. A forked process must not use an engine of
- * its parent. */
+ * runs forwards on its own thread; engines of one process are independent. A process that is forked after its
+ * parent opened an engine cannot use or close this engine, nor open another: the engine's threads exist in the parent
+ * alone. Functions that need them return TESSERA_FAILED_PRECONDITION. */
 #ifndef TESSERA_H
 #define TESSERA_H
 

@@ -71,6 +71,9 @@ tessera_code tessera_open(const char* options, tessera_engine** engine, tessera_
 tessera_code tessera_close(tessera_engine* engine, tessera_error** error) {
   return guarded(error, [&] {
     if (in_callback()) return refuse_in_callback(error, "tessera_close");
+    if (engine != nullptr) {
+      if (const Status process = engine->engine->check_process(); !process.ok()) return fail(error, process);
+    }
     const std::unique_ptr<tessera_engine> owned(engine);
     if (owned) owned->engine->stop();
     return TESSERA_OK;

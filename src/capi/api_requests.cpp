@@ -41,6 +41,12 @@ Result<std::unique_ptr<tessera_request>> submit(const std::shared_ptr<EmbeddedEn
   return made;
 }
 
+// Returns kFailedPrecondition if another process opened the request's engine. There the request never ends.
+Status check_process(const tessera_request& request) {
+  const std::shared_ptr<EmbeddedEngine> engine = request.engine.lock();
+  return engine == nullptr ? ok_status() : engine->check_process();
+}
+
 void cancel(const tessera_request& request) {
   if (request.events->ended()) return;
   if (const std::shared_ptr<EmbeddedEngine> engine = request.engine.lock()) engine->cancel(request.job);
@@ -84,6 +90,7 @@ tessera_code tessera_request_next(tessera_request* request, int64_t timeout_ms, 
     if (request->events->has_callback())
       return fail(error, TESSERA_FAILED_PRECONDITION, "the request's events go to its callback");
     if (in_callback()) return refuse_waiting(error, "tessera_request_next");
+    if (const Status process = check_process(*request); !process.ok()) return fail(error, process);
     switch (request->events->take(timeout_ms, request->current)) {
       case EventQueue::Take::kTimeout: return timed_out(error, timeout_ms);
       case EventQueue::Take::kNoneLeft:
@@ -102,13 +109,14 @@ tessera_code tessera_request_wait(tessera_request* request, int64_t timeout_ms, 
   return guarded(error, [&] {
     if (request == nullptr) return refuse_null(error, "tessera_request_wait", "request");
     if (in_callback()) return refuse_waiting(error, "tessera_request_wait");
+    if (const Status process = check_process(*request); !process.ok()) return fail(error, process);
     return request->events->wait(timeout_ms) ? TESSERA_OK : timed_out(error, timeout_ms);
   });
 }
 
 void tessera_request_cancel(tessera_request* request) {
   guarded(nullptr, [&] {
-    if (request != nullptr) cancel(*request);
+    if (request != nullptr && check_process(*request).ok()) cancel(*request);
     return TESSERA_OK;
   });
 }
@@ -116,7 +124,7 @@ void tessera_request_cancel(tessera_request* request) {
 void tessera_request_free(tessera_request* request) {
   guarded(nullptr, [&] {
     const std::unique_ptr<tessera_request> owned(request);
-    if (!owned) return TESSERA_OK;
+    if (!owned || !check_process(*owned).ok()) return TESSERA_OK;
     cancel(*owned);
     owned->events->detach();
     return TESSERA_OK;

@@ -1,5 +1,7 @@
 #include "tessera/capi/embedded_engine.h"
 
+#include <unistd.h>
+
 #include <exception>
 #include <future>
 #include <utility>
@@ -9,6 +11,12 @@
 
 namespace tessera::capi {
 namespace {
+
+Status in_fork() {
+  return failed_precondition(
+      "this process was forked from one that had opened an engine, and lacks the engine's threads; accepted: a process "
+      "that starts anew (exec; in Python multiprocessing's \"spawn\")");
+}
 
 Status closed() { return failed_precondition("the engine is being closed"); }
 
@@ -27,6 +35,8 @@ void for_each_chunk(std::string_view stream, const Function& function) {
 }  // namespace
 
 Result<std::shared_ptr<EmbeddedEngine>> EmbeddedEngine::create(const OpenOptions& options) {
+  static const pid_t first_process = ::getpid();
+  if (::getpid() != first_process) return in_fork();
   TRY(check_kv_events(options.server.kv_events, 1).with_context("--kv-events-config"));  // before the long load
   std::unique_ptr<Engine> engine = TRY(Engine::create(options.engine));
   std::shared_ptr<EmbeddedEngine> made(new EmbeddedEngine(std::move(engine)));
@@ -38,9 +48,17 @@ Result<std::shared_ptr<EmbeddedEngine>> EmbeddedEngine::create(const OpenOptions
   return made;
 }
 
+EmbeddedEngine::EmbeddedEngine(std::unique_ptr<Engine> engine) : process_(::getpid()), engine_(std::move(engine)) {}
+
 EmbeddedEngine::~EmbeddedEngine() { stop(); }
 
+Status EmbeddedEngine::check_process() const {
+  if (::getpid() == process_) return ok_status();
+  return in_fork();
+}
+
 Result<std::shared_ptr<EmbeddedEngine::Job>> EmbeddedEngine::submit(ApiJob api, std::shared_ptr<EventQueue> events) {
+  TRY(check_process());
   std::vector<Request> requests = std::move(api.requests);
   auto job = std::make_shared<Job>(Job{.api = std::move(api),
                                        .first = 0,
@@ -60,6 +78,7 @@ Result<std::shared_ptr<EmbeddedEngine::Job>> EmbeddedEngine::submit(ApiJob api, 
 }
 
 void EmbeddedEngine::cancel(std::shared_ptr<Job> job) {
+  if (!check_process().ok()) return;
   const std::shared_lock alive(thread_mutex_);
   if (stopped_) return;  // stop() has ended all jobs
   thread_->post([this, job = std::move(job)](Engine&) {
@@ -68,17 +87,20 @@ void EmbeddedEngine::cancel(std::shared_ptr<Job> job) {
 }
 
 Result<EngineStats> EmbeddedEngine::stats() const {
+  TRY(check_process());
   const std::shared_lock alive(thread_mutex_);
   if (stopped_) return closed();
   return thread_->stats();
 }
 
 Status EmbeddedEngine::health() const {
+  TRY(check_process());
   const std::shared_lock alive(thread_mutex_);
   return stopped_ ? closed() : thread_->health();
 }
 
 Result<std::string> EmbeddedEngine::ask_engine(std::function<std::string(Engine&)> read) {
+  TRY(check_process());
   auto answer = std::make_shared<std::promise<Result<std::string>>>();
   std::future<Result<std::string>> future = answer->get_future();
   {

@@ -1,8 +1,11 @@
 // An engine on its own thread that answers requests in the server's protocols, without a server.
 //
 // Threads: any thread may call any function except stop(), which one thread calls once, outside callbacks. Answers are
-// written and callbacks run on the engine's thread.
+// written and callbacks run on the engine's thread. A forked process has no such thread: there submit(), stats(),
+// health() and ask_engine() return kFailedPrecondition, cancel() does nothing, and stop() must not be called.
 #pragma once
+
+#include <sys/types.h>
 
 #include <functional>
 #include <memory>
@@ -38,11 +41,15 @@ class EmbeddedEngine {
     std::shared_ptr<EventQueue> events;
   };
 
-  // Loads the model. Precondition: find_folders() was called for `options`.
+  // Loads the model. Precondition: find_folders() was called for `options`. Returns kFailedPrecondition in a process
+  // that was forked after another process's first call, because the CPU's worker threads and a GPU's context do not
+  // survive a fork.
   static Result<std::shared_ptr<EmbeddedEngine>> create(const OpenOptions& options);
   ~EmbeddedEngine();
 
   const ServedModel& model() const { return model_; }
+  // Returns kFailedPrecondition in a process that was forked after create().
+  Status check_process() const;
   // Submits the job's engine requests. Returns kFailedPrecondition after stop().
   Result<std::shared_ptr<Job>> submit(ApiJob api, std::shared_ptr<EventQueue> events);
   // Cancels the job. The job ends with kCancelled unless it has already ended.
@@ -56,12 +63,13 @@ class EmbeddedEngine {
   void stop();
 
  private:
-  explicit EmbeddedEngine(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  explicit EmbeddedEngine(std::unique_ptr<Engine> engine);
   void take_all(std::span<EngineThread::Event> events);
   void take(Job& job, EngineThread::Event& event);
   // Forgets the job's tickets, cancels its running requests, and ends it.
   void end_with(Job& job, tessera_code code, const ApiError& error);
 
+  const pid_t process_;
   std::unique_ptr<Engine> engine_;
   ServedModel model_;
   std::unique_ptr<KvEvents> kv_events_;  // lives longer than `thread_`, and no longer than `engine_`

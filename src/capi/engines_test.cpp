@@ -1,5 +1,8 @@
-// Catches: engines that disturb each other, and a close that leaves requests running or fails when another thread
-// cancels one at the same moment.
+// Catches: engines that disturb each other, a close that leaves requests running or fails when another thread cancels
+// one at the same moment, and a forked process that waits forever for its parent's engine.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <string>
 #include <thread>
@@ -62,6 +65,39 @@ TEST(Engines, ClosingEndsRunningRequests) {
   EXPECT_EQ(event.code, TESSERA_CANCELLED);
   EXPECT_THAT(event.json, HasSubstr("clos"));
   for (const RequestPtr& request : requests) tessera_request_cancel(request.get());  // no effect after the end
+}
+
+TEST(Engines, RefuseAForkedProcessInsteadOfHanging) {
+  const EnginePtr engine = open_demo();
+  RequestPtr request = submit(engine.get(), kLongStream);
+  EXPECT_EQ(next(request.get()).kind, TESSERA_EVENT_CHUNK);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // ends a child that hangs
+    char* text = nullptr;
+    tessera_event event{.size = sizeof(event), .kind = 0, .code = 0, .json = nullptr, .json_size = 0};
+    tessera_engine* second = nullptr;
+    const tessera_code codes[] = {
+        tessera_open(demo_options().c_str(), &second, nullptr),
+        tessera_ask(engine.get(), "/generate", R"({"text": "a"})", &text, nullptr),
+        tessera_health(engine.get(), nullptr),
+        tessera_info(engine.get(), &text, nullptr),
+        tessera_metrics(engine.get(), &text, nullptr),
+        tessera_request_next(request.get(), -1, &event, nullptr),
+        tessera_request_wait(request.get(), -1, nullptr),
+        tessera_close(engine.get(), nullptr),
+    };
+    tessera_request_cancel(request.get());
+    tessera_request_free(request.release());
+    int others = 0;
+    for (const tessera_code code : codes) others += code == TESSERA_FAILED_PRECONDITION ? 0 : 1;
+    _exit(others);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "calls that were not refused";
+  EXPECT_EQ(next(request.get()).kind, TESSERA_EVENT_CHUNK) << "the parent's request goes on";
 }
 
 TEST(Engines, ReportTheirModelAndCounters) {
