@@ -84,7 +84,8 @@ def version() -> str:
 
 def in_python(message: str) -> str:
     """Returns the message with flags replaced by keyword arguments: page_size for --page-size. --help stays as it is."""
-    message = re.sub(r"^options:\d+: unknown flag (\S+) of tessera_open", r"unknown option \1", message)
+    message = re.sub(r"^options:\d+: ", "", message)
+    message = re.sub(r"^unknown flag (\S+) of tessera_open", r"unknown option \1", message)
     return re.sub(r"(?<![\w-])--(?!help\b)([a-z][a-z0-9]*(?:-[a-z0-9]+)*)", lambda flag: flag[1].replace("-", "_"), message)
 
 
@@ -128,6 +129,9 @@ def tokenize(engine: c_void_p, text: str, special: bool) -> list[int]:
 
 
 def detokenize(engine: c_void_p, ids: list[int], skip_special: bool) -> str:
+    for place, token in enumerate(ids):
+        if not -2**31 <= token < 2**31:  # ctypes would cut it to 32 bits
+            raise TesseraError(1, f"id {token} at {place} is not the model's; accepted: integers of 32 bits")
     text = c_void_p()
     size = c_size_t()
     call("tessera_detokenize", engine, (c_int32 * len(ids))(*ids), len(ids), int(skip_special), byref(text), byref(size))

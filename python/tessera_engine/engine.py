@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
+import os
 import threading
 import weakref
 from contextlib import contextmanager
@@ -31,9 +32,14 @@ class _Calls:
     because the Engine's finalizer must not refer to the Engine."""
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._count = 0
         self._closed = False
+
+    def in_fork(self) -> bool:
+        """Returns whether this process was forked from the engine's. Here the engine has no thread, so nothing may wait."""
+        return os.getpid() != self._process
 
     def begin(self) -> None:
         with self._changed:
@@ -54,6 +60,8 @@ class _Calls:
 
 
 def _close(handle: c_void_p, calls: _Calls) -> None:
+    if calls.in_fork():
+        return
     if _library.in_callback():  # the garbage collector ran here; the engine's thread cannot wait for its own end
         threading.Thread(target=_close, args=(handle, calls)).start()
         return
@@ -89,13 +97,17 @@ def _drop_none(fields: Json) -> Json:
     return {key: value for key, value in fields.items() if value is not None}
 
 
+def _options_text(model_path: Union[str, os.PathLike[str]], options: Json) -> str:
+    """Returns the options as JSON. A path object among them becomes its text."""
+    return json.dumps(_drop_none({"model_path": model_path, **options}), default=os.fspath)
+
+
 class Engine:
     """A loaded model. `options` are the flags of `tessera serve`, with underscores (page_size=16, device="cpu",
     download=True); an unknown option is an error. Any thread may use the object."""
 
-    def __init__(self, model_path: str, **options: Any) -> None:
-        given = _drop_none({"model_path": model_path, **options})
-        self._handle = _library.open_engine(json.dumps(given))
+    def __init__(self, model_path: Union[str, os.PathLike[str]], **options: Any) -> None:
+        self._handle = _library.open_engine(_options_text(model_path, options))
         self._calls = _Calls()
         self._finalizer = weakref.finalize(self, _close, self._handle, self._calls)
 
@@ -138,8 +150,7 @@ class Engine:
         the iteration ends early."""
         return self._chunks(self._submit(path, {**body, "stream": True}))
 
-    @staticmethod
-    def _chunks(request: Request) -> Iterator[Any]:
+    def _chunks(self, request: Request) -> Iterator[Any]:  # a method, so that the iterator keeps the engine alive
         try:
             while True:
                 kind, text = _next(request)
@@ -271,9 +282,9 @@ class Engine:
         return told
 
     @staticmethod
-    def explain(model_path: str, **options: Any) -> Json:
+    def explain(model_path: Union[str, os.PathLike[str]], **options: Any) -> Json:
         """Returns what an engine with these options would run: pieces, split operators, sizes, rules, memory. Needs only
         config.json."""
-        given = json.dumps(_drop_none({"model_path": model_path, **options}))
-        explained: Json = json.loads(_library.call_for_text("tessera_explain", given.encode()))
+        given = _options_text(model_path, options).encode()
+        explained: Json = json.loads(_library.call_for_text("tessera_explain", given))
         return explained

@@ -5,11 +5,16 @@ Catches: texts, ids and log-probabilities that differ from the program's, stream
 leak requests, unreported errors, and an engine that lives on after its end."""
 
 import asyncio
+import gc
 import json
 import math
+import os
+import pathlib
+import signal
 import subprocess
 import sys
 import threading
+import time
 import types
 import unittest
 
@@ -114,6 +119,9 @@ class EngineTest(unittest.TestCase):
         ids = self.engine.tokenize("Once upon a time", add_special_tokens=False)
         self.assertEqual(self.engine.detokenize(ids), "Once upon a time")
         self.assertEqual(self.engine.tokenize("", add_special_tokens=False), [])
+        for wrong in (-1, 2**31, 2**40):  # 2**40 has 32 zero bits at its end
+            with self.assertRaisesRegex(TesseraError, f"id {wrong} at 1 is not the model's"):
+                self.engine.detokenize([ids[0], wrong])
 
     def test_errors_name_what_is_wrong(self):
         with self.assertRaises(TesseraError) as caught:
@@ -126,8 +134,10 @@ class EngineTest(unittest.TestCase):
         self.assertIn("tool_call_parser", str(caught.exception))
         with self.assertRaisesRegex(TesseraError, "(?s)^(?!.*--).*is_embedding"):
             self.engine.encode("a")
-        with self.assertRaisesRegex(TesseraError, "/nowhere"):
-            Engine("/nowhere/at/all")
+        with self.assertRaisesRegex(TesseraError, "^page_size: \"x\" is not accepted; a whole number is$"):
+            Engine(MODEL, page_size="x")
+        with self.assertRaisesRegex(TesseraError, "/nowhere/at/all: there is no such model"):
+            Engine(pathlib.Path("/nowhere/at/all"))
         with self.assertRaises(TesseraError):
             self.engine.encode("a")
 
@@ -172,6 +182,38 @@ class EngineTest(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(ended, ["the engine was shut down"] * 4)
+
+    def test_a_stream_keeps_its_engine(self):
+        stream = Engine(MODEL, **FEW).generate("Once upon a time", {**GREEDY, "ignore_eos": True}, stream=True)
+        gc.collect()
+        self.assertEqual(len(list(stream)), 12)
+
+    def test_a_forked_process_is_refused(self):
+        stream = self.engine.generate("Once upon a time", LONG, stream=True)
+        next(stream)
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for call in (lambda: self.engine.generate("a", GREEDY), self.engine.metrics, lambda: next(stream),
+                         lambda: Engine(MODEL, **FEW)):
+                try:
+                    call()
+                except TesseraError as error:
+                    refused += "forked" in str(error)
+            stream.close()
+            self.engine.shutdown()  # does nothing
+            os._exit(refused)
+        for _ in range(600):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                break
+            time.sleep(0.1)
+        else:
+            os.kill(child, signal.SIGKILL)
+            self.fail("the forked process hangs")
+        self.assertEqual(os.waitstatus_to_exitcode(status), 4)
+        next(stream)
+        stream.close()
 
     def test_an_engine_may_be_collected_within_a_callback(self):
         held = [Engine(MODEL, **FEW)]
