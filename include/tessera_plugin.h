@@ -16,7 +16,8 @@
  *            members beyond a smaller `size` count as null or 0. A function or pointer may be null only if its comment
  *            says so. All other structs are plain values, which never change within an ABI version.
  * Errors.    A function returns TESSERA_PLUGIN_OK, or another code with a message (tessera_plugin_fail) that says what
- *            is wrong, which value, and what is accepted. The host adds the names of plugin, operator and device.
+ *            is wrong, which value, and what is accepted. The host adds the plugin's file while it loads, and later
+ *            the names of operator and kernel, compiler, pass, family or chat format.
  *            Nothing may throw or longjmp out of the plugin. If a C++ exception leaves it, the call counts as failed.
  * Lifetime.  Tables, names and objects behind `self` must stay valid while the library is loaded: make them static.
  *            Arguments of a call are valid during the call, unless the comment says otherwise. The library stays loaded

@@ -31,11 +31,11 @@ Result<CompiledPiece> load_or_compile(const Compiler& compiler, const ir::Graph&
   ProfileCache* const cache = compiler.context().cache;
   const Hash128 key = cache == nullptr ? Hash128{} : cache_key(compiler, piece);
   if (cache != nullptr) {
-    if (const Json* made = cache->made_here(kCacheKind, key))
-      return CompiledPiece{.program = TRY(load_piece(compiler, piece, *made))};
-    if (const std::optional<Json> handle = cache->load(kCacheKind, key)) {
+    const Json* const made = cache->made_here(kCacheKind, key);
+    const std::optional<Json> stored = made == nullptr ? cache->load(kCacheKind, key) : std::nullopt;
+    if (const Json* const handle = stored ? &*stored : made; handle != nullptr) {
       Result<Program> loaded = load_piece(compiler, piece, *handle);
-      if (loaded.ok()) return CompiledPiece{.program = *std::move(loaded), .loaded = true};
+      if (loaded.ok()) return CompiledPiece{.program = *std::move(loaded), .loaded = made == nullptr};
       log_warn("compile", "{}: its cached program cannot be loaded and is compiled again: {}", piece.name,
                loaded.status().to_string());
     }

@@ -25,7 +25,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Compiles scale(scale(x)) to one instruction. Its handle is the factor. It counts its compilations.
-class FactorCompiler final : public Compiler {
+class FactorCompiler : public Compiler {
  public:
   FactorCompiler(const CompilerContext& context, int version) : Compiler(context), version_(version) {}
 
@@ -80,13 +80,15 @@ class CompilerCache : public ::testing::Test {
   // Replaces the cache object, as a new process would. Only what is in the folder survives.
   void next_start() { cache_ = std::make_unique<ProfileCache>(ProfileCacheOptions{.root = root_}); }
 
+  CompilerContext context(bool deterministic = false) {
+    return {.device = *device_,
+            .ops = built_in_ops(),
+            .kernels = cpu_kernels(),
+            .options = {.deterministic = deterministic},
+            .cache = cache_.get()};
+  }
   FactorCompiler compiler(int version = 1, bool deterministic = false) {
-    return FactorCompiler({.device = *device_,
-                           .ops = built_in_ops(),
-                           .kernels = cpu_kernels(),
-                           .options = {.deterministic = deterministic},
-                           .cache = cache_.get()},
-                          version);
+    return FactorCompiler(context(deterministic), version);
   }
   // Returns the program's results for the inputs 1 and 2.
   std::vector<float> run(const Program& program) {
@@ -183,6 +185,28 @@ TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
   EXPECT_FALSE(made.loaded);
   next_start();
   EXPECT_TRUE(compile_piece(compiler(), scaled_piece())->loaded);
+}
+
+// Compiles as FactorCompiler does, and cannot load what it made.
+class ForgetfulCompiler final : public FactorCompiler {
+ public:
+  using FactorCompiler::FactorCompiler;
+  Result<CompilerOutput> compile(const ir::Graph& scaled_piece) const override {
+    CompilerOutput made = TRY(FactorCompiler::compile(scaled_piece));
+    made.handle = Json::object();
+    return made;
+  }
+};
+
+TEST_F(CompilerCache, AnUnloadableHandleOfThisStartIsCompiledAgain) {
+  const ForgetfulCompiler forgetful(context(), 1);
+  ASSERT_TRUE(compile_piece(forgetful, scaled_piece()).ok());
+  ::testing::internal::CaptureStderr();
+  const Result<CompiledPiece> again = compile_piece(forgetful, scaled_piece("x"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("the handle has no factor"));
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(forgetful.compiled, 2);
+  EXPECT_THAT(run(again->program), ::testing::ElementsAre(6, 12));
 }
 
 TEST_F(CompilerCache, TheEagerCompilerKeepsNothing) {

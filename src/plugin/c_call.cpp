@@ -19,7 +19,8 @@ void append(const tessera_plugin_text* text, const char* data, std::size_t bytes
 Status status_of(std::int32_t code, std::string_view message) {
   if (code == TESSERA_PLUGIN_OK) return ok_status();
   if (code < 0 || code > TESSERA_PLUGIN_INTERNAL)
-    return internal_error(fmt::format("returned {}, which is no code of tessera_plugin.h: {}", code, message));
+    return internal_error(fmt::format("returned {}, which is no code of tessera_plugin.h{}{}", code,
+                                      message.empty() ? "" : ": ", message));
   return {static_cast<StatusCode>(code),
           message.empty() ? fmt::format("returned {} and gave no reason", code) : std::string(message)};
 }

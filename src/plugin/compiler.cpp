@@ -14,17 +14,15 @@ namespace {
 
 class PluginCompiler final : public Compiler {
  public:
-  PluginCompiler(std::shared_ptr<const CompilerTable> table, const CompilerContext& context)
-      : Compiler(context), table_(std::move(table)) {}
+  PluginCompiler(std::shared_ptr<const CompilerTable> table, std::string own_hash, const CompilerContext& context)
+      : Compiler(context), table_(std::move(table)), own_hash_(std::move(own_hash)) {}
 
   std::string_view name() const override { return table_->name(); }
 
   Hash128 hash() const override {
     const DeviceProperties& device = context().device.properties();
-    TextSink own;
-    call_and_forget([&] { table_->get().hash(table_->get().self, own.get()); });
     Hasher hasher;
-    hasher.add(own.take());
+    hasher.add(own_hash_);
     hasher.add(device.type);
     hasher.add(device.name);
     hasher.add(context().options.deterministic);
@@ -60,7 +58,17 @@ class PluginCompiler final : public Compiler {
  private:
   const std::string& device() const { return context().device.properties().type; }
   std::shared_ptr<const CompilerTable> table_;
+  std::string own_hash_;
 };
+
+Result<std::string> read_hash(const CompilerTable& table) {
+  TextSink hash;
+  TRY(call([&](tessera_plugin_error* /*error*/) {
+        table.get().hash(table.get().self, hash.get());
+        return TESSERA_PLUGIN_OK;
+      }).with_context(fmt::format("compiler {}: hash", table.name())));
+  return hash.take();
+}
 
 }  // namespace
 
@@ -75,7 +83,8 @@ Result<std::shared_ptr<const CompilerTable>> CompilerTable::create(const tessera
 
 Result<std::unique_ptr<Compiler>> make_plugin_compiler(std::shared_ptr<const CompilerTable> table,
                                                        const CompilerContext& context) {
-  return std::make_unique<PluginCompiler>(std::move(table), context);
+  std::string hash = TRY(read_hash(*table));
+  return std::make_unique<PluginCompiler>(std::move(table), std::move(hash), context);
 }
 
 }  // namespace tessera::plugin

@@ -24,7 +24,7 @@ constexpr const char* kPiece = R"(graph @piece {
   return %y
 })";
 
-enum class Does { kKeeps, kReplaces, kNamesNoValue, kForgetsANode, kWritesNoJson, kFails };
+enum class Does { kKeeps, kReplaces, kNamesNoValue, kForgetsANode, kWritesNoJson, kFails, kThrowsHash };
 Does does = Does::kKeeps;
 std::string loaded_handle;
 
@@ -48,7 +48,10 @@ const tessera_plugin_kernel& kernel() {
   return made;
 }
 
-void hash(void* /*self*/, const tessera_plugin_text* out) { out->append(out, "1", 1); }
+void hash(void* /*self*/, const tessera_plugin_text* out) {
+  if (does == Does::kThrowsHash) throw std::runtime_error("no hash today");
+  out->append(out, "1", 1);
+}
 
 int32_t compile(void* /*self*/, const tessera_plugin_piece* piece, const tessera_plugin_program* program,
                 const tessera_plugin_text* handle, tessera_plugin_error* error) {
@@ -89,9 +92,12 @@ class PluginCompilers : public ::testing::Test {
     table.hash = hash;
     table.compile = compile;
     table.load = load;
-    compiler_ = make_plugin_compiler(CompilerTable::create(&table).value(),
-                                     {.device = *device_, .ops = ops_, .kernels = cpu_kernels()})
-                    .value();
+    table_ = CompilerTable::create(&table).value();
+    does = Does::kKeeps;
+    compiler_ = make().value();
+  }
+  Result<std::unique_ptr<Compiler>> make() {
+    return make_plugin_compiler(table_, {.device = *device_, .ops = ops_, .kernels = cpu_kernels()});
   }
   Result<CompiledPiece> run(Does what) {
     does = what;
@@ -101,6 +107,7 @@ class PluginCompilers : public ::testing::Test {
   const ir::OpTable ops_ = built_in_ops();
   const ir::Graph piece_ = ir::parse_graph(kPiece, &ops_).value();
   std::unique_ptr<CpuDevice> device_ = CpuDevice::create({.threads = 1}).value();
+  std::shared_ptr<const CompilerTable> table_;
   std::unique_ptr<Compiler> compiler_;
 };
 
@@ -129,6 +136,12 @@ TEST_F(PluginCompilers, ErrorsNameTheCompiler) {
   }
   does = Does::kWritesNoJson;
   EXPECT_THAT(compiler_->compile(piece_).status().message(), HasSubstr("its handle"));
+}
+
+TEST_F(PluginCompilers, AHashThatThrowsRefusesTheCompiler) {
+  does = Does::kThrowsHash;
+  EXPECT_THAT(make().status().message(),
+              ::testing::AllOf(HasSubstr("compiler test: hash"), HasSubstr("no hash today")));
 }
 
 TEST_F(PluginCompilers, LoadGetsTheHandle) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/base/log.h"
 #include "tessera/plugin/c_call.h"
 #include "tessera/plugin/c_table.h"
 #include "tessera/plugin/family_graph.h"
@@ -26,7 +27,14 @@ Result<Json> rewrite(const tessera_plugin_family& table, const Json& config) {
 
 std::string name_of(const tessera_plugin_family& table, const std::string& tensor) {
   TextSink out;
-  call_and_forget([&] { table.tensor(table.self, tensor.c_str(), out.get()); });
+  const Status named = call([&](tessera_plugin_error* /*error*/) {
+    table.tensor(table.self, tensor.c_str(), out.get());
+    return TESSERA_PLUGIN_OK;
+  });
+  if (!named.ok()) {
+    log_warn("load", "family {}: tensor {} keeps its name: {}", table.architecture, tensor, named.message());
+    return tensor;
+  }
   std::string name = out.take();
   return name.empty() ? tensor : name;
 }

@@ -199,8 +199,9 @@ Result<std::unique_ptr<BoundOp>> Kernel::bind(const BindArgs& args) const {
   if (planner() != nullptr) plan = to_c(TRY(find_plugin_plan(args))->address());
   const CCall c(args, plan);
   void* bound = nullptr;
-  TRY(tessera::plugin::call(
-      [&](tessera_plugin_error* error) { return table_.bind(table_.self, c.get(), &bound, error); }));
+  TRY(tessera::plugin::call([&](tessera_plugin_error* error) {
+        return table_.bind(table_.self, c.get(), &bound, error);
+      }).with_context(table_.name));
   return std::make_unique<PluginOp>(shared_from_this(), args, backend, bound);
 }
 
@@ -208,8 +209,9 @@ Result<std::size_t> Kernel::workspace_bytes(const BindArgs& args) const {
   if (table_.workspace_bytes == nullptr) return std::size_t{0};
   const CCall c(args, {});
   std::size_t bytes = 0;
-  TRY(tessera::plugin::call(
-      [&](tessera_plugin_error* error) { return table_.workspace_bytes(table_.self, c.get(), &bytes, error); }));
+  TRY(tessera::plugin::call([&](tessera_plugin_error* error) {
+        return table_.workspace_bytes(table_.self, c.get(), &bytes, error);
+      }).with_context(table_.name));
   return bytes;
 }
 

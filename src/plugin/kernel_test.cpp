@@ -93,6 +93,13 @@ TEST_F(PluginKernel, AnErrorAffectsOnlyItsLaunch) {
   EXPECT_TRUE(graph->launch(*stream_).ok());
 }
 
+TEST_F(PluginKernel, ARefusalToBindNamesTheKernel) {
+  load("BIND_REFUSES");
+  const Status status = bind().status();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), HasSubstr("fault_kernel: not on a Sunday"));
+}
+
 TEST_F(PluginKernel, BindingFindsAShapeRuleThatContradictsItself) {
   load("LYING_RULE");
   const Status status = bind().status();

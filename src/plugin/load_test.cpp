@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"UNDEFINED", StatusCode::kInvalidArgument, "undefined symbol: nobody_has_this"},
         Fault{"OLD_ABI", StatusCode::kInvalidArgument, "version 99 of tessera_plugin.h; this engine has version 1"},
         Fault{"RETURNS_ERROR", StatusCode::kNotFound, "the moon is not full"},
-        Fault{"STRANGE_CODE", StatusCode::kInternal, "returned 77, which is no code"},
+        Fault{"STRANGE_CODE", StatusCode::kInternal, "returned 77, which is no code of tessera_plugin.h"},
         Fault{"THROWS", StatusCode::kInternal, "threw an exception, which it must not: out of the blue"},
         Fault{"SLOW", StatusCode::kInternal, "had not registered after 0.5 seconds", std::chrono::milliseconds(500)},
         Fault{"CRASH", StatusCode::kInternal, "it crashed while registering (Segmentation fault)"},

@@ -52,7 +52,11 @@ int32_t infer(void*, const tessera_plugin_node* node, tessera_plugin_type* resul
 int live = 0;      // bound kernels that were not released
 int failing = -1;  // number of launches before one fails; -1 if none fails
 
-int32_t bind(void*, const tessera_plugin_call*, void** bound, tessera_plugin_error*) {
+int32_t bind(void*, const tessera_plugin_call*, void** bound, tessera_plugin_error* error) {
+#ifdef FAULT_BIND_REFUSES
+  return tessera_plugin_fail(error, TESSERA_PLUGIN_UNIMPLEMENTED, "not on a Sunday");
+#endif
+  (void)error;
   *bound = new int(0);
   ++live;
   return TESSERA_PLUGIN_OK;
