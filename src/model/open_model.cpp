@@ -23,8 +23,13 @@ Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegis
   if (const std::optional<std::string> gguf = TRY(find_gguf(path)))
     return from_json(TRY(gguf_config(TRY(GgufModel::open(*gguf, projector)))), *gguf, families);
   const fs::path file = config_file(path);
+  std::error_code error;
+  if (!fs::exists(path, error))
+    return not_found(
+        fmt::format("{}: there is no such model; accepted: a folder in Hugging Face layout, a GGUF file, or "
+                    "a config.json",
+                    path));
   if (is_folder(path)) {
-    std::error_code error;
     if (!fs::exists(file, error)) {
       const bool adapter = fs::exists(fs::path(path) / "adapter_config.json", error);
       return not_found(

@@ -110,7 +110,7 @@ std::tm utc_now() { return fmt::gmtime(std::chrono::system_clock::to_time_t(std:
 
 }  // namespace
 
-std::string failure_advice(const EngineOptions& options) {
+std::string failure_advice(const EngineOptions& options, bool of_memory) {
   const GraphOptions& graphs = options.graphs;
   const double share = options.mem_fraction_static;
   const bool decode_only = graphs.disable_piecewise_cuda_graph || graphs.mode == GraphMode::kOff;
@@ -119,22 +119,23 @@ std::string failure_advice(const EngineOptions& options) {
   if (!decode_only && !no_graphs)
     text +=
         "Prefills run on piecewise graphs unless told otherwise; --disable-piecewise-cuda-graph starts without them.\n";
-  text += "What may help, the first ones costing least:\n";
+  std::string lines;
   const auto line = [&](bool of_use, const std::string& flag, std::string_view why) {
-    if (of_use) text += fmt::format("  {:<52} {}\n", flag, why);
+    if (of_use) lines += fmt::format("  {:<52} {}\n", flag, why);
   };
-  line(true,
+  line(of_memory,
        share > 0 ? fmt::format("--mem-fraction-static {:g} ({:g})", lowered(share, 0.01), lowered(share, 0.05))
                  : "--mem-fraction-static 0.8 (0.7)",
        "less KV cache, more room for graphs; then lower by 0.01 to 0.05 each time");
-  line(!decode_only && !no_graphs, "--piecewise-cuda-graph-max-tokens 2048 (1024, 512)", "smaller prefill graphs");
-  line(!decode_only && !no_graphs, "--piecewise-cuda-graph-tokens 64,256,1024", "fewer of them");
-  line(!no_graphs, "--cuda-graph-max-bs 16", "smaller decode graphs");
+  line(of_memory && !decode_only && !no_graphs, "--piecewise-cuda-graph-max-tokens 2048 (1024, 512)",
+       "smaller prefill graphs");
+  line(of_memory && !decode_only && !no_graphs, "--piecewise-cuda-graph-tokens 64,256,1024", "fewer of them");
+  line(of_memory && !no_graphs, "--cuda-graph-max-bs 16", "smaller decode graphs");
   line(graphs.torch_compile, "no --enable-torch-compile", "one compiler less");
-  line(no_graphs, "--chunked-prefill-size 1024", "smaller forwards");
+  line(of_memory && no_graphs, "--chunked-prefill-size 1024", "smaller forwards");
   line(!decode_only && !no_graphs, "--disable-piecewise-cuda-graph", "prefills run eagerly");
   line(!no_graphs, "--disable-cuda-graph", "no graphs at all; not recommended: decoding is slow");
-  return text;
+  return lines.empty() ? text : text + "What may help, the first ones costing least:\n" + lines;
 }
 
 std::string explain_dropped_sizes(const GraphInventory& graphs, const EngineOptions& options) {
@@ -177,14 +178,16 @@ Result<std::string> write_failure_report(const Json& report, const std::string& 
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments) {
   const EngineOptions* engine = engine_of(line.command);
   if (engine == nullptr || !is_graph_failure(error)) return "";
+  // A kernel or a compiler that refuses what it is given refuses it with less memory too.
+  const bool of_memory = error.code() != StatusCode::kUnimplemented && error.code() != StatusCode::kInvalidArgument;
   // This process itself may be out of memory, so exceptions are caught.
   try {
-    const std::string advice = free_memory(*engine) + failure_advice(*engine);
+    const std::string advice = (of_memory ? free_memory(*engine) : "") + failure_advice(*engine, of_memory);
     const Result<std::string> path = write_failure_report(failure_report(error, line, arguments), engine->cache_dir);
     if (!path.ok()) return advice + fmt::format("No report could be kept: {}\n", path.status().message());
     return advice + fmt::format("A report of this start: {}\n", *path) + std::string(kWhereToReport);
   } catch (const std::exception& e) {
-    return failure_advice(*engine) + "No report could be kept: " + e.what() + "\n";
+    return failure_advice(*engine, of_memory) + "No report could be kept: " + e.what() + "\n";
   }
 }
 

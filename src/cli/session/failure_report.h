@@ -12,9 +12,10 @@
 
 namespace tessera::cli {
 
-// Returns the flags that may help, with example values, one per line. Leaves out flags that are already set. If a share
-// of memory is set, suggests shares that are 0.01 and 0.05 lower.
-std::string failure_advice(const EngineOptions& options);
+// Returns the flags that may help, with example values, one per line. Leaves out flags that are already set, and
+// without `of_memory` those that only need less memory. If a share of memory is set, suggests shares that are 0.01 and
+// 0.05 lower.
+std::string failure_advice(const EngineOptions& options, bool of_memory = true);
 
 // Explains a start that continued without graphs: which runners have none because all their sizes failed, the reason of
 // the first failure, and the advice. Returns "" if each runner that should have graphs has some or has not tried to
@@ -31,7 +32,8 @@ Json failure_report(const Status& error, const CommandLine& line, const std::vec
 Result<std::string> write_failure_report(const Json& report, const std::string& cache_dir);
 
 // Returns the whole text to print after an error: the free memory, the advice, the report's path (or why there is
-// none), and whom to tell. Returns "" if the error is not one of compiling or capturing graphs, or if the command runs
+// none), and whom to tell. If the error says that something is unsupported or wrong, leaves out free memory and the
+// advice to use less. Returns "" if the error is not one of compiling or capturing graphs, or if the command runs
 // no engine.
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
 

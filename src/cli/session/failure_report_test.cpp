@@ -105,6 +105,17 @@ TEST_F(FailureReport, ProposesNoFlagThatIsSet) {
               AllOf(Not(HasSubstr("cuda-graph")), HasSubstr("--chunked-prefill-size"), HasSubstr("0.8")));
 }
 
+TEST_F(FailureReport, ARefusalGetsNoAdviceToSaveMemory) {
+  const std::string said = explain_failure(unimplemented("my_silu: bfloat16 only").with_context(kCaptureContext),
+                                           parsed(kArguments, folder()), kArguments);
+  EXPECT_THAT(said, AllOf(HasSubstr("--disable-cuda-graph"), HasSubstr("report")));
+  EXPECT_THAT(said, AllOf(Not(HasSubstr("--mem-fraction-static")), Not(HasSubstr("max-tokens")),
+                          Not(HasSubstr("--cuda-graph-max-bs")), Not(HasSubstr("Free now"))));
+  EngineOptions options;
+  options.graphs.mode = GraphMode::kOff;
+  EXPECT_THAT(failure_advice(options, /*of_memory=*/false), IsEmpty());
+}
+
 TEST_F(FailureReport, ProposesALowerShareOfMemoryThanGiven) {
   EngineOptions options;
   options.mem_fraction_static = 0.9;

@@ -223,7 +223,8 @@ TEST(ModelConfig, ReadsFolderOrFile) {
   dir.write("adapter_config.json", "{}");
   expect_error(ModelConfig::read(dir.path(), built_in_families()), StatusCode::kNotFound,
                {"no config.json", "adapter_config.json", "lora_paths"});
-  expect_error(ModelConfig::read(dir.path() + "/absent", built_in_families()), StatusCode::kNotFound, {"absent"});
+  expect_error(ModelConfig::read(dir.path() + "/absent", built_in_families()), StatusCode::kNotFound,
+               {"absent: there is no such model", "GGUF file"});
   const std::string file = dir.write("config.json", small_config("LlamaForCausalLM").dump());
   EXPECT_EQ(ModelConfig::read(dir.path(), built_in_families())->hidden_size, 64);
   EXPECT_EQ(ModelConfig::read(file, built_in_families())->hidden_size, 64);
