@@ -244,6 +244,11 @@ Status plan_memory_shares(const EngineOptions& options, Device& device, EnginePl
         plan.memory.context_tokens + (plan.generates() ? 1 : 0), plan.runner.context_length,
         plan.memory.context_tokens == room.inputs.useful_pages * plan.runner.page_size ? "max_total_tokens"
                                                                                        : "mem_fraction_static"));
+  if (options.max_total_tokens > 0 && plan.memory.context_tokens < room.inputs.useful_pages * plan.runner.page_size)
+    plan.notes.push_back(fmt::format(
+        "max_total_tokens is {}, and the KV cache has {} tokens, because its memory holds no more; a larger "
+        "mem_fraction_static raises that",
+        options.max_total_tokens, plan.memory.context_tokens));
   for (const CacheGroupOptions& group : plan.memory.cache_groups) plan.runner.num_pages.push_back(group.num_pages);
   return ok_status();
 }

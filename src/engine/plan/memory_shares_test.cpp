@@ -209,6 +209,15 @@ TEST(PlannedMemory, ABudgetDropsSizesAndSaysSo) {
   EXPECT_THAT(half.notes, ElementsAre(AllOf(HasSubstr("cuda_graph_memory_budget"), HasSubstr("dropped"))));
 }
 
+TEST(PlannedMemory, TokensBeyondTheMemoryAreNoted) {
+  const auto notes_with = [](std::int64_t tokens) {
+    return try_plan(8 * kGiB, [&](EngineOptions& o) { o.max_total_tokens = tokens; })->notes;
+  };
+  EXPECT_THAT(notes_with(4096), Not(Contains(HasSubstr("max_total_tokens"))));
+  EXPECT_THAT(notes_with(100'000'000'000), Contains(AllOf(HasSubstr("max_total_tokens is 100000000000"),
+                                                          HasSubstr("a larger mem_fraction_static"))));
+}
+
 TEST(PlannedMemory, ABudgetTooSmallForAnySizeLeavesNone) {
   const EnginePlan none = *try_plan(8 * kGiB, [&](EngineOptions& o) { o.graphs.memory_budget = 1; });
   EXPECT_THAT(none.runner.decode_sizes, IsEmpty());
