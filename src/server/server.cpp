@@ -71,8 +71,7 @@ struct Server::Impl {
   Status start() {
     const Timeline::Clock::time_point began = Timeline::Clock::now();
     model = TRY(ServedModel::create(options, engine));
-    for (std::size_t i = 1; model.adapters != nullptr && i < engines.size(); ++i)
-      model.adapters->add_device(engines[i]->device());
+    if (model.adapters) model.adapters->add_devices(std::span(engines).subspan(1));
     const std::int64_t bytes = options.request_memory_bytes > 0
                                    ? options.request_memory_bytes
                                    : MemoryBudget::default_bytes(read_host_memory().available_bytes);
@@ -320,7 +319,7 @@ struct Server::Impl {
     add_adapter_routes(router, {.model = model,
                                 .reader = [this]() -> RequestReader& { return *reader; },
                                 .on_each_engine = [this](const auto& task) { replicas->post_to_all(task); },
-                                .engines = [this] { return replicas->size(); },
+                                .engines = static_cast<int>(engines.size()),
                                 .on_io = [this](auto task) { http->post(std::move(task)); },
                                 .after = [this](double seconds, auto task) { http->after(seconds, std::move(task)); }});
   }

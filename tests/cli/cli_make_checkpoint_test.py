@@ -112,7 +112,7 @@ class MakeCheckpoint(CliTest):
         self.fails(1, ["is no folder"], "make-checkpoint", config, config, "--overwrite")
 
     def test_wrong_configs(self):
-        self.fails(1, [str(self.folder / "none"), "not there"], "make-checkpoint", self.folder / "none", self.folder / "made")
+        self.fails(1, [str(self.folder / "none"), "there is no such model"], "make-checkpoint", self.folder / "none", self.folder / "made")
         for changes, words in (({"hidden_size": 0}, ["hidden_size", "accepted"]),
                                ({"num_key_value_heads": 3}, ["num_key_value_heads"]),
                                ({"quantization_config": {"quant_method": "fp9"}}, ["quantization_config", "fp9"]),

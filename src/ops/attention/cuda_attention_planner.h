@@ -23,7 +23,7 @@ struct TilePlan {
   const std::int32_t* starts;  // [workers + 1]
   const TileWork* works;
   std::int64_t workers;
-  std::byte* part_results = nullptr;  // of cut tiles (prefill_attention.h)
+  std::byte* part_results = nullptr;  // results of cut tiles (prefill_attention.h)
   std::int32_t* arrivals = nullptr;   // likewise; 0 between launches
 };
 

@@ -63,7 +63,7 @@ class Answers {
 // each of them runs the same tasks in the same order. So they answer alike.
 template <class T, class Task, class Done>
 void ask_each_engine(const Shared& shared, Task task, Done done) {
-  const auto answers = std::make_shared<Answers<T>>(shared->engines());
+  const auto answers = std::make_shared<Answers<T>>(shared->engines);
   const auto finish = std::make_shared<std::function<void(const Answers<T>&)>>(std::move(done));
   shared->on_each_engine([shared, answers, finish, task = std::move(task)](Engine& engine) {
     if (!answers->add(task(engine))) return;

@@ -21,7 +21,7 @@ struct AdapterRouteSources {
   // Runs a task on the thread of each engine, between two of its steps. Each engine runs tasks in the order of the
   // calls.
   std::function<void(const std::function<void(Engine&)>& task)> on_each_engine;
-  std::function<int()> engines;  // returns how many there are; they do not exist yet when the routes are added
+  int engines;  // how many there are
   // Runs a task on the I/O thread; called on any thread.
   std::function<void(std::function<void()> task)> on_io;
   std::function<void(double seconds, std::function<void()> task)> after;  // runs a task on the I/O thread after a delay

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tessera/base/json.h"
+#include "tessera/engine/engine.h"
 
 namespace tessera {
 
@@ -20,6 +21,10 @@ Result<std::shared_ptr<ServedAdapters>> ServedAdapters::create(const AdapterLayo
   if (error || (!folder.empty() && !fs::is_directory(real, error)))
     return invalid_argument(fmt::format("--lora-folder: {} is no folder", folder));
   return std::shared_ptr<ServedAdapters>(new ServedAdapters(layout, device, real.string()));
+}
+
+void ServedAdapters::add_devices(std::span<Engine* const> engines) {
+  for (const Engine* engine : engines) devices_.push_back(&engine->device());
 }
 
 Result<std::string> ServedAdapters::allowed_path(const std::string& path) const {

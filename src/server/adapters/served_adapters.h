@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,8 @@
 #include "tessera/model/adapters/adapter_layout.h"
 
 namespace tessera {
+
+class Engine;
 
 class ServedAdapters {
  public:
@@ -31,8 +34,8 @@ class ServedAdapters {
   Result<std::string> allowed_path(const std::string& path) const;
 
   const AdapterLayout& layout() const { return layout_; }
-  // Adds the device of a further engine, which has the same layout. Called before the engines get their threads.
-  void add_device(Device& device) { devices_.push_back(&device); }
+  // Adds the devices of further engines, which have the same layout. Called before the engines get their threads.
+  void add_devices(std::span<Engine* const> engines);
   // The devices of all engines. Each engine gets an adapter in host memory of its own device, because the device must
   // outlive the adapter.
   const std::vector<Device*>& devices() const { return devices_; }
