@@ -70,12 +70,10 @@ Status check_rows(const PlanDraft& draft) {
 }
 
 // Checks that the checkpoint has tensors of the next-token layer that its config names. Some tools drop them and keep
-// the config. A plan can also be made of a folder without weights.
-Status check_layer_tensors(const PlanDraft& draft) {
-  if (draft.options.load_format == LoadFormat::kDummy) return ok_status();
-  const Result<Checkpoint> checkpoint = Checkpoint::open(draft.options.model_path, draft.options.projector_path);
-  if (checkpoint.status().code() == StatusCode::kNotFound) return ok_status();
-  TRY(checkpoint.status());
+// the config.
+Status check_layer_tensors(PlanDraft& draft) {
+  const std::shared_ptr<const Checkpoint> checkpoint = TRY(find_checkpoint(draft));
+  if (checkpoint == nullptr) return ok_status();
   const ModelConfig& config = draft.plan.config;
   const std::string layer = fmt::format("{}layers.{}.", config.tensor_prefix, config.num_hidden_layers);
   const auto belongs = [&](std::string_view name) { return name.starts_with(layer) || name.starts_with("mtp."); };
@@ -85,7 +83,7 @@ Status check_layer_tensors(const PlanDraft& draft) {
 }
 
 // Returns ok if the checkpoint has a next-token layer that can draft with these options. Otherwise returns the reason.
-Status check_layer(const PlanDraft& draft) {
+Status check_layer(PlanDraft& draft) {
   TRY(check_ways(draft.options));
   TRY(check_rows(draft));
   if (!draft.plan.generates()) return unimplemented("the model generates no tokens");

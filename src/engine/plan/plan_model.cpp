@@ -149,9 +149,9 @@ void note_cache_scales(EnginePlan& plan) {
 }
 
 // Opens the checkpoint, and lets the model look up tensors in its headers.
-Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
-  plan.checkpoint =
-      std::make_shared<const Checkpoint>(TRY(Checkpoint::open(options.model_path, options.projector_path)));
+Status ask_stored_types(PlanDraft& draft) {
+  EnginePlan& plan = draft.plan;
+  plan.checkpoint = TRY(open_checkpoint(draft));
   plan.model.stored_type = [checkpoint = plan.checkpoint](std::string_view tensor) -> std::optional<StoredDtype> {
     const StoredTensor* stored = checkpoint->find(tensor);
     return stored != nullptr ? std::optional(stored->dtype) : std::nullopt;
@@ -256,7 +256,7 @@ Status build_graphs(PlanDraft& draft) {
   note_longrope(plan);
   const bool asks_types = plan.config.formats.any() || has_cache_scales(plan.model.kv_cache_type()) || draft.gguf;
   if (asks_types && options.load_format != LoadFormat::kDummy) {
-    TRY(ask_stored_types(options, plan));
+    TRY(ask_stored_types(draft));
     if (draft.gguf) keep_blocks(draft);
   }
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);

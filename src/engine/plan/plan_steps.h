@@ -2,10 +2,13 @@
 // earlier steps.
 #pragma once
 
+#include <memory>
+
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/engine/engine_options.h"
 #include "tessera/engine/plan/engine_plan.h"
+#include "tessera/model/weights/checkpoint.h"
 
 namespace tessera {
 
@@ -16,11 +19,17 @@ struct PlanDraft {
   int rank = 0;
   bool gguf = false;  // the model is a GGUF file; known after read_config()
   EnginePlan plan{};
+  std::shared_ptr<const Checkpoint> stored{};  // set by open_checkpoint()
 
   const DeviceProperties& properties() const { return device.properties(); }
 };
 
 using PlanStep = Status (*)(PlanDraft& draft);
+
+// Opens the model's checkpoint, once for all steps.
+Result<std::shared_ptr<const Checkpoint>> open_checkpoint(PlanDraft& draft);
+// Does the same, but returns null for random weights and for a folder without weights, of which a plan can be made too.
+Result<std::shared_ptr<const Checkpoint>> find_checkpoint(PlanDraft& draft);
 
 // Steps in plan_checks.cpp:
 Status check_values(PlanDraft& draft);  // checks option values that need no model

@@ -40,8 +40,7 @@ Result<std::optional<ir::DType>> named_cache_dtype(const std::string& name, cons
 }
 
 // Returns the type of most weights in the checkpoint; nothing if all weights are quantised.
-Result<std::optional<StoredDtype>> most_common_dtype(const EngineOptions& options) {
-  const Checkpoint checkpoint = TRY(Checkpoint::open(options.model_path, options.projector_path));
+std::optional<StoredDtype> most_common_dtype(const Checkpoint& checkpoint) {
   std::array<std::int64_t, kWeightDtypes.size()> elements{};
   for (const std::string_view name : checkpoint.names()) {
     const StoredTensor* tensor = checkpoint.find(name);
@@ -49,19 +48,16 @@ Result<std::optional<StoredDtype>> most_common_dtype(const EngineOptions& option
     if (type != kWeightDtypes.end()) elements[type - kWeightDtypes.begin()] += tensor->num_elements();
   }
   const auto* most = std::ranges::max_element(elements);
-  if (*most == 0) return std::optional<StoredDtype>();
-  return std::optional(kWeightDtypes[most - elements.begin()]);
+  if (*most == 0) return std::nullopt;
+  return kWeightDtypes[most - elements.begin()];
 }
 
 // Returns the type in which the model was published: the config's, or without one that of the checkpoint's weights.
-// Some configs name no type, like GPT-OSS's. A plan can also be made of a folder without weights.
-Result<StoredDtype> published_dtype(const PlanDraft& draft) {
+// Some configs name no type, like GPT-OSS's.
+Result<StoredDtype> published_dtype(PlanDraft& draft) {
   if (draft.plan.config.dtype) return *draft.plan.config.dtype;
-  if (draft.options.load_format == LoadFormat::kDummy) return kDefaultWeightDtype;
-  const Result<std::optional<StoredDtype>> stored = most_common_dtype(draft.options);
-  if (stored.status().code() == StatusCode::kNotFound) return kDefaultWeightDtype;
-  if (!stored.ok()) return stored.status();
-  return stored->value_or(kDefaultWeightDtype);
+  const std::shared_ptr<const Checkpoint> checkpoint = TRY(find_checkpoint(draft));
+  return checkpoint == nullptr ? kDefaultWeightDtype : most_common_dtype(*checkpoint).value_or(kDefaultWeightDtype);
 }
 
 Result<ir::DType> choose_dtype(PlanDraft& draft) {
