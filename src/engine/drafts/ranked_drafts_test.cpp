@@ -1,13 +1,17 @@
 // Catches: drafts of a model on several ranks that change what a request gets; a rank with another rank's slice of the
-// draft layer or of its head; ranks that draft different tokens; and memory of a draft layer that a rank's report or
-// its prediction leaves out. The ranks are CPU ranks of one process.
+// draft layer or of its head; ranks that draft different tokens; memory of a draft layer that a rank's report or its
+// prediction leaves out; and a draft's keys and values that are kept in a wrong place beside latent vectors. The ranks
+// are CPU ranks of one process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/base/testing/scratch_dir.h"
+#include "tessera/engine/drafts/random_eagle.h"
 #include "tessera/engine/engine_test_util.h"
 #include "tessera/engine/plan/rank_places.h"
 #include "tessera/ops/testing/ranks.h"
 #include "tessera/runner/memory/prediction.h"
+#include "tessera/runner/verify/verify.h"
 
 namespace tessera {
 namespace {
@@ -17,29 +21,23 @@ using test::outputs_of;
 using test::request;
 using test::sampled;
 
+constexpr std::string_view kLatents = "goldens/deepseek-v3";
+constexpr std::string_view kRandomEagle = "random-eagle3";  // test::write_random_eagle()
+
 struct RankedModel {
   const char* name;
-  const char* model;       // below tests/data
-  const char* draft = "";  // below tests/data; empty: the checkpoint's own layer
+  std::string_view model;       // below tests/data
+  std::string_view draft = "";  // below tests/data, or kRandomEagle; empty: the checkpoint's own layer
   int ranks = 2;
 };
 void PrintTo(const RankedModel& of, std::ostream* to) { *to << of.name; }
 
 EngineOptions options_of(const RankedModel& of) {
   EngineOptions options = test::small_options();
-  options.model_path = testing::data_path(of.model);
+  options.model_path = testing::data_path(std::string(of.model));
   options.deterministic = true;  // bits of a row do not depend on the number of rows
   options.max_running_requests = 32;
   options.tp_size = of.ranks;
-  return options;
-}
-
-EngineOptions with_layer(EngineOptions options, const RankedModel& of) {
-  const std::string draft = of.draft;
-  options.drafts.source = draft.empty()               ? DraftSource::kLayer
-                          : draft.ends_with("eagle3") ? DraftSource::kEagle
-                                                      : DraftSource::kModel;
-  if (!draft.empty()) options.drafts.model_path = testing::data_path(draft);
   return options;
 }
 
@@ -54,7 +52,19 @@ class RankedDrafts : public ::testing::TestWithParam<RankedModel> {
  protected:
   void SetUp() override {
     if (!testing::has_devices_for(GetParam().ranks)) GTEST_SKIP() << "needs " << GetParam().ranks << " GPUs";
+    if (GetParam().draft == kRandomEagle) test::write_random_eagle(folder_.path());
   }
+  EngineOptions with_layer(EngineOptions options, const RankedModel& of) const {
+    const std::string draft(of.draft);
+    options.drafts.source = draft.empty()               ? DraftSource::kLayer
+                            : draft.ends_with("eagle3") ? DraftSource::kEagle
+                                                        : DraftSource::kModel;
+    if (!draft.empty()) options.drafts.model_path = draft == kRandomEagle ? folder_.path() : testing::data_path(draft);
+    return options;
+  }
+
+ private:
+  const test::ScratchDir folder_;
 };
 
 TEST_P(RankedDrafts, OutputsAreThoseOfPlainDecodes) {
@@ -126,6 +136,17 @@ TEST_P(RankedDrafts, MemoryOfTheLayerIsInReportAndPrediction) {
   }
 }
 
+class DraftsBesideLatents : public RankedDrafts {};
+
+TEST_P(DraftsBesideLatents, KeysHaveACacheGroupOfTheirOwn) {
+  const std::unique_ptr<Engine> engine = make_engine(with_layer(options_of(GetParam()), GetParam()));
+  EXPECT_EQ(make_engine(options_of(GetParam()))->stats().num_cache_groups, 1u);
+  EXPECT_EQ(engine->stats().num_cache_groups, 2u);
+  const Result<VerifyReport> report = verify(engine->runner(), false);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  for (const VerifyRow& row : report->rows) EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
+}
+
 constexpr RankedModel kModels[] = {
     {.name = "Latents", .model = "drafts/mtp-deepseek-v3"},
     {.name = "LatentsOfFourRanks", .model = "drafts/mtp-deepseek-v3", .ranks = 4},
@@ -135,9 +156,17 @@ constexpr RankedModel kModels[] = {
     {.name = "EagleOfExperts", .model = "goldens/qwen3-moe", .draft = "drafts/qwen3-moe-eagle3"},
     {.name = "Model", .model = "goldens/llama", .draft = "goldens/qwen3"},
     {.name = "ModelBesideExperts", .model = "goldens/qwen3-moe", .draft = "goldens/llama"}};
+constexpr RankedModel kBesideLatents[] = {
+    {.name = "EagleBesideLatents", .model = kLatents, .draft = kRandomEagle},
+    {.name = "EagleBesideLatentsOfOneRank", .model = kLatents, .draft = kRandomEagle, .ranks = 1},
+    {.name = "ModelBesideLatents", .model = kLatents, .draft = "goldens/llama"},
+    {.name = "ModelBesideLatentsOfOneRank", .model = kLatents, .draft = "goldens/llama", .ranks = 1}};
 
-INSTANTIATE_TEST_SUITE_P(Models, RankedDrafts, ::testing::ValuesIn(kModels),
-                         [](const auto& of) { return std::string(of.param.name); });
+std::string name_of(const ::testing::TestParamInfo<RankedModel>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Models, RankedDrafts, ::testing::ValuesIn(kModels), name_of);
+INSTANTIATE_TEST_SUITE_P(Latents, RankedDrafts, ::testing::ValuesIn(kBesideLatents), name_of);
+INSTANTIATE_TEST_SUITE_P(Latents, DraftsBesideLatents, ::testing::ValuesIn(kBesideLatents), name_of);
 
 TEST(RankedDraftsOfOneModel, APipelineKeepsAsManyDraftsAsOneRank) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
