@@ -210,6 +210,24 @@ TEST(Adapters, ThousandLoadsUnderLoad) {
   EXPECT_EQ(content->use_count(), 1 + 2) << "the test, and what was last written to each slot";
 }
 
+// The greatest relative distances of an engine's logits from PEFT's, with the adapter "tuned" and without it.
+struct Distances {
+  double with = 0;
+  double without = 0;
+};
+Distances distances_from(Engine& engine, const Golden& golden) {
+  Distances greatest;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    const std::vector<float> want = golden.stored_rows(i);
+    const auto of = [&](const char* adapter) {
+      return distance(run_one(engine, scored(golden.prompts[i], adapter)).logits, want).relative;
+    };
+    greatest.with = std::max(greatest.with, of("tuned"));
+    greatest.without = std::max(greatest.without, of(""));
+  }
+  return greatest;
+}
+
 // A format to which the base is quantised at the start, and the limit for the distance of its logits from PEFT's.
 struct Rounding {
   const char* format;
@@ -225,13 +243,7 @@ TEST_P(RoundedBases, TakeTheWholeChange) {
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   ASSERT_TRUE(load(*engine, "tuned", golden.folder).ok());
-  double with = 0;
-  double without = 0;
-  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
-    const std::vector<float> want = golden.stored_rows(i);
-    with = std::max(with, distance(run_one(*engine, scored(golden.prompts[i], "tuned")).logits, want).relative);
-    without = std::max(without, distance(run_one(*engine, scored(golden.prompts[i], "")).logits, want).relative);
-  }
+  const auto [with, without] = distances_from(*engine, golden);
   std::printf("  %s: relative distance with the adapter %.3f, without %.3f\n", GetParam().format, with, without);
   EXPECT_LE(with, GetParam().most);
   EXPECT_GE(without, 2 * GetParam().most);
@@ -293,13 +305,7 @@ TEST_P(FileBases, TakeTheAdapterOfTheCheckpoint) {
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   ASSERT_TRUE(load(*engine, "tuned", golden.folder).ok());
-  double with = 0;
-  double without = 0;
-  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
-    const std::vector<float> want = golden.stored_rows(i);
-    with = std::max(with, distance(run_one(*engine, scored(golden.prompts[i], "tuned")).logits, want).relative);
-    without = std::max(without, distance(run_one(*engine, scored(golden.prompts[i], "")).logits, want).relative);
-  }
+  const auto [with, without] = distances_from(*engine, golden);
   std::printf("  %s of %s: relative distance with the adapter %.1e, without %.3f\n", GetParam().type, GetParam().base,
               with, without);
   EXPECT_LE(with, GetParam().most);

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tessera/base/log.h"
+#include "tessera/base/testing/captured_warnings.h"
 #include "tessera/base/testing/scratch_dir.h"
 
 namespace tessera {
@@ -49,18 +49,7 @@ std::size_t count_of(const std::string& text, std::string_view word) {
 
 class ProfileCacheTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_TRUE(set_log_level("warn").ok());
-    ::testing::internal::CaptureStderr();
-  }
-  void TearDown() override { ::testing::internal::GetCapturedStderr(); }
-
-  // Returns what was logged since the last call, or since the start of the test.
-  std::string warnings() {
-    std::string text = ::testing::internal::GetCapturedStderr();
-    ::testing::internal::CaptureStderr();
-    return text;
-  }
+  std::string warnings() { return warnings_.take(); }
   ProfileCache cache(std::int64_t max_bytes = 1 << 20) { return ProfileCache({.root = root_, .max_bytes = max_bytes}); }
   fs::path folder() const { return fs::path(root_) / "profiles" / "v1"; }
   fs::path path_of(const std::string& kind, int n) const { return folder() / (kind + "-" + key_of(n).hex() + ".json"); }
@@ -73,6 +62,7 @@ class ProfileCacheTest : public ::testing::Test {
     std::ofstream(path, std::ios::binary) << text;
   }
 
+  test::CapturedWarnings warnings_;
   test::ScratchDir scratch_;
   std::string root_ = scratch_.path();
 };

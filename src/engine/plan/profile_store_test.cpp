@@ -11,7 +11,7 @@
 #include <functional>
 #include <set>
 
-#include "tessera/base/log.h"
+#include "tessera/base/testing/captured_warnings.h"
 #include "tessera/base/testing/scratch_dir.h"
 #include "tessera/compile/compiler.h"
 #include "tessera/device/cpu/cpu_device.h"
@@ -74,16 +74,9 @@ class ProfileStoreTest : public ::testing::Test {
     given = Json();
     options_.model_path = testing::data_path("goldens/llama");
     options_.cache_dir = folder_;
-    ASSERT_TRUE(set_log_level("warn").ok());
-    ::testing::internal::CaptureStderr();
   }
-  void TearDown() override { ::testing::internal::GetCapturedStderr(); }
 
-  std::string warnings() {
-    std::string text = ::testing::internal::GetCapturedStderr();
-    ::testing::internal::CaptureStderr();
-    return text;
-  }
+  std::string warnings() { return warnings_.take(); }
   EnginePlan plan() const {
     testing::DescribedDevice device(device_);
     Result<EnginePlan> made = plan_engine(options_, device);
@@ -100,6 +93,7 @@ class ProfileStoreTest : public ::testing::Test {
     return {};
   }
 
+  test::CapturedWarnings warnings_;
   test::ScratchDir scratch_;
   std::string folder_ = scratch_.path();
   EngineOptions options_;
