@@ -27,6 +27,8 @@ TEST(BuiltInOps, ListsExactlyTheExpectedNames) {
                                        "adapter_experts",
                                        "adapter_lookup",
                                        "adapter_shrink",
+                                       "adapter_whole_embedding",
+                                       "adapter_whole_linear",
                                        "add",
                                        "add_gated",
                                        "add_given",

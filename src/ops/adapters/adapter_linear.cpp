@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/base/ceil_div.h"
+#include "tessera/ops/adapters/adapter_dot.h"
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
@@ -78,23 +79,6 @@ Result<std::vector<ir::Type>> infer_add(const ir::OpSignature& s) {
   return std::vector<ir::Type>();
 }
 
-// Returns Σ x · w. Each lane keeps a partial sum. The order of the additions depends on n alone.
-template <class T>
-TESSERA_CPU_CLONES float dot(const T* x, const T* w, std::int64_t n) {
-  constexpr std::int64_t kLanes = 32;
-  float lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-#pragma omp simd
-    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] += to_float(x[i + j]) * to_float(w[i + j]);
-  }
-  float sum = 0;
-  for (; i < n; ++i) sum += to_float(x[i]) * to_float(w[i]);
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < kLanes; ++j) sum += lanes[j];
-  return sum;
-}
-
 // Adds scale · t · b to at most kAddColumns columns of one module. t is [rank]; rows of b are `stride` elements apart.
 template <class T>
 TESSERA_CPU_CLONES void add_columns(T* y, const float* t, const T* b, std::int64_t stride, std::int32_t rank,
@@ -118,7 +102,7 @@ void shrink_value(const AdapterShrinkArgs& in, std::int64_t item) {
   const std::int32_t slot = in.table.slots[row];
   const bool counts = slot >= 0 && n % in.rank < in.ranks[slot * in.modules + n / in.rank];
   const T* x = static_cast<const T*>(in.x) + row * in.cols;
-  in.t[item] = counts ? dot(x, static_cast<const T*>(in.a) + (slot * values + n) * in.cols, in.cols) : 0.0F;
+  in.t[item] = counts ? adapter_dot(x, static_cast<const T*>(in.a) + (slot * values + n) * in.cols, in.cols) : 0.0F;
 }
 
 template <class T>
@@ -185,16 +169,16 @@ AdapterRanges adapter_ranges(const ir::Node& node) {
 AdapterShrinkArgs adapter_shrink_args(const BindArgs& args) {
   const TensorView& a = args.operands[1];
   const auto modules = static_cast<std::int32_t>(args.operands[2].cols());
-  return {.x = args.operands[0].data.raw(),
-          .a = a.data.raw(),
-          .ranks = args.operands[2].as<std::int32_t>(),
-          .table = AdapterRows::of(args.operands[3].as<std::int32_t>(), args.operands[0].dim(0)),
-          .t = args.results[0].as<float>(),
-          .rows = args.operands[0].dim(0),
-          .cols = args.operands[0].cols(),
-          .num_slots = static_cast<std::int32_t>(a.dim(0)),
-          .modules = modules,
-          .rank = static_cast<std::int32_t>(a.dim(1)) / modules};
+  return {{.x = args.operands[0].data.raw(),
+           .a = a.data.raw(),
+           .ranks = args.operands[2].as<std::int32_t>(),
+           .table = AdapterRows::of(args.operands[3].as<std::int32_t>(), args.operands[0].dim(0)),
+           .rows = args.operands[0].dim(0),
+           .cols = args.operands[0].cols(),
+           .num_slots = static_cast<std::int32_t>(a.dim(0)),
+           .modules = modules,
+           .rank = static_cast<std::int32_t>(a.dim(1)) / modules},
+          args.results[0].as<float>()};
 }
 
 AdapterAddArgs adapter_add_args(const BindArgs& args) {

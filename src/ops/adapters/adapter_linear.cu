@@ -4,6 +4,7 @@
 
 #include "tessera/base/ceil_div.h"
 #include "tessera/ops/adapters/adapter_linear.h"
+#include "tessera/ops/adapters/adapter_products.cuh"
 #include "tessera/ops/adapters/adapter_tiles.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/is_aligned.h"
@@ -11,26 +12,6 @@
 namespace tessera {
 namespace cuda::adapters {
 namespace {
-
-// Computes t = x · aᵀ. A warp multiplies a row of x by a row of A, and its lanes share out the columns.
-template <class T>
-__global__ void shrink_values(const AdapterShrinkArgs in) {
-  let_next_begin();
-  wait_for_previous();
-  const std::int64_t row = blockIdx.x;
-  const std::int32_t values = in.modules * in.rank;
-  const std::int32_t n = static_cast<std::int32_t>(blockIdx.y * kManyWarps + threadIdx.x / kWarp);
-  const std::int32_t slot = in.table.slots[row];
-  if (slot < 0 || n >= values) return;
-  float sum = 0;
-  if (n % in.rank < in.ranks[slot * in.modules + n / in.rank]) {
-    const T* const x = static_cast<const T*>(in.x) + row * in.cols;
-    const T* const a = static_cast<const T*>(in.a) + (std::int64_t{slot} * values + n) * in.cols;
-    for (std::int64_t k = threadIdx.x % kWarp; k < in.cols; k += kWarp) sum = fmaf(to_float(x[k]), to_float(a[k]), sum);
-    sum = warp_sum(sum);
-  }
-  if (threadIdx.x % kWarp == 0) in.t[row * values + n] = sum;
-}
 
 // Computes y += scale · t · b. A thread computes one element of y.
 template <class T>
@@ -53,26 +34,12 @@ __global__ void add_values(const AdapterAddArgs in) {
   *y = from_float<T>(fmaf(in.scales[slot * in.modules + module], sum, to_float(*y)));
 }
 
-template <class Args>
-unsigned chunks_of(const Args& in) {
-  return static_cast<unsigned>(max_adapter_chunks(in.rows, in.num_slots));
-}
-
-std::unique_ptr<BoundOp> make_shrink(void (*kernel)(AdapterShrinkArgs), const LaunchShape& shape,
-                                     const AdapterShrinkArgs& in) {
-  return make_cuda_op("adapter_shrink", [=](cudaStream_t stream) {
-    if (in.rows > 0) launch_early(kernel, shape, stream, in);
-  });
-}
-
-unsigned groups_of(const AdapterShrinkArgs& in, int groups) {
-  return static_cast<unsigned>(ceil_div(std::int64_t{in.modules} * in.rank, std::int64_t{groups} * kValues));
-}
+constexpr const char* kShrink = "adapter_shrink";
 
 template <class T, int kEights, int kWarps, int kSteps, int kParts>
 std::unique_ptr<BoundOp> make_shrink_few(const AdapterShrinkArgs& in) {
-  return make_shrink(
-      shrink_few<T, kEights, kWarps, kSteps, kParts>,
+  return make_product(
+      kShrink, shrink_few<T, kEights, kWarps, kSteps, kParts>,
       {.grid = dim3(kParts, groups_of(in, 1), chunks_of(in)), .block = dim3(kWarps * kWarp), .cluster = kParts}, in);
 }
 
@@ -90,30 +57,14 @@ std::unique_ptr<BoundOp> make_shrink_of_sixteen(const AdapterShrinkArgs& in) {
   return make_shrink_few<T, 2, 8, 8, 8>(in);
 }
 
-template <class T, int kEights>
-std::unique_ptr<BoundOp> make_shrink_many(const AdapterShrinkArgs& in) {
-  const auto make = [&]<int kGroups>() {
-    return make_shrink(shrink_many<T, kEights, kGroups>,
-                       {.grid = dim3(groups_of(in, kGroups), chunks_of(in)), .block = dim3(kManyWarps * kWarp)}, in);
-  };
-  if constexpr (kEights > 2) {
-    if (groups_of(in, 1) == 2) return make.template operator()<2>();
-    if (groups_of(in, 1) > 2) return make.template operator()<kMostGroups>();
-  }
-  return make.template operator()<1>();
-}
-
 // Makes an operator that runs adapter_shrink on tensor cores, with the kernel for chunks of adapter_chunk_rows(in.rows)
 // rows.
 template <class T>
 std::unique_ptr<BoundOp> make_shrink_tiles(const AdapterShrinkArgs& in, bool deterministic) {
   const bool few = !deterministic && can_launch_early();
-  switch (adapter_chunk_rows(in.rows)) {
-    case 8: return few ? make_shrink_of_eight<T>(in) : make_shrink_many<T, 1>(in);
-    case 16: return few ? make_shrink_of_sixteen<T>(in) : make_shrink_many<T, 2>(in);
-    case 32: return make_shrink_many<T, 4>(in);
-    default: return make_shrink_many<T, 8>(in);
-  }
+  if (few && adapter_chunk_rows(in.rows) == 8) return make_shrink_of_eight<T>(in);
+  if (few && adapter_chunk_rows(in.rows) == 16) return make_shrink_of_sixteen<T>(in);
+  return make_product_of_many<T>(kShrink, in);
 }
 
 template <class T>
@@ -126,16 +77,6 @@ std::unique_ptr<BoundOp> make_add_tiles(const AdapterAddArgs& in) {
   });
 }
 
-// Makes an operator that computes `items` values for each row of the batch. Grid x: the rows. Grid y: one block for
-// every `size` values of a row.
-template <class Args>
-std::unique_ptr<BoundOp> make_by_row(const char* name, void (*kernel)(Args), const Args& in, std::int64_t items,
-                                     std::int64_t size) {
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(in.rows), static_cast<unsigned>(ceil_div(items, size))),
-                          .block = dim3(kBlockThreads)};
-  return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(kernel, shape, stream, in); });
-}
-
 // Returns whether all columns that one warp of add_tiles computes always belong to one module.
 bool are_whole_tiles(const AdapterRanges& ranges) {
   for (std::int32_t i = 0; i < ranges.count; ++i)
@@ -145,13 +86,11 @@ bool are_whole_tiles(const AdapterRanges& ranges) {
 
 Result<std::unique_ptr<BoundOp>> bind_shrink(const BindArgs& args) {
   const AdapterShrinkArgs in = adapter_shrink_args(args);
-  return dispatch_dtype(args.operands[0].dtype, "adapter_shrink", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+  return dispatch_dtype(args.operands[0].dtype, kShrink, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     if constexpr (sizeof(T) == 2) {
-      if (in.cols % kPackSize<T> == 0 && is_aligned(in.x) && is_aligned(in.a))
-        return make_shrink_tiles<T>(in, args.context.limits.deterministic);
+      if (fits_tiles<T>(in)) return make_shrink_tiles<T>(in, args.context.limits.deterministic);
     }
-    return make_by_row<AdapterShrinkArgs>("adapter_shrink", shrink_values<T>, in, std::int64_t{in.modules} * in.rank,
-                                          kManyWarps);
+    return make_product_of_values<T>(kShrink, in);
   });
 }
 

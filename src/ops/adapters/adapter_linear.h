@@ -47,18 +47,22 @@ struct AdapterRanges {
 // Reads the attributes "rows" and "modules". Precondition: the shape rule accepted the node.
 AdapterRanges adapter_ranges(const ir::Node& node);
 
-// The operands of adapter_shrink as a kernel takes them.
-struct AdapterShrinkArgs {
+// The factors of x · Aᵀ as a kernel takes them.
+struct AdapterProductArgs {
   const void* x = nullptr;              // X[rows, cols]
   const void* a = nullptr;              // X[num_slots, modules · rank, cols]
   const std::int32_t* ranks = nullptr;  // [num_slots, modules]
   AdapterRows table{};
-  float* t = nullptr;  // [rows, modules · rank]
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int32_t num_slots = 0;
   std::int32_t modules = 0;
   std::int32_t rank = 0;  // the largest rank of any slot
+};
+
+// The operands of adapter_shrink as a kernel takes them.
+struct AdapterShrinkArgs : AdapterProductArgs {
+  float* t = nullptr;  // [rows, modules · rank]
 };
 AdapterShrinkArgs adapter_shrink_args(const BindArgs& args);
 

@@ -1,4 +1,4 @@
-// Tensor-core kernels for adapter_shrink and adapter_add, for 16-bit types.
+// Tensor-core kernels for adapter_shrink, adapter_add and adapter_whole_linear, for 16-bit types.
 //
 // Both products are small: a decode reads 2 MiB of an 8B model's adapter in each layer, so latency matters most. The
 // matrices and the table of rows do not depend on the preceding kernels. So before a block waits for those kernels
@@ -9,14 +9,17 @@
 // large: smaller ones in larger clusters lose more time at their start than they gain. With more rows, they leave room
 // on their multiprocessor for the kernels before and after. shrink_many has blocks of up to 64 rows of x and 48 rows of
 // A, so that x is read only once for these 48 rows. Its sums have one order for any number of rows, so deterministic
-// forwards use it for few rows too. In add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at a time. It
-// splits a value of t into two 16-bit numbers (split_two()), and multiplies both by b.
+// forwards use it for few rows too, and so does adapter_whole_linear, whose matrix is far too large for registers. In
+// add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at a time. It splits a value of t into two 16-bit
+// numbers (split_two()), and multiplies both by b.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "tessera/ops/adapters/adapter_change.cuh"
 #include "tessera/ops/adapters/adapter_linear.h"
+#include "tessera/ops/adapters/adapter_whole.h"
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/box_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -71,7 +74,7 @@ struct RowsOfA {
   bool counts[2];  // whether the row is within the module's rank
   std::int64_t cols;
 
-  __device__ RowsOfA(const AdapterShrinkArgs& in, std::int32_t slot, std::int32_t first_value) : cols(in.cols) {
+  __device__ RowsOfA(const AdapterProductArgs& in, std::int32_t slot, std::int32_t first_value) : cols(in.cols) {
     const std::int32_t values = in.modules * in.rank;
 #pragma unroll
     for (int v = 0; v < 2; ++v) {
@@ -93,7 +96,7 @@ struct RowsOfX {
   bool is_row[kEights];
   std::int64_t cols;
 
-  __device__ RowsOfX(const AdapterShrinkArgs& in, const Chunk& chunk) : cols(in.cols) {
+  __device__ RowsOfX(const AdapterProductArgs& in, const Chunk& chunk) : cols(in.cols) {
 #pragma unroll
     for (int e = 0; e < kEights; ++e) {
       const int i = e * 8 + static_cast<int>(threadIdx.x) % kWarp / 4;
@@ -131,10 +134,23 @@ struct Sums {
   }
 };
 
-__device__ inline void store_sum(const AdapterShrinkArgs& in, const Chunk& chunk, std::int32_t value, int row,
-                                 float sum) {
-  const std::int32_t values = in.modules * in.rank;
-  if (row < chunk.count && value < values) in.t[std::int64_t{in.table.order[chunk.begin + row]} * values + value] = sum;
+// Returns whether rows of a slot get results.
+__device__ inline bool has_results(const AdapterShrinkArgs&, std::int32_t) { return true; }
+__device__ inline bool has_results(const AdapterWholeLinearArgs& in, std::int32_t slot) { return in.ranks[slot] > 0; }
+
+template <class T>
+__device__ void store_result(const AdapterShrinkArgs& in, std::int64_t row, std::int32_t value, float sum) {
+  in.t[row * in.modules * in.rank + value] = sum;
+}
+template <class T>
+__device__ void store_result(const AdapterWholeLinearArgs& in, std::int64_t row, std::int32_t value, float sum) {
+  static_cast<T*>(in.y)[row * in.rank + value] = from_float<T>(sum);
+}
+
+template <class T, class Args>
+__device__ void store_sum(const Args& in, const Chunk& chunk, std::int32_t value, int row, float sum) {
+  if (row < chunk.count && value < in.modules * in.rank)
+    store_result<T>(in, in.table.order[chunk.begin + row], value, sum);
 }
 
 // Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. A warp loads its part of A for
@@ -194,28 +210,34 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
 #pragma unroll
     for (int p = 0; p < kParts; ++p) sum += result < kResults ? of_parts[p][result] : 0;
   }
-  if (result < kResults) store_sum(in, chunk, first_value + result % kValues, result / kValues, sum);
+  if (result < kResults) store_sum<T>(in, chunk, first_value + result % kValues, result / kValues, sum);
 }
 
-// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. Grid: x has the groups,
-// and y the chunks.
-template <class T, int kEights, int kGroups>
-__global__ void __launch_bounds__(kManyWarps* kWarp) shrink_many(const AdapterShrinkArgs in) {
+// Whether blocks of different chunks that read the same rows of A are neighbours. A whole matrix is then read from
+// memory once if many chunks have the same slot. A of an adapter is small, and its chunks read x more often.
+template <class Args>
+constexpr bool kChunksFirst = std::is_same_v<Args, AdapterWholeLinearArgs>;
+
+// Computes x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. Grid: x has the groups, and y
+// the chunks; the other way round with kChunksFirst.
+template <class T, int kEights, int kGroups, class Args>
+__global__ void __launch_bounds__(kManyWarps* kWarp) shrink_many(const Args in) {
   constexpr int kRows = kEights * 8;
   __shared__ float of_warps[kManyWarps][kValues][kRows + 1];
   let_next_begin();
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const Chunk chunk(in.table, blockIdx.y);
-  const std::int32_t first_value = static_cast<std::int32_t>(blockIdx.x) * kGroups * kValues;
+  const Chunk chunk(in.table, kChunksFirst<Args> ? blockIdx.x : blockIdx.y);
+  const unsigned block_of_values = kChunksFirst<Args> ? blockIdx.y : blockIdx.x;
+  const std::int32_t first_value = static_cast<std::int32_t>(block_of_values) * kGroups * kValues;
   wait_for_previous();
-  if (chunk.count == 0) return;
+  if (chunk.count == 0 || !has_results(in, chunk.slot)) return;
   const RowsOfX<T, kEights> rows_of_x(in, chunk);
   Sums<kEights> sums[kGroups];
   const auto rows_of_a = [&](int group) { return RowsOfA<T>(in, chunk.slot, first_value + group * kValues); };
   const RowsOfA<T> first_rows = rows_of_a(0);
   [[maybe_unused]] const RowsOfA<T> second_rows = rows_of_a(kGroups > 1 ? 1 : 0);
   [[maybe_unused]] const RowsOfA<T> third_rows = rows_of_a(kGroups > 2 ? 2 : 0);
-#pragma unroll 2
+#pragma unroll(kEights* kGroups == 1 ? 4 : 2)
   for (std::int64_t column = std::int64_t{warp} * kStepColumns + threadIdx.x % 4 * 8;
        column - threadIdx.x % 4 * 8 < in.cols; column += kManyWarps * kStepColumns) {
     uint4 x[kEights];
@@ -237,7 +259,7 @@ __global__ void __launch_bounds__(kManyWarps* kWarp) shrink_many(const AdapterSh
       float sum = 0;
 #pragma unroll
       for (int w = 0; w < kManyWarps; ++w) sum += of_warps[w][value][i / kValues];
-      store_sum(in, chunk, first_value + g * kValues + value, i / kValues, sum);
+      store_sum<T>(in, chunk, first_value + g * kValues + value, i / kValues, sum);
     }
   }
 }

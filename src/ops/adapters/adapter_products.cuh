@@ -1,0 +1,98 @@
+// Makes operators that multiply x by matrices of slots: adapter_shrink and adapter_whole_linear. Args is
+// AdapterShrinkArgs or AdapterWholeLinearArgs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/ceil_div.h"
+#include "tessera/ops/adapters/adapter_tiles.cuh"
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/is_aligned.h"
+
+namespace tessera::cuda::adapters {
+
+// Computes x · aᵀ. A warp multiplies a row of x by a row of A, and its lanes share out the columns.
+template <class T, class Args>
+__global__ void product_values(const Args in) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t row = blockIdx.x;
+  const std::int32_t values = in.modules * in.rank;
+  const std::int32_t n = static_cast<std::int32_t>(blockIdx.y * kManyWarps + threadIdx.x / kWarp);
+  const std::int32_t slot = in.table.slots[row];
+  if (slot < 0 || n >= values || !has_results(in, slot)) return;
+  float sum = 0;
+  if (n % in.rank < in.ranks[slot * in.modules + n / in.rank]) {
+    const T* const x = static_cast<const T*>(in.x) + row * in.cols;
+    const T* const a = static_cast<const T*>(in.a) + (std::int64_t{slot} * values + n) * in.cols;
+    for (std::int64_t k = threadIdx.x % kWarp; k < in.cols; k += kWarp) sum = fmaf(to_float(x[k]), to_float(a[k]), sum);
+    sum = warp_sum(sum);
+  }
+  if (threadIdx.x % kWarp == 0) store_result<T>(in, row, n, sum);
+}
+
+template <class Args>
+unsigned chunks_of(const Args& in) {
+  return static_cast<unsigned>(max_adapter_chunks(in.rows, in.num_slots));
+}
+inline unsigned groups_of(const AdapterProductArgs& in, int groups) {
+  return static_cast<unsigned>(ceil_div(std::int64_t{in.modules} * in.rank, std::int64_t{groups} * kValues));
+}
+
+// Makes an operator that computes `items` values for each row of the batch. Grid x: the rows. Grid y: one block for
+// every `size` values of a row.
+template <class Args>
+std::unique_ptr<BoundOp> make_by_row(const char* name, void (*kernel)(Args), const Args& in, std::int64_t items,
+                                     std::int64_t size) {
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(in.rows), static_cast<unsigned>(ceil_div(items, size))),
+                          .block = dim3(kBlockThreads)};
+  return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(kernel, shape, stream, in); });
+}
+
+template <class Args>
+std::unique_ptr<BoundOp> make_product(const char* name, void (*kernel)(Args), const LaunchShape& shape,
+                                      const Args& in) {
+  return make_cuda_op(name, [=](cudaStream_t stream) {
+    if (in.rows > 0) launch_early(kernel, shape, stream, in);
+  });
+}
+
+template <class T, class Args>
+std::unique_ptr<BoundOp> make_product_of_values(const char* name, const Args& in) {
+  return make_by_row<Args>(name, product_values<T, Args>, in, std::int64_t{in.modules} * in.rank, kManyWarps);
+}
+
+// Returns whether tensor cores can multiply these matrices.
+template <class T>
+bool fits_tiles(const AdapterProductArgs& in) {
+  return sizeof(T) == 2 && in.cols % kPackSize<T> == 0 && is_aligned(in.x) && is_aligned(in.a);
+}
+
+// Makes an operator that runs shrink_many on chunks of adapter_chunk_rows(in.rows) rows. Precondition: fits_tiles<T>().
+template <class T, class Args>
+std::unique_ptr<BoundOp> make_product_of_many(const char* name, const Args& in) {
+  const auto make = [&]<int kEights, int kGroups>() {
+    const unsigned groups = groups_of(in, kGroups);
+    const unsigned chunks = chunks_of(in);
+    return make_product<Args>(
+        name, shrink_many<T, kEights, kGroups, Args>,
+        {.grid = kChunksFirst<Args> ? dim3(chunks, groups) : dim3(groups, chunks), .block = dim3(kManyWarps * kWarp)},
+        in);
+  };
+  const auto make_large = [&]<int kEights>() {
+    switch (groups_of(in, 1)) {
+      case 1: return make.template operator()<kEights, 1>();
+      case 2: return make.template operator()<kEights, 2>();
+      default: return make.template operator()<kEights, kMostGroups>();
+    }
+  };
+  switch (adapter_chunk_rows(in.rows)) {
+    case 8: return make.template operator()<1, 1>();
+    case 16: return make.template operator()<2, 1>();
+    case 32: return make_large.template operator()<4>();
+    default: return make_large.template operator()<8>();
+  }
+}
+
+}  // namespace tessera::cuda::adapters

@@ -1,0 +1,64 @@
+// Whole matrices that adapters bring for the head and the embedding (PEFT's modules_to_save). Such a matrix replaces
+// the model's own in the rows of that adapter.
+//
+//   adapter_whole_linear(mut y X[T, M], x X[T, K], w X[S, M, K], sizes i32[S, 1], rows i32[5, T])
+//   adapter_whole_embedding(mut y X[T, M], ids i32[T], w X[S, V, M], sizes i32[S, 1], slots i32[5, T], [rows i32[T]])
+//     {first_row = 0}
+//
+// S is the number of slots, and `rows` and `slots` are the table of adapter_rows.h. sizes[slot] is M if the slot's
+// adapter has a matrix, and else 0. Other values are not accepted. The row y[row] becomes w[slot] · x[row] or
+// w[slot, ids[row] - first_row]. A row keeps its bits if it has no adapter or if its adapter has no matrix.
+// adapter_whole_embedding also leaves a row alone that `rows` replaces (rows[row] ≥ 0, as for a row of an image), and a
+// row whose id is outside the V rows of `w`, which are the part of the vocabulary that one tensor-parallel rank has.
+//
+// A row's result depends only on that row and its slot, and not on the number of rows of a deterministic forward. Sums
+// are float32, and are rounded once.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/adapters/adapter_linear.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+extern const ir::OpDecl kAdapterWholeLinear;
+extern const ir::OpDecl kAdapterWholeEmbedding;
+extern const KernelDef kAdapterWholeLinearCpu;
+extern const KernelDef kAdapterWholeEmbeddingCpu;
+extern const KernelDef kAdapterWholeLinearCuda;
+extern const KernelDef kAdapterWholeEmbeddingCuda;
+
+// The operands of adapter_whole_linear as a kernel takes them: `a` is w, `ranks` are sizes, and `rank` is M.
+struct AdapterWholeLinearArgs : AdapterProductArgs {
+  void* y = nullptr;  // X[rows, rank]
+};
+AdapterWholeLinearArgs adapter_whole_linear_args(const BindArgs& args);
+
+// The operands of adapter_whole_embedding as a kernel takes them.
+struct AdapterWholeEmbeddingArgs {
+  void* y = nullptr;                    // X[rows, cols]
+  const std::int32_t* ids = nullptr;    // [rows]
+  const void* w = nullptr;              // X[num_slots, num_ids, cols]
+  const std::int32_t* sizes = nullptr;  // [num_slots]
+  const std::int32_t* slots = nullptr;  // [rows]
+  const std::int32_t* given = nullptr;  // [rows], or null
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t num_ids = 0;
+  std::int64_t first_row = 0;
+  std::int32_t num_slots = 0;
+
+  // Returns the row of w, counted over all slots, that y[row] copies; -1 if y[row] keeps its values.
+  constexpr std::int64_t source(std::int64_t row) const {
+    const std::int32_t slot = slots[row];
+    if (slot < 0 || slot >= num_slots || sizes[slot] == 0) return -1;
+    if (given != nullptr && given[row] >= 0) return -1;
+    const std::int64_t id = ids[row] - first_row;
+    return id < 0 || id >= num_ids ? -1 : slot * num_ids + id;
+  }
+};
+AdapterWholeEmbeddingArgs adapter_whole_embedding_args(const BindArgs& args);
+
+}  // namespace tessera
