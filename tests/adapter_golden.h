@@ -33,8 +33,14 @@ inline std::string folder_of(const std::string& adapter) {
 
 // Returns the targets that an engine needs for the adapter. By default embedding, head and experts are no targets.
 inline std::vector<std::string> targets_of(std::string_view adapter) {
-  if (adapter.ends_with("embed-head")) return {std::string(kAllLinears), "embed_tokens", "lm_head"};
+  if (adapter.ends_with("r4-embed-head")) return {std::string(kAllLinears), "embed_tokens", "lm_head"};
   if (adapter.find("qwen3-moe-lora/") != std::string_view::npos) return {std::string(kAllLinears), "experts"};
+  return {};
+}
+
+// Returns the modules whose whole matrices a stored adapter brings.
+inline std::vector<std::string> saved_by(std::string_view adapter) {
+  if (adapter.ends_with("save-embed-head")) return {"embed_tokens", "lm_head"};
   return {};
 }
 

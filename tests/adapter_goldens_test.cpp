@@ -49,6 +49,7 @@ TEST_P(AdapterGoldens, LogitsEqualPeft) {
     options.graphs.disable_cuda_graph = !graphs;
     options.adapters.paths = {{.name = "tuned", .path = golden.folder}};
     options.adapters.limits.targets = testing::targets_of(GetParam().adapter);
+    options.adapters.limits.saved = testing::saved_by(GetParam().adapter);
     const std::unique_ptr<Engine> engine = make_engine(options);
     ASSERT_NE(engine, nullptr);
     double greatest = 0;
@@ -67,6 +68,7 @@ TEST_P(AdapterGoldens, GreedyTokensEqualPeft) {
   EngineOptions options = options_for(GetParam().base);
   options.adapters.paths = {{.name = "tuned", .path = golden.folder}};
   options.adapters.limits.targets = testing::targets_of(GetParam().adapter);
+  options.adapters.limits.saved = testing::saved_by(GetParam().adapter);
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   std::vector<Request> requests;
@@ -81,6 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, AdapterGoldens,
                          ::testing::Values(Case{"qwen3", kBothAdapters[0]}, Case{"qwen3", kBothAdapters[1]},
                                            Case{"llama", "llama-lora/r16-pattern"},
                                            Case{"llama", "llama-lora/r4-embed-head"},
+                                           Case{"llama", "llama-lora/r8-save-embed-head"},
                                            Case{"qwen3-moe", "qwen3-moe-lora/r4-target-parameters"},
                                            Case{"qwen3-moe", "qwen3-moe-lora/r4-experts-linear"},
                                            Case{"shared/qwen3.5", "shared/qwen3.5-lora/r8-gdn"},
@@ -99,6 +102,33 @@ TEST(Adapters, AMixedBatchEqualsEachRequestAlone) {
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   testing::expect_mixed_equals_alone(*engine);
+}
+
+// One adapter replaces the embedding and the head, one changes them by low-rank matrices, and one leaves them alone.
+TEST(Adapters, WholeMatricesMixWithOtherAdapters) {
+  EngineOptions options = options_for("llama", /*slots=*/3);
+  options.deterministic = true;
+  options.disable_radix_cache = true;
+  options.adapters.limits.targets = testing::targets_of("llama-lora/r4-embed-head");
+  options.adapters.limits.saved = {"embed_tokens", "lm_head"};
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  std::vector<Request> requests;
+  for (const std::string name : {"r8-save-embed-head", "r4-embed-head", "r16-pattern"}) {
+    ASSERT_TRUE(load(*engine, name, folder_of("llama-lora/" + name)).ok());
+    const Golden golden = read_golden_folder(folder_of("llama-lora/" + name));
+    for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+      requests.push_back(scored(golden.prompts[i], name));
+      requests.push_back(scored(golden.prompts[i], ""));
+    }
+  }
+  const Result<std::vector<Completion>> together = engine->run(requests);
+  ASSERT_TRUE(together.ok()) << together.status().to_string();
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    EXPECT_EQ((*together)[i].logits, run_one(*engine, requests[i]).logits) << requests[i].adapter << " " << i;
+  const Result<VerifyReport> report = verify(engine->runner(), false);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  for (const VerifyRow& row : report->rows) EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
 }
 
 TEST(Adapters, MoreAdaptersThanSlotsTakeTurns) {
@@ -330,6 +360,9 @@ TEST(Adapters, RefuseWhatTheyDoNotGoWith) {
   EngineOptions head = options_for("llama");
   head.adapters.paths = {{.name = "tuned", .path = folder_of("llama-lora/r4-embed-head")}};
   EXPECT_NE(error(head).find("(lora_target_modules)"), std::string::npos) << error(head);
+  EngineOptions whole = options_for("llama");
+  whole.adapters.paths = {{.name = "tuned", .path = folder_of("llama-lora/r8-save-embed-head")}};
+  EXPECT_NE(error(whole).find("lora_modules_to_save"), std::string::npos) << error(whole);
   EngineOptions other = options_for("llama");
   other.adapters.paths = {{.name = "tuned", .path = folder_of(kBothAdapters[0])}};
   EXPECT_NE(error(other).find("lora_paths: tuned="), std::string::npos) << error(other);

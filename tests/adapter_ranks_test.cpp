@@ -69,12 +69,14 @@ TEST_P(AdapterRanks, LogitsAndTokensEqualPeft) {
                                                         {"qwen3", kBothAdapters[1]},
                                                         {"llama", "llama-lora/r16-pattern"},
                                                         {"llama", "llama-lora/r4-embed-head"},
+                                                        {"llama", "llama-lora/r8-save-embed-head"},
                                                         {"qwen3-moe", "qwen3-moe-lora/r4-target-parameters"}};
   for (const auto& [base, adapter] : kCases) {
     const Golden golden = read_golden_folder(folder_of(adapter));
     EngineOptions options = options_of(GetParam(), base);
     options.adapters.paths = {{.name = "tuned", .path = golden.folder}};
     options.adapters.limits.targets = testing::targets_of(adapter);
+    options.adapters.limits.saved = testing::saved_by(adapter);
     const std::unique_ptr<Engine> engine = testing::make_engine(options);
     ASSERT_NE(engine, nullptr);
     expect_golden(*engine, golden, adapter);

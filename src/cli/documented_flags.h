@@ -85,6 +85,7 @@ inline const std::vector<Documented>& documented() {
       {{"--max-loras", "2"}, kWarned, {"--max-loras-per-batch", "1025"}},
       {{"--max-lora-rank", "64"}, kWarned, {"--max-lora-rank", "513"}},
       {{"--lora-target-modules", "q_proj", "v_proj"}, kWarned, {"--lora-target-modules", ","}},
+      {{"--lora-modules-to-save", "lm_head", "embed_tokens"}, kWarned, {"--lora-modules-to-save", ","}},
       {{"--lora-folder", "f"}, kTaken, {"--lora-folder", ""}},
       {{"--api-key", "k"}, kTaken, {"--api-key", ""}},
       {{"--admin-api-key", "k"}, kTaken, {"--admin-api-key", ""}},

@@ -100,7 +100,7 @@ struct AdapterPath {
 
 struct AdapterOptions {
   bool enabled = false;                 // enable_lora
-  AdapterLimits limits = {};            // max_loras_per_batch, max_lora_rank, lora_target_modules
+  AdapterLimits limits = {};            // max_loras_per_batch, max_lora_rank, lora_target_modules, lora_modules_to_save
   std::vector<AdapterPath> paths = {};  // lora_paths
 };
 

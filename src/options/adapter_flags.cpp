@@ -62,6 +62,13 @@ void add_adapter_flags(CommandFlags& add, EngineOptions& engine) {
         return ok_status();
       },
       kMostWords);
+  add.values(
+      "--lora-modules-to-save", "NAME", "lm_head, embed_tokens: modules that adapters may replace whole (none)",
+      [&adapters](const std::string& flag, const std::string& text) -> Status {
+        for (const std::string& name : TRY(parse_names(flag, text))) adapters.limits.saved.push_back(name);
+        return ok_status();
+      },
+      kMostWords);
 }
 
 void warn_about_adapter_flags(const AdapterOptions& adapters, std::vector<std::string>& warnings) {
@@ -73,6 +80,7 @@ void warn_about_adapter_flags(const AdapterOptions& adapters, std::vector<std::s
   if (adapters.limits.slots != defaults.slots) warn("--max-loras-per-batch");
   if (adapters.limits.max_rank != defaults.max_rank) warn("--max-lora-rank");
   if (!adapters.limits.targets.empty()) warn("--lora-target-modules");
+  if (!adapters.limits.saved.empty()) warn("--lora-modules-to-save");
 }
 
 }  // namespace tessera

@@ -337,8 +337,10 @@ Status add_adapters(PlanDraft& draft) {
   TRY(check_adapters(draft.options));
   AdapterLayout layout = TRY(AdapterLayout::create(TRY(linears_of_ranks(draft)), static_cast<std::size_t>(draft.rank),
                                                    options.limits, plan.model.dtype));
-  plan.facts.push_back(fmt::format("adapters: {} slots of rank {} for {} linears ({})", options.limits.slots,
-                                   options.limits.max_rank, layout.linears().size(), layout.target_names()));
+  const std::string saved =
+      options.limits.saved.empty() ? "" : fmt::format(", whole matrices of {}", fmt::join(options.limits.saved, ", "));
+  plan.facts.push_back(fmt::format("adapters: {} slots of rank {} for {} linears ({}){}", options.limits.slots,
+                                   options.limits.max_rank, layout.linears().size(), layout.target_names(), saved));
   plan.graphs.adapted = TRY(adapt_graphs(plan.graphs, std::move(layout), plan.runner.registry->ops));
   return ok_status();
 }

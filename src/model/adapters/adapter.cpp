@@ -1,6 +1,7 @@
 #include "tessera/model/adapters/adapter.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +11,8 @@
 #include <system_error>
 #include <utility>
 
-#include "tessera/base/log.h"
 #include "tessera/model/adapters/adapter_config.h"
+#include "tessera/model/adapters/adapter_tensors.h"
 #include "tessera/model/adapters/expert_stacks.h"
 #include "tessera/model/weights/safetensors.h"
 #include "tessera/model/weights/tensor_copy.h"
@@ -21,111 +22,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The LoRA matrices A and B of one module, as stored in the file.
-struct Pair {
-  const StoredTensor* a = nullptr;
-  const StoredTensor* b = nullptr;
-  bool embeds = false;  // the matrices change an embedding, not a linear
-};
-using Pairs = std::map<std::string, Pair>;  // the key is the module's name
-
-// The role that a tensor of an adapter's file has. If the tensor is not supported, `refused` says what it is.
-struct TensorRole {
-  std::string module;
-  bool is_a = false;
-  bool embeds = false;
-  bool is_base = false;  // true for PEFT's copy of the base model's own matrix
-  std::string_view refused = {};
-};
-
-struct Ending {
-  std::string_view text;
-  bool is_a = false;
-  bool embeds = false;
-  bool is_base = false;
-};
-// The endings of tensor names. PEFT omits the adapter's name, "default", but other writers keep it.
-constexpr Ending kEndings[] = {{.text = ".lora_A.weight", .is_a = true},
-                               {.text = ".lora_A.default.weight", .is_a = true},
-                               {.text = ".lora_B.weight"},
-                               {.text = ".lora_B.default.weight"},
-                               {.text = ".lora_embedding_A", .is_a = true, .embeds = true},
-                               {.text = ".lora_embedding_A.default", .is_a = true, .embeds = true},
-                               {.text = ".lora_embedding_B", .embeds = true},
-                               {.text = ".lora_embedding_B.default", .embeds = true},
-                               {.text = ".base_layer.weight", .is_base = true}};
-
-TensorRole role_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "base_model.model.";
-  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
-  for (const Ending& ending : kEndings)
-    if (name.ends_with(ending.text))
-      return {.module = std::string(name.substr(0, name.size() - ending.text.size())),
-              .is_a = ending.is_a,
-              .embeds = ending.embeds,
-              .is_base = ending.is_base};
-  TensorRole role{.module = std::string(name)};
-  if (name.find("lora_magnitude_vector") != std::string_view::npos)
-    role.refused = "a part of DoRA";
-  else if (name.ends_with(".bias"))
-    role.refused = "a bias";
-  else
-    role.refused = "neither A nor B of a module";
-  return role;
-}
-
-Result<Pairs> pairs_of(const SafetensorsFile& file) {
-  Pairs pairs;
-  std::vector<std::pair<std::string, std::string>> base;  // a module's name, and the name of PEFT's copy of its matrix
-  for (const StoredTensor& tensor : file.tensors()) {
-    const TensorRole role = role_of(tensor.name);
-    if (!role.refused.empty())
-      return unimplemented(
-          fmt::format("{}: tensor \"{}\" is {}, which is not supported; accepted: lora_A.weight and "
-                      "lora_B.weight of linears, lora_embedding_A and lora_embedding_B",
-                      file.path(), tensor.name, role.refused));
-    if (role.is_base) {
-      base.emplace_back(role.module, tensor.name);
-      continue;
-    }
-    Pair& pair = pairs[role.module];
-    if (pair.a == nullptr && pair.b == nullptr) pair.embeds = role.embeds;
-    const StoredTensor*& place = role.is_a ? pair.a : pair.b;
-    if (place != nullptr || pair.embeds != role.embeds)
-      return invalid_argument(
-          fmt::format("{}: tensors \"{}\" and \"{}\" belong to the same module; accepted: one A and one B, "
-                      "either of a linear or of an embedding",
-                      file.path(),
-                      (place != nullptr    ? place
-                       : pair.a != nullptr ? pair.a
-                                           : pair.b)
-                          ->name,
-                      tensor.name));
-    if (!is_weight_dtype(tensor.dtype))
-      return invalid_argument(fmt::format("{}: tensor \"{}\" is {}; accepted: F32, F16, BF16", file.path(), tensor.name,
-                                          stored_dtype_name(tensor.dtype)));
-    place = &tensor;
-  }
-  for (const auto& [module, tensor] : base) {
-    if (!pairs.contains(module))
-      return unimplemented(fmt::format(
-          "{}: \"{}\" is a whole matrix of a module that the adapter does not change, which is not supported",
-          file.path(), tensor));
-    log_info("engine", "{}: \"{}\" is a copy of the base model's matrix, which PEFT saved too; it is not read",
-             file.path(), tensor);
-  }
-  if (pairs.empty()) return invalid_argument(fmt::format("{}: the adapter has no tensor", file.path()));
-  return pairs;
-}
-
-Status check_whole(const std::string& path, const std::string& module, const Pair& pair) {
+Status check_whole(const std::string& path, const std::string& module, const AdapterPair& pair) {
   if (pair.a != nullptr && pair.b != nullptr) return ok_status();
   return invalid_argument(fmt::format("{}: \"{}\" has lora_{} and no lora_{}", path, module,
                                       pair.a == nullptr ? "B" : "A", pair.a == nullptr ? "A" : "B"));
 }
 
 // Checks the two matrices of a module, and returns their LoRA rank.
-Result<std::int64_t> checked_rank(const std::string& path, const std::string& module, const Pair& pair,
+Result<std::int64_t> checked_rank(const std::string& path, const std::string& module, const AdapterPair& pair,
                                   const AdaptableModule& of_model, const AdapterConfig& config,
                                   const AdapterLayout& layout) {
   const std::int64_t rank = pair.a->shape.empty() ? 0 : pair.a->shape[0];
@@ -156,6 +60,43 @@ Result<std::vector<float>> floats_of(const StoredTensor& tensor, const std::stri
   return values;
 }
 
+// Returns the places of a module's whole matrix. Returns an error if the layout has none, or if the shape differs.
+Result<std::vector<AdapterLayout::Place>> places_of_whole(const std::string& path, const std::string& module,
+                                                          const StoredTensor& tensor, const AdapterLayout& layout) {
+  std::vector<AdapterLayout::Place> places = layout.places_of(module, /*whole=*/true);
+  if (places.empty())
+    return invalid_argument(fmt::format(
+        "{}: the adapter replaces the whole matrix of \"{}\"; accepted are those modules that "
+        "lora_modules_to_save names, as each of their matrices takes memory on the device: {}",
+        path, module,
+        layout.limits().saved.empty() ? "none" : fmt::format("{}", fmt::join(layout.limits().saved, ", "))));
+  const AdaptableModule& of_model = layout.module_at(places[0]);
+  const bool embeds = layout.linear_at(places[0]).embeds;
+  const std::vector shape =
+      embeds ? std::vector{of_model.cols, of_model.rows} : std::vector{of_model.rows, of_model.cols};
+  if (tensor.shape != shape)
+    return invalid_argument(
+        fmt::format("{}: \"{}\" has a matrix {}; the model's is {}: the adapter is for another model, "
+                    "or for one with added tokens",
+                    path, module, shape_text(tensor.shape), shape_text(shape)));
+  return places;
+}
+
+// Refuses an adapter that changes the embedding or the head and means both by it.
+Status check_tying(const std::string& path, const AdapterConfig& config, const AdapterTensors& tensors) {
+  if (!config.ties_weights()) return ok_status();
+  const auto check = [&](const auto& modules) -> Status {
+    for (const auto& [module, tensor] : modules)
+      if (can_be_saved(from_layer(module)))
+        return unimplemented(fmt::format(
+            "{}: adapter_config.json: \"ensure_weight_tying\" is not supported in an adapter that changes \"{}\"", path,
+            module));
+    return ok_status();
+  };
+  TRY(check(tensors.pairs));
+  return check(tensors.whole);
+}
+
 Status check_files(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) return not_found(fmt::format("{} is no folder", folder));
@@ -176,9 +117,11 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
   const AdapterConfig config = TRY(AdapterConfig::read(folder));
   const SafetensorsFile file = TRY(SafetensorsFile::open((fs::path(folder) / "adapter_model.safetensors").string()));
   const std::string& path = file.path();
+  const AdapterTensors tensors = TRY(AdapterTensors::of(file));
+  TRY(check_tying(path, config, tensors));
   std::map<AdapterLayout::Place, std::shared_ptr<const AdapterMatrices>> matrices;
   std::shared_ptr<Adapter> adapter(new Adapter);
-  for (const auto& [module, pair] : TRY(pairs_of(file))) {
+  for (const auto& [module, pair] : tensors.pairs) {
     TRY(check_whole(path, module, pair));
     if (is_expert_stack(module)) {
       const AdapterMatrix a{.values = TRY(floats_of(*pair.a, path)), .shape = pair.a->shape};
@@ -213,6 +156,14 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
         return invalid_argument(fmt::format("{}: two names mean the model's module \"{}\"; one of the names is \"{}\"",
                                             path, of_model.name, module));
   }
+  for (const auto& [module, tensor] : tensors.whole) {
+    const auto made = std::make_shared<AdapterMatrices>();
+    made->whole = tensor;
+    for (const AdapterLayout::Place& place : TRY(places_of_whole(path, module, *tensor, layout)))
+      if (!matrices.emplace(place, made).second)
+        return invalid_argument(fmt::format("{}: two names mean the model's module \"{}\"; one of the names is \"{}\"",
+                                            path, layout.module_at(place).name, module));
+  }
   if (file.mapping() != nullptr) TRY(file.mapping()->check_whole());
 
   for (std::size_t rank = 0; rank < layout.num_ranks(); ++rank) {
@@ -224,7 +175,7 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
         of_linear.push_back(found == matrices.end() ? nullptr : found->second.get());
       }
     }
-    adapter->shares_.push_back(TRY(AdapterShare::cut(layout, rank, modules, device)));
+    adapter->shares_.push_back(TRY(AdapterShare::cut(layout, rank, modules, device).with_context(path)));
   }
   adapter->path_ = folder;
   adapter->base_model_ = config.base_model();

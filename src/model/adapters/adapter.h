@@ -23,7 +23,9 @@ class Adapter {
   //   invalid_argument  a module that the model does not have, or whose matrix has another shape; a LoRA rank above the
   //                     layout's limit or different from the settings'; a module that is not among the targets; A
   //                     without B; a value that is not finite
-  //   unimplemented     tensors of DoRA, biases and whole modules; a folder with only adapter_model.bin
+  //                     a whole matrix of a module that AdapterLimits::saved does not name
+  //   unimplemented     tensors of DoRA, biases and whole modules other than the head and the embedding; an embedding
+  //                     or a head that is tied to the other one; a folder with only adapter_model.bin
   // PEFT also writes the base model's own matrix (base_layer.weight) if the adapter changes the embedding or the head.
   // This matrix is not read, and a log message names it. Every other tensor is either used or named in an error.
   // Reads the disk and converts on the calling thread, which takes tens of milliseconds for a model of 8 billion
@@ -33,7 +35,9 @@ class Adapter {
 
   const AdapterShare& share(std::size_t rank) const { return shares_[rank]; }
   std::size_t num_shares() const { return shares_.size(); }  // the number of the model's ranks
-  std::int64_t rank() const { return rank_; }                // the largest LoRA rank of any module
+  std::int64_t rank() const {
+    return rank_;
+  }  // the largest LoRA rank of any module; 0 if there are only whole matrices
   const std::string& path() const { return path_; }
   const std::string& base_model() const { return base_model_; }  // the base model's name in the settings; may be empty
 

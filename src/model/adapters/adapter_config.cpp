@@ -8,6 +8,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/json_fields.h"
+#include "tessera/model/adapters/adapter_layout.h"
 
 namespace tessera {
 namespace {
@@ -18,7 +19,6 @@ constexpr double kMostAlpha = 1e6;
 
 // Settings that are not supported, because they change what the tensors mean, or which tensors there are.
 constexpr std::string_view kRefused[] = {"use_dora",
-                                         "modules_to_save",
                                          "use_qalora",
                                          "use_bdlora",
                                          "lora_bias",
@@ -38,11 +38,23 @@ bool is_set(const Json* value) {
   return true;
 }
 
+Status check_saved(const Fields& fields) {
+  const Json* saved = fields.find("modules_to_save");
+  if (!is_set(saved)) return ok_status();
+  constexpr std::string_view kAccepted = "a list of \"lm_head\" and \"embed_tokens\"";
+  if (!saved->is_array()) return fields.wrong("modules_to_save", kAccepted);
+  for (const Json& module : saved->as_array())
+    if (!module.is_string() || !can_be_saved(last_word(module.as_string())))
+      return fields.unsupported("modules_to_save", kAccepted);
+  return ok_status();
+}
+
 Status check_kind(const Fields& fields) {
   const std::string type = TRY(fields.optional_string("peft_type")).value_or("LORA");
   if (type != "LORA") return fields.unsupported("peft_type", "LORA");
   for (const std::string_view name : kRefused)
     if (is_set(fields.find(name))) return fields.unsupported(name, "adapters without it");
+  TRY(check_saved(fields));
   const std::string bias = TRY(fields.optional_string("bias")).value_or("none");
   if (bias != "none") return fields.unsupported("bias", "\"none\"");
   return ok_status();
@@ -88,6 +100,7 @@ Result<AdapterConfig> AdapterConfig::read(const std::string& folder) {
   config.rank_ = TRY(fields.required_int("r", 1, kMostRank));
   config.alpha_ = TRY(fields.optional_number("lora_alpha", 0, kMostAlpha)).value_or(config.alpha_);
   config.rslora_ = TRY(fields.optional_bool("use_rslora")).value_or(false);
+  config.ties_weights_ = TRY(fields.optional_bool("ensure_weight_tying")).value_or(false);
   config.base_model_ = TRY(fields.optional_string("base_model_name_or_path")).value_or("");
   TRY(read_patterns(fields, "rank_pattern", [&](const Fields& in, const std::string& key, NamePatterns name) -> Status {
     const std::int64_t rank = TRY(in.required_int(key, 1, kMostRank));

@@ -20,13 +20,15 @@ class AdapterConfig {
  public:
   // Reads adapter_config.json in `folder`. Returns not_found if the file does not exist; data_loss if it cannot be
   // read; invalid_argument if it is malformed or a value is out of range; unimplemented, with the setting's name, for
-  // unsupported variants: DoRA, modules_to_save and others.
+  // unsupported variants: DoRA, modules_to_save with other modules than the head and the embedding, and others.
   static Result<AdapterConfig> read(const std::string& folder);
 
   // Returns the LoRA rank that the settings give to a module, such as "model.layers.0.self_attn.q_proj".
   Result<std::int64_t> rank_of(std::string_view module) const;
   // Returns the factor by which B · A of a module is multiplied: alpha / rank or, with use_rslora, alpha / √rank.
   Result<double> scale_of(std::string_view module, std::int64_t rank) const;
+  // Returns whether a change to the embedding or the head means both (ensure_weight_tying).
+  bool ties_weights() const { return ties_weights_; }
   const std::string& base_model() const { return base_model_; }  // base_model_name_or_path; may be empty
 
  private:
@@ -38,6 +40,7 @@ class AdapterConfig {
   std::int64_t rank_ = 8;
   double alpha_ = 8;
   bool rslora_ = false;
+  bool ties_weights_ = false;
   ByModule<std::int64_t> ranks_;
   ByModule<double> alphas_;
   std::string base_model_;

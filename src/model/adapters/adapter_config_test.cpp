@@ -45,7 +45,7 @@ TEST(AdapterConfig, PatternsMatchEndsOfNamesInOrder) {
 
 TEST(AdapterConfig, RefusesKindsByTheirSetting) {
   const std::pair<const char*, const char*> kRefused[] = {{"use_dora", "true"},
-                                                          {"modules_to_save", R"(["lm_head"])"},
+                                                          {"modules_to_save", R"(["lm_head", "score"])"},
                                                           {"layer_replication", "[[0, 4], [2, 5]]"},
                                                           {"trainable_token_indices", "[1]"},
                                                           {"alora_invocation_tokens", "[7]"},
@@ -60,6 +60,7 @@ TEST(AdapterConfig, RefusesKindsByTheirSetting) {
 
 TEST(AdapterConfig, NamesWrongValues) {
   expect_error(read(R"({"lora_alpha": 8})"), StatusCode::kInvalidArgument, {"\"r\"", "missing"});
+  expect_error(read(R"({"r": 8, "modules_to_save": "lm_head"})"), StatusCode::kInvalidArgument, {"modules_to_save"});
   expect_error(read(R"({"r": 0})"), StatusCode::kInvalidArgument, {"\"r\"", "0"});
   expect_error(read(R"({"r": 8, "lora_alpha": -1})"), StatusCode::kInvalidArgument, {"lora_alpha", "-1"});
   expect_error(read(R"({"r": 8, "rank_pattern": {"q_proj": "x"}})"), StatusCode::kInvalidArgument, {"rank_pattern"});

@@ -17,8 +17,8 @@ constexpr std::string_view kLayers = "layers.";
 
 bool can_change(const LinearPart& part) { return !part.padded && std::holds_alternative<PlainStorage>(part.storage); }
 
-bool names(const AdapterLimits& limits, std::string_view target) {
-  return std::ranges::find(limits.targets, target) != limits.targets.end();
+bool contains(const std::vector<std::string>& words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
 }
 
 // Returns the word that a list of targets (AdapterLimits::targets) uses for a module.
@@ -27,9 +27,16 @@ std::string_view target_word(const AdaptableModule& module) {
 }
 
 bool is_target(const AdapterLimits& limits, const AdaptableModule& module) {
-  if (names(limits, target_word(module))) return true;
+  if (contains(limits.targets, target_word(module))) return true;
   const bool in_layer = module.expert < 0 && from_layer(module.name).starts_with(kLayers);
-  return in_layer && (limits.targets.empty() || names(limits, kAllLinears));
+  return in_layer && (limits.targets.empty() || contains(limits.targets, kAllLinears));
+}
+
+// Returns whether a linear is all that a rank has of one module outside the layers: the head or the embedding.
+bool is_savable(const AdaptableLinear& linear) {
+  if (linear.modules.size() != 1) return false;
+  const bool whole_rows = linear.embeds || (linear.first_col == 0 && linear.cols == linear.modules[0].cols);
+  return can_be_saved(from_layer(linear.modules[0].name)) && whole_rows;
 }
 
 // Returns the target words of the modules for which `counts` returns true. Each word occurs once.
@@ -62,7 +69,7 @@ std::string_view from_layer(std::string_view module) {
   const std::size_t at = module.find(".layers.");
   if (at != std::string_view::npos) return module.substr(at + 1);
   const std::string_view word = last_word(module);
-  return word == "embed_tokens" || word == "lm_head" ? word : module;
+  return can_be_saved(word) ? word : module;
 }
 
 std::int64_t AdaptableLinear::rows() const {
@@ -113,44 +120,61 @@ Result<AdapterLayout> AdapterLayout::create(OfRanks linears, std::size_t rank, A
   const auto has_module = [](const AdaptableLinear& linear, const auto& counts) {
     return std::ranges::any_of(linear.modules, counts);
   };
+  const auto any_linear = [&](const auto& counts) {
+    return std::ranges::any_of(layout.linears_,
+                               [&](const auto& of_rank) { return std::ranges::any_of(of_rank, counts); });
+  };
   for (const std::string& target : limits.targets) {
-    const bool known = std::ranges::any_of(layout.linears_, [&](const std::vector<AdaptableLinear>& of_rank) {
-      return std::ranges::any_of(of_rank, [&](const AdaptableLinear& linear) {
-        return has_module(linear, [&](const AdaptableModule& module) { return target_word(module) == target; });
-      });
+    const bool known = any_linear([&](const AdaptableLinear& linear) {
+      return has_module(linear, [&](const AdaptableModule& module) { return target_word(module) == target; });
     });
     if (!known && target != kAllLinears)
       return invalid_argument(
           fmt::format("lora_target_modules: adapters cannot change a module \"{}\" of this model; accepted: {}", target,
                       target_words(layout.linears_, [](const AdaptableModule&) { return true; })));
   }
+  for (const std::string& word : limits.saved)
+    if (!any_linear([&](const AdaptableLinear& linear) {
+          return is_savable(linear) && from_layer(linear.modules[0].name) == word;
+        }))
+      return invalid_argument(
+          fmt::format("lora_modules_to_save: adapters cannot replace a module \"{}\" of this model; accepted: "
+                      "lm_head and embed_tokens, where tensor parallelism divides their rows evenly",
+                      word));
   layout.limits_ = std::move(limits);
-  bool some = false;
   for (std::vector<AdaptableLinear>& of_rank : layout.linears_) {
+    std::vector<AdaptableLinear> saved;
+    for (const AdaptableLinear& linear : of_rank)
+      if (is_savable(linear) && contains(layout.limits_.saved, from_layer(linear.modules[0].name)))
+        saved.emplace_back(linear).whole = true;
     std::erase_if(of_rank, [&](const AdaptableLinear& linear) {
       return !has_module(linear, [&](const AdaptableModule& module) { return is_target(layout.limits_, module); });
     });
-    some = some || !of_rank.empty();
+    of_rank.insert(of_rank.end(), saved.begin(), saved.end());
   }
-  if (!some) return unimplemented("enable_lora: the model has no linear that adapters could change");
+  if (!any_linear([](const AdaptableLinear&) { return true; }))
+    return unimplemented("enable_lora: the model has no linear that adapters could change");
   for (std::size_t of = 0; of < layout.linears_.size(); ++of)
-    for (std::size_t i = 0; i < layout.linears_[of].size(); ++i)
-      for (std::size_t m = 0; m < layout.linears_[of][i].modules.size(); ++m) {
-        const AdaptableModule& module = layout.linears_[of][i].modules[m];
-        if (is_target(layout.limits_, module))
-          layout.places_[std::string(from_layer(module.name))].push_back({.rank = of, .linear = i, .module = m});
-      }
+    for (std::size_t i = 0; i < layout.linears_[of].size(); ++i) {
+      const AdaptableLinear& linear = layout.linears_[of][i];
+      PlacesOfModules& places = linear.whole ? layout.whole_places_ : layout.places_;
+      for (std::size_t m = 0; m < linear.modules.size(); ++m)
+        if (linear.whole || is_target(layout.limits_, linear.modules[m]))
+          places[std::string(from_layer(linear.modules[m].name))].push_back({.rank = of, .linear = i, .module = m});
+    }
   return layout;
 }
 
-std::vector<AdapterLayout::Place> AdapterLayout::places_of(std::string_view module) const {
-  const auto found = places_.find(from_layer(module));
-  return found == places_.end() ? std::vector<Place>() : found->second;
+std::vector<AdapterLayout::Place> AdapterLayout::places_of(std::string_view module, bool whole) const {
+  const PlacesOfModules& places = whole ? whole_places_ : places_;
+  const auto found = places.find(from_layer(module));
+  return found == places.end() ? std::vector<Place>() : found->second;
 }
 
-const AdaptableLinear* AdapterLayout::find(std::string_view weight, bool embeds) const {
-  const auto found = std::ranges::find_if(
-      linears(), [&](const AdaptableLinear& linear) { return linear.weight == weight && linear.embeds == embeds; });
+const AdaptableLinear* AdapterLayout::find(std::string_view weight, bool embeds, bool whole) const {
+  const auto found = std::ranges::find_if(linears(), [&](const AdaptableLinear& linear) {
+    return linear.weight == weight && linear.embeds == embeds && linear.whole == whole;
+  });
   return found == linears().end() ? nullptr : &*found;
 }
 

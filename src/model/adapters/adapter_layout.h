@@ -48,6 +48,10 @@ struct AdaptableRange {
 struct AdaptableLinear {
   std::string weight;  // name of the graph's value that holds the matrix or table
   bool embeds = false;
+  // Adapters bring the module's whole matrix, which replaces the model's (PEFT's modules_to_save), and not A and B.
+  // There is one module then, the head or the embedding, and the linear has all of the module's columns or, if it
+  // embeds, all of its rows.
+  bool whole = false;
   // Number of experts in the model if the weight is a stack of experts' matrices; otherwise 0.
   std::int64_t experts = 0;
   double factor = 1;  // the graph multiplies the linear's result by this, so an adapter's change must be multiplied too
@@ -78,6 +82,9 @@ struct AdapterLimits {
   // experts' matrices. kAllLinears stands for all other linears of the layers. An empty list means the same as
   // kAllLinears.
   std::vector<std::string> targets = {};
+  // Last words of the names of modules whose whole matrices adapters may bring: "lm_head" and "embed_tokens". Every
+  // slot then has memory for such a matrix.
+  std::vector<std::string> saved = {};
 };
 inline constexpr std::string_view kAllLinears = "all-linear";  // PEFT's word for all linears
 inline constexpr std::string_view kExperts = "experts";
@@ -90,9 +97,9 @@ class AdapterLayout {
  public:
   // The linears of each rank.
   using OfRanks = std::vector<std::vector<AdaptableLinear>>;
-  // Chooses the linears that have a module among the targets. `rank` is the rank whose linears linears() returns.
-  // Returns invalid_argument for limits out of range and for a target that matches no linear. Returns unimplemented if
-  // no linear of the model is chosen.
+  // Chooses the linears that have a module among the targets or the saved modules; a linear that has both is there
+  // twice. `rank` is the rank whose linears linears() returns. Returns invalid_argument for limits out of range, and
+  // for a target or a saved module that matches no linear. Returns unimplemented if no linear of the model is chosen.
   static Result<AdapterLayout> create(OfRanks linears, std::size_t rank, AdapterLimits limits, ir::DType dtype);
 
   const std::vector<AdaptableLinear>& linears() const { return linears_[rank_]; }  // the linears of rank()
@@ -111,17 +118,24 @@ class AdapterLayout {
   };
   const AdaptableLinear& linear_at(const Place& place) const { return linears_[place.rank][place.linear]; }
   const AdaptableModule& module_at(const Place& place) const { return linear_at(place).modules[place.module]; }
-  // Returns all places of a module. A rank may have several, because a projection's rows may be split between two
-  // linears. The result is empty if adapters may not change the module.
-  std::vector<Place> places_of(std::string_view module) const;
+  // Returns all places of a module, either of its A and B or of its whole matrix. A rank may have several, because a
+  // projection's rows may be split between two linears. The result is empty if adapters may not change the module so.
+  std::vector<Place> places_of(std::string_view module, bool whole = false) const;
   // Returns this rank's linear, or embedding, for a weight; null if the layout does not contain it.
-  const AdaptableLinear* find(std::string_view weight, bool embeds = false) const;
+  const AdaptableLinear* find(std::string_view weight, bool embeds = false, bool whole = false) const;
   // Returns the words of AdapterLimits::targets that mean modules of this layout, each word once, for messages.
   std::string target_names() const;
+  // Returns the number of rows of a slot's A for each module of a linear. A whole matrix counts as an A.
+  std::int64_t rows_of_a(const AdaptableLinear& linear) const {
+    return linear.whole ? linear.rows() : limits_.max_rank;
+  }
 
  private:
+  using PlacesOfModules = std::map<std::string, std::vector<Place>, std::less<>>;
+
   OfRanks linears_;
-  std::map<std::string, std::vector<Place>, std::less<>> places_;  // the key is from_layer() of the module's name
+  PlacesOfModules places_;        // of A and B; the key is from_layer() of the module's name
+  PlacesOfModules whole_places_;  // of whole matrices
   std::size_t rank_ = 0;
   AdapterLimits limits_;
   ir::DType dtype_ = ir::DType::kFloat32;
@@ -129,6 +143,8 @@ class AdapterLayout {
 
 // Returns the last word of a module's name: "q_proj".
 std::string_view last_word(std::string_view module);
+// Returns whether adapters may bring the whole matrix of a module with this name (AdapterLimits::saved).
+constexpr bool can_be_saved(std::string_view module) { return module == "lm_head" || module == "embed_tokens"; }
 // Returns a module's name without the prefix before "layers.": "layers.0.self_attn.q_proj". This prefix may differ
 // between checkpoints of one model. The names of the embedding and the head become "embed_tokens" and "lm_head"; any
 // other name without a layer is returned whole.

@@ -112,6 +112,21 @@ TEST(AdapterLayout, KnowsTheModulesOfEveryRank) {
   EXPECT_EQ(layout->target_names(), "down_proj");
 }
 
+TEST(AdapterLayout, ListsALinearTwiceIfItsMatrixMayBeReplaced) {
+  const AdaptableLinear head{
+      .weight = "embed.weight", .cols = 6, .modules = {{"lm_head", 4, 6}}, .ranges = {{0, 0, 2}}};
+  const AdapterLayout both =
+      *AdapterLayout::create({{head}}, 0, {.targets = {"lm_head"}, .saved = {"lm_head"}}, ir::DType::kFloat32);
+  ASSERT_EQ(both.linears().size(), 2u);
+  EXPECT_FALSE(both.find("embed.weight")->whole);
+  EXPECT_EQ(both.rows_of_a(*both.find("embed.weight")), 16);
+  EXPECT_EQ(both.rows_of_a(*both.find("embed.weight", false, /*whole=*/true)), 2);
+  const AdapterLayout one = *AdapterLayout::create({{head}}, 0, {.saved = {"lm_head"}}, ir::DType::kFloat32);
+  EXPECT_EQ(one.find("embed.weight"), nullptr);
+  EXPECT_TRUE(one.places_of("lm_head").empty());
+  EXPECT_EQ(one.places_of("model.lm_head", /*whole=*/true).size(), 1u);
+}
+
 TEST(AdapterLayout, RefusesLimitsAndUnknownTargets) {
   const auto create = [](AdapterLimits limits) {
     return AdapterLayout::create({two_linears()}, 0, std::move(limits), ir::DType::kFloat32);
@@ -120,6 +135,8 @@ TEST(AdapterLayout, RefusesLimitsAndUnknownTargets) {
   expect_error(create({.max_rank = 513}), StatusCode::kInvalidArgument, {"max_lora_rank", "513", "512"});
   expect_error(create({.targets = {"lm_head"}}), StatusCode::kInvalidArgument,
                {"lora_target_modules", "lm_head", "down_proj, k_proj, q_proj"});
+  expect_error(create({.saved = {"q_proj"}}), StatusCode::kInvalidArgument,
+               {"lora_modules_to_save", "q_proj", "lm_head"});
   expect_error(AdapterLayout::create(AdapterLayout::OfRanks(1), 0, {}, ir::DType::kFloat32), StatusCode::kUnimplemented,
                {"enable_lora"});
 }

@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "tessera/base/float16.h"
 #include "tessera/device/alignment.h"
 #include "tessera/ir/storage_type.h"
+#include "tessera/model/weights/tensor_copy.h"
+#include "tessera/model/weights/weights.h"
 
 namespace tessera {
 namespace {
@@ -39,6 +42,27 @@ void write_part(const AdaptableLinear& linear, const AdapterLinearPart& part,
   }
 }
 
+// Writes the rank's part of a whole matrix, multiplied by the linear's factor.
+template <class T>
+Status write_whole(const AdaptableLinear& linear, const StoredTensor& tensor, StoredDtype dtype, std::byte* to) {
+  const auto copy = [&](std::int64_t first, std::int64_t rows, std::int64_t width) -> Status {
+    const std::span bytes(to, static_cast<std::size_t>(rows * width) * sizeof(T));
+    TRY(copy_tensor(tensor, {.dim = 0, .begin = first, .size = rows}, dtype, bytes));
+    for (std::int64_t i = 0; i < rows * width; ++i) {
+      T& value = reinterpret_cast<T*>(to)[i];
+      if (const float read = to_float(value); !std::isfinite(read))
+        return invalid_argument(fmt::format("row {} of tensor \"{}\" has the value {}; accepted are finite values",
+                                            first + i / width, tensor.name, read));
+      if (linear.factor != 1) value = from_float<T>(to_float(value) * static_cast<float>(linear.factor));
+    }
+    to += bytes.size();
+    return ok_status();
+  };
+  if (linear.embeds) return copy(linear.first_col, linear.cols, linear.rows());
+  for (const AdaptableRange& range : linear.ranges) TRY(copy(range.first_row, range.rows, linear.cols));
+  return ok_status();
+}
+
 }  // namespace
 
 Result<AdapterShare> AdapterShare::place(const std::vector<AdaptableLinear>& of_rank, ir::DType dtype,
@@ -58,7 +82,7 @@ Result<AdapterShare> AdapterShare::place(const std::vector<AdaptableLinear>& of_
       part.most_rank = std::max<std::int64_t>(part.most_rank, rank);
     }
     part.a_offset = take(rows_of_a * of_rank[i].cols);
-    part.b_offset = take(part.most_rank * of_rank[i].rows());
+    part.b_offset = take(of_rank[i].whole ? 0 : part.most_rank * of_rank[i].rows());
   }
   share.linears_ = std::move(linears);
   if (share.size_ > 0) share.memory_ = TRY(device.allocate_host(share.size_, "adapter"));
@@ -71,14 +95,22 @@ Result<AdapterShare> AdapterShare::cut(const AdapterLayout& layout, std::size_t 
   std::vector<AdapterLinearPart> linears(of_rank.size());
   for (std::size_t i = 0; i < of_rank.size(); ++i)
     for (const AdapterMatrices* module : matrices[i]) {
-      linears[i].ranks.push_back(module == nullptr ? 0 : static_cast<std::int32_t>(module->rank));
+      const std::int64_t rows = module == nullptr ? 0 : of_rank[i].whole ? of_rank[i].rows() : module->rank;
+      linears[i].ranks.push_back(static_cast<std::int32_t>(rows));
       linears[i].scales.push_back(module == nullptr ? 0.0F : static_cast<float>(module->scale * of_rank[i].factor));
     }
   AdapterShare share = TRY(place(of_rank, layout.dtype(), std::move(linears), device));
   TRY(dispatch_dtype(layout.dtype(), "adapters", [&]<class T>() -> Status {
-    for (std::size_t i = 0; i < of_rank.size(); ++i)
-      if (share.linears_[i].most_rank > 0)
-        write_part<T>(of_rank[i], share.linears_[i], matrices[i], share.memory_->data());
+    const StoredDtype stored = TRY(stored_dtype_of(layout.dtype()));
+    for (std::size_t i = 0; i < of_rank.size(); ++i) {
+      const AdapterLinearPart& part = share.linears_[i];
+      if (part.most_rank == 0) continue;
+      std::byte* const bytes = share.memory_->data();
+      if (of_rank[i].whole)
+        TRY(write_whole<T>(of_rank[i], *matrices[i][0]->whole, stored, bytes + part.a_offset));
+      else
+        write_part<T>(of_rank[i], part, matrices[i], bytes);
+    }
     return ok_status();
   }));
   return share;
@@ -90,14 +122,17 @@ Result<AdapterShare> AdapterShare::copy(const AdapterLayout& layout, std::vector
   if (linears.size() != of_rank.size())
     return data_loss(fmt::format("the adapter has {} linears; this rank accepts {}", linears.size(), of_rank.size()));
   for (std::size_t i = 0; i < linears.size(); ++i) {
-    const auto fits = [&](std::int32_t rank) { return rank >= 0 && rank <= layout.limits().max_rank; };
+    const std::int64_t most = layout.rows_of_a(of_rank[i]);
+    const auto fits = [&](std::int32_t rank) {
+      return of_rank[i].whole ? rank == 0 || rank == most : rank >= 0 && rank <= most;
+    };
     if (linears[i].ranks.size() != of_rank[i].modules.size() || linears[i].scales.size() != linears[i].ranks.size() ||
         !std::ranges::all_of(linears[i].ranks, fits))
       return data_loss(fmt::format(
           "the adapter's linear \"{}\" has LoRA ranks [{}] and {} scales; accepted: {} LoRA ranks from 0 to {}, with "
           "as many scales",
           of_rank[i].weight, fmt::join(linears[i].ranks, ", "), linears[i].scales.size(), of_rank[i].modules.size(),
-          layout.limits().max_rank));
+          most));
   }
   AdapterShare share = TRY(place(of_rank, layout.dtype(), std::move(linears), device));
   if (bytes.size() != share.size_)

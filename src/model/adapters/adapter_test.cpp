@@ -137,7 +137,7 @@ TEST(Adapter, RefusesEveryTensorThatItDoesNotUse) {
       {"base_model.model.model.layers.0.q_proj.lora_magnitude_vector", "DoRA"},
       {"base_model.model.model.layers.0.k_proj.base_layer.weight", "a whole matrix"},
       {"base_model.model.model.layers.0.q_proj.lora_B.bias", "bias"},
-      {"base_model.model.lm_head.weight", "neither A nor B"}};
+      {"base_model.model.score.weight", "neither A nor B"}};
   for (const auto& [name, what] : kRefused) {
     Folder folder;
     folder.add_pair("model.layers.0.q_proj", 4, 2, 0);
@@ -202,6 +202,75 @@ TEST(Adapter, RefusesAnEmbeddingsMatricesForALinear) {
   mixed.add("lm_head.lora_A.weight", {2, kCols}, 0);
   mixed.add("lm_head.lora_embedding_B", {4, 2}, 0);
   expect_error(mixed.load(layout_of_ends()), StatusCode::kInvalidArgument, {"lm_head"});
+}
+
+// Two ranks, each with a part of the ids of an embedding [3 ids, 4 values] and of a head [3, 4]. Rank 0 has ids 0
+// and 1.
+AdapterLayout layout_of_saved(AdapterLimits limits = {.max_rank = 4, .saved = {"lm_head", "embed_tokens"}}) {
+  const auto of_rank = [](std::int64_t rank) {
+    const std::int64_t ids = 2 - rank;
+    AdaptableLinear embedding{.weight = "embed.weight",
+                              .embeds = true,
+                              .factor = 5,
+                              .cols = ids,
+                              .first_col = 2 * rank,
+                              .modules = {{"model.embed_tokens", 4, 3}},
+                              .ranges = {{0, 0, 4}}};
+    AdaptableLinear head{
+        .weight = "head.weight", .cols = 4, .modules = {{"lm_head", 3, 4}}, .ranges = {{0, 2 * rank, ids}}};
+    return std::vector{embedding, head};
+  };
+  return *AdapterLayout::create({of_rank(0), of_rank(1)}, 0, std::move(limits), ir::DType::kFloat32);
+}
+constexpr const char* kSavedTable = "base_model.model.model.embed_tokens.weight";
+constexpr const char* kSavedHead = "base_model.model.lm_head.weight";
+
+TEST(Adapter, CutsWholeMatricesForEachRank) {
+  Folder folder;
+  folder.add(kSavedTable, {3, 4}, 0);
+  folder.add(kSavedHead, {3, 4}, 20);
+  const auto adapter = folder.load(layout_of_saved(), R"(, "modules_to_save": ["model.embed_tokens", "lm_head"])");
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  const AdapterShare& first = (*adapter)->share(0);
+  EXPECT_EQ(first.linears()[0].ranks, (std::vector<std::int32_t>{4}));
+  EXPECT_EQ(first.linears()[1].ranks, (std::vector<std::int32_t>{2}));
+  EXPECT_EQ(floats(first, first.linears()[0].a_offset, 8), (std::vector<float>{0, 5, 10, 15, 20, 25, 30, 35}))
+      << "two rows of the table, times the embedding's factor";
+  EXPECT_EQ(floats(first, first.linears()[1].a_offset, 8), (std::vector<float>{20, 21, 22, 23, 24, 25, 26, 27}));
+  const AdapterShare& second = (*adapter)->share(1);
+  EXPECT_EQ(floats(second, second.linears()[0].a_offset, 4), (std::vector<float>{40, 45, 50, 55}));
+  EXPECT_EQ(floats(second, second.linears()[1].a_offset, 4), (std::vector<float>{28, 29, 30, 31}));
+  EXPECT_EQ((*adapter)->rank(), 0);
+}
+
+TEST(Adapter, RefusesWholeMatricesThatDoNotFit) {
+  const auto error = [](Folder& folder, StatusCode code, const std::vector<std::string>& parts,
+                        const std::string& settings = "", AdapterLimits limits = {.saved = {"lm_head"}}) {
+    expect_error(folder.load(layout_of_saved(std::move(limits)), settings), code, parts);
+  };
+  Folder head;
+  head.add(kSavedHead, {3, 4}, 0);
+  error(head, StatusCode::kInvalidArgument, {"lm_head", "lora_modules_to_save", "embed_tokens"}, "",
+        {.saved = {"embed_tokens"}});
+  error(head, StatusCode::kInvalidArgument, {"lm_head", "lora_modules_to_save", "none"}, "", {.targets = {"lm_head"}});
+  error(head, StatusCode::kUnimplemented, {"ensure_weight_tying", "lm_head"}, R"(, "ensure_weight_tying": true)");
+  error(head, StatusCode::kUnimplemented, {"modules_to_save", "score"}, R"(, "modules_to_save": ["score"])");
+  Folder larger;
+  larger.add(kSavedHead, {5, 4}, 0);
+  error(larger, StatusCode::kInvalidArgument, {"lm_head", "[5, 4]", "[3, 4]", "added tokens"});
+  Folder both;
+  both.add(kSavedHead, {3, 4}, 0);
+  both.add("base_model.model.lm_head.lora_A.weight", {2, 4}, 0);
+  both.add("base_model.model.lm_head.lora_B.weight", {3, 2}, 0);
+  error(both, StatusCode::kInvalidArgument, {"lm_head", "both"});
+  Folder infinite;
+  infinite.add(kSavedHead, {3, 4}, 0);
+  infinite.values(0)[6] = std::numeric_limits<float>::infinity();
+  error(infinite, StatusCode::kInvalidArgument, {"adapter_model.safetensors", "row 1", kSavedHead, "inf"});
+  Folder two;
+  two.add(kSavedHead, {3, 4}, 0);
+  two.add("base_model.model.lm_head.modules_to_save.default.weight", {3, 4}, 0);
+  error(two, StatusCode::kInvalidArgument, {"lm_head", "two tensors"});
 }
 
 // Two experts of intermediate size 1 and hidden size 3, one on each rank.

@@ -9,6 +9,7 @@
 #include "tessera/ir/verify.h"
 #include "tessera/ops/adapters/adapter_linear.h"
 #include "tessera/ops/adapters/adapter_lookup.h"
+#include "tessera/ops/adapters/adapter_whole.h"
 #include "tessera/ops/embedding/embedding.h"
 #include "tessera/ops/linear/linear.h"
 #include "tessera/ops/moe/adapter_experts.h"
@@ -43,9 +44,15 @@ class Adapting {
       const ValueId shrunk = linear != nullptr && !embeds ? add_shrink(node.operands[0], *linear) : ValueId();
       add(node);
       if (node.op == kMoeExperts.name) add_experts(node);
-      if (linear == nullptr) continue;
-      found_.insert(linear);
-      add_change(node.results[0], embeds ? add_lookup(node, *linear) : shrunk, *linear);
+      if (linear != nullptr) {
+        found_.insert(linear);
+        add_change(node.results[0], embeds ? add_lookup(node, *linear) : shrunk, *linear);
+      }
+      if (!is_linear && !embeds) continue;
+      if (const AdaptableLinear* whole = layout_.find(to_.value(node.operands[1]).name, embeds, /*whole=*/true)) {
+        found_.insert(whole);
+        add_whole(node, *whole);
+      }
     }
     return std::move(to_);
   }
@@ -151,6 +158,21 @@ class Adapting {
          .attributes = {{"modules", modules}, {"rows", range_rows}}});
   }
 
+  // Adds the operator that replaces the rows whose adapter brings the whole matrix.
+  void add_whole(const Node& node, const AdaptableLinear& linear) {
+    const ValueId y = node.results[0];
+    std::vector<ValueId> operands{y, node.operands[0], table(linear, AdapterTable::kA),
+                                  table(linear, AdapterTable::kRanks), table_of(to_.value(y).type.shape[0])};
+    if (linear.embeds && node.operands.size() > 2) operands.push_back(node.operands[2]);
+    std::vector<bool> mutates(operands.size(), false);
+    mutates[0] = true;
+    Node whole{.op = std::string(linear.embeds ? kAdapterWholeEmbedding.name : kAdapterWholeLinear.name),
+               .operands = std::move(operands),
+               .mutates = std::move(mutates)};
+    if (linear.embeds) whole.attributes.emplace_back("first_row", linear.first_col);
+    add(std::move(whole));
+  }
+
   const ir::Graph& from_;
   const AdapterLayout& layout_;
   std::set<const AdaptableLinear*>& found_;  // linears of the layout that were found in a graph
@@ -168,16 +190,25 @@ Result<ir::Graph> adapt(const ir::Graph& graph, const AdapterLayout& layout, con
 
 std::string adapter_input(const AdaptableLinear& linear, AdapterTable table) {
   constexpr std::string_view kNames[] = {"a", "b", "ranks", "scales"};
-  return fmt::format("adapters.{}{}.{}", linear.weight, linear.embeds ? ".embedding" : "",
-                     kNames[static_cast<std::size_t>(table)]);
+  return fmt::format("adapters.{}{}{}.{}", linear.weight, linear.embeds ? ".embedding" : "",
+                     linear.whole ? ".whole" : "", kNames[index_of(table)]);
+}
+
+std::span<const AdapterTable> adapter_tables(const AdaptableLinear& linear) {
+  static constexpr AdapterTable kOfPairs[] = {AdapterTable::kA, AdapterTable::kB, AdapterTable::kRanks,
+                                              AdapterTable::kScales};
+  static constexpr AdapterTable kOfWhole[] = {AdapterTable::kA, AdapterTable::kRanks};
+  return linear.whole ? std::span<const AdapterTable>(kOfWhole) : kOfPairs;
 }
 
 ir::Type adapter_type(const AdapterLayout& layout, const AdaptableLinear& linear, AdapterTable table) {
   const std::int64_t slots = layout.limits().slots;
-  const std::int64_t rank = layout.limits().max_rank;
+  const std::int64_t rank = layout.rows_of_a(linear);
   const std::int64_t modules = std::ssize(linear.modules);
   switch (table) {
-    case AdapterTable::kA: return {layout.dtype(), {slots, modules * rank, linear.cols}};
+    case AdapterTable::kA:
+      if (linear.whole && linear.embeds) return {layout.dtype(), {slots, linear.cols, rank}};
+      return {layout.dtype(), {slots, modules * rank, linear.cols}};
     case AdapterTable::kB: return {layout.dtype(), {slots, rank, linear.rows()}};
     case AdapterTable::kRanks: return {ir::DType::kInt32, {slots, modules}};
     case AdapterTable::kScales: break;

@@ -6,7 +6,8 @@
 //   adapter_add(mut %y, %t, %b, %ranks, %scales, %rows) {…}
 //
 // If the layout contains the weights of experts, adapter_experts follows moe_experts (ops/moe/adapter_experts.h). If it
-// has an embedding, adapter_lookup (ops/adapters/adapter_lookup.h) and adapter_add follow the embedding.
+// has an embedding, adapter_lookup (ops/adapters/adapter_lookup.h) and adapter_add follow the embedding. Where adapters
+// may bring whole matrices, adapter_whole_linear or adapter_whole_embedding comes last (ops/adapters/adapter_whole.h).
 //
 // adapter_shrink comes before the linear, because a linear that is launched early can load its weights while
 // adapter_shrink runs. Everything else is the same as in the first set of graphs. Forwards without adapters run the
@@ -14,6 +15,9 @@
 // kernel joins a linear with the operators that follow it. Deterministic forwards never use such kernels.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,6 +40,12 @@ enum class AdapterTable : std::uint8_t {
   kRanks,   // i32[slots, modules]
   kScales,  // f32[slots, modules]
 };
+inline constexpr std::size_t kNumAdapterTables = 4;
+constexpr std::size_t index_of(AdapterTable table) { return static_cast<std::size_t>(table); }
+// Returns the tables that a linear has. One whose adapters bring whole matrices has no B and no scales; its A is
+// X[slots, rows, cols] or, of an embedding, X[slots, cols, rows], and its ranks are the numbers of rows or 0
+// (ops/adapters/adapter_whole.h).
+std::span<const AdapterTable> adapter_tables(const AdaptableLinear& linear);
 std::string adapter_input(const AdaptableLinear& linear, AdapterTable table);
 ir::Type adapter_type(const AdapterLayout& layout, const AdaptableLinear& linear, AdapterTable table);
 

@@ -76,6 +76,44 @@ TEST(AdaptedGraphs, AddOperatorsBehindTheEmbedding) {
   adapter_add(mut %h, %table.looked_up, %adapters.table.embedding.b, )"));
 }
 
+TEST(AdaptedGraphs, ReplaceRowsByWholeMatricesLast) {
+  ModelGraphs made;
+  made.body = *ir::parse_graph(R"(graph @body {
+  input %input_ids: i32[T]
+  input %image_rows: i32[T]
+  weight %table: f32[10, 8]
+  input %images: f32[3, 8]
+  %h: f32[T, 8] = embedding(%input_ids, %table, %image_rows, %images)
+  %y: f32[T, 10] = linear(%h, %table)
+  return %y
+})",
+                               &built_in_ops());
+  const AdaptableLinear embedding{.weight = "table",
+                                  .embeds = true,
+                                  .cols = 10,
+                                  .first_col = 20,
+                                  .modules = {{"model.embed_tokens", 8, 30}},
+                                  .ranges = {{0, 0, 8}}};
+  const AdaptableLinear head{.weight = "table", .cols = 8, .modules = {{"lm_head", 30, 8}}, .ranges = {{0, 20, 10}}};
+  AdapterLayout layout = *AdapterLayout::create(
+      {{embedding, head}}, 0, {.slots = 3, .max_rank = 4, .targets = {"lm_head"}, .saved = {"lm_head", "embed_tokens"}},
+      ir::DType::kFloat32);
+  const Result<AdaptedGraphs> adapted = adapt_graphs(made, std::move(layout), built_in_ops());
+  ASSERT_TRUE(adapted.ok()) << adapted.status().message();
+  const std::string text = ir::to_text(adapted->body);
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"(  adapter_whole_embedding(mut %h, %input_ids, %adapters.table.embedding.whole.a, %adapters.table.embedding.whole.ranks, %adapter_rows, %image_rows) {first_row = 20}
+)"));
+  EXPECT_THAT(text, HasSubstr(R"(%adapters.table.scales, %adapter_rows) {modules = [0], rows = [10]}
+  adapter_whole_linear(mut %y, %h, %adapters.table.whole.a, %adapters.table.whole.ranks, %adapter_rows)
+)"));
+  EXPECT_THAT(text, HasSubstr("input %adapters.table.embedding.whole.a: f32[3, 10, 8]"));
+  EXPECT_THAT(text, HasSubstr("input %adapters.table.whole.a: f32[3, 10, 8]"));
+  EXPECT_THAT(text, HasSubstr("input %adapters.table.whole.ranks: i32[3, 1]"));
+}
+
 TEST(AdaptedGraphs, RefuseALinearThatNoGraphHas) {
   AdaptableLinear other = qkv();
   other.weight = "fused_away.weight";

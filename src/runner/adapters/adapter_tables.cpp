@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "tessera/device/alignment.h"
 #include "tessera/ir/storage_type.h"
-#include "tessera/runner/adapters/adapted_graphs.h"
 
 namespace tessera {
 
@@ -20,21 +20,20 @@ AdapterTables::AdapterTables(const AdapterLayout& layout, Places places, std::un
 // Places the matrices first. The ranks and scales of all linears follow together, so that one copy uploads all of them.
 Result<AdapterTables::Places> AdapterTables::places_of(const AdapterLayout& layout) {
   Places places;
-  const auto take = [&](const AdaptableLinear& linear, AdapterTable table) -> Result<std::size_t> {
-    const std::size_t begin = places.bytes;
-    places.bytes += static_cast<std::size_t>(align_up(TRY(ir::size_bytes(adapter_type(layout, linear, table), {}))));
-    return begin;
+  const auto take = [&](AdapterTable first, AdapterTable second) -> Status {
+    for (std::size_t i = 0; i < layout.linears().size(); ++i)
+      for (const AdapterTable table : adapter_tables(layout.linears()[i])) {
+        if (table != first && table != second) continue;
+        places.linears[i][index_of(table)] = places.bytes;
+        const ir::Type type = adapter_type(layout, layout.linears()[i], table);
+        places.bytes += static_cast<std::size_t>(align_up(TRY(ir::size_bytes(type, {}))));
+      }
+    return ok_status();
   };
-  for (const AdaptableLinear& linear : layout.linears()) {
-    Place& place = places.linears.emplace_back();
-    place.a = TRY(take(linear, AdapterTable::kA));
-    place.b = TRY(take(linear, AdapterTable::kB));
-  }
+  places.linears.resize(layout.linears().size());
+  TRY(take(AdapterTable::kA, AdapterTable::kB));
   places.numbers = places.bytes;
-  for (std::size_t i = 0; i < places.linears.size(); ++i) {
-    places.linears[i].ranks = TRY(take(layout.linears()[i], AdapterTable::kRanks));
-    places.linears[i].scales = TRY(take(layout.linears()[i], AdapterTable::kScales));
-  }
+  TRY(take(AdapterTable::kRanks, AdapterTable::kScales));
   return places;
 }
 
@@ -54,36 +53,38 @@ Result<std::int64_t> AdapterTables::bytes_needed(const AdapterLayout& layout) {
 void AdapterTables::add_to(ExternalValues& externals) const {
   for (std::size_t i = 0; i < places_.linears.size(); ++i) {
     const AdaptableLinear& linear = layout_.linears()[i];
-    const Place& place = places_.linears[i];
-    externals.add(adapter_input(linear, AdapterTable::kA), memory_->data() + place.a);
-    externals.add(adapter_input(linear, AdapterTable::kB), memory_->data() + place.b);
-    externals.add(adapter_input(linear, AdapterTable::kRanks), memory_->data() + place.ranks);
-    externals.add(adapter_input(linear, AdapterTable::kScales), memory_->data() + place.scales);
+    for (const AdapterTable table : adapter_tables(linear))
+      externals.add(adapter_input(linear, table), memory_->data() + places_.linears[i][index_of(table)]);
   }
 }
 
 Status AdapterTables::fill_at_random(Stream& stream) {
-  std::vector<std::byte> content(places_.bytes);
+  // The matrices can take gigabytes, so all of them get the numbers of one block.
+  constexpr std::size_t kBlock = std::size_t{1} << 24;
+  std::vector<std::byte> block(std::min(places_.numbers, kBlock));
   std::uint32_t random = 2463534242U;
   TRY(dispatch_dtype(layout_.dtype(), "adapters", [&]<class T>() -> Status {
-    for (std::size_t at = 0; at + sizeof(T) <= places_.numbers; at += sizeof(T)) {
+    for (std::size_t at = 0; at + sizeof(T) <= block.size(); at += sizeof(T)) {
       random = random * 1664525U + 1013904223U;
       const T value = from_float<T>((static_cast<float>(random >> 8) / static_cast<float>(1U << 24) - 0.5F) / 8);
-      std::memcpy(content.data() + at, &value, sizeof(T));
+      std::memcpy(block.data() + at, &value, sizeof(T));
     }
     return ok_status();
   }));
+  for (std::size_t at = 0; at < places_.numbers; at += block.size())
+    TRY(stream.upload(memory_->data() + at, block.data(), std::min(block.size(), places_.numbers - at)));
   for (std::size_t i = 0; i < places_.linears.size(); ++i) {
-    const std::size_t entries = static_cast<std::size_t>(num_slots()) * layout_.linears()[i].modules.size();
-    for (std::size_t entry = 0; entry < entries; ++entry) {
-      const auto rank = static_cast<std::int32_t>(layout_.limits().max_rank);
-      const float scale = 1;
-      std::memcpy(content.data() + places_.linears[i].ranks + entry * sizeof(rank), &rank, sizeof(rank));
-      std::memcpy(content.data() + places_.linears[i].scales + entry * sizeof(scale), &scale, sizeof(scale));
-    }
+    const AdaptableLinear& linear = layout_.linears()[i];
+    const std::size_t entries = static_cast<std::size_t>(num_slots()) * linear.modules.size();
+    const auto fill = [&](AdapterTable table, auto value) {
+      for (std::size_t entry = 0; entry < entries; ++entry)
+        std::memcpy(numbers_.data() + (places_.linears[i][index_of(table)] - places_.numbers) + entry * sizeof(value),
+                    &value, sizeof(value));
+    };
+    fill(AdapterTable::kRanks, static_cast<std::int32_t>(layout_.rows_of_a(linear)));
+    if (!linear.whole) fill(AdapterTable::kScales, 1.0F);
   }
-  std::memcpy(numbers_.data(), content.data() + places_.numbers, numbers_.size());
-  return stream.upload(memory_->data(), content.data(), content.size());
+  return stream.upload(memory_->data() + places_.numbers, numbers_.data(), numbers_.size());
 }
 
 Status AdapterTables::write(std::int64_t slot, const AdapterShare& share, Stream& stream) {
@@ -93,25 +94,29 @@ Status AdapterTables::write(std::int64_t slot, const AdapterShare& share, Stream
   for (std::size_t i = 0; i < places_.linears.size(); ++i) {
     const AdaptableLinear& linear = layout_.linears()[i];
     const AdapterLinearPart& part = share.linears()[i];
-    const Place& place = places_.linears[i];
     const auto at = static_cast<std::size_t>(slot);
+    const auto place = [&](AdapterTable table) { return places_.linears[i][index_of(table)]; };
     const std::size_t modules = linear.modules.size();
-    std::memcpy(numbers_.data() + (place.ranks - places_.numbers) + at * modules * sizeof(std::int32_t),
-                part.ranks.data(), modules * sizeof(std::int32_t));
-    std::memcpy(numbers_.data() + (place.scales - places_.numbers) + at * modules * sizeof(float), part.scales.data(),
-                modules * sizeof(float));
+    const auto write_numbers = [&](AdapterTable table, const auto& numbers) {
+      const std::size_t bytes = modules * sizeof(numbers[0]);
+      std::memcpy(numbers_.data() + (place(table) - places_.numbers) + at * bytes, numbers.data(), bytes);
+    };
+    write_numbers(AdapterTable::kRanks, part.ranks);
+    if (!linear.whole) write_numbers(AdapterTable::kScales, part.scales);
     const std::size_t row = static_cast<std::size_t>(linear.cols) * element;
-    const std::size_t module_bytes = static_cast<std::size_t>(layout_.limits().max_rank) * row;
+    const std::size_t module_bytes = static_cast<std::size_t>(layout_.rows_of_a(linear)) * row;
     const std::byte* from = share.bytes().data() + part.a_offset;
     for (std::size_t m = 0; m < modules; ++m) {
       const std::size_t bytes = static_cast<std::size_t>(part.ranks[m]) * row;
-      if (bytes > 0) TRY(stream.upload(memory_->data() + place.a + (at * modules + m) * module_bytes, from, bytes));
+      if (bytes > 0)
+        TRY(stream.upload(memory_->data() + place(AdapterTable::kA) + (at * modules + m) * module_bytes, from, bytes));
       from += bytes;
     }
+    if (part.most_rank == 0 || linear.whole) continue;
     const std::size_t width = static_cast<std::size_t>(linear.rows()) * element;
-    if (part.most_rank > 0)
-      TRY(stream.upload(memory_->data() + place.b + at * static_cast<std::size_t>(layout_.limits().max_rank) * width,
-                        share.bytes().data() + part.b_offset, static_cast<std::size_t>(part.most_rank) * width));
+    const std::size_t slot_bytes = static_cast<std::size_t>(layout_.limits().max_rank) * width;
+    TRY(stream.upload(memory_->data() + place(AdapterTable::kB) + at * slot_bytes, share.bytes().data() + part.b_offset,
+                      static_cast<std::size_t>(part.most_rank) * width));
   }
   return stream.upload(memory_->data() + places_.numbers, numbers_.data(), numbers_.size());
 }

@@ -5,6 +5,7 @@
 // Threads: only the runner's thread calls these functions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "tessera/model/adapters/adapter_layout.h"
 #include "tessera/model/adapters/adapter_share.h"
 #include "tessera/piecewise/external_values.h"
+#include "tessera/runner/adapters/adapted_graphs.h"
 
 namespace tessera {
 
@@ -33,18 +35,13 @@ class AdapterTables {
   // content. Forwards that are enqueued later read the new content. Returns kInternal if the slot does not exist. The
   // share must live until the stream has completed the copies.
   Status write(std::int64_t slot, const AdapterShare& share, Stream& stream);
-  // Fills every slot with an adapter of the largest rank, made of small pseudo-random numbers, for the oracle and
-  // measurements. Enqueues on `stream`. Precondition: no slot is in use.
+  // Fills every slot with an adapter of the largest rank, and with all whole matrices, made of small pseudo-random
+  // numbers, for the oracle and measurements. Enqueues on `stream`. Precondition: no slot is in use.
   Status fill_at_random(Stream& stream);
 
  private:
-  // The offsets of one linear's tables, in bytes from the start of the memory.
-  struct Place {
-    std::size_t a = 0;
-    std::size_t b = 0;
-    std::size_t ranks = 0;
-    std::size_t scales = 0;
-  };
+  // The offsets of one linear's tables, in bytes from the start of the memory. The index is an AdapterTable.
+  using Place = std::array<std::size_t, kNumAdapterTables>;
   struct Places {
     std::vector<Place> linears;
     std::size_t numbers = 0;  // offset of the ranks and scales of all linears, which are contiguous

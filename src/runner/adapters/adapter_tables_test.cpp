@@ -43,16 +43,18 @@ std::shared_ptr<const Adapter> adapter_of(const std::string& module, std::int64_
 class AdapterTablesTest : public ::testing::Test {
  protected:
   template <class T>
-  std::vector<T> read(AdapterTable table, std::size_t count) {
+  std::vector<T> read(const AdapterTables& tables, AdapterTable table, std::size_t count) {
     ExternalValues externals;
-    tables_->add_to(externals);
+    tables.add_to(externals);
     std::vector<T> values(count);
-    EXPECT_TRUE(
-        stream_
-            ->download(values.data(), externals.find(adapter_input(layout_.linears()[0], table), {}), count * sizeof(T))
-            .ok());
+    const DeviceAddress from = externals.find(adapter_input(tables.layout().linears()[0], table), {});
+    EXPECT_TRUE(stream_->download(values.data(), from, count * sizeof(T)).ok());
     EXPECT_TRUE(stream_->synchronize().ok());
     return values;
+  }
+  template <class T>
+  std::vector<T> read(AdapterTable table, std::size_t count) {
+    return read<T>(*tables_, table, count);
   }
 
   std::unique_ptr<Device> device_ = std::move(CpuDevice::create({})).value();
@@ -80,6 +82,27 @@ TEST_F(AdapterTablesTest, LeavesNothingOfAnEarlierAdapter) {
 
 TEST_F(AdapterTablesTest, TakesThePredictedMemory) {
   EXPECT_EQ(tables_->bytes(), *AdapterTables::bytes_needed(layout_));
+}
+
+TEST_F(AdapterTablesTest, WritesWholeMatricesToTheirSlot) {
+  const AdaptableLinear head{.weight = "w", .cols = 2, .modules = {{"lm_head", 3, 2}}, .ranges = {{0, 0, 3}}};
+  const AdapterLayout layout =
+      *AdapterLayout::create({{head}}, 0, {.slots = 2, .saved = {"lm_head"}}, ir::DType::kFloat32);
+  const std::unique_ptr<AdapterTables> tables = *AdapterTables::create(layout, *device_, *stream_);
+  EXPECT_EQ(tables->bytes(), *AdapterTables::bytes_needed(layout));
+  const test::ScratchDir folder;
+  const std::vector<float> values{1, 2, 3, 4, 5, 6};
+  const StoredTensor tensor{.name = "base_model.model.lm_head.weight",
+                            .dtype = StoredDtype::kF32,
+                            .shape = {3, 2},
+                            .data = std::as_bytes(std::span(values))};
+  ASSERT_TRUE(write_safetensors(folder.path() + "/adapter_model.safetensors", std::vector{tensor}).ok());
+  folder.write("adapter_config.json", R"({"r": 1, "modules_to_save": ["lm_head"]})");
+  const Result<std::shared_ptr<const Adapter>> adapter = Adapter::load(folder.path(), layout, *device_);
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  ASSERT_TRUE(tables->write(1, (*adapter)->share(0), *stream_).ok());
+  EXPECT_EQ(read<std::int32_t>(*tables, AdapterTable::kRanks, 2), (std::vector<std::int32_t>{0, 3}));
+  EXPECT_EQ(read<float>(*tables, AdapterTable::kA, 12), (std::vector<float>{0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6}));
 }
 
 TEST_F(AdapterTablesTest, RefusesASlotThatDoesNotExist) {
