@@ -134,8 +134,8 @@ class AdapterLayout {
   using PlacesOfModules = std::map<std::string, std::vector<Place>, std::less<>>;
 
   OfRanks linears_;
-  PlacesOfModules places_;        // of A and B; the key is from_layer() of the module's name
-  PlacesOfModules whole_places_;  // of whole matrices
+  PlacesOfModules places_;        // where A and B go; the key is from_layer() of the module's name
+  PlacesOfModules whole_places_;  // where whole matrices go
   std::size_t rank_ = 0;
   AdapterLimits limits_;
   ir::DType dtype_ = ir::DType::kFloat32;

@@ -112,7 +112,7 @@ TEST(AdapterLayout, KnowsTheModulesOfEveryRank) {
   EXPECT_EQ(layout->target_names(), "down_proj");
 }
 
-TEST(AdapterLayout, ListsALinearTwiceIfItsMatrixMayBeReplaced) {
+TEST(AdapterLayout, ListsALinearTwiceIfItMayBeReplaced) {
   const AdaptableLinear head{
       .weight = "embed.weight", .cols = 6, .modules = {{"lm_head", 4, 6}}, .ranges = {{0, 0, 2}}};
   const AdapterLayout both =
