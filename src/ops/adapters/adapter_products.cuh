@@ -69,7 +69,8 @@ bool fits_tiles(const AdapterProductArgs& in) {
   return sizeof(T) == 2 && in.cols % kPackSize<T> == 0 && is_aligned(in.x) && is_aligned(in.a);
 }
 
-// Makes an operator that runs shrink_many on chunks of adapter_chunk_rows(in.rows) rows. Precondition: fits_tiles<T>().
+// Makes an operator that runs shrink_many on chunks of adapter_chunk_rows(in.rows) rows; for whole matrices, on up to
+// 64 rows in chunks of one slot. Precondition: fits_tiles<T>().
 template <class T, class Args>
 std::unique_ptr<BoundOp> make_product_of_many(const char* name, const Args& in) {
   const auto make = [&]<int kEights, int kGroups>() {
@@ -77,8 +78,7 @@ std::unique_ptr<BoundOp> make_product_of_many(const char* name, const Args& in) 
     const unsigned chunks = chunks_of(in);
     return make_product<Args>(
         name, shrink_many<T, kEights, kGroups, Args>,
-        {.grid = kChunksFirst<Args> ? dim3(chunks, groups) : dim3(groups, chunks), .block = dim3(kManyWarps * kWarp)},
-        in);
+        {.grid = kOfWhole<Args> ? dim3(chunks, groups) : dim3(groups, chunks), .block = dim3(kManyWarps * kWarp)}, in);
   };
   const auto make_large = [&]<int kEights>() {
     switch (groups_of(in, 1)) {
@@ -87,6 +87,8 @@ std::unique_ptr<BoundOp> make_product_of_many(const char* name, const Args& in) 
       default: return make.template operator()<kEights, kMostGroups>();
     }
   };
+  if constexpr (kOfWhole<Args>)
+    return in.rows <= 8 ? make.template operator()<1, 1>() : make_large.template operator()<8>();
   switch (adapter_chunk_rows(in.rows)) {
     case 8: return make.template operator()<1, 1>();
     case 16: return make.template operator()<2, 1>();

@@ -213,21 +213,38 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   if (result < kResults) store_sum<T>(in, chunk, first_value + result % kValues, result / kValues, sum);
 }
 
-// Whether blocks of different chunks that read the same rows of A are neighbours. A whole matrix is then read from
-// memory once if many chunks have the same slot. A of an adapter is small, and its chunks read x more often.
+// Whether the sums are those of a whole matrix. Such a matrix is large. So blocks of different chunks that read the
+// same rows of it are neighbours, and one block takes several chunks of a slot. A of an adapter is small; x is larger.
 template <class Args>
-constexpr bool kChunksFirst = std::is_same_v<Args, AdapterWholeLinearArgs>;
+constexpr bool kOfWhole = std::is_same_v<Args, AdapterWholeLinearArgs>;
+
+// Returns chunk i together with the chunks of its slot that follow, up to `most_rows` rows. If a chunk before i has
+// taken chunk i, returns a chunk without rows. `chunks` is the number of chunks.
+__device__ inline Chunk joined_chunk(const AdapterRows& table, unsigned i, unsigned chunks, std::int64_t rows,
+                                     int most_rows) {
+  const auto joined = static_cast<unsigned>(most_rows / adapter_chunk_rows(rows));
+  Chunk chunk(table, i);
+  if (chunk.slot < 0) return chunk;
+  if (i % joined != 0 && table.chunk_slots[i - 1] == chunk.slot) {
+    chunk.count = 0;
+    return chunk;
+  }
+  for (unsigned j = i + 1; j % joined != 0 && j < chunks && table.chunk_slots[j] == chunk.slot; ++j)
+    chunk.count += table.chunk_sizes[j];
+  return chunk;
+}
 
 // Computes x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. Grid: x has the groups, and y
-// the chunks; the other way round with kChunksFirst.
+// the chunks; the other way round with kOfWhole.
 template <class T, int kEights, int kGroups, class Args>
 __global__ void __launch_bounds__(kManyWarps* kWarp) shrink_many(const Args in) {
   constexpr int kRows = kEights * 8;
   __shared__ float of_warps[kManyWarps][kValues][kRows + 1];
   let_next_begin();
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const Chunk chunk(in.table, kChunksFirst<Args> ? blockIdx.x : blockIdx.y);
-  const unsigned block_of_values = kChunksFirst<Args> ? blockIdx.y : blockIdx.x;
+  const Chunk chunk =
+      kOfWhole<Args> ? joined_chunk(in.table, blockIdx.x, gridDim.x, in.rows, kRows) : Chunk(in.table, blockIdx.y);
+  const unsigned block_of_values = kOfWhole<Args> ? blockIdx.y : blockIdx.x;
   const std::int32_t first_value = static_cast<std::int32_t>(block_of_values) * kGroups * kValues;
   wait_for_previous();
   if (chunk.count == 0 || !has_results(in, chunk.slot)) return;
