@@ -43,6 +43,34 @@ struct QuantisedRings {
   PackedRing<kPackedBoxes> weights;
 };
 
+// The number of stages of x in one slot of the ring: one for large tiles, and up to a whole box of weights for tiles of
+// so few rows that a slot holds them. A stage of few rows takes less time than the barriers and the latencies around
+// it.
+template <Values kValues>
+__host__ __device__ inline constexpr int parts_of(int rows) {
+  return rows > kHopperRows / 2 ? 1 : rows > kHopperRows / 4 ? 2 : kBoxStages<kValues>;
+}
+// The bytes from one of these stages to the next.
+__host__ __device__ inline constexpr int part_bytes(int rows) {
+  return (rows + kHopperStep - 1) / kHopperStep * kHopperStep * kHopperRowBytes;
+}
+
+// Copies this block's share of the rows of x to a slot in all blocks of the cluster: `parts` stages from `stage` on.
+// Stages past the last column are filled with zeros. `rank` is this block's number in the cluster.
+__device__ inline void copy_parts(const CUtensorMap& x, const PackedRing<kPackedStages>& ring, const Tile& tile,
+                                  int rank, int stage, int parts) {
+  ring.wait_empty();
+  SharedBarrier& full = ring.full[ring.slot];
+  full.arrive_and_expect(static_cast<std::uint32_t>(parts * part_bytes(tile.rows)));
+  constexpr int kShare = kHopperStep / kHopperCluster;
+  for (int part = 0; part < parts; ++part)
+    for (int first = rank * kShare; first < part_bytes(tile.rows) / kHopperRowBytes; first += kHopperStep) {
+      const int to = part * part_bytes(tile.rows) + first * kHopperRowBytes;
+      copy_box_to_all(ring.address() + static_cast<std::uint32_t>(to), x, full, (1 << kHopperCluster) - 1,
+                      (stage + part) * kHopperDepth, tile.first + first);
+    }
+}
+
 // Issues all copies of the block, in the order in which they are needed. One thread calls it.
 template <class T, Values kValues>
 __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedRings r, int items, int across,
@@ -52,7 +80,8 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
   for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
     const Tile tile = p.order.tiles[i / across];
     const int group = (i % across * kHopperCluster + rank) * (kHopperWeightRows / 16);
-    for (int s = 0; s < stages; ++s, r.rows.advance()) {
+    const int parts = parts_of<kValues>(tile.rows);
+    for (int s = 0; s < stages; s += parts, r.rows.advance()) {
       if (s % kBoxStages<kValues> == 0) {
         r.weights.wait_empty();
         SharedBarrier& full = r.weights.full[r.weights.slot];
@@ -61,80 +90,126 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
                  tile.expert);
         r.weights.advance();
       }
-      copy_packed_rows(p.x, r.rows, tile, rank, s);
+      copy_parts(p.x, r.rows, tile, rank, s, parts);
     }
   }
 }
 
-// A thread's scales of one weight row in a stage: one, or one for each 32 columns if values have four bits, or one for
-// each 16 columns of int8 codes.
-template <class T, Values kValues, bool kCodes>
-class StageScales {
+// The scales of one weight row in a stage, for values of eight bits with a scale for each multiple of 64 columns or for
+// the whole row. The scales of kParts stages are loaded ahead.
+template <class T, Values kValues, int kParts>
+class OneScale {
  public:
   // Begins a tile. `row` is the row's number among all experts' rows.
-  __device__ void begin(const HopperQuantised<T>& p, std::int64_t row) {
-    const WeightRow at(p.matrix, row);
-    scale_ = at.scale;
-    if constexpr (kCodes) zeros_[0] = code_zero(p.matrix);
-    if constexpr (kValues == Values::kInt4 && !kCodes) zero_ = at.row * static_cast<std::uint32_t>(p.matrix.num_groups);
+  __device__ void begin(const HopperQuantised<T>& p, std::int64_t row) { first_ = WeightRow(p.matrix, row).scale; }
+
+  __device__ void load(const HopperQuantised<T>& p, int part, int stage) {
+    const auto last = static_cast<int>(p.matrix.num_groups) - 1;
+    const int group = min(stage * kHopperDepth >> p.group_shift, last);
+    scales_[part] = last == 0 ? 1.0F : reinterpret_cast<const float*>(p.matrix.scales)[first_ + group];
+  }
+  // Prepares the scale of a part for convert().
+  __device__ void prepare(const HopperQuantised<T>&, int part) {
+    scale_ = quantised::value_scale<T, kValues>(scales_[part]);
   }
 
-  __device__ void load(const HopperQuantised<T>& p, int stage) {
-    const QuantisedMatrix& m = p.matrix;
-    const auto last = static_cast<int>(m.num_groups) - 1;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      // A word of four-bit values lies in one half of the 32 columns. Each half may be a group of its own.
-      const int inside = kValues == Values::kE2M1 || (kCodes && quantised::is_packed(kValues))
-                             ? static_cast<int>(threadIdx.x) % 4 / 2 * 16
-                             : 0;
-      const int group = min((stage * kHopperDepth + i * kColumns + inside) >> p.group_shift, last);
-      if constexpr (kCodes) {
-        bits_[i] = code_scale(m, scale_ + static_cast<std::uint32_t>(group));
-      } else if constexpr (kValues == Values::kE2M1) {
-        bits_[i] = reinterpret_cast<const std::uint8_t*>(m.scales)[scale_ + group];
-      } else {
-        bits_[i] = last == 0 ? __float_as_uint(1.0F) : reinterpret_cast<const std::uint32_t*>(m.scales)[scale_ + group];
-      }
-      if constexpr (kValues == Values::kInt4 && !kCodes) zeros_[i] = m.zeros == nullptr ? 8 : m.zeros[zero_ + group];
-    }
-  }
-
-  // Converts the stage's word i of weights.
-  __device__ void convert(std::uint32_t word, int i, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
-    if constexpr (kCount == 1) i = 0;
-    if constexpr (kCodes) {
-      const std::uint32_t zero = quantised::offset_of<T, kValues>(zeros_[0]);
-      CodeScale<T, kValues>(bits_[i], zeros_[0]).convert(word, zero, pairs);
-      return;
-    }
-    const float scale = kValues == Values::kE2M1 ? quantised::number_of_e4m3(static_cast<std::uint8_t>(bits_[i]))
-                                                 : __uint_as_float(bits_[i]);
-    const std::uint32_t scales = quantised::value_scale<T, kValues>(scale);
-    const std::uint32_t offset = quantised::offset_of<T, kValues>(kValues == Values::kInt4 ? zeros_[i] : 0);
+  // Converts a word of weights of the stage.
+  __device__ void convert(std::uint32_t word, int, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
+    const std::uint32_t offset = quantised::offset_of<T, kValues>(0);
     convert_word<T, kValues>(word, pairs);
 #pragma unroll
-    for (std::uint32_t& pair : pairs) pair = quantised::scaled<T, kValues>(pair, offset, scales);
+    for (std::uint32_t& pair : pairs) pair = quantised::scaled<T, kValues>(pair, offset, scale_);
   }
 
  private:
-  static constexpr int kColumns = quantised::is_packed(kValues) ? 32 : 16;  // columns of the quad's word
-  static constexpr int kCount = quantised::is_packed(kValues) ? 2 : kCodes ? 4 : 1;
+  std::uint32_t first_;
+  float scales_[kParts];
   std::uint32_t scale_;
-  std::uint32_t zero_;
-  std::uint32_t bits_[kCount];
-  int zeros_[kCount];
 };
 
+// The scales of one weight row in a stage, for smaller groups. The threads of a quad have the same row. Each of them
+// loads and prepares the scale of a fourth of the stage's columns, and gets the others by shuffles. If every thread
+// loaded all scales, the lookups in the L1 cache would take longer than the conversion: a load touches eight lines.
+template <class T, Values kValues, bool kCodes, int kParts>
+class QuadScales {
+ public:
+  __device__ void begin(const HopperQuantised<T>& p, std::int64_t row) {
+    const WeightRow at(p.matrix, row);
+    first_ = at.scale;
+    if constexpr (kHasZeros) first_zero_ = at.row * static_cast<std::uint32_t>(p.matrix.num_groups);
+  }
+
+  __device__ void load(const HopperQuantised<T>& p, int part, int stage) {
+    const QuantisedMatrix& m = p.matrix;
+    const auto last = static_cast<int>(m.num_groups) - 1;
+    const int column = stage * kHopperDepth + static_cast<int>(threadIdx.x) % 4 * kColumns;
+    const auto group = static_cast<std::uint32_t>(min(column >> p.group_shift, last));
+    if constexpr (kCodes) {
+      bits_[part] = code_scale(m, first_ + group);
+    } else if constexpr (kValues == Values::kE2M1) {
+      bits_[part] = reinterpret_cast<const std::uint8_t*>(m.scales)[first_ + group];
+    } else {
+      bits_[part] =
+          last == 0 ? __float_as_uint(1.0F) : reinterpret_cast<const std::uint32_t*>(m.scales)[first_ + group];
+    }
+    if constexpr (kHasZeros) zeros_[part] = m.zeros == nullptr ? 8 : m.zeros[first_zero_ + group];
+  }
+
+  __device__ void prepare(const HopperQuantised<T>& p, int part) {
+    if constexpr (kCodes) {
+      codes_ = CodeScale<T, kValues>(bits_[part], code_zero(p.matrix));
+      code_offset_ = quantised::offset_of<T, kValues>(code_zero(p.matrix));
+      is_moved_ = quantised::kSmallInts<T, kValues> || p.matrix.format.scales == QuantisedFormat::Scales::kPairs;
+    } else if constexpr (kValues == Values::kE2M1) {
+      scale_ = quantised::value_scale<T, kValues>(quantised::number_of_e4m3(static_cast<std::uint8_t>(bits_[part])));
+    } else {
+      scale_ = quantised::value_scale<T, kValues>(__uint_as_float(bits_[part]));
+      offset_ = quantised::offset_of<T, kValues>(zeros_[part]);
+    }
+  }
+
+  // Converts word i of weights of the prepared stage. A quad's word has 16 columns, or 32 if values have four bits.
+  __device__ void convert(std::uint32_t word, int i, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
+    const int owner = quantised::is_packed(kValues) ? 2 * i + static_cast<int>(threadIdx.x) % 4 / 2 : i;
+    if constexpr (kCodes) {
+      codes_.of_lane(owner, is_moved_).convert(word, code_offset_, pairs);
+    } else {
+      const std::uint32_t scale = __shfl_sync(~0U, scale_, owner, 4);
+      std::uint32_t offset = quantised::offset_of<T, kValues>(0);
+      if constexpr (kHasZeros) offset = __shfl_sync(~0U, offset_, owner, 4);
+      convert_word<T, kValues>(word, pairs);
+#pragma unroll
+      for (std::uint32_t& pair : pairs) pair = quantised::scaled<T, kValues>(pair, offset, scale);
+    }
+  }
+
+ private:
+  static constexpr bool kHasZeros = kValues == Values::kInt4 && !kCodes;
+  static constexpr int kColumns = kHopperDepth / 4;
+  std::uint32_t first_;
+  std::uint32_t first_zero_;
+  std::uint32_t bits_[kParts];
+  int zeros_[kParts];
+  CodeScale<T, kValues> codes_;
+  std::uint32_t code_offset_;
+  bool is_moved_;
+  std::uint32_t scale_;
+  std::uint32_t offset_;
+};
+
+template <class T, Values kValues, bool kCodes, int kParts>
+using StageScales = std::conditional_t<kCodes || quantised::is_packed(kValues), QuadScales<T, kValues, kCodes, kParts>,
+                                       OneScale<T, kValues, kParts>>;
+
 // Converts the thread's part of a stage. `row` is the thread's first row in the tile, and row + 8 is its second.
-// `stage` is counted within the tile.
-template <class T, Values kValues, bool kCodes>
-__device__ inline void convert_stage(const unsigned char* box, int row, int stage,
-                                     const StageScales<T, kValues, kCodes> (&scales)[2], PackedOperand& to) {
+// `stage` is counted within the box.
+template <Values kValues, class Scales>
+__device__ inline void convert_stage(const unsigned char* box, int row, int stage, const Scales (&scales)[2],
+                                     PackedOperand& to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kPairs = kWordPairs<kValues>;
-  constexpr int kWords = 8 / kPairs;                       // words of a row in a stage; each serves kPairs / 2 steps
-  const int first = stage % kBoxStages<kValues> * kWords;  // the stage's first 16-byte chunk in a row of the box
+  constexpr int kWords = 8 / kPairs;  // words of a row in a stage; each serves kPairs / 2 steps
+  const int first = stage * kWords;   // the stage's first 16-byte chunk in a row of the box
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
     std::uint32_t pairs[2][kPairs];
@@ -159,30 +234,41 @@ __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const 
                                           QuantisedRings& r, const std::int64_t (&rows)[2], int stages) {
   const int thread = static_cast<int>(threadIdx.x);
   const int row = thread / kWarp * 16 + thread % kWarp / 4;
-  StageScales<T, kValues, kCodes> scales[2];
+  constexpr int kBox = kBoxStages<kValues>;
+  constexpr int kParts = parts_of<kValues>(kN);
+  StageScales<T, kValues, kCodes, kParts> scales[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     scales[half].begin(p, rows[half]);
-    scales[half].load(p, 0);
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) scales[half].load(p, part, part);
   }
-  for (int s = 0; s < stages; ++s) {
-    if (s % kBoxStages<kValues> == 0) r.weights.wait_full();
-    PackedOperand held;
-    convert_stage(r.weights.data(), row, s, scales, held);
+  for (int s = 0; s < stages; s += kParts) {
+    const int in_box = kParts == kBox ? 0 : s % kBox;
+    if (in_box == 0) r.weights.wait_full();
+    // The products of a part run while the next part is converted.
+    PackedOperand held[kParts];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) scales[half].load(p, s + 1);
-    if (s % kBoxStages<kValues> == kBoxStages<kValues> - 1 || s == stages - 1) {
-      __syncwarp();
-      if (thread % kWarp == 0) r.weights.empty[r.weights.slot].arrive();
-      r.weights.advance();
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        scales[half].prepare(p, part);
+        scales[half].load(p, part, s + kParts + part);
+      }
+      convert_stage<kValues>(r.weights.data(), row, in_box + part, scales, held[part]);
+      if (part == kParts - 1 && (in_box == kBox - kParts || s + kParts >= stages)) {
+        __syncwarp();
+        if (thread % kWarp == 0) r.weights.empty[r.weights.slot].arrive();
+        r.weights.advance();
+      }
+      if (part == 0) r.rows.wait_full();
+      const std::uint64_t b = matrix_at(r.rows.address() + static_cast<std::uint32_t>(part * part_bytes(kN)));
+      begin_products();
+#pragma unroll
+      for (int d = 0; d < kHopperDepth / 16; ++d)
+        multiply_held<T, kN>(sum, held[part][d], b + static_cast<std::uint64_t>(d) * kMatrixStep, s + part + d);
+      end_products();
     }
-    r.rows.wait_full();
-    const std::uint64_t b = matrix_at(r.rows.address());
-    begin_products();
-#pragma unroll
-    for (int d = 0; d < kHopperDepth / 16; ++d)
-      multiply_held<T, kN>(sum, held[d], b + static_cast<std::uint64_t>(d) * kMatrixStep, s + d);
-    end_products();
     wait_for_products<0>();
     release_rows(r.rows, r.rows.slot);
     r.rows.advance();

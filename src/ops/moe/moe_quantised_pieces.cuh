@@ -174,6 +174,15 @@ class CodeScale {
                                                 : quantised::ScaleAndOffset<T, kValues>::of_pair(both.x, both.y);
   }
 
+  // Returns the scale of a lane of this thread's quad. All lanes of the warp must call it. `is_moved` says whether the
+  // scale has an offset, or a zero point in the place of an offset.
+  __device__ CodeScale of_lane(int lane, bool is_moved) const {
+    CodeScale other = *this;
+    other.of_.scale = __shfl_sync(~0U, of_.scale, lane, 4);
+    if (is_moved) other.of_.added = __shfl_sync(~0U, of_.added, lane, 4);
+    return other;
+  }
+
   // Converts a word to pairs of weights, as convert_word() arranges them. `offset` is offset_of() of the zero point.
   __device__ void convert(std::uint32_t word, std::uint32_t offset, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     if constexpr (quantised::kSmallInts<T, kValues>) {
