@@ -318,8 +318,8 @@ struct Server::Impl {
                      .ask_engine = [this](auto call, auto ask) { ask_engine(std::move(call), std::move(ask)); }});
     add_adapter_routes(router, {.model = model,
                                 .reader = [this]() -> RequestReader& { return *reader; },
-                                .on_each_engine = [this](const auto& task) { replicas->post_to_all(task); },
-                                .engines = static_cast<int>(engines.size()),
+                                .engines = {.run = [this](const auto& task) { replicas->post_to_all(task); },
+                                            .count = static_cast<int>(engines.size())},
                                 .on_io = [this](auto task) { http->post(std::move(task)); },
                                 .after = [this](double seconds, auto task) { http->after(seconds, std::move(task)); }});
   }

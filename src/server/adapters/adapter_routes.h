@@ -7,7 +7,7 @@
 
 #include <functional>
 
-#include "tessera/engine/engine.h"
+#include "tessera/server/adapters/adapter_changes.h"
 #include "tessera/server/http/router.h"
 #include "tessera/server/served_model.h"
 #include "tessera/server/work/request_reader.h"
@@ -18,10 +18,7 @@ struct AdapterRouteSources {
   const ServedModel& model;
   // Returns the request reader. It is a function, because the reader does not exist yet when the routes are added.
   std::function<RequestReader&()> reader;
-  // Runs a task on the thread of each engine, between two of its steps. Each engine runs tasks in the order of the
-  // calls.
-  std::function<void(const std::function<void(Engine&)>& task)> on_each_engine;
-  int engines;  // how many there are
+  EachEngine engines;
   // Runs a task on the I/O thread; called on any thread.
   std::function<void(std::function<void()> task)> on_io;
   std::function<void(double seconds, std::function<void()> task)> after;  // runs a task on the I/O thread after a delay

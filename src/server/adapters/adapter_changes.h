@@ -1,0 +1,57 @@
+// Loads and unloads low-rank adapters on all engines of a model while their requests run. The server's routes and the C
+// interface use these functions.
+//
+// All engines have the same adapters, because each engine carries out the same changes in the same order. So all
+// engines answer alike. A change has one answer, which is that of all engines.
+//
+// Threads: any.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/engine/engine.h"
+#include "tessera/server/adapters/adapter_requests.h"
+#include "tessera/server/adapters/served_adapters.h"
+#include "tessera/server/api_result.h"
+
+namespace tessera {
+
+// All engines of a model, each on its own thread.
+struct EachEngine {
+  // Runs a task on the thread of each engine, between two of its steps. Each engine runs tasks in the order of the
+  // calls.
+  std::function<void(const std::function<void(Engine&)>& task)> run;
+  int count;  // the number of engines; at least 1
+};
+
+// An adapter that was unloaded from all engines, which requests may still use.
+class UnloadedAdapter {
+ public:
+  explicit UnloadedAdapter(std::vector<std::weak_ptr<const ServedAdapter>> loads) : loads_(std::move(loads)) {}
+  // Returns whether a request of any engine still uses the adapter. Once the result is false, it stays false.
+  bool in_use() const;
+
+ private:
+  std::vector<std::weak_ptr<const ServedAdapter>> loads_;  // one for each engine
+};
+
+// The time between two checks of UnloadedAdapter::in_use() by code that waits for the last request, in seconds.
+inline constexpr double kUnloadPollSeconds = 0.01;
+
+// Makes an adapter available on each engine, and then to requests (ServedAdapters::add). Calls `done` on the thread of
+// the engine that finishes last, and before the `done` of any later change. If an engine ends before it runs its task,
+// `done` is destroyed without a call. Errors: 400 for those of AdapterPool::load().
+void load_adapter(const EachEngine& engines, std::shared_ptr<ServedAdapters> adapters, LoadAdapterRequest request,
+                  std::function<void(ApiStatus answer)> done);
+
+// Removes an adapter, so that no new request can name it. Requests that use it finish with it. Calls `done` as
+// load_adapter() does. Errors: 404 for a name that is not loaded, and 400 if no adapters are served, in which case
+// `adapters` is null.
+void unload_adapter(const EachEngine& engines, std::shared_ptr<ServedAdapters> adapters, std::string name,
+                    std::function<void(ApiResult<UnloadedAdapter> answer)> done);
+
+}  // namespace tessera
