@@ -38,7 +38,7 @@
 extern "C" {
 #endif
 
-#define TESSERA_API_VERSION 1
+#define TESSERA_API_VERSION 2
 
 typedef struct tessera_engine tessera_engine;   /* a loaded model */
 typedef struct tessera_request tessera_request; /* a submitted request and its events */
@@ -56,7 +56,7 @@ typedef enum tessera_code {
   TESSERA_DATA_LOSS = 7,           /* a file is corrupt */
   TESSERA_CANCELLED = 8,           /* by tessera_request_cancel, a callback, tessera_close or the body's timeout_s */
   TESSERA_INTERNAL = 9,            /* a defect of the library */
-  TESSERA_TIMEOUT = 10             /* nothing came in the given time; the request continues */
+  TESSERA_TIMEOUT = 10             /* nothing came in the given time; what was waited for goes on */
 } tessera_code;
 
 /* ---- Library and errors ---- */
@@ -146,11 +146,11 @@ typedef struct tessera_event {
  * request that tessera_close ends: it comes on the thread that closes the engine. The event and its text are valid
  * until the callback returns. All forwards of the engine wait meanwhile, so a callback should take microseconds: pass
  * the text to a thread of your own. The callback may call any function that does not wait. Functions that wait
- * (tessera_close, tessera_info, tessera_ask, tessera_request_next and tessera_request_wait, of any engine) are refused
- * with TESSERA_FAILED_PRECONDITION. tessera_request_free may free other requests of this engine. It must not free the
- * callback's own request. It must not free a request of another engine either, because it would not wait for that
- * request's callback. A result other than 0 cancels the request, and an error event follows. No exception may leave the
- * callback. */
+ * (tessera_close, tessera_info, tessera_ask, tessera_request_next, tessera_request_wait and the functions of adapters,
+ * of any engine) are refused with TESSERA_FAILED_PRECONDITION. tessera_request_free may free other requests of this
+ * engine. It must not free the callback's own request. It must not free a request of another engine either, because it
+ * would not wait for that request's callback. A result other than 0 cancels the request, and an error event follows. No
+ * exception may leave the callback. */
 typedef int (*tessera_on_event)(void* user, const tessera_event* event);
 
 typedef struct tessera_submission {
@@ -187,6 +187,32 @@ void tessera_request_free(tessera_request* request);
 /* Submits a request that is not streamed, waits, and returns the whole answer. */
 tessera_code tessera_ask(tessera_engine* engine, const char* path, const char* body, char** answer,
                          tessera_error** error);
+
+/* ---- Adapters ---- */
+
+/* Low-rank adapters (LoRA) of an engine that was opened with "enable-lora" or "lora-paths" (docs/lora.md). A request
+ * names a loaded adapter in "lora_path", or in "model". Requests go on while adapters are loaded and unloaded. None of
+ * these functions may be called from a callback. Since TESSERA_API_VERSION 2. */
+
+/* Loads an adapter from a folder that PEFT has written. `body` is that of the server's POST /v1/load_lora_adapter:
+ * {"lora_name": "sql", "lora_path": "adapters/sql", "pinned": false, "load_inplace": false}. "pinned" keeps the adapter
+ * on the device once a request has used it. "load_inplace" replaces a loaded adapter of the same name: requests that
+ * use the old one finish with it. Reads the folder on the calling thread, and returns when requests can name the
+ * adapter. After an error the loaded adapters are what they were before; the error's field is the member of the body
+ * that is wrong. */
+tessera_code tessera_lora_load(tessera_engine* engine, const char* body, tessera_error** error);
+/* Unloads an adapter. Returns when no new request can name it; waits only for the running step. Requests that use the
+ * adapter finish with it. Returns TESSERA_NOT_FOUND if no adapter of this name is loaded. */
+tessera_code tessera_lora_unload(tessera_engine* engine, const char* name, tessera_error** error);
+/* Waits until no request uses an adapter that was unloaded under this name. If timeout_ms is 0, does not wait; if it is
+ * negative, waits without a limit. Returns TESSERA_TIMEOUT if requests still use the adapter. Returns TESSERA_OK at
+ * once for a name that was never unloaded, also if an adapter of this name is loaded. */
+tessera_code tessera_lora_wait(tessera_engine* engine, const char* name, int64_t timeout_ms, tessera_error** error);
+/* Lists the loaded adapters, sorted by name, as JSON: [{"lora_name", "lora_path", "rank", "pinned", "running",
+ * "on_device"}]. "rank" is the largest rank of its modules. "running" is the number of running requests that use it; a
+ * request that waits for a place on the device does not count. "on_device" says whether it has such a place. The list
+ * is empty for an engine without adapters. Waits for the running step. */
+tessera_code tessera_lora_list(tessera_engine* engine, char** json, tessera_error** error);
 
 /* ---- The program ---- */
 

@@ -54,6 +54,14 @@ TEST(Abuse, NullIsAnErrorThatNamesThePointer) {
   refused("path", tessera_ask(demo(), nullptr, "{}", &text, error.out()));
   refused("body", tessera_ask(demo(), "/generate", nullptr, &text, error.out()));
   refused("answer", tessera_ask(demo(), "/generate", "{}", nullptr, error.out()));
+  refused("engine", tessera_lora_load(nullptr, "{}", error.out()));
+  refused("body", tessera_lora_load(demo(), nullptr, error.out()));
+  refused("engine", tessera_lora_unload(nullptr, "a", error.out()));
+  refused("name", tessera_lora_unload(demo(), nullptr, error.out()));
+  refused("engine", tessera_lora_wait(nullptr, "a", 0, error.out()));
+  refused("name", tessera_lora_wait(demo(), nullptr, 0, error.out()));
+  refused("engine", tessera_lora_list(nullptr, &text, error.out()));
+  refused("json", tessera_lora_list(demo(), nullptr, error.out()));
   EXPECT_EQ(text, nullptr);
   EXPECT_EQ(ids, nullptr);
   EXPECT_EQ(engine, nullptr);

@@ -44,11 +44,6 @@ Status in_words_of(const OpenOptions& options, const Status& status) {
   return {status.code(), with_flags(status.message(), options.values)};
 }
 
-tessera_code refuse_in_callback(tessera_error** error, const char* function) {
-  return fail(error, TESSERA_FAILED_PRECONDITION,
-              std::string(function) + " waits for the engine's thread and was called within a callback on it");
-}
-
 }  // namespace
 }  // namespace tessera::capi
 
@@ -63,7 +58,8 @@ tessera_code tessera_open(const char* options, tessera_engine** engine, tessera_
     if (!read.ok()) return fail(error, read.status());
     Result<std::shared_ptr<EmbeddedEngine>> made = EmbeddedEngine::create(*read);
     if (!made.ok()) return fail(error, in_words_of(*read, made.status()));
-    *engine = std::make_unique<tessera_engine>(tessera_engine{*std::move(made)}).release();
+    auto adapters = std::make_shared<AdapterCalls>(*made);
+    *engine = std::make_unique<tessera_engine>(tessera_engine{*std::move(made), std::move(adapters)}).release();
     return TESSERA_OK;
   });
 }

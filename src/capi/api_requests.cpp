@@ -25,11 +25,6 @@ tessera_code check_size(tessera_error** error, const char* name, std::size_t siz
               fmt::format("the size in {} is {}; accepted: sizeof({}), at least {}", name, size, name, least));
 }
 
-tessera_code refuse_waiting(tessera_error** error, const char* function) {
-  return fail(error, TESSERA_FAILED_PRECONDITION,
-              fmt::format("{} waits for the engine's thread and was called within a callback on it", function));
-}
-
 tessera_code timed_out(tessera_error** error, std::int64_t timeout_ms) {
   return fail(error, TESSERA_TIMEOUT, fmt::format("nothing came within {} ms", timeout_ms));
 }
@@ -89,7 +84,7 @@ tessera_code tessera_request_next(tessera_request* request, int64_t timeout_ms, 
       return code;
     if (request->events->has_callback())
       return fail(error, TESSERA_FAILED_PRECONDITION, "the request's events go to its callback");
-    if (in_callback()) return refuse_waiting(error, "tessera_request_next");
+    if (in_callback()) return refuse_in_callback(error, "tessera_request_next");
     if (const Status process = check_process(*request); !process.ok()) return fail(error, process);
     switch (request->events->take(timeout_ms, request->current)) {
       case EventQueue::Take::kTimeout: return timed_out(error, timeout_ms);
@@ -108,7 +103,7 @@ tessera_code tessera_request_next(tessera_request* request, int64_t timeout_ms, 
 tessera_code tessera_request_wait(tessera_request* request, int64_t timeout_ms, tessera_error** error) {
   return guarded(error, [&] {
     if (request == nullptr) return refuse_null(error, "tessera_request_wait", "request");
-    if (in_callback()) return refuse_waiting(error, "tessera_request_wait");
+    if (in_callback()) return refuse_in_callback(error, "tessera_request_wait");
     if (const Status process = check_process(*request); !process.ok()) return fail(error, process);
     return request->events->wait(timeout_ms) ? TESSERA_OK : timed_out(error, timeout_ms);
   });
@@ -138,7 +133,7 @@ tessera_code tessera_ask(tessera_engine* engine, const char* path, const char* b
     if (path == nullptr) return refuse_null(error, "tessera_ask", "path");
     if (body == nullptr) return refuse_null(error, "tessera_ask", "body");
     if (answer == nullptr) return refuse_null(error, "tessera_ask", "answer");
-    if (in_callback()) return refuse_waiting(error, "tessera_ask");
+    if (in_callback()) return refuse_in_callback(error, "tessera_ask");
     ApiResult<ApiJob> job = prepare(engine->engine->model(), path, body);
     if (!job.ok()) return fail(error, job.error());
     if (job->stream) {

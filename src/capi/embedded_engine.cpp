@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <exception>
-#include <future>
 #include <utility>
 #include <vector>
 
@@ -99,29 +98,26 @@ Status EmbeddedEngine::health() const {
   return stopped_ ? closed() : thread_->health();
 }
 
-Result<std::string> EmbeddedEngine::ask_engine(std::function<std::string(Engine&)> read) {
+Status EmbeddedEngine::post(std::function<void(Engine&)> task) {
   TRY(check_process());
+  const std::shared_lock alive(thread_mutex_);
+  if (stopped_) return closed();
+  thread_->post(std::move(task));
+  return ok_status();
+}
+
+Result<std::string> EmbeddedEngine::ask_engine(std::function<std::string(Engine&)> read) {
   auto answer = std::make_shared<std::promise<Result<std::string>>>();
   std::future<Result<std::string>> future = answer->get_future();
-  {
-    const std::shared_lock alive(thread_mutex_);
-    if (stopped_) return closed();
-    // Only the task owns the promise. If the thread drops the task, the promise is therefore broken, and the wait below
-    // ends.
-    thread_->post([answer = std::move(answer), read = std::move(read)](Engine& engine) {
-      try {
-        answer->set_value(read(engine));
-      } catch (const std::exception& e) {
-        answer->set_value(internal_error(e.what()));
-      }
-    });
-  }
-  try {
-    return future.get();
-  } catch (const std::future_error&) {
-    TRY(health());
-    return internal_error("the engine's thread dropped the call; repeat it");
-  }
+  // Only the task owns the promise. If the thread drops the task, the promise is therefore broken, and the wait ends.
+  TRY(post([answer = std::move(answer), read = std::move(read)](Engine& engine) {
+    try {
+      answer->set_value(read(engine));
+    } catch (const std::exception& e) {
+      answer->set_value(internal_error(e.what()));
+    }
+  }));
+  return TRY(await(std::move(future)));
 }
 
 void EmbeddedEngine::stop() {

@@ -2,12 +2,13 @@
 //
 // Threads: any thread may call any function except stop(), which one thread calls once, outside callbacks. Answers are
 // written and callbacks run on the engine's thread. A forked process has no such thread: there submit(), stats(),
-// health() and ask_engine() return kFailedPrecondition, cancel() does nothing, and stop() must not be called.
+// health(), post() and ask_engine() return kFailedPrecondition, cancel() does nothing, and stop() must not be called.
 #pragma once
 
 #include <sys/types.h>
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,6 +57,19 @@ class EmbeddedEngine {
   void cancel(std::shared_ptr<Job> job);
   Result<EngineStats> stats() const;
   Status health() const;
+  // Runs `task` between two steps of the engine. Returns kFailedPrecondition after stop().
+  Status post(std::function<void(Engine&)> task);
+  // Waits for the value that a posted task gives to its promise. Returns an error if the engine's thread dropped the
+  // task, and with it the promise.
+  template <class T>
+  Result<T> await(std::future<T> future) const {
+    try {
+      return future.get();
+    } catch (const std::future_error&) {
+      TRY(health());
+      return internal_error("the engine's thread dropped the call; repeat it");
+    }
+  }
   // Calls `read` between two steps of the engine, waits for it, and returns its text.
   Result<std::string> ask_engine(std::function<std::string(Engine&)> read);
 

@@ -51,4 +51,9 @@ tessera_code refuse_null(tessera_error** error, const char* function, const char
   return fail(error, TESSERA_INVALID_ARGUMENT, fmt::format("{}: {} is NULL", function, what));
 }
 
+tessera_code refuse_in_callback(tessera_error** error, const char* function) {
+  return fail(error, TESSERA_FAILED_PRECONDITION,
+              fmt::format("{} waits for the engine's thread and was called within a callback on it", function));
+}
+
 }  // namespace tessera::capi

@@ -28,6 +28,8 @@ tessera_code fail(tessera_error** error, const Status& status);
 tessera_code fail(tessera_error** error, const ApiError& api);
 // Returns the error for a null pointer: "<function>: <what> is NULL".
 tessera_code refuse_null(tessera_error** error, const char* function, const char* what);
+// Returns the error for a function that waits for an engine's thread and was called within a callback.
+tessera_code refuse_in_callback(tessera_error** error, const char* function);
 
 // Runs `body`, which returns a tessera_code. An exception becomes an error.
 template <class Body>

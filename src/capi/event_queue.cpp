@@ -9,9 +9,6 @@ namespace {
 
 thread_local int callbacks = 0;  // number of callbacks that run on this thread now
 
-// The longest timeout: a year. A timeout near the limit of 64 bits would overflow the clock.
-constexpr std::int64_t kLongestMs = std::int64_t{1000} * 60 * 60 * 24 * 365;
-
 }  // namespace
 
 bool in_callback() { return callbacks > 0; }
@@ -52,7 +49,7 @@ bool EventQueue::call(const Item& item) {
 template <class Ready>
 bool EventQueue::wait_for(std::unique_lock<std::mutex>& lock, std::int64_t timeout_ms, const Ready& ready) {
   if (timeout_ms >= 0)
-    return changed_.wait_for(lock, std::chrono::milliseconds(std::min(timeout_ms, kLongestMs)), ready);
+    return changed_.wait_for(lock, std::chrono::milliseconds(std::min(timeout_ms, kLongestWaitMs)), ready);
   changed_.wait(lock, ready);
   return true;
 }

@@ -16,6 +16,9 @@
 
 namespace tessera::capi {
 
+// The longest timeout in milliseconds: a year. A timeout near the limit of 64 bits would overflow the clock.
+inline constexpr std::int64_t kLongestWaitMs = std::int64_t{1000} * 60 * 60 * 24 * 365;
+
 // Returns whether this thread is inside a callback, where functions that wait for an engine are refused.
 bool in_callback();
 

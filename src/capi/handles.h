@@ -9,11 +9,13 @@
 #include <string>
 #include <string_view>
 
+#include "tessera/capi/adapter_calls.h"
 #include "tessera/capi/embedded_engine.h"
 #include "tessera/capi/event_queue.h"
 
 struct tessera_engine {
   std::shared_ptr<tessera::capi::EmbeddedEngine> engine;
+  std::shared_ptr<tessera::capi::AdapterCalls> adapters;
 };
 
 struct tessera_request {
