@@ -9,7 +9,7 @@ import threading
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from typing import Any, Callable, Optional
 
-API_VERSION = 1
+API_VERSION = 2
 
 CHUNK, END, ERROR = 1, 2, 3
 TIMEOUT = 10
@@ -61,6 +61,10 @@ def _load() -> ctypes.CDLL:
         "tessera_tokenize": (c_int, [c_void_p, c_char_p, c_size_t, c_int, POINTER(POINTER(c_int32)), POINTER(c_size_t), error]),
         "tessera_detokenize": (c_int, [c_void_p, POINTER(c_int32), c_size_t, c_int, text, POINTER(c_size_t), error]),
         "tessera_apply_chat_template": (c_int, [c_void_p, c_char_p, text, error]),
+        "tessera_lora_load": (c_int, [c_void_p, c_char_p, error]),
+        "tessera_lora_unload": (c_int, [c_void_p, c_char_p, error]),
+        "tessera_lora_wait": (c_int, [c_void_p, c_char_p, c_int64, error]),
+        "tessera_lora_list": (c_int, [c_void_p, text, error]),
         "tessera_submit": (c_int, [c_void_p, POINTER(Submission), POINTER(c_void_p), error]),
         "tessera_request_next": (c_int, [c_void_p, c_int64, POINTER(Event), error]),
         "tessera_request_cancel": (None, [c_void_p]),
@@ -139,6 +143,27 @@ def detokenize(engine: c_void_p, ids: list[int], skip_special: bool) -> str:
         return ctypes.string_at(text.value or 0, size.value).decode()
     finally:
         _lib.tessera_free(text)
+
+
+def _adapter_name(name: str) -> bytes:
+    if "\0" in name:  # C would read the name only up to there
+        raise TesseraError(1, f"lora_name: {name!r} is not accepted; a name without NUL characters is", "lora_name")
+    return name.encode()
+
+
+def unload_adapter(engine: c_void_p, name: str) -> None:
+    call("tessera_lora_unload", engine, _adapter_name(name))
+
+
+def wait_for_adapter(engine: c_void_p, name: str, timeout_ms: int) -> bool:
+    """Waits until no request uses an unloaded adapter. Returns False after the time-out."""
+    try:
+        call("tessera_lora_wait", engine, _adapter_name(name), timeout_ms)
+    except TesseraError as error:
+        if error.code == TIMEOUT:
+            return False
+        raise
+    return True
 
 
 _here = threading.local()

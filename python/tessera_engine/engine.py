@@ -22,6 +22,9 @@ Json = dict[str, Any]
 # The longest wait in the library, after which Python can handle signals (Ctrl-C).
 _SLICE_MS = 100
 
+# The time between two checks whether the last request of an unloaded adapter has ended.
+_UNLOAD_POLL_S = 0.01
+
 # The number of texts in one request for embeddings, and the number of such requests at the same time.
 _ENCODED_AT_ONCE = 64
 _ENCODINGS = 4
@@ -245,6 +248,60 @@ class Engine:
         finally:
             for request in under_way:
                 request.free()
+
+    # -- adapters --
+
+    def load_lora_adapter(self, lora_name: str, lora_path: Union[str, os.PathLike[str]], pinned: bool = False,
+                          load_inplace: bool = False) -> Json:
+        """Loads a low-rank adapter from a folder that PEFT has written; other requests go on meanwhile. Requests name it in
+        `lora_path`. `pinned` keeps it on the device. `load_inplace` replaces an adapter of the same name. Returns
+        {"success": True, "loaded_adapters": {name: path}}, as the server does; a failure is a TesseraError. The engine must
+        have been opened with `enable_lora` or `lora_paths`."""
+        body = {"lora_name": lora_name, "lora_path": lora_path, "pinned": pinned, "load_inplace": load_inplace}
+        with self._alive() as handle:
+            _library.call("tessera_lora_load", handle, json.dumps(body, default=os.fspath).encode())
+        return self._loaded()
+
+    def unload_lora_adapter(self, lora_name: str) -> Json:
+        """Unloads an adapter, which no new request can name then. Returns the same as load_lora_adapter(), when the last
+        request that uses the adapter has ended. If the wait is interrupted, the adapter is unloaded nevertheless."""
+        self._unload(lora_name)
+        while not self._is_unused(lora_name, _SLICE_MS):
+            pass
+        return self._loaded()
+
+    async def async_load_lora_adapter(self, lora_name: str, lora_path: Union[str, os.PathLike[str]], pinned: bool = False,
+                                      load_inplace: bool = False) -> Json:
+        """load_lora_adapter() for asyncio; another thread reads the folder."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, self.load_lora_adapter, lora_name, lora_path, pinned, load_inplace)
+
+    async def async_unload_lora_adapter(self, lora_name: str) -> Json:
+        """unload_lora_adapter() for asyncio."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._unload, lora_name)
+        while not self._is_unused(lora_name, 0):
+            await asyncio.sleep(_UNLOAD_POLL_S)
+        return await loop.run_in_executor(None, self._loaded)
+
+    def list_lora_adapters(self) -> list[Json]:
+        """Returns the loaded adapters, sorted by name: {"lora_name", "lora_path", "rank", "pinned", "running", "on_device"}.
+        `running` is the number of running requests that use the adapter."""
+        with self._alive() as handle:
+            adapters: list[Json] = json.loads(_library.call_for_text("tessera_lora_list", handle))
+        return adapters
+
+    def _unload(self, lora_name: str) -> None:
+        with self._alive() as handle:
+            _library.unload_adapter(handle, lora_name)
+
+    def _is_unused(self, lora_name: str, timeout_ms: int) -> bool:
+        with self._alive() as handle:
+            return _library.wait_for_adapter(handle, lora_name, timeout_ms)
+
+    def _loaded(self) -> Json:
+        return {"success": True,
+                "loaded_adapters": {adapter["lora_name"]: adapter["lora_path"] for adapter in self.list_lora_adapters()}}
 
     # -- texts --
 

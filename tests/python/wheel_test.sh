@@ -2,9 +2,8 @@
 # Makes the Python wheels of a build, installs them into a new environment and uses them there:
 #   tests/python/wheel_test.sh BUILD_FOLDER
 # Catches: a file that is missing or wrong in RECORD, a library loaded from the system, wrong types, a
-# program that does not start, the findings of engine_test.py, and a CUDA backend that is not found or does not find CUDA's
-# libraries
-# (checked where the build has one, even without a GPU).
+# program that does not start, the findings of engine_test.py and adapters_test.py, and a CUDA backend that is not found
+# or does not find CUDA's libraries (checked where the build has one, even without a GPU).
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 if ! command -v patchelf >/dev/null; then
@@ -188,6 +187,7 @@ check "libcurl's libraries are the system's" keeps_libcurls_libraries_apart
 check "a missing libcurl is named" names_a_missing_libcurl
 check "wrong words are exit code 2" bash -c "! $work/venv/bin/tessera nothing 2>/dev/null && [[ \$($work/venv/bin/tessera nothing 2>/dev/null; echo \$?) == 2 ]]"
 check "engine" installed python "$PWD/tests/python/engine_test.py" "$PWD/models/demo"
+check "adapters" installed python "$PWD/tests/python/adapters_test.py" "$PWD/tests/data"
 # tools/clients_test.sh installs the harness and its dependencies here.
 harness=$(echo "$build"/clients/lm_eval/lib/python*/site-packages)
 if [[ -d "$harness/lm_eval" ]]; then
