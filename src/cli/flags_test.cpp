@@ -237,7 +237,7 @@ TEST_F(ConfigFlag, ErrorsNameFileLineAndFlag) {
   EXPECT_THAT(error(""), AllOf(StartsWith("--config: "), HasSubstr("the file is empty")));
   // The file's value is overridden by the command line, but its type is checked nevertheless.
   EXPECT_THAT(error("page-size: big\n", {"serve", "--model-path", "m", "--page-size", "4"}), StartsWith(place + "1"));
-  EXPECT_THAT(error("port: 1\n", {"serve"}), "--model-path is missing");
+  EXPECT_THAT(error("port: 1\n", {"serve"}), StartsWith("--model-path is missing; accepted: a model folder"));
   EXPECT_THAT(parse_command_line(shared_built_ins(), {"serve", "--config", "/no/file"}).status().message(),
               AllOf(StartsWith("--config: "), HasSubstr("/no/file")));
   EXPECT_THAT(parse_command_line(shared_built_ins(), {"serve", "--config="}).status().message(),

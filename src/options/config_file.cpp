@@ -99,7 +99,11 @@ Json scalar_of(const std::string& text, std::string_view type) {
 }  // namespace
 
 Result<std::vector<ConfigEntry>> read_config_file(const std::string& path) {
-  return read_config_text(TRY(read_text_file(path, kMaxBytes)), path);
+  std::vector<ConfigEntry> entries = TRY(read_config_text(TRY(read_text_file(path, kMaxBytes)), path));
+  if (entries.empty())
+    return invalid_argument(
+        fmt::format("{}: the file is empty; accepted are flags and values, \"page-size: 16\"", path));
+  return entries;
 }
 
 Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const std::string& name) {
@@ -109,9 +113,6 @@ Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const
   const bool is_json = first != std::string::npos && text[first] == '{';
   std::vector<ConfigEntry> entries = TRY(is_json ? read_json(text, name) : read_yaml(text, name));
   std::erase_if(entries, [](const ConfigEntry& e) { return e.key == kSourcesKey && e.value.is_object(); });
-  if (entries.empty())
-    return invalid_argument(
-        fmt::format("{}: the file is empty; accepted are flags and values, \"page-size: 16\"", name));
   for (const ConfigEntry& entry : entries) TRY(check_shape(entry).with_context(fmt::format("{}:{}", name, entry.line)));
   return entries;
 }

@@ -286,7 +286,9 @@ void add_other_flags(CommandFlags& add, CommonFlags& common) {
 }
 
 Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common) {
-  if (engine.model_path.empty()) return invalid_argument("--model-path is missing");
+  if (engine.model_path.empty())
+    return invalid_argument(
+        "--model-path is missing; accepted: a model folder, a GGUF file, or a model of the hub (org/name)");
   engine.graphs.measure_costs = !common.disable_cost_measurement;
   if (common.torch_compile_max_bs > 0) engine.graphs.torch_compile_max_batch = common.torch_compile_max_bs;
   TRY(finish_foreign_flags(common.foreign, engine));
