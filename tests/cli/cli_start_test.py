@@ -32,6 +32,7 @@ class FailedStart(CliTest):
 
     def test_says_what_helps_and_keeps_a_report(self):
         said = self.generate(self.folder)
+        self.assertIn(": operator silu_mul (%layers.0.silu_mul): failing: this is a bad number of tokens\n", said)
         for words in ("--disable-piecewise-cuda-graph starts without them", "--mem-fraction-static 0.8 (0.7)",
                       "--piecewise-cuda-graph-max-tokens 2048 (1024, 512)", "--cuda-graph-max-bs 16"):
             self.assertIn(words, said)
