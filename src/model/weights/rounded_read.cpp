@@ -140,7 +140,7 @@ Result<ScaleTable> RoundedMatrix::scales(const Area& blocks, float factor) const
   const std::int64_t per_unit = std::max<std::int64_t>(1, kTile / rounding_.block_cols);
   const std::int64_t units_across = ceil_div(blocks.cols(), per_unit);
   const std::int64_t units = (blocks.end_row - blocks.first_row) * units_across;
-  const std::int64_t elements = blocks.size() * rounding_.block_rows * rounding_.block_cols;
+  [[maybe_unused]] const std::int64_t elements = blocks.size() * rounding_.block_rows * rounding_.block_cols;
   std::atomic<bool> finite = true;
 #pragma omp parallel for schedule(static) if (elements > kParallelRounds)
   for (std::int64_t unit = 0; unit < units; ++unit) {
