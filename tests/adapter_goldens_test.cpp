@@ -104,33 +104,6 @@ TEST(Adapters, AMixedBatchEqualsEachRequestAlone) {
   testing::expect_mixed_equals_alone(*engine);
 }
 
-// One adapter replaces the embedding and the head, one changes them by low-rank matrices, and one leaves them alone.
-TEST(Adapters, WholeMatricesMixWithOtherAdapters) {
-  EngineOptions options = options_for("llama", /*slots=*/3);
-  options.deterministic = true;
-  options.disable_radix_cache = true;
-  options.adapters.limits.targets = testing::targets_of("llama-lora/r4-embed-head");
-  options.adapters.limits.saved = {"embed_tokens", "lm_head"};
-  const std::unique_ptr<Engine> engine = make_engine(options);
-  ASSERT_NE(engine, nullptr);
-  std::vector<Request> requests;
-  for (const std::string name : {"r8-save-embed-head", "r4-embed-head", "r16-pattern"}) {
-    ASSERT_TRUE(load(*engine, name, folder_of("llama-lora/" + name)).ok());
-    const Golden golden = read_golden_folder(folder_of("llama-lora/" + name));
-    for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
-      requests.push_back(scored(golden.prompts[i], name));
-      requests.push_back(scored(golden.prompts[i], ""));
-    }
-  }
-  const Result<std::vector<Completion>> together = engine->run(requests);
-  ASSERT_TRUE(together.ok()) << together.status().to_string();
-  for (std::size_t i = 0; i < requests.size(); ++i)
-    EXPECT_EQ((*together)[i].logits, run_one(*engine, requests[i]).logits) << requests[i].adapter << " " << i;
-  const Result<VerifyReport> report = verify(engine->runner(), false);
-  ASSERT_TRUE(report.ok()) << report.status().to_string();
-  for (const VerifyRow& row : report->rows) EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
-}
-
 TEST(Adapters, MoreAdaptersThanSlotsTakeTurns) {
   const std::unique_ptr<Engine> engine = make_engine(options_for("qwen3", /*slots=*/2));
   ASSERT_NE(engine, nullptr);

@@ -146,9 +146,12 @@ def detokenize(engine: c_void_p, ids: list[int], skip_special: bool) -> str:
 
 
 def _adapter_name(name: str) -> bytes:
-    if "\0" in name:  # C would read the name only up to there
-        raise TesseraError(1, f"lora_name: {name!r} is not accepted; a name without NUL characters is", "lora_name")
-    return name.encode()
+    if not isinstance(name, str) or "\0" in name:  # C would read the name only up to a NUL
+        raise TesseraError(1, f"lora_name: {name!r} is not accepted; a string without NUL characters is", "lora_name")
+    try:
+        return name.encode()
+    except UnicodeEncodeError as error:
+        raise TesseraError(1, f"lora_name: {name!r} is not accepted; text that UTF-8 can write is", "lora_name") from error
 
 
 def unload_adapter(engine: c_void_p, name: str) -> None:

@@ -203,6 +203,11 @@ TEST(Adapters, WrongCallsNameTheFault) {
   refused(load_body("other", folder("r8-attention"), R"(, "pinned": 3)"), "pinned", "true or false");
   refused(load_body("other", folder("r8-attention"), R"(, "pined": true)"), "pined", "pined");
   refused("{", "", "request's body");
+  for (int i = 0; i < 7; ++i)
+    load(engine.get(), "kept" + std::to_string(i), folder("r8-attention"), R"(, "pinned": true)");
+  refused(load_body("other", folder("r8-attention"), R"(, "pinned": true)"), "pinned", "8 adapters would be pinned");
+  for (int i = 0; i < 7; ++i)
+    EXPECT_EQ(tessera_lora_unload(engine.get(), ("kept" + std::to_string(i)).c_str(), error.out()), TESSERA_OK);
   EXPECT_EQ(tessera_lora_unload(engine.get(), "other", error.out()), TESSERA_NOT_FOUND);
   EXPECT_THAT(error.message(), HasSubstr("no adapter \"other\" is loaded; loaded: tuned"));
   char* answer = nullptr;

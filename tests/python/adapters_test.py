@@ -139,6 +139,10 @@ class AdaptersTest(unittest.TestCase):
         self.assertEqual((caught.exception.name, caught.exception.field), ("not found", "lora_name"))
         with self.assertRaisesRegex(TesseraError, "without NUL characters"):
             self.engine.unload_lora_adapter("tuned\0")
+        for name in (3, "\ud800"):
+            with self.assertRaises(TesseraError) as caught:
+                self.engine.unload_lora_adapter(name)
+            self.assertEqual(caught.exception.field, "lora_name")
         with self.assertRaisesRegex(TesseraError, 'no adapter "other" is loaded'):
             self.ids(lora_path="other")
         self.assertEqual(list(self.engine._loaded()["loaded_adapters"]), ["tuned"])

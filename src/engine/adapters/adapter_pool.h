@@ -28,7 +28,7 @@ struct AdapterLoad {
 struct AdapterInfo {
   std::string name;
   std::string path;
-  std::int64_t rank = 0;  // the largest rank of its modules
+  std::int64_t rank = 0;  // the largest rank of its modules; 0 if it has only whole matrices
   bool pinned = false;
   std::int64_t running = 0;  // running requests that use it
   bool on_device = false;

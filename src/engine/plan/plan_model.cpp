@@ -25,6 +25,7 @@
 #include "tessera/model/layers/cache.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
+#include "tessera/net/frame.h"
 #include "tessera/ops/cache/cache_type.h"
 #include "tessera/ops/quantised/blocks/block_codes.h"
 #include "tessera/ops/quantised/blocks/dequantise.h"
@@ -312,6 +313,19 @@ Status check_adapters(const EngineOptions& options) {
   return ok_status();
 }
 
+// Checks that a message can carry the largest adapter to the ranks of other nodes.
+Status check_messages(const EngineOptions& options, const AdapterLayout& layout) {
+  if (options.nnodes == 1) return ok_status();
+  constexpr std::int64_t kMost = static_cast<std::int64_t>(kMostFrameBytes) - (std::int64_t{16} << 20);  // less padding
+  std::int64_t bytes = 0;
+  for (std::size_t rank = 1; rank < layout.num_ranks(); ++rank) bytes += layout.most_share_bytes(rank);
+  if (bytes <= kMost) return ok_status();
+  return invalid_argument(fmt::format(
+      "lora_modules_to_save, max_lora_rank: an adapter may take {} bytes on ranks 1 to {}; at most {} are accepted, "
+      "because one message carries them to other nodes. A lower rank takes less, and so do fewer modules",
+      bytes, layout.num_ranks() - 1, kMost));
+}
+
 // Returns the linears of every rank. When an adapter is loaded, its matrices are cut into the parts for these linears.
 Result<AdapterLayout::OfRanks> linears_of_ranks(PlanDraft& draft) {
   const Registry& registry = *draft.options.registry;
@@ -337,6 +351,7 @@ Status add_adapters(PlanDraft& draft) {
   TRY(check_adapters(draft.options));
   AdapterLayout layout = TRY(AdapterLayout::create(TRY(linears_of_ranks(draft)), static_cast<std::size_t>(draft.rank),
                                                    options.limits, plan.model.dtype));
+  TRY(check_messages(draft.options, layout));
   const std::string saved =
       options.limits.saved.empty() ? "" : fmt::format(", whole matrices of {}", fmt::join(options.limits.saved, ", "));
   plan.facts.push_back(fmt::format("adapters: {} slots of rank {} for {} linears ({}){}", options.limits.slots,

@@ -88,13 +88,23 @@ Status check_tying(const std::string& path, const AdapterConfig& config, const A
   const auto check = [&](const auto& modules) -> Status {
     for (const auto& [module, tensor] : modules)
       if (can_be_saved(from_layer(module)))
-        return unimplemented(fmt::format(
-            "{}: adapter_config.json: \"ensure_weight_tying\" is not supported in an adapter that changes \"{}\"", path,
-            module));
+        return unimplemented(
+            fmt::format("{}: adapter_config.json: \"ensure_weight_tying\" is true; accepted in an adapter that changes "
+                        "\"{}\": false",
+                        path, module));
     return ok_status();
   };
   TRY(check(tensors.pairs));
   return check(tensors.whole);
+}
+
+// Checks that the file has every module that the settings call a saved one.
+Status check_saved(const std::string& path, const AdapterConfig& config, const AdapterTensors& tensors) {
+  for (const std::string& word : config.saved())
+    if (std::ranges::none_of(tensors.whole, [&](const auto& entry) { return from_layer(entry.first) == word; }))
+      return invalid_argument(fmt::format(
+          "{}: modules_to_save of adapter_config.json names \"{}\", but the file has no such matrix", path, word));
+  return ok_status();
 }
 
 Status check_files(const std::string& folder) {
@@ -164,7 +174,7 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
         return invalid_argument(fmt::format("{}: two names mean the model's module \"{}\"; one of the names is \"{}\"",
                                             path, layout.module_at(place).name, module));
   }
-  if (file.mapping() != nullptr) TRY(file.mapping()->check_whole());
+  TRY(check_saved(path, config, tensors));
 
   for (std::size_t rank = 0; rank < layout.num_ranks(); ++rank) {
     AdapterShare::OfModules modules;
@@ -177,6 +187,7 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
     }
     adapter->shares_.push_back(TRY(AdapterShare::cut(layout, rank, modules, device).with_context(path)));
   }
+  if (file.mapping() != nullptr) TRY(file.mapping()->check_whole());  // whole matrices have now been read too
   adapter->path_ = folder;
   adapter->base_model_ = config.base_model();
   return std::shared_ptr<const Adapter>(std::move(adapter));

@@ -28,16 +28,15 @@ class Adapter {
   //                     or a head that is tied to the other one; a folder with only adapter_model.bin
   // PEFT also writes the base model's own matrix (base_layer.weight) if the adapter changes the embedding or the head.
   // This matrix is not read, and a log message names it. Every other tensor is either used or named in an error.
-  // Reads the disk and converts on the calling thread, which takes tens of milliseconds for a model of 8 billion
-  // parameters. Thread-safe.
+  // Reads the disk and converts on the calling thread. Matrices of rank 16 of a model of 8 billion parameters take tens
+  // of milliseconds, and each whole matrix takes about a second. Thread-safe.
   static Result<std::shared_ptr<const Adapter>> load(const std::string& folder, const AdapterLayout& layout,
                                                      Device& device);
 
   const AdapterShare& share(std::size_t rank) const { return shares_[rank]; }
   std::size_t num_shares() const { return shares_.size(); }  // the number of the model's ranks
-  std::int64_t rank() const {
-    return rank_;
-  }  // the largest LoRA rank of any module; 0 if there are only whole matrices
+  // Returns the largest LoRA rank of any module; 0 if there are only whole matrices.
+  std::int64_t rank() const { return rank_; }
   const std::string& path() const { return path_; }
   const std::string& base_model() const { return base_model_; }  // the base model's name in the settings; may be empty
 

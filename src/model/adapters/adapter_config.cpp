@@ -38,15 +38,19 @@ bool is_set(const Json* value) {
   return true;
 }
 
-Status check_saved(const Fields& fields) {
+// Reads modules_to_save, and returns the last word of each module's name.
+Result<std::vector<std::string>> read_saved(const Fields& fields) {
+  std::vector<std::string> words;
   const Json* saved = fields.find("modules_to_save");
-  if (!is_set(saved)) return ok_status();
+  if (!is_set(saved)) return words;
   constexpr std::string_view kAccepted = "a list of \"lm_head\" and \"embed_tokens\"";
   if (!saved->is_array()) return fields.wrong("modules_to_save", kAccepted);
-  for (const Json& module : saved->as_array())
+  for (const Json& module : saved->as_array()) {
     if (!module.is_string() || !can_be_saved(last_word(module.as_string())))
       return fields.unsupported("modules_to_save", kAccepted);
-  return ok_status();
+    words.emplace_back(last_word(module.as_string()));
+  }
+  return words;
 }
 
 Status check_kind(const Fields& fields) {
@@ -54,7 +58,6 @@ Status check_kind(const Fields& fields) {
   if (type != "LORA") return fields.unsupported("peft_type", "LORA");
   for (const std::string_view name : kRefused)
     if (is_set(fields.find(name))) return fields.unsupported(name, "adapters without it");
-  TRY(check_saved(fields));
   const std::string bias = TRY(fields.optional_string("bias")).value_or("none");
   if (bias != "none") return fields.unsupported("bias", "\"none\"");
   return ok_status();
@@ -100,6 +103,7 @@ Result<AdapterConfig> AdapterConfig::read(const std::string& folder) {
   config.rank_ = TRY(fields.required_int("r", 1, kMostRank));
   config.alpha_ = TRY(fields.optional_number("lora_alpha", 0, kMostAlpha)).value_or(config.alpha_);
   config.rslora_ = TRY(fields.optional_bool("use_rslora")).value_or(false);
+  config.saved_ = TRY(read_saved(fields));
   config.ties_weights_ = TRY(fields.optional_bool("ensure_weight_tying")).value_or(false);
   config.base_model_ = TRY(fields.optional_string("base_model_name_or_path")).value_or("");
   TRY(read_patterns(fields, "rank_pattern", [&](const Fields& in, const std::string& key, NamePatterns name) -> Status {

@@ -27,6 +27,8 @@ class AdapterConfig {
   Result<std::int64_t> rank_of(std::string_view module) const;
   // Returns the factor by which B · A of a module is multiplied: alpha / rank or, with use_rslora, alpha / √rank.
   Result<double> scale_of(std::string_view module, std::int64_t rank) const;
+  // Returns the last words of modules_to_save: "lm_head" and "embed_tokens".
+  const std::vector<std::string>& saved() const { return saved_; }
   // Returns whether a change to the embedding or the head means both (ensure_weight_tying).
   bool ties_weights() const { return ties_weights_; }
   const std::string& base_model() const { return base_model_; }  // base_model_name_or_path; may be empty
@@ -41,6 +43,7 @@ class AdapterConfig {
   double alpha_ = 8;
   bool rslora_ = false;
   bool ties_weights_ = false;
+  std::vector<std::string> saved_;
   ByModule<std::int64_t> ranks_;
   ByModule<double> alphas_;
   std::string base_model_;

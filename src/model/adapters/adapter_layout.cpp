@@ -50,6 +50,14 @@ std::string target_words(const AdapterLayout::OfRanks& linears, const Counts& co
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+std::string savable_words(const AdapterLayout::OfRanks& linears) {
+  std::set<std::string_view> words;
+  for (const std::vector<AdaptableLinear>& of_rank : linears)
+    for (const AdaptableLinear& linear : of_rank)
+      if (is_savable(linear)) words.insert(from_layer(linear.modules[0].name));
+  return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
+}
+
 Status check_limits(const AdapterLimits& limits) {
   if (limits.slots < 1 || limits.slots > kMaxAdapterSlots)
     return invalid_argument(
@@ -138,9 +146,8 @@ Result<AdapterLayout> AdapterLayout::create(OfRanks linears, std::size_t rank, A
           return is_savable(linear) && from_layer(linear.modules[0].name) == word;
         }))
       return invalid_argument(
-          fmt::format("lora_modules_to_save: adapters cannot replace a module \"{}\" of this model; accepted: "
-                      "lm_head and embed_tokens, where tensor parallelism divides their rows evenly",
-                      word));
+          fmt::format("lora_modules_to_save: adapters cannot replace a module \"{}\" of this model; accepted: {}", word,
+                      savable_words(layout.linears_)));
   layout.limits_ = std::move(limits);
   for (std::vector<AdaptableLinear>& of_rank : layout.linears_) {
     std::vector<AdaptableLinear> saved;
@@ -176,6 +183,15 @@ const AdaptableLinear* AdapterLayout::find(std::string_view weight, bool embeds,
     return linear.weight == weight && linear.embeds == embeds && linear.whole == whole;
   });
   return found == linears().end() ? nullptr : &*found;
+}
+
+std::int64_t AdapterLayout::most_share_bytes(std::size_t rank) const {
+  std::int64_t values = 0;
+  for (const AdaptableLinear& linear : linears_[rank]) {
+    values += std::ssize(linear.modules) * rows_of_a(linear) * linear.cols;
+    if (!linear.whole) values += limits_.max_rank * linear.rows();
+  }
+  return values * static_cast<std::int64_t>(ir::dtype_size(dtype_));
 }
 
 std::string AdapterLayout::target_names() const {

@@ -125,6 +125,8 @@ class AdapterLayout {
   const AdaptableLinear* find(std::string_view weight, bool embeds = false, bool whole = false) const;
   // Returns the words of AdapterLimits::targets that mean modules of this layout, each word once, for messages.
   std::string target_names() const;
+  // Returns the size in bytes of the largest share (AdapterShare) that an adapter can have on a rank, without padding.
+  std::int64_t most_share_bytes(std::size_t rank) const;
   // Returns the number of rows of a slot's A for each module of a linear. A whole matrix counts as an A.
   std::int64_t rows_of_a(const AdaptableLinear& linear) const {
     return linear.whole ? linear.rows() : limits_.max_rank;

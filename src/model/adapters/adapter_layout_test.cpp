@@ -125,6 +125,8 @@ TEST(AdapterLayout, ListsALinearTwiceIfItMayBeReplaced) {
   EXPECT_EQ(one.find("embed.weight"), nullptr);
   EXPECT_TRUE(one.places_of("lm_head").empty());
   EXPECT_EQ(one.places_of("model.lm_head", /*whole=*/true).size(), 1u);
+  EXPECT_EQ(one.most_share_bytes(0), 2 * 6 * 4);
+  EXPECT_EQ(both.most_share_bytes(0), 2 * 6 * 4 + 16 * (6 + 2) * 4);
 }
 
 TEST(AdapterLayout, RefusesLimitsAndUnknownTargets) {
@@ -136,7 +138,7 @@ TEST(AdapterLayout, RefusesLimitsAndUnknownTargets) {
   expect_error(create({.targets = {"lm_head"}}), StatusCode::kInvalidArgument,
                {"lora_target_modules", "lm_head", "down_proj, k_proj, q_proj"});
   expect_error(create({.saved = {"q_proj"}}), StatusCode::kInvalidArgument,
-               {"lora_modules_to_save", "q_proj", "lm_head"});
+               {"lora_modules_to_save", "q_proj", "accepted: none"});
   expect_error(AdapterLayout::create(AdapterLayout::OfRanks(1), 0, {}, ir::DType::kFloat32), StatusCode::kUnimplemented,
                {"enable_lora"});
 }

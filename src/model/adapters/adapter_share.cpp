@@ -42,20 +42,31 @@ void write_part(const AdaptableLinear& linear, const AdapterLinearPart& part,
   }
 }
 
+// Multiplies the values by a factor that is rounded to T, as the graph multiplies the model's own. Returns the index of
+// the first result that is not finite; -1 if there is none.
+template <class T>
+std::int64_t scale_values(std::span<T> values, float factor) {
+  const float rounded = to_float(from_float<T>(factor));
+  bool finite = true;
+  for (T& value : values) {
+    if (factor != 1) value = from_float<T>(to_float(value) * rounded);
+    finite = finite & std::isfinite(to_float(value));
+  }
+  if (finite) return -1;
+  return std::ranges::find_if_not(values, [](T value) { return std::isfinite(to_float(value)); }) - values.begin();
+}
+
 // Writes the rank's part of a whole matrix, multiplied by the linear's factor.
 template <class T>
 Status write_whole(const AdaptableLinear& linear, const StoredTensor& tensor, StoredDtype dtype, std::byte* to) {
   const auto copy = [&](std::int64_t first, std::int64_t rows, std::int64_t width) -> Status {
-    const std::span bytes(to, static_cast<std::size_t>(rows * width) * sizeof(T));
-    TRY(copy_tensor(tensor, {.dim = 0, .begin = first, .size = rows}, dtype, bytes));
-    for (std::int64_t i = 0; i < rows * width; ++i) {
-      T& value = reinterpret_cast<T*>(to)[i];
-      if (const float read = to_float(value); !std::isfinite(read))
-        return invalid_argument(fmt::format("row {} of tensor \"{}\" has the value {}; accepted are finite values",
-                                            first + i / width, tensor.name, read));
-      if (linear.factor != 1) value = from_float<T>(to_float(value) * static_cast<float>(linear.factor));
-    }
-    to += bytes.size();
+    const std::span values(reinterpret_cast<T*>(to), static_cast<std::size_t>(rows * width));
+    TRY(copy_tensor(tensor, {.dim = 0, .begin = first, .size = rows}, dtype, std::as_writable_bytes(values)));
+    if (const std::int64_t bad = scale_values(values, static_cast<float>(linear.factor)); bad >= 0)
+      return invalid_argument(fmt::format("row {} of tensor \"{}\" has the value {}; accepted are finite values",
+                                          first + bad / width, tensor.name,
+                                          to_float(values[static_cast<std::size_t>(bad)])));
+    to += values.size_bytes();
     return ok_status();
   };
   if (linear.embeds) return copy(linear.first_col, linear.cols, linear.rows());

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tessera/base/float16.h"
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/model/test_support.h"
 #include "tessera/model/weights/safetensors.h"
@@ -243,6 +244,24 @@ TEST(Adapter, CutsWholeMatricesForEachRank) {
   EXPECT_EQ((*adapter)->rank(), 0);
 }
 
+// The model's own embedding is multiplied by the factor rounded to its type: 62, not 61.97.
+TEST(Adapter, RoundsAnEmbeddingsFactorAsTheModelDoes) {
+  const AdaptableLinear embedding{.weight = "embed.weight",
+                                  .embeds = true,
+                                  .factor = 61.97,
+                                  .cols = 1,
+                                  .modules = {{"model.embed_tokens", 1, 1}},
+                                  .ranges = {{0, 0, 1}}};
+  Folder folder;
+  folder.add(kSavedTable, {1, 1}, 1);
+  const auto adapter =
+      folder.load(*AdapterLayout::create({{embedding}}, 0, {.saved = {"embed_tokens"}}, ir::DType::kBFloat16));
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  BFloat16 value;
+  std::memcpy(&value, (*adapter)->share(0).bytes().data(), sizeof(value));
+  EXPECT_EQ(to_float(value), 62);
+}
+
 TEST(Adapter, RefusesWholeMatricesThatDoNotFit) {
   const auto error = [](Folder& folder, StatusCode code, const std::vector<std::string>& parts,
                         const std::string& settings = "", AdapterLimits limits = {.saved = {"lm_head"}}) {
@@ -255,6 +274,8 @@ TEST(Adapter, RefusesWholeMatricesThatDoNotFit) {
   error(head, StatusCode::kInvalidArgument, {"lm_head", "lora_modules_to_save", "none"}, "", {.targets = {"lm_head"}});
   error(head, StatusCode::kUnimplemented, {"ensure_weight_tying", "lm_head"}, R"(, "ensure_weight_tying": true)");
   error(head, StatusCode::kUnimplemented, {"modules_to_save", "score"}, R"(, "modules_to_save": ["score"])");
+  error(head, StatusCode::kInvalidArgument, {"modules_to_save", "embed_tokens", "no such matrix"},
+        R"(, "modules_to_save": ["lm_head", "embed_tokens"])");
   Folder larger;
   larger.add(kSavedHead, {5, 4}, 0);
   error(larger, StatusCode::kInvalidArgument, {"lm_head", "[5, 4]", "[3, 4]", "added tokens"});

@@ -69,7 +69,7 @@ bool fits_tiles(const AdapterProductArgs& in) {
   return sizeof(T) == 2 && in.cols % kPackSize<T> == 0 && is_aligned(in.x) && is_aligned(in.a);
 }
 
-// Makes an operator that runs shrink_many on chunks of adapter_chunk_rows(in.rows) rows; for whole matrices, on up to
+// Makes an operator that runs product_many on chunks of adapter_chunk_rows(in.rows) rows; for whole matrices, on up to
 // 64 rows in chunks of one slot. Precondition: fits_tiles<T>().
 template <class T, class Args>
 std::unique_ptr<BoundOp> make_product_of_many(const char* name, const Args& in) {
@@ -77,7 +77,7 @@ std::unique_ptr<BoundOp> make_product_of_many(const char* name, const Args& in) 
     const unsigned groups = groups_of(in, kGroups);
     const unsigned chunks = chunks_of(in);
     return make_product<Args>(
-        name, shrink_many<T, kEights, kGroups, Args>,
+        name, product_many<T, kEights, kGroups, Args>,
         {.grid = kOfWhole<Args> ? dim3(chunks, groups) : dim3(groups, chunks), .block = dim3(kManyWarps * kWarp)}, in);
   };
   const auto make_large = [&]<int kEights>() {

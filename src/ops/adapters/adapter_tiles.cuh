@@ -7,8 +7,8 @@
 // shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A block takes 16
 // rows of A and some of their columns; the blocks of a cluster divide the columns. With up to 8 rows of x, blocks are
 // large: smaller ones in larger clusters lose more time at their start than they gain. With more rows, they leave room
-// on their multiprocessor for the kernels before and after. shrink_many has blocks of up to 64 rows of x and 48 rows of
-// A, so that x is read only once for these 48 rows. Its sums have one order for any number of rows, so deterministic
+// on their multiprocessor for the kernels before and after. product_many has blocks of up to 64 rows of x and 48 rows
+// of A, so that x is read only once for these 48 rows. Its sums have one order for any number of rows, so deterministic
 // forwards use it for few rows too, and so does adapter_whole_linear, whose matrix is far too large for registers. In
 // add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at a time. It splits a value of t into two 16-bit
 // numbers (split_two()), and multiplies both by b.
@@ -30,8 +30,8 @@ namespace tessera::cuda::adapters {
 
 inline constexpr int kValues = 16;       // rows of A in a tensor-core product
 inline constexpr int kStepColumns = 32;  // columns that a warp takes in a step: 16 bytes for each lane of a quad
-inline constexpr int kManyWarps = 8;     // warps of a block of shrink_many
-inline constexpr int kMostGroups = 3;    // groups of kValues rows of A that a block of shrink_many takes
+inline constexpr int kManyWarps = 8;     // warps of a block of product_many
+inline constexpr int kMostGroups = 3;    // groups of kValues rows of A that a block of product_many takes
 inline constexpr int kAddWarps = 4;      // warps of a block of adapter_add
 inline constexpr int kAddColumns = 64;   // columns of y that one of these warps takes
 inline constexpr int kDepth = 16;        // values of t in a tensor-core product
@@ -237,7 +237,7 @@ __device__ inline Chunk joined_chunk(const AdapterRows& table, unsigned i, unsig
 // Computes x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. Grid: x has the groups, and y
 // the chunks; the other way round with kOfWhole.
 template <class T, int kEights, int kGroups, class Args>
-__global__ void __launch_bounds__(kManyWarps* kWarp) shrink_many(const Args in) {
+__global__ void __launch_bounds__(kManyWarps* kWarp) product_many(const Args in) {
   constexpr int kRows = kEights * 8;
   __shared__ float of_warps[kManyWarps][kValues][kRows + 1];
   let_next_begin();

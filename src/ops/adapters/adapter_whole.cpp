@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstring>
 
 #include "tessera/ops/adapters/adapter_dot.h"
 #include "tessera/ops/contract/shape_rule.h"
+#include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
 #include "tessera/ops/cpu/row_loop.h"
 

@@ -5,13 +5,13 @@
 // Weights arrive through a ring of their own. Each row of a box has 128 bytes, which are 128 columns, or 256 if values
 // have four bits. A thread converts a word into pairs that are not neighbouring columns. The sort by expert brings x's
 // columns into the same order (ColumnOrder), and the kernel of gate and up stores its results in the order of down's
-// values. Scales come from global memory, a slot of x ahead. If a scale belongs to a whole row, it is multiplied with sums.
-// Other scales are multiplied with values, which rounds the weights to bfloat16.
+// values. Scales come from global memory, a slot of x ahead. If a scale belongs to a whole row, it is multiplied with
+// sums. Other scales are multiplied with values, which rounds the weights to bfloat16.
 //
 // Converting a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
 // last 1024 cycles of the multiprocessor. Converting issues instructions in a fifth of these cycles, while the other
-// warpgroup fills the tensor cores. With up to 64 tokens, converting is the bound, so a slot of x holds several stages
-// (parts_of()).
+// warpgroup fills the tensor cores. With few tokens, converting is the bound. So a slot of x then holds several stages,
+// which are called the slot's parts: two for up to 128 tokens, and those of a whole box for up to 64.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper_packed.cuh"

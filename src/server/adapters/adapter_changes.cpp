@@ -8,8 +8,10 @@
 namespace tessera {
 namespace {
 
+// Returns the error with the member of the request that is wrong. A message about `pinned` begins with the word.
 ApiError error_of(const Status& status) {
-  ApiError error = invalid_field("lora_name", status.message());
+  const std::string_view field = status.message().starts_with("pinned:") ? "pinned" : "lora_name";
+  ApiError error = invalid_field(std::string(field), status.message());
   if (status.code() == StatusCode::kNotFound) error.http_status = 404;
   return error;
 }
