@@ -15,7 +15,8 @@
 
 namespace tessera::test {
 
-// Writes an adapter of rank 2 that changes every module of the layout. `folder` must exist.
+// Writes an adapter of rank 2 that changes every module of the layout. If `seed` is odd, the adapter brings the whole
+// matrices that the layout has places for. `folder` must exist.
 inline void write_random_adapter(const std::string& folder, const AdapterLayout& layout, std::uint32_t seed) {
   constexpr std::int64_t kRank = 2;
   std::mt19937 random(seed);
@@ -34,7 +35,12 @@ inline void write_random_adapter(const std::string& folder, const AdapterLayout&
   for (std::size_t rank = 0; rank < layout.num_ranks(); ++rank)
     for (const AdaptableLinear& linear : layout.linears_of(rank))
       for (const AdaptableModule& module : linear.modules) {
-        if (!written.insert(module.name).second) continue;
+        if ((linear.whole && seed % 2 == 0) || !written.insert(module.name).second) continue;
+        if (linear.whole) {
+          add(module.name + ".weight",
+              linear.embeds ? std::vector{module.cols, module.rows} : std::vector{module.rows, module.cols});
+          continue;
+        }
         add(module.name + (linear.embeds ? ".lora_embedding_A" : ".lora_A.weight"), {kRank, module.cols});
         add(module.name + (linear.embeds ? ".lora_embedding_B" : ".lora_B.weight"), {module.rows, kRank});
       }

@@ -128,7 +128,7 @@ std::vector<std::vector<TokenId>> run(Engine& engine, const std::vector<Request>
   return outputs;
 }
 
-// Loads three adapters; the device has slots for two of them.
+// Loads three adapters; the device has slots for two of them. One brings its own head and embedding.
 void load_adapters(Engine& engine) {
   for (std::uint32_t i = 0; i < 3; ++i) {
     const test::ScratchDir folder;
@@ -155,7 +155,8 @@ TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
   options.chunked_prefill_size = 32;
   options.max_running_requests = 64;
   options.max_total_tokens = 512;
-  options.adapters = {.enabled = soak.adapters, .limits = {.slots = 2}, .paths = {}};
+  options.adapters = {.enabled = soak.adapters, .limits = {.slots = 2, .saved = {}}, .paths = {}};
+  if (soak.adapters) options.adapters.limits.saved = {"embed_tokens", "lm_head"};
   const std::unique_ptr<Engine> plain = test::make_engine(options);
   options.drafts.source = soak.source;
   if (options.drafts.from_folder()) options.drafts.model_path = testing::data_path(soak.draft);
