@@ -9,7 +9,7 @@ libtessera.so, which contains no Python. docs/python.md is the guide."""
 
 from ._library import TesseraError, version
 from .engine import Engine
-from .llm import LLM, SamplingParams
+from .llm import LLM, LoRARequest, SamplingParams
 
-__all__ = ["Engine", "LLM", "SamplingParams", "TesseraError", "version"]
+__all__ = ["Engine", "LLM", "LoRARequest", "SamplingParams", "TesseraError", "version"]
 __version__ = version()

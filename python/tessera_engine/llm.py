@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from dataclasses import asdict, dataclass
 from typing import Any, Optional, Sequence, Union
 
@@ -69,12 +71,23 @@ class CompletionOutput:
     stop_reason: Optional[Union[int, str]]
 
 
+@dataclass(frozen=True)
+class LoRARequest:
+    """Names a low-rank adapter, as vLLM's class does: a folder that PEFT has written. `lora_int_id` is accepted but not needed:
+    the name says which adapter it is."""
+
+    lora_name: str
+    lora_int_id: int
+    lora_path: str
+
+
 @dataclass
 class RequestOutput:
     prompt: Optional[str]
     prompt_token_ids: list[int]
     outputs: list[CompletionOutput]
     finished: bool = True
+    lora_request: Optional[LoRARequest] = None
 
 
 @dataclass
@@ -88,6 +101,7 @@ class EmbeddingRequestOutput:
     prompt_token_ids: list[int]
 
 
+Adapters = Optional[Union[LoRARequest, Sequence[Optional[LoRARequest]]]]  # one for all prompts, or one for each
 Prompt = Union[str, Json]  # {"prompt": text} or {"prompt_token_ids": ids} for a dictionary
 
 
@@ -115,24 +129,27 @@ class LLM:
 
     def __init__(self, model: str, **options: Any) -> None:
         self.engine = Engine(model, **options)
+        self._loading = threading.Lock()
         self._context: int = self.engine.get_server_info()["engine"]["max_request_tokens"]
 
     def generate(self, prompts: Union[Prompt, Sequence[Prompt]],
                  sampling_params: Optional[Union[SamplingParams, Sequence[SamplingParams]]] = None, *,
-                 use_tqdm: bool = False) -> list[RequestOutput]:
-        """Returns one output for each prompt, in their order. `use_tqdm` is accepted but shows no progress bar."""
+                 use_tqdm: bool = False, lora_request: Adapters = None) -> list[RequestOutput]:
+        """Returns one output for each prompt, in their order. `use_tqdm` is accepted but shows no progress bar. Adapters of
+        `lora_request` that are not loaded yet are loaded first, and stay loaded; the engine needs `enable_lora`."""
         del use_tqdm
         given: list[Prompt] = [prompts] if isinstance(prompts, (str, dict)) else list(prompts)
-        return self._run([self._read_prompt(prompt) for prompt in given], sampling_params)
+        return self._run([self._read_prompt(prompt) for prompt in given], sampling_params, lora_request)
 
     def chat(self, messages: Union[list[Json], list[list[Json]]],
              sampling_params: Optional[Union[SamplingParams, Sequence[SamplingParams]]] = None, *, use_tqdm: bool = False,
-             **fields: Any) -> list[RequestOutput]:
+             lora_request: Adapters = None, **fields: Any) -> list[RequestOutput]:
         """generate() for conversations. `fields` are the fields of the chat template (tools, chat_template_kwargs, …)."""
         del use_tqdm
         conversations: Any = [messages] if messages and isinstance(messages[0], dict) else messages
         texts = [self.engine.apply_chat_template(conversation, **fields) for conversation in conversations]
-        return self._run([(text, self.engine.tokenize(text, add_special_tokens=False)) for text in texts], sampling_params)
+        return self._run([(text, self.engine.tokenize(text, add_special_tokens=False)) for text in texts], sampling_params,
+                         lora_request)
 
     def embed(self, prompts: Union[str, Sequence[str]]) -> list[EmbeddingRequestOutput]:
         """Returns the texts' embeddings. The model must make embeddings, or be loaded with is_embedding=True."""
@@ -150,21 +167,37 @@ class LLM:
             return prompt.get("prompt"), list(prompt["prompt_token_ids"])
         return prompt["prompt"], self.engine.tokenize(prompt["prompt"])
 
+    def _load(self, adapters: Sequence[Optional[LoRARequest]]) -> None:
+        """Loads the adapters that are not loaded. A name that is loaded from another folder is an error of the engine."""
+        wanted = {adapter.lora_name: adapter for adapter in adapters if adapter}
+        if not wanted:
+            return
+        with self._loading:
+            loaded = {adapter["lora_name"]: adapter["lora_path"] for adapter in self.engine.list_lora_adapters()}
+            for adapter in wanted.values():
+                if loaded.get(adapter.lora_name) != os.fspath(adapter.lora_path):
+                    self.engine.load_lora_adapter(adapter.lora_name, adapter.lora_path)
+
     def _run(self, prompts: list[tuple[Optional[str], list[int]]],
-             given: Optional[Union[SamplingParams, Sequence[SamplingParams]]]) -> list[RequestOutput]:
+             given: Optional[Union[SamplingParams, Sequence[SamplingParams]]], lora_request: Adapters) -> list[RequestOutput]:
         each = given if isinstance(given, Sequence) else [given or SamplingParams()] * len(prompts)
-        if len(each) != len(prompts):
-            raise ValueError(f"{len(each)} sampling_params are given for {len(prompts)} prompts; accepted is one, or one for each")
+        adapters = lora_request if isinstance(lora_request, Sequence) else [lora_request] * len(prompts)
+        for name, values in (("sampling_params", each), ("lora_request", adapters)):
+            if len(values) != len(prompts):
+                raise ValueError(f"{len(values)} {name} are given for {len(prompts)} prompts; accepted is one, or one for each")
+        self._load(adapters)
         requests: list[Request] = []
         try:
-            for (_, ids), params in zip(prompts, each):
-                requests.append(self.engine._submit("/generate", {"input_ids": ids, **params._body(self._context - len(ids))}))
+            for (_, ids), params, adapter in zip(prompts, each, adapters):
+                body = {"input_ids": ids, **params._body(self._context - len(ids))}
+                requests.append(self.engine._submit("/generate", {**body, "lora_path": adapter.lora_name} if adapter else body))
             answers = [json.loads(_next(request)[1]) for request in requests]
         finally:
             for request in requests:
                 request.free()
         outputs = []
-        for (text, ids), answer in zip(prompts, answers):
+        for (text, ids), answer, adapter in zip(prompts, answers, adapters):
             choices = answer if isinstance(answer, list) else [answer]
-            outputs.append(RequestOutput(text, ids, [_read_completion(i, choice) for i, choice in enumerate(choices)]))
+            made = [_read_completion(i, choice) for i, choice in enumerate(choices)]
+            outputs.append(RequestOutput(text, ids, made, lora_request=adapter))
         return outputs

@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from tessera_engine import Engine, TesseraError
+from tessera_engine import LLM, Engine, LoRARequest, SamplingParams, TesseraError
 
 DATA = pathlib.Path(sys.argv.pop(1))
 MODEL = DATA / "goldens/qwen3"
@@ -146,6 +146,24 @@ class AdaptersTest(unittest.TestCase):
         with self.assertRaisesRegex(TesseraError, 'no adapter "other" is loaded'):
             self.ids(lora_path="other")
         self.assertEqual(list(self.engine._loaded()["loaded_adapters"]), ["tuned"])
+
+    def test_prompts_of_llm_name_adapters_as_in_vllm(self):
+        llm = LLM(MODEL, enable_lora=True, **FEW)
+        self.addCleanup(llm.shutdown)
+        prompt, params = {"prompt_token_ids": PROMPT}, SamplingParams(temperature=0, max_tokens=16, ignore_eos=True)
+        tuned, other = LoRARequest("tuned", 1, str(TUNED)), LoRARequest("other", 2, str(OTHER))
+        outputs = llm.generate([prompt] * 3, params, lora_request=[tuned, None, other])
+        self.assertEqual([output.lora_request for output in outputs], [tuned, None, other])
+        self.engine.load_lora_adapter("tuned", TUNED)
+        self.engine.load_lora_adapter("other", OTHER)
+        want = [self.ids(lora_path="tuned"), self.ids(), self.ids(lora_path="other")]
+        self.assertEqual([output.outputs[0].token_ids for output in outputs], want)
+        both = llm.generate([prompt] * 2, params, lora_request=other)  # one for all prompts, loaded before
+        self.assertEqual([output.outputs[0].token_ids for output in both], [want[2]] * 2)
+        with self.assertRaisesRegex(TesseraError, "loaded already, from"):
+            llm.generate(prompt, params, lora_request=LoRARequest("tuned", 1, str(OTHER)))
+        with self.assertRaisesRegex(ValueError, "2 lora_request are given for 1 prompts"):
+            llm.generate(prompt, params, lora_request=[tuned, other])
 
     def test_an_engine_without_adapters_says_so(self):
         with Engine(MODEL, **FEW) as engine:
