@@ -129,8 +129,8 @@ class OneScale {
 };
 
 // The scales of one weight row in a stage, for smaller groups. The threads of a quad have the same row. Each of them
-// loads and prepares the scale of a fourth of the stage's columns, and gets the others by shuffles. If every thread
-// loaded all scales, the lookups in the L1 cache would take longer than the conversion: a load touches eight lines.
+// loads and prepares the scale of a fourth of the stage's columns, and gets the others by shuffles. Loading and
+// preparing a scale takes about as many instructions as converting four values.
 template <class T, Values kValues, bool kCodes, int kParts>
 class QuadScales {
  public:
@@ -329,6 +329,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
   const int items = *p.order.num_tiles * across;
   const int stages = (p.k + kHopperDepth - 1) / kHopperDepth;
   if (warpgroup == kHopperWarpgroups) {
+    // 168 registers for each of the block's threads are 24 for this warpgroup and 240 for each of the other two. If
+    // they were more in total, the kernel would wait for them for ever.
     keep_registers<24, false>();
     if (threadIdx.x % kWarpgroup == 0) {
       let_copies_see_stores();
