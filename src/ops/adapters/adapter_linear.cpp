@@ -166,18 +166,22 @@ AdapterRanges adapter_ranges(const ir::Node& node) {
   return ranges;
 }
 
+AdapterProductArgs AdapterProductArgs::of(const TensorView& x, const TensorView& a, const TensorView& ranks,
+                                          const TensorView& rows) {
+  const auto modules = static_cast<std::int32_t>(ranks.cols());
+  return {.x = x.data.raw(),
+          .a = a.data.raw(),
+          .ranks = ranks.as<std::int32_t>(),
+          .table = AdapterRows::of(rows.as<std::int32_t>(), x.dim(0)),
+          .rows = x.dim(0),
+          .cols = x.cols(),
+          .num_slots = static_cast<std::int32_t>(a.dim(0)),
+          .modules = modules,
+          .rank = static_cast<std::int32_t>(a.dim(1)) / modules};
+}
+
 AdapterShrinkArgs adapter_shrink_args(const BindArgs& args) {
-  const TensorView& a = args.operands[1];
-  const auto modules = static_cast<std::int32_t>(args.operands[2].cols());
-  return {{.x = args.operands[0].data.raw(),
-           .a = a.data.raw(),
-           .ranks = args.operands[2].as<std::int32_t>(),
-           .table = AdapterRows::of(args.operands[3].as<std::int32_t>(), args.operands[0].dim(0)),
-           .rows = args.operands[0].dim(0),
-           .cols = args.operands[0].cols(),
-           .num_slots = static_cast<std::int32_t>(a.dim(0)),
-           .modules = modules,
-           .rank = static_cast<std::int32_t>(a.dim(1)) / modules},
+  return {AdapterProductArgs::of(args.operands[0], args.operands[1], args.operands[2], args.operands[3]),
           args.results[0].as<float>()};
 }
 

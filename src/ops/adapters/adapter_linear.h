@@ -58,6 +58,10 @@ struct AdapterProductArgs {
   std::int32_t num_slots = 0;
   std::int32_t modules = 0;
   std::int32_t rank = 0;  // the largest rank of any slot
+
+  // Takes x [T, K], a [S, N·R, K], ranks i32[S, N] and the table of rows i32[5, T].
+  static AdapterProductArgs of(const TensorView& x, const TensorView& a, const TensorView& ranks,
+                               const TensorView& rows);
 };
 
 // The operands of adapter_shrink as a kernel takes them.

@@ -13,17 +13,13 @@ namespace {
 Result<std::vector<ir::Type>> infer_lookup(const ir::OpSignature& s) {
   const ir::Type& ids = s.operands[0];
   TRY(expect_rank(s, 0, "ids", 1));
-  TRY(expect_type(s, 0, "ids", {ir::DType::kInt32, ids.shape}));
+  TRY(check_adapter_tokens(s, 0, ids.shape[0]));
   TRY(expect_floating(s, 1, "a"));
   TRY(expect_rank(s, 1, "a", 3));
   const ir::Type& a = s.operands[1];
   for (const ir::Dim& dim : a.shape)
     if (!dim.constant()) return refuse(s, fmt::format("a is {}; its dimensions must be numbers", a.to_string()));
   TRY(expect_type(s, 2, "ranks", {ir::DType::kInt32, {a.shape[0], ir::Dim(std::int64_t{1})}}));
-  TRY(expect_type(s, 3, "slots", {ir::DType::kInt32, {kAdapterRowLists, ids.shape[0]}}));
-  if (s.operands.size() > 4) TRY(expect_type(s, 4, "rows", ids));
-  if (const std::int64_t first = s.node.attribute_or("first_row", std::int64_t{0}); first < 0)
-    return refuse(s, fmt::format("first_row = {}; it must be 0 or more", first));
   return std::vector{ir::Type{ir::DType::kFloat32, {ids.shape[0], a.shape[1]}}};
 }
 
@@ -47,17 +43,8 @@ Result<std::unique_ptr<BoundOp>> bind_lookup(const BindArgs& args) {
 
 AdapterLookupArgs adapter_lookup_args(const BindArgs& args) {
   const TensorView& a = args.operands[1];
-  return {.ids = args.operands[0].as<std::int32_t>(),
-          .a = a.data.raw(),
-          .ranks = args.operands[2].as<std::int32_t>(),
-          .slots = args.operands[3].as<std::int32_t>(),
-          .given = args.operands.size() > 4 ? args.operands[4].as<std::int32_t>() : nullptr,
-          .t = args.results[0].as<float>(),
-          .rows = args.operands[0].dim(0),
-          .columns = a.dim(2),
-          .first_row = args.node.attribute_or("first_row", std::int64_t{0}),
-          .num_slots = static_cast<std::int32_t>(a.dim(0)),
-          .rank = static_cast<std::int32_t>(a.dim(1))};
+  return {adapter_tokens(args, 0, a.dim(2), a.dim(0)), a.data.raw(), args.operands[2].as<std::int32_t>(),
+          args.results[0].as<float>(), static_cast<std::int32_t>(a.dim(1))};
 }
 
 const ir::OpDecl kAdapterLookup{

@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "tessera/ir/op_decl.h"
-#include "tessera/ops/adapters/adapter_rows.h"
+#include "tessera/ops/adapters/adapter_tokens.h"
 #include "tessera/ops/contract/op.h"
 
 namespace tessera {
@@ -23,26 +23,17 @@ extern const KernelDef kAdapterLookupCpu;
 extern const KernelDef kAdapterLookupCuda;
 
 // The operands as a kernel takes them.
-struct AdapterLookupArgs {
-  const std::int32_t* ids = nullptr;    // [rows]
+struct AdapterLookupArgs : AdapterTokens {
   const void* a = nullptr;              // X[num_slots, rank, columns]
   const std::int32_t* ranks = nullptr;  // [num_slots]
-  const std::int32_t* slots = nullptr;  // [rows]
-  const std::int32_t* given = nullptr;  // [rows], or null
   float* t = nullptr;                   // [rows, rank]
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  std::int64_t first_row = 0;
-  std::int32_t num_slots = 0;
-  std::int32_t rank = 0;  // the largest rank of any slot
+  std::int32_t rank = 0;                // the largest rank of any slot
 
   // Returns the index in `a` of the element that t[row, r] copies, or -1 if t[row, r] is 0.
   constexpr std::int64_t place(std::int64_t row, std::int32_t r) const {
-    const std::int32_t slot = slots[row];
-    if (slot < 0 || slot >= num_slots || r >= ranks[slot]) return -1;
-    if (given != nullptr && given[row] >= 0) return -1;
-    const std::int64_t column = ids[row] - first_row;
-    return column < 0 || column >= columns ? -1 : (std::int64_t{slot} * rank + r) * columns + column;
+    const Found found = find(row);
+    if (found.slot < 0 || r >= ranks[found.slot]) return -1;
+    return (std::int64_t{found.slot} * rank + r) * columns + found.column;
   }
 };
 AdapterLookupArgs adapter_lookup_args(const BindArgs& args);

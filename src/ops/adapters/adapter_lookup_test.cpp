@@ -17,12 +17,6 @@ constexpr std::int64_t kLookupRank = 4;
 constexpr std::int64_t kLookupIds = 10;
 constexpr std::int64_t kFirstLookupId = 20;  // the first id that this tensor-parallel rank has
 
-HostTensor id_tensor(std::vector<std::int64_t> dims, const std::vector<std::int32_t>& values) {
-  HostTensor t = poisoned_tensor(DType::kInt32, std::move(dims));
-  std::memcpy(t.bytes.data(), values.data(), values.size() * sizeof(values[0]));
-  return t;
-}
-
 struct LookupRow {
   std::int32_t id;
   std::int32_t slot;
@@ -45,11 +39,11 @@ std::vector<HostTensor> lookup_operands(DType dtype, bool given) {
   const std::int64_t count = std::ssize(ids);
   std::vector<std::int32_t> table = slots;  // the kernels read only this list of the table
   table.resize(static_cast<std::size_t>(kAdapterRowLists * count));
-  std::vector<HostTensor> operands{id_tensor({count}, ids),
+  std::vector<HostTensor> operands{int_tensor({count}, ids),
                                    random_tensor(dtype, {kLookupSlots, kLookupRank, kLookupIds}, 1),
-                                   id_tensor({kLookupSlots, 1}, {kLookupRanks[0], kLookupRanks[1], kLookupRanks[2]}),
-                                   id_tensor({kAdapterRowLists, count}, table)};
-  if (given) operands.push_back(id_tensor({count}, rows));
+                                   int_tensor({kLookupSlots, 1}, {kLookupRanks[0], kLookupRanks[1], kLookupRanks[2]}),
+                                   int_tensor({kAdapterRowLists, count}, table)};
+  if (given) operands.push_back(int_tensor({count}, rows));
   return operands;
 }
 

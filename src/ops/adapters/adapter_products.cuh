@@ -63,10 +63,10 @@ std::unique_ptr<BoundOp> make_product_of_values(const char* name, const Args& in
   return make_by_row<Args>(name, product_values<T, Args>, in, std::int64_t{in.modules} * in.rank, kManyWarps);
 }
 
-// Returns whether tensor cores can multiply these matrices.
+// Returns whether tensor cores can multiply these matrices. Precondition: T has 16 bits.
 template <class T>
 bool fits_tiles(const AdapterProductArgs& in) {
-  return sizeof(T) == 2 && in.cols % kPackSize<T> == 0 && is_aligned(in.x) && is_aligned(in.a);
+  return in.cols % kPackSize<T> == 0 && is_aligned(in.x) && is_aligned(in.a);
 }
 
 // Makes an operator that runs product_many on chunks of adapter_chunk_rows(in.rows) rows; for whole matrices, on up to

@@ -41,13 +41,9 @@ Result<std::vector<ir::Type>> infer_embedding(const ir::OpSignature& s) {
   TRY(expect_floating(s, 0, "y"));
   TRY(expect_rank(s, 0, "y", 2));
   const ir::Type& y = s.operands[0];
-  TRY(expect_type(s, 1, "ids", {ir::DType::kInt32, {y.shape[0]}}));
+  TRY(check_adapter_tokens(s, 1, y.shape[0]));
   TRY(expect_rank(s, 2, "w", 3));
   TRY(check_matrices(s, {s.operands[2].shape[1], y.shape[1]}));
-  TRY(expect_type(s, 4, "slots", {ir::DType::kInt32, {kAdapterRowLists, y.shape[0]}}));
-  if (s.operands.size() > 5) TRY(expect_type(s, 5, "rows", s.operands[1]));
-  if (const std::int64_t first = s.node.attribute_or("first_row", std::int64_t{0}); first < 0)
-    return refuse(s, fmt::format("first_row = {}; it must be 0 or more", first));
   return std::vector<ir::Type>();
 }
 
@@ -91,32 +87,14 @@ Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
 }  // namespace
 
 AdapterWholeLinearArgs adapter_whole_linear_args(const BindArgs& args) {
-  const TensorView& w = args.operands[2];
-  return {{.x = args.operands[1].data.raw(),
-           .a = w.data.raw(),
-           .ranks = args.operands[3].as<std::int32_t>(),
-           .table = AdapterRows::of(args.operands[4].as<std::int32_t>(), args.operands[0].dim(0)),
-           .rows = args.operands[0].dim(0),
-           .cols = args.operands[1].cols(),
-           .num_slots = static_cast<std::int32_t>(w.dim(0)),
-           .modules = 1,
-           .rank = static_cast<std::int32_t>(w.dim(1))},
+  return {AdapterProductArgs::of(args.operands[1], args.operands[2], args.operands[3], args.operands[4]),
           args.operands[0].data.raw()};
 }
 
 AdapterWholeEmbeddingArgs adapter_whole_embedding_args(const BindArgs& args) {
   const TensorView& w = args.operands[2];
-  return {.y = args.operands[0].data.raw(),
-          .ids = args.operands[1].as<std::int32_t>(),
-          .w = w.data.raw(),
-          .sizes = args.operands[3].as<std::int32_t>(),
-          .slots = args.operands[4].as<std::int32_t>(),
-          .given = args.operands.size() > 5 ? args.operands[5].as<std::int32_t>() : nullptr,
-          .rows = args.operands[0].dim(0),
-          .cols = args.operands[0].cols(),
-          .num_ids = w.dim(1),
-          .first_row = args.node.attribute_or("first_row", std::int64_t{0}),
-          .num_slots = static_cast<std::int32_t>(w.dim(0))};
+  return {adapter_tokens(args, 1, w.dim(1), w.dim(0)), args.operands[0].data.raw(), w.data.raw(),
+          args.operands[3].as<std::int32_t>(), args.operands[0].cols()};
 }
 
 const ir::OpDecl kAdapterWholeLinear{

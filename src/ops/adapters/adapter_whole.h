@@ -19,6 +19,7 @@
 
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/adapters/adapter_linear.h"
+#include "tessera/ops/adapters/adapter_tokens.h"
 #include "tessera/ops/contract/op.h"
 
 namespace tessera {
@@ -37,26 +38,16 @@ struct AdapterWholeLinearArgs : AdapterProductArgs {
 AdapterWholeLinearArgs adapter_whole_linear_args(const BindArgs& args);
 
 // The operands of adapter_whole_embedding as a kernel takes them.
-struct AdapterWholeEmbeddingArgs {
+struct AdapterWholeEmbeddingArgs : AdapterTokens {
   void* y = nullptr;                    // X[rows, cols]
-  const std::int32_t* ids = nullptr;    // [rows]
-  const void* w = nullptr;              // X[num_slots, num_ids, cols]
+  const void* w = nullptr;              // X[num_slots, columns, cols]
   const std::int32_t* sizes = nullptr;  // [num_slots]
-  const std::int32_t* slots = nullptr;  // [rows]
-  const std::int32_t* given = nullptr;  // [rows], or null
-  std::int64_t rows = 0;
   std::int64_t cols = 0;
-  std::int64_t num_ids = 0;
-  std::int64_t first_row = 0;
-  std::int32_t num_slots = 0;
 
   // Returns the row of w, counted over all slots, that y[row] copies; -1 if y[row] keeps its values.
   constexpr std::int64_t source(std::int64_t row) const {
-    const std::int32_t slot = slots[row];
-    if (slot < 0 || slot >= num_slots || sizes[slot] == 0) return -1;
-    if (given != nullptr && given[row] >= 0) return -1;
-    const std::int64_t id = ids[row] - first_row;
-    return id < 0 || id >= num_ids ? -1 : slot * num_ids + id;
+    const Found found = find(row);
+    return found.slot < 0 || sizes[found.slot] == 0 ? -1 : found.slot * columns + found.column;
   }
 };
 AdapterWholeEmbeddingArgs adapter_whole_embedding_args(const BindArgs& args);

@@ -14,18 +14,12 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kWholeSlots = 4;
 
-HostTensor ints_of(std::vector<std::int64_t> dims, const std::vector<std::int32_t>& values) {
-  HostTensor t = poisoned_tensor(DType::kInt32, std::move(dims));
-  std::memcpy(t.bytes.data(), values.data(), values.size() * sizeof(values[0]));
-  return t;
-}
-
 // The slot of the first rows is -1, 0, 1, 2, 3, -1, 0, … Slot 2 has no matrix.
 std::int32_t slot_of_row(std::int64_t row) { return static_cast<std::int32_t>(row % (kWholeSlots + 1)) - 1; }
 bool has_matrix(std::int32_t slot) { return slot >= 0 && slot != 2; }
 HostTensor whole_sizes(std::int64_t size) {
   const auto m = static_cast<std::int32_t>(size);
-  return ints_of({kWholeSlots, 1}, {m, m, 0, m});
+  return int_tensor({kWholeSlots, 1}, {m, m, 0, m});
 }
 
 HostTensor whole_table(std::int64_t first, std::int64_t last) {
@@ -134,10 +128,10 @@ TEST(AdapterWholeEmbedding, CopiesTheRowOfEachToken) {
   for (const DType dtype : kFloatingDTypes)
     for (const std::int64_t cols : {16, 9, 2056})
       for (const bool has_given : {true, false}) {
-        std::vector<HostTensor> operands{random_tensor(dtype, {rows, cols}, 1), ints_of({rows}, ids),
+        std::vector<HostTensor> operands{random_tensor(dtype, {rows, cols}, 1), int_tensor({rows}, ids),
                                          random_tensor(dtype, {kWholeSlots, kWholeIds, cols}, 2), whole_sizes(cols),
-                                         ints_of({kAdapterRowLists, rows}, table)};
-        if (has_given) operands.push_back(ints_of({rows}, given));
+                                         int_tensor({kAdapterRowLists, rows}, table)};
+        if (has_given) operands.push_back(int_tensor({rows}, given));
         const OpOutcome out =
             run_op(kAdapterWholeEmbedding, kAdapterWholeEmbeddingCpu, operands, {{"first_row", kFirstWholeId}});
         for (std::int64_t i = 0; i < rows; ++i) {
