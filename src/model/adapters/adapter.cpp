@@ -130,6 +130,12 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
   const AdapterTensors tensors = TRY(AdapterTensors::of(file));
   TRY(check_tying(path, config, tensors));
   std::map<AdapterLayout::Place, std::shared_ptr<const AdapterMatrices>> matrices;
+  const auto add = [&](const AdapterLayout::Place& place, std::shared_ptr<const AdapterMatrices> made,
+                       const std::string& module) -> Status {
+    if (matrices.emplace(place, std::move(made)).second) return ok_status();
+    return invalid_argument(fmt::format("{}: two names mean the model's module \"{}\"; one of the names is \"{}\"",
+                                        path, layout.module_at(place).name, module));
+  };
   std::shared_ptr<Adapter> adapter(new Adapter);
   for (const auto& [module, pair] : tensors.pairs) {
     TRY(check_whole(path, module, pair));
@@ -138,10 +144,7 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
       const AdapterMatrix b{.values = TRY(floats_of(*pair.b, path)), .shape = pair.b->shape};
       for (const ExpertMatrices& expert : TRY(cut_expert_stack(path, module, a, b, config, layout))) {
         adapter->rank_ = std::max(adapter->rank_, expert.matrices->rank);
-        if (!matrices.emplace(expert.place, expert.matrices).second)
-          return invalid_argument(
-              fmt::format("{}: two names mean the model's module \"{}\"; one of the names is \"{}\"", path,
-                          layout.module_at(expert.place).name, module));
+        TRY(add(expert.place, expert.matrices, module));
       }
       continue;
     }
@@ -161,18 +164,13 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
     made->a = TRY(floats_of(*pair.a, path));
     made->b = TRY(floats_of(*pair.b, path));
     adapter->rank_ = std::max(adapter->rank_, made->rank);
-    for (const AdapterLayout::Place& place : places)
-      if (!matrices.emplace(place, made).second)
-        return invalid_argument(fmt::format("{}: two names mean the model's module \"{}\"; one of the names is \"{}\"",
-                                            path, of_model.name, module));
+    for (const AdapterLayout::Place& place : places) TRY(add(place, made, module));
   }
   for (const auto& [module, tensor] : tensors.whole) {
     const auto made = std::make_shared<AdapterMatrices>();
     made->whole = tensor;
     for (const AdapterLayout::Place& place : TRY(places_of_whole(path, module, *tensor, layout)))
-      if (!matrices.emplace(place, made).second)
-        return invalid_argument(fmt::format("{}: two names mean the model's module \"{}\"; one of the names is \"{}\"",
-                                            path, layout.module_at(place).name, module));
+      TRY(add(place, made, module));
   }
   TRY(check_saved(path, config, tensors));
 

@@ -32,11 +32,13 @@ bool is_target(const AdapterLimits& limits, const AdaptableModule& module) {
   return in_layer && (limits.targets.empty() || contains(limits.targets, kAllLinears));
 }
 
-// Returns whether a linear is all that a rank has of one module outside the layers: the head or the embedding.
-bool is_savable(const AdaptableLinear& linear) {
-  if (linear.modules.size() != 1) return false;
+// Returns the word by which AdapterLimits::saved names the linear's module. Returns "" if adapters cannot replace its
+// matrix: it is neither the head nor the embedding, or the rank has other parts of it than whole rows.
+std::string_view saved_word(const AdaptableLinear& linear) {
+  if (linear.modules.size() != 1) return "";
   const bool whole_rows = linear.embeds || (linear.first_col == 0 && linear.cols == linear.modules[0].cols);
-  return can_be_saved(from_layer(linear.modules[0].name)) && whole_rows;
+  const std::string_view word = from_layer(linear.modules[0].name);
+  return whole_rows && can_be_saved(word) ? word : "";
 }
 
 // Returns the target words of the modules for which `counts` returns true. Each word occurs once.
@@ -50,12 +52,13 @@ std::string target_words(const AdapterLayout::OfRanks& linears, const Counts& co
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-std::string savable_words(const AdapterLayout::OfRanks& linears) {
+// Returns the words of the modules that adapters can replace.
+std::set<std::string_view> saved_words(const AdapterLayout::OfRanks& linears) {
   std::set<std::string_view> words;
   for (const std::vector<AdaptableLinear>& of_rank : linears)
-    for (const AdaptableLinear& linear : of_rank)
-      if (is_savable(linear)) words.insert(from_layer(linear.modules[0].name));
-  return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
+    for (const AdaptableLinear& linear : of_rank) words.insert(saved_word(linear));
+  words.erase("");
+  return words;
 }
 
 Status check_limits(const AdapterLimits& limits) {
@@ -141,19 +144,17 @@ Result<AdapterLayout> AdapterLayout::create(OfRanks linears, std::size_t rank, A
           fmt::format("lora_target_modules: adapters cannot change a module \"{}\" of this model; accepted: {}", target,
                       target_words(layout.linears_, [](const AdaptableModule&) { return true; })));
   }
+  const std::set<std::string_view> savable = saved_words(layout.linears_);
   for (const std::string& word : limits.saved)
-    if (!any_linear([&](const AdaptableLinear& linear) {
-          return is_savable(linear) && from_layer(linear.modules[0].name) == word;
-        }))
+    if (!savable.contains(word))
       return invalid_argument(
           fmt::format("lora_modules_to_save: adapters cannot replace a module \"{}\" of this model; accepted: {}", word,
-                      savable_words(layout.linears_)));
+                      savable.empty() ? "none" : fmt::format("{}", fmt::join(savable, ", "))));
   layout.limits_ = std::move(limits);
   for (std::vector<AdaptableLinear>& of_rank : layout.linears_) {
     std::vector<AdaptableLinear> saved;
     for (const AdaptableLinear& linear : of_rank)
-      if (is_savable(linear) && contains(layout.limits_.saved, from_layer(linear.modules[0].name)))
-        saved.emplace_back(linear).whole = true;
+      if (contains(layout.limits_.saved, saved_word(linear))) saved.emplace_back(linear).whole = true;
     std::erase_if(of_rank, [&](const AdaptableLinear& linear) {
       return !has_module(linear, [&](const AdaptableModule& module) { return is_target(layout.limits_, module); });
     });

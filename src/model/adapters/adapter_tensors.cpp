@@ -12,21 +12,13 @@
 namespace tessera {
 namespace {
 
-// The role that a tensor of an adapter's file has. If the tensor is not supported, `refused` says what it is.
-struct TensorRole {
-  std::string module;
-  bool is_a = false;
-  bool embeds = false;
-  bool is_base = false;   // true for PEFT's copy of the base model's own matrix
-  bool is_whole = false;  // true for a matrix that replaces the base model's
-  std::string_view refused = {};
-};
-
+// The end of a tensor's name, and the role that a tensor with this end has.
 struct Ending {
   std::string_view text;
   bool is_a = false;
   bool embeds = false;
-  bool is_base = false;
+  bool is_base = false;   // PEFT's copy of the base model's own matrix
+  bool is_whole = false;  // a matrix that replaces the base model's
 };
 // The endings of tensor names. PEFT omits the adapter's name, "default", but other writers keep it.
 constexpr Ending kEndings[] = {{.text = ".lora_A.weight", .is_a = true},
@@ -37,21 +29,27 @@ constexpr Ending kEndings[] = {{.text = ".lora_A.weight", .is_a = true},
                                {.text = ".lora_embedding_A.default", .is_a = true, .embeds = true},
                                {.text = ".lora_embedding_B", .embeds = true},
                                {.text = ".lora_embedding_B.default", .embeds = true},
-                               {.text = ".base_layer.weight", .is_base = true}};
+                               {.text = ".base_layer.weight", .is_base = true},
+                               {.text = ".modules_to_save.default.weight", .is_whole = true},
+                               {.text = ".modules_to_save.weight", .is_whole = true},
+                               {.text = ".weight", .is_whole = true}};
+
+// If the tensor is not supported, `refused` says what it is.
+struct TensorRole {
+  std::string module;
+  Ending ending = {};
+  std::string_view refused = {};
+};
 
 TensorRole role_of(std::string_view name) {
   constexpr std::string_view kPrefix = "base_model.model.";
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
-  for (const Ending& ending : kEndings)
-    if (name.ends_with(ending.text))
-      return {.module = std::string(name.substr(0, name.size() - ending.text.size())),
-              .is_a = ending.is_a,
-              .embeds = ending.embeds,
-              .is_base = ending.is_base};
+  for (const Ending& ending : kEndings) {
+    if (!name.ends_with(ending.text)) continue;
+    const std::string_view module = name.substr(0, name.size() - ending.text.size());
+    if (!ending.is_whole || can_be_saved(last_word(module))) return {.module = std::string(module), .ending = ending};
+  }
   TensorRole role{.module = std::string(name)};
-  for (const std::string_view ending : {".modules_to_save.default.weight", ".modules_to_save.weight", ".weight"})
-    if (name.ends_with(ending) && can_be_saved(last_word(name.substr(0, name.size() - ending.size()))))
-      return {.module = std::string(name.substr(0, name.size() - ending.size())), .is_whole = true};
   if (name.find("lora_magnitude_vector") != std::string_view::npos)
     role.refused = "a part of DoRA";
   else if (name.ends_with(".bias"))
@@ -75,23 +73,23 @@ Result<AdapterTensors> AdapterTensors::of(const SafetensorsFile& file) {
                       "lora_B.weight of linears, lora_embedding_A and lora_embedding_B, weight of lm_head and "
                       "embed_tokens",
                       file.path(), tensor.name, role.refused));
-    if (role.is_base) {
+    if (role.ending.is_base) {
       base.emplace_back(role.module, tensor.name);
       continue;
     }
     if (!is_weight_dtype(tensor.dtype))
       return invalid_argument(fmt::format("{}: tensor \"{}\" is {}; accepted: F32, F16, BF16", file.path(), tensor.name,
                                           stored_dtype_name(tensor.dtype)));
-    if (role.is_whole) {
+    if (role.ending.is_whole) {
       if (!found.whole.emplace(role.module, &tensor).second)
         return invalid_argument(fmt::format("{}: two tensors are the whole matrix of \"{}\"; one of them is \"{}\"",
                                             file.path(), role.module, tensor.name));
       continue;
     }
     AdapterPair& pair = pairs[role.module];
-    if (pair.a == nullptr && pair.b == nullptr) pair.embeds = role.embeds;
-    const StoredTensor*& place = role.is_a ? pair.a : pair.b;
-    if (place != nullptr || pair.embeds != role.embeds)
+    if (pair.a == nullptr && pair.b == nullptr) pair.embeds = role.ending.embeds;
+    const StoredTensor*& place = role.ending.is_a ? pair.a : pair.b;
+    if (place != nullptr || pair.embeds != role.ending.embeds)
       return invalid_argument(
           fmt::format("{}: tensors \"{}\" and \"{}\" belong to the same module; accepted: one A and one B, "
                       "either of a linear or of an embedding",
