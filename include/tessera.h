@@ -210,9 +210,9 @@ tessera_code tessera_lora_unload(tessera_engine* engine, const char* name, tesse
  * an adapter which "load_inplace" has replaced. */
 tessera_code tessera_lora_wait(tessera_engine* engine, const char* name, int64_t timeout_ms, tessera_error** error);
 /* Lists the loaded adapters, sorted by name, as JSON: [{"lora_name", "lora_path", "rank", "pinned", "running",
- * "on_device"}]. "rank" is the largest rank of its modules; 0 if it has only whole matrices. "running" is the number of running requests that use it; a
- * request that waits for a place on the device does not count. "on_device" says whether it has such a place. The list
- * is empty for an engine without adapters. Waits for the running step. */
+ * "on_device"}]. "rank" is the largest rank of its modules; 0 if it has only whole matrices. "running" is the number of
+ * running requests that use it; a request that waits for a place on the device does not count. "on_device" says
+ * whether it has such a place. The list is empty for an engine without adapters. Waits for the running step. */
 tessera_code tessera_lora_list(tessera_engine* engine, char** json, tessera_error** error);
 
 /* ---- The program ---- */
