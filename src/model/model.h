@@ -223,6 +223,8 @@ inline constexpr std::string_view kEmbeddings = "embeddings";
 inline constexpr std::string_view kPositions = "positions";  // i32[T]
 // X[max_draft_rows, hidden size]: hidden states for a next-token layer, from the last forward or the last draft
 inline constexpr std::string_view kDraftHidden = "draft_hidden";
+inline constexpr std::string_view kTargetIds =
+    "target_ids";  // i32[ids, 1]: the model's id for each id of a draft's head
 inline constexpr std::string_view kDraftRows = "draft_rows";  // i32[T]: row of draft_hidden; -1 for padding
 // Used instead of kPositions if the model has positions in three dimensions. A text token has the same position in all
 // three.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "tessera/ops/contract/forward_batch.h"
@@ -17,6 +18,8 @@ struct DraftInputs {
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
   std::span<const std::int32_t> rows;  // [T]: for each token, the row of draft_hidden that it continues
+  // If present, the head then drafts from the wanted rows, as by DraftRows with this first_id.
+  std::optional<std::int64_t> first_id = std::nullopt;
 };
 
 // The rows from which the layer's head drafts.

@@ -12,9 +12,9 @@ namespace tessera {
 ModelRunner::ModelRunner(std::unique_ptr<RunnerParts> parts)
     : parts_(std::move(parts)),
       step_(*parts_),
-      draft_(*parts_, step_.launcher()),
       captures_(*parts_, step_.launcher()),
       dispatcher_(*parts_, captures_),
+      draft_(*parts_, step_.launcher(), captures_, dispatcher_),
       capture_(*parts_, captures_, dispatcher_, step_),
       measurement_(*parts_, step_.launcher(), dispatcher_),
       full_measurement_(*parts_, step_.launcher(), captures_, dispatcher_) {}

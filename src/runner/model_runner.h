@@ -160,9 +160,9 @@ class ModelRunner {
 
   std::unique_ptr<RunnerParts> parts_;
   ForwardStep step_;
-  DraftStep draft_;
   SizeCapture captures_;
   Dispatcher dispatcher_;
+  DraftStep draft_;
   GraphCapture capture_;
   CostMeasurement measurement_;
   FullMeasurement full_measurement_;

@@ -46,6 +46,8 @@ Status RunnerParts::allocate() {
   embeddings_ = std::make_unique<EmbeddingRows>(TRY(EmbeddingRows::create(graphs.body, device)));
   TRY(embeddings_->reserve(options.embedding_rows));
   if (graphs.draft) draft_hidden_ = std::make_unique<DraftHidden>(TRY(DraftHidden::create(graphs.draft->body, device)));
+  if (graphs.draft && !graphs.draft->target_ids.empty())
+    target_ids_ = TRY(TargetIds::create(graphs.draft->target_ids, device, *stream_));
   if (graphs.adapted) adapters_ = TRY(AdapterTables::create(graphs.adapted->layout, device, *stream_));
 
   // The plans reserve their part of the step buffer before the inputs do. The lists of the plans then lie next to the
@@ -115,6 +117,7 @@ Status RunnerParts::name_externals() {
   edits_->add_to(externals_);
   embeddings_->add_to(externals_);
   if (draft_hidden_ != nullptr) draft_hidden_->add_to(externals_);
+  if (target_ids_ != nullptr) target_ids_->add_to(externals_);
   if (adapters_ != nullptr) adapters_->add_to(externals_);
   for (const HandedOver& value : model.handed_over) {
     if (externals_.contains(value.name))

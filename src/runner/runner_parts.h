@@ -17,6 +17,7 @@
 #include "tessera/piecewise/external_values.h"
 #include "tessera/runner/adapters/adapter_tables.h"
 #include "tessera/runner/drafts/draft_hidden.h"
+#include "tessera/runner/drafts/target_ids.h"
 #include "tessera/runner/embedding_rows.h"
 #include "tessera/runner/graphs/graph_runner.h"
 #include "tessera/runner/memory/edit_buffers.h"
@@ -45,6 +46,7 @@ class RunnerParts {
   // Return the memory that forwards read and write.
   KvStorage& kv() const { return *kv_; }
   EmbeddingRows& embeddings() const { return *embeddings_; }
+  const TargetIds* target_ids() const { return target_ids_.get(); }  // null if drafts have the model's own ids
   DraftHidden* draft_hidden() const { return draft_hidden_.get(); }  // null if the model drafts nothing
   Arena& arena() const { return *arena_; }
   Arena& workspace() const { return *workspace_; }
@@ -94,6 +96,7 @@ class RunnerParts {
   std::unique_ptr<EditBuffers> edits_;
   std::unique_ptr<EmbeddingRows> embeddings_;
   std::unique_ptr<DraftHidden> draft_hidden_;
+  std::unique_ptr<TargetIds> target_ids_;
   std::unique_ptr<AdapterTables> adapters_;
   std::unique_ptr<OpPlans> plans_;
   ForwardStates states_;  // used by the contexts

@@ -7,6 +7,7 @@
 #include "tessera/model/sampler.h"
 #include "tessera/piecewise/chain.h"
 #include "tessera/piecewise/ladder.h"
+#include "tessera/runner/drafts/draft_graphs.h"
 #include "tessera/runner/drafts/draft_hidden.h"
 
 namespace tessera {
@@ -45,6 +46,16 @@ ir::Bucket choice_bucket(std::int64_t rows) {
   return bucket;
 }
 
+// The most rows of a draft in one graph. The head computes all of them, wanted or not. Up to this number of rows the
+// head takes about as long as for one row, because it reads the same weights.
+constexpr std::int64_t kMostDraftDecodeRows = 64;
+
+std::vector<std::int64_t> draft_decode_sizes(const RunnerOptions& options) {
+  std::vector<std::int64_t> sizes = options.decode_sizes;
+  std::erase_if(sizes, [](std::int64_t size) { return size > kMostDraftDecodeRows; });
+  return sizes;
+}
+
 }  // namespace
 
 std::string_view runner_role_name(RunnerRole role) {
@@ -56,6 +67,7 @@ std::string_view runner_role_name(RunnerRole role) {
     case RunnerRole::kLogprobs: return "logprobs";
     case RunnerRole::kDraft: return "draft";
     case RunnerRole::kDraftHead: return "draft head";
+    case RunnerRole::kDraftDecode: return "draft decode";
     case RunnerRole::kAdapterPrefill: return "adapter prefill";
     case RunnerRole::kAdapterHead: return "adapter head";
     case RunnerRole::kAdapterDecode: return "adapter decode";
@@ -220,14 +232,24 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .largest = options.max_tokens,
                    .ladder = decode_ladder(options.max_tokens),
                    .split_ops = options.split_ops});
-  ir::Graph draft_head = TRY(chain("draft_head", std::vector{&graphs.draft->head, &graphs.draft->sampler}));
   specs.push_back({.role = RunnerRole::kDraftHead,
-                   .graph = std::move(draft_head),
+                   .graph = TRY(make_draft_head(*graphs.draft, options.registry->ops)),
                    .bucket = [=](std::int64_t rows) { return head_bucket(rows, max_tokens); },
                    .largest = max_rows,
                    .ladder = decode_ladder(max_rows),
                    .split_ops = {},
                    .reserved_bytes = handed_over});
+  const std::vector<std::int64_t> draft_sizes = draft_decode_sizes(options);
+  if (!options.graphs.decode || draft_sizes.empty()) return specs;
+  specs.push_back({.role = RunnerRole::kDraftDecode,
+                   .graph = TRY(make_draft_decode(*graphs.draft, options.registry->ops)),
+                   .batches = BatchKind::kDecode,
+                   .bucket = [=](std::int64_t rows) { return decode_bucket(rows, num_pages); },
+                   .largest = draft_sizes.back(),
+                   .ladder = draft_sizes,
+                   .captured = true,
+                   .runs_eagerly = false,
+                   .split_ops = options.decode_split_ops});
   return specs;
 }
 

@@ -49,15 +49,20 @@ enum class RunnerRole : std::uint8_t {
   kAdapterDecode,
   kDraft,
   kDraftHead,
+  kDraftDecode,
   kVision
 };
 // Roles whose forwards are captured as device graphs, if RunnerOptions::graphs asks for that. The list of specs has no
 // adapter roles if the model serves no adapters.
 inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode, RunnerRole::kAdapterPrefill,
-                                           RunnerRole::kAdapterDecode};
+                                           RunnerRole::kAdapterDecode, RunnerRole::kDraftDecode};
 // Returns whether the role is a decode role. The sizes of decode roles count rows: one for each request, and drafts.
 constexpr bool is_decode_role(RunnerRole role) {
-  return role == RunnerRole::kDecode || role == RunnerRole::kAdapterDecode;
+  return role == RunnerRole::kDecode || role == RunnerRole::kAdapterDecode || role == RunnerRole::kDraftDecode;
+}
+// Returns whether the role runs the body of a next-token layer or a draft model.
+constexpr bool has_draft_body(RunnerRole role) {
+  return role == RunnerRole::kDraft || role == RunnerRole::kDraftDecode;
 }
 constexpr bool has_adapters(RunnerRole role) {
   return role == RunnerRole::kAdapterPrefill || role == RunnerRole::kAdapterHead || role == RunnerRole::kAdapterDecode;
@@ -69,8 +74,8 @@ constexpr RunnerRole with_adapters(RunnerRole role, bool adapters) {
   if (role == RunnerRole::kDecode) return RunnerRole::kAdapterDecode;
   return role == RunnerRole::kHead ? RunnerRole::kAdapterHead : RunnerRole::kAdapterPrefill;
 }
-// Returns "prefill", "head", "decode", "choose", "logprobs", "draft", "draft head", "adapter prefill", "adapter head",
-// "adapter decode" or "vision".
+// Returns "prefill", "head", "decode", "choose", "logprobs", "draft", "draft head", "draft decode", "adapter prefill",
+// "adapter head", "adapter decode" or "vision".
 std::string_view runner_role_name(RunnerRole role);
 
 struct RunnerSpec {

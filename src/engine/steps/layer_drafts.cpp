@@ -26,7 +26,7 @@ void log_failure(bool is_model, const Status& status) {
            is_model ? "draft model" : "next-token layer", status.to_string());
 }
 
-std::size_t place_of(const ScheduledBatch::Entry& entry, std::int64_t draft) {
+std::size_t element_of(const ScheduledBatch::Entry& entry, std::int64_t draft) {
   return static_cast<std::size_t>(entry.first_token + entry.new_tokens + draft);
 }
 
@@ -40,9 +40,20 @@ void LayerDrafts::clear() {
   hidden_rows_.clear();
 }
 
-Status LayerDrafts::run_body() {
+Status LayerDrafts::run_body(std::optional<std::int64_t> first_id) {
   finish_rows(batch_, rope_positions_);
-  return runner_.drafts().read({.batch = batch_, .rope_positions = rope_positions_, .rows = hidden_rows_});
+  return runner_.drafts().read(
+      {.batch = batch_, .rope_positions = rope_positions_, .rows = hidden_rows_, .first_id = first_id});
+}
+
+Result<bool> LayerDrafts::drafts_at_once(const ScheduledBatch& batch) {
+  // Requests that have just drafted draft again in most cases. For others the head would run in vain.
+  const auto drafted = [](const ScheduledBatch::Entry& entry) {
+    return entry.sequence != nullptr && entry.drafts > 0 && entry.sequence->drafter &&
+           entry.sequence->drafter->proposed_by_layer();
+  };
+  if (is_model_ || std::ranges::none_of(batch.entries, drafted)) return false;
+  return runner_.drafts().has_graph(batch_);
 }
 
 void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
@@ -51,6 +62,10 @@ void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
   const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens) - 1);
   if (end <= entry.position) return;
   append_rows(sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
+  // Attention takes each row of a decode as a request of its own, as in the forward that verified these rows.
+  batch_.draft_lens.resize(batch_.query_lens.size());
+  if (entry.position >= sequence.prompt_tokens())
+    batch_.draft_lens.back() = static_cast<std::int32_t>(end - entry.position - 1);
   for (std::int64_t position = entry.position; position < end; ++position) {
     batch_.input_ids.push_back(sequence.tokens[static_cast<std::size_t>(position + 1)]);
     batch_.input_rows.push_back(-1);
@@ -98,6 +113,7 @@ std::int64_t LayerDrafts::add_model_rows(const ScheduledBatch& batch, const Sche
 void LayerDrafts::read(const ScheduledBatch& batch) {
   clear();
   rows_.clear();
+  first_drafts_ = 0;
   skip(batch);
   std::int64_t most_earlier =
       std::min(kMostEarlierRows, runner_.parts().model.options.max_tokens - batch.batch.num_tokens());
@@ -110,8 +126,11 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
       add_layer_rows(entry);
   }
   if (batch_.input_ids.empty()) return;
-  Status status = run_body();
+  const Result<bool> at_once = drafts_at_once(batch);
+  Status status = at_once.status();
+  if (status.ok()) status = run_body(*at_once ? std::optional<std::int64_t>(0) : std::nullopt);
   if (status.ok()) status = runner_.drafts().settle();
+  if (status.ok() && *at_once) first_drafts_ = batch_.num_wanted_rows();
   if (status.ok()) {
     keys_.set(batch_, 0, batch_.num_tokens(), true);
   } else {
@@ -136,7 +155,7 @@ void LayerDrafts::complete(ScheduledBatch& batch) {
   if (complete_) return;
   log_failure(is_model_, status);
   for (const ScheduledBatch::Entry& entry : batch.entries)
-    for (std::int64_t draft = 0; draft < entry.drafts; ++draft) batch.batch.input_rows[place_of(entry, draft)] = -1;
+    for (std::int64_t draft = 0; draft < entry.drafts; ++draft) batch.batch.input_rows[element_of(entry, draft)] = -1;
 }
 
 Status LayerDrafts::make(ScheduledBatch& batch) {
@@ -144,9 +163,10 @@ Status LayerDrafts::make(ScheduledBatch& batch) {
   if (measured) TRY(runner_.stream().synchronize());
   const Clock::time_point begin = Clock::now();
   std::int64_t draft = 0;
+  if (take_first(batch)) ++draft;
   for (; !rows_.empty(); ++draft) {
     TRY(make(draft, batch));
-    std::erase_if(rows_, [&](const Row& row) { return row.entry->drafts <= draft + 1; });
+    drop_finished(draft);
   }
   TRY(runner_.drafts().fetch(made_));
   Communicator* const communicator = runner_.options().communicator;
@@ -163,41 +183,60 @@ Status LayerDrafts::make(ScheduledBatch& batch) {
       entry.sequence->drafts[static_cast<std::size_t>(i)] = batch.draft_of(entry, i);
       // Makes the forward take the draft's id from input_ids and not from the device: the first stage of a pipeline
       // embeds the drafts, but only the last stage has them on its devices.
-      if (has_stages) batch.batch.input_rows[place_of(entry, i)] = -1;
+      if (has_stages) batch.batch.input_rows[element_of(entry, i)] = -1;
     }
   return ok_status();
 }
 
+void LayerDrafts::place(Row& row, std::int32_t id, std::int64_t draft, ScheduledBatch& batch) {
+  row.id = id;
+  batch.batch.input_rows[element_of(*row.entry, draft)] = id;
+}
+
+bool LayerDrafts::take_first(ScheduledBatch& batch) {
+  // The drafts of requests that no longer draft take elements of last_ids too.
+  std::int64_t most = first_drafts_;
+  for (const Row& row : rows_) most += row.entry->drafts - 1;
+  if (first_drafts_ == 0 || most > runner_.options().max_requests) return false;
+  for (Row& row : rows_) place(row, row.hidden, 0, batch);
+  made_ = static_cast<std::int32_t>(first_drafts_);
+  drop_finished(0);
+  return true;
+}
+
+void LayerDrafts::drop_finished(std::int64_t draft) {
+  std::erase_if(rows_, [&](const Row& row) { return row.entry->drafts <= draft + 1; });
+}
+
 Status LayerDrafts::make(std::int64_t draft, ScheduledBatch& batch) {
   clear();
-  const bool has_body = draft > 0 || is_model_;
-  for (Row& row : rows_) {
-    hidden_rows_.push_back(row.hidden);
-    if (!has_body) continue;
-    const Sequence& sequence = *row.entry->sequence;
-    batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens()));
-    const std::int64_t last = std::ssize(sequence.tokens) - 1;
-    append_rows(sequence, is_model_ ? last + draft : last - 1 + draft, 1, cache_, batch_, rope_positions_);
-    batch_.input_ids.push_back(draft == 0 ? sequence.tokens.back() : TokenId(0));
-    batch_.input_rows.push_back(row.id);  // -1 for draft 0, whose row has the last token
+  for (const Row& row : rows_) hidden_rows_.push_back(row.hidden);
+  if (draft == 0 && !is_model_) {
+    TRY(runner_.drafts().draft({.rows = hidden_rows_, .first_id = made_}));
+  } else {
+    for (const Row& row : rows_) add_draft_row(row, draft);
+    TRY(runner_.drafts().has_graph(batch_));  // captures the graph if needed
+    TRY(run_body(made_));
+    for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].hidden = static_cast<std::int32_t>(i);
   }
-  if (has_body) {
-    TRY(run_body());
-    for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].hidden = hidden_rows_[i] = static_cast<std::int32_t>(i);
-  }
-  TRY(runner_.drafts().draft({.rows = hidden_rows_, .first_id = made_}));
-  for (Row& row : rows_) {
-    row.id = made_++;
-    batch.batch.input_rows[place_of(*row.entry, draft)] = row.id;
-  }
+  for (Row& row : rows_) place(row, made_++, draft, batch);
   return ok_status();
+}
+
+void LayerDrafts::add_draft_row(const Row& row, std::int64_t draft) {
+  const Sequence& sequence = *row.entry->sequence;
+  batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens()));
+  const std::int64_t last = std::ssize(sequence.tokens) - 1;
+  append_rows(sequence, is_model_ ? last + draft : last - 1 + draft, 1, cache_, batch_, rope_positions_);
+  batch_.input_ids.push_back(draft == 0 ? sequence.tokens.back() : TokenId(0));
+  batch_.input_rows.push_back(row.id);  // -1 for draft 0, whose row has the last token
 }
 
 void LayerDrafts::write_ids(ScheduledBatch& batch) const {
   const std::span<const TokenId> drafts = runner_.drafts().fetched();
   for (const ScheduledBatch::Entry& entry : batch.entries)
     for (std::int64_t draft = 0; draft < entry.drafts; ++draft) {
-      const std::size_t place = place_of(entry, draft);
+      const std::size_t place = element_of(entry, draft);
       const std::int32_t row = batch.batch.input_rows[place];
       if (row >= 0) batch.batch.input_ids[place] = drafts[static_cast<std::size_t>(row)];
     }

@@ -15,12 +15,16 @@
 // tokens as the model's. When drafts are made, it first reads the sequence's last token, and its head then gives the
 // first draft. If all of its drafts were kept, the last of them is the only one that it has not read yet.
 //
+// A forward of a few rows and no prompts is read in one graph together with the head, which gives the first drafts at
+// once. Each further draft is one graph too (DraftStep::has_graph).
+//
 // Drafts stay on the device, where the forward that checks them reads them. The host gets them together with that
 // forward's results. In a pipeline the host waits for the drafts and passes them to the first stage.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tessera/engine/cache/cache_manager.h"
@@ -59,16 +63,28 @@ class LayerDrafts {
     std::int32_t id;      // row of last_ids that has the newest draft
   };
   void clear();
+  // Returns whether the rows of batch_ are read together with the head, as the drafts after the last forward were.
+  Result<bool> drafts_at_once(const ScheduledBatch& batch);
   // Adds the rows of the entry's tokens that the layer has not read.
   void add_layer_rows(const ScheduledBatch::Entry& entry);
   // Adds the rows that the draft model has not read, and at most `most_earlier` of those before the entry's tokens.
   // Returns the number of the latter.
   std::int64_t add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
                               std::int64_t most_earlier);
-  Status run_body();
+  // Reads the rows of batch_. If `first_id` is present, then drafts from its wanted rows.
+  Status run_body(std::optional<std::int64_t> first_id);
   Status make(ScheduledBatch& batch);
   // Makes draft number `draft` (from 0) of the sequences of all rows_.
   Status make(std::int64_t draft, ScheduledBatch& batch);
+  // Takes the first drafts that read() made. Returns false, and takes none, if there are none or if last_ids has no
+  // room for the further drafts behind them.
+  bool take_first(ScheduledBatch& batch);
+  // Adds the row that gives draft number `draft` of the row's sequence to batch_.
+  void add_draft_row(const Row& row, std::int64_t draft);
+  // Records that a draft of the row's sequence is element `id` of last_ids.
+  static void place(Row& row, std::int32_t id, std::int64_t draft, ScheduledBatch& batch);
+  // Removes the rows whose sequences have all drafts up to number `draft`.
+  void drop_finished(std::int64_t draft);
 
   ModelRunner& runner_;
   const CacheManager& cache_;
@@ -77,10 +93,11 @@ class LayerDrafts {
   ForwardBatch batch_;
   RopeAxes rope_positions_;
   std::vector<std::int32_t> hidden_rows_;
-  std::vector<Row> rows_;   // entries that still draft
-  bool complete_ = false;   // whether the last complete() made all drafts of its batch
-  std::int32_t made_ = 0;   // number of this step's drafts so far, which are in last_ids
-  std::int64_t steps_ = 0;  // number of steps with drafts
+  std::vector<Row> rows_;          // entries that still draft
+  std::int64_t first_drafts_ = 0;  // number of first drafts that read() has made; they are the first of last_ids
+  bool complete_ = false;          // whether the last complete() made all drafts of its batch
+  std::int32_t made_ = 0;          // number of this step's drafts so far, which are in last_ids
+  std::int64_t steps_ = 0;         // number of steps with drafts
   double draft_ms_ = 0;
 };
 

@@ -155,7 +155,7 @@ Status GraphCapture::capture_graphs(const std::function<bool()>& more) {
     log_info("capture", "Captured decode graphs for {} batch sizes{}, {:.2f} s", decode.report().captured.size(),
              when_captured(decode, parts_.model.options.capture), decode.report().seconds);
   }
-  for (const RunnerRole role : {RunnerRole::kAdapterPrefill, RunnerRole::kAdapterDecode}) {
+  for (const RunnerRole role : {RunnerRole::kAdapterPrefill, RunnerRole::kAdapterDecode, RunnerRole::kDraftDecode}) {
     GraphRunner* const runner = parts_.find_runner(role);
     if (runner == nullptr || !runner->spec().captured || runner->spec().ladder.empty()) continue;
     TRY(capture_sizes(*runner));
@@ -194,8 +194,8 @@ Status GraphCapture::capture_sizes(GraphRunner& runner) {
 
 Result<bool> GraphCapture::capture_next() {
   if (parts_.vision() != nullptr && parts_.vision()->has_wanted()) return capture_tower();
-  for (const RunnerRole role :
-       {RunnerRole::kDecode, RunnerRole::kPrefill, RunnerRole::kAdapterDecode, RunnerRole::kAdapterPrefill}) {
+  for (const RunnerRole role : {RunnerRole::kDecode, RunnerRole::kDraftDecode, RunnerRole::kPrefill,
+                                RunnerRole::kAdapterDecode, RunnerRole::kAdapterPrefill}) {
     if (parts_.find_runner(role) == nullptr) continue;
     GraphRunner& runner = parts_.runner(role);
     const std::vector<std::int64_t> pending = runner.pending();

@@ -27,7 +27,8 @@ class GraphCapture {
   // Does the last part of start(): captures the vision tower's sizes that belong to the start, on this rank only.
   static Status capture_start_budgets(RunnerParts& parts);
   // Captures one pending size. The order is: the vision tower's sizes that images have needed; the sizes of decode,
-  // prefill and their adapter runners, smallest first; and the tower's other sizes. Returns false if none is pending.
+  // drafts, prefill and the adapter runners, smallest first; and the tower's other sizes. Returns false if none is
+  // pending.
   Result<bool> capture_next();
   // Captures every pending size.
   Status capture_rest();

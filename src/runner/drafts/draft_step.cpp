@@ -1,5 +1,8 @@
 #include "tessera/runner/drafts/draft_step.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "tessera/comm/communicator.h"
 #include "tessera/runner/ranks/rank_channel.h"
 #include "tessera/runner/ranks/rank_group.h"
@@ -14,10 +17,11 @@ constexpr std::size_t kMostSent = RankChannel::kSlots - 2;
 }  // namespace
 
 Status DraftStep::on_all_ranks(const Send& send, const std::function<Status()>& local) {
-  RankGroup* const ranks = model_.options.ranks;
+  RankGroup* const ranks = parts_.model.options.ranks;
   if (ranks == nullptr || !ranks->leads()) {
     Status own = local();
-    if (!own.ok() && model_.options.communicator != nullptr) model_.options.communicator->abort(own.message());
+    if (!own.ok() && parts_.model.options.communicator != nullptr)
+      parts_.model.options.communicator->abort(own.message());
     return own;
   }
   if (sent_.size() == kMostSent) TRY(settle());
@@ -28,7 +32,7 @@ Status DraftStep::on_all_ranks(const Send& send, const std::function<Status()>& 
 
 Status DraftStep::settle(const Status& own) {
   if (sent_.empty()) return own;
-  RankGroup& ranks = *model_.options.ranks;
+  RankGroup& ranks = *parts_.model.options.ranks;
   if (!own.ok()) ranks.communicator().abort(own.message());
   const std::vector<std::uint64_t> sent = std::move(sent_);
   sent_.clear();
@@ -37,8 +41,27 @@ Status DraftStep::settle(const Status& own) {
 }
 
 Status DraftStep::read(const DraftInputs& inputs) {
-  return on_all_ranks([&](RankGroup& ranks) { return ranks.send_draft_inputs(inputs); },
-                      [&] { return here_.read(inputs); });
+  const std::optional<std::int64_t> size = inputs.first_id ? here_.graph_size(inputs.batch) : std::nullopt;
+  Status done = on_all_ranks([&](RankGroup& ranks) { return ranks.send_draft_inputs(inputs); },
+                             [&] { return here_.read(inputs); });
+  if (size && !done.ok() && done.code() != StatusCode::kDeviceLost)
+    TRY(captures_.drop(parts_.runner(RunnerRole::kDraftDecode), *size, done));
+  return done;
+}
+
+Result<bool> DraftStep::has_graph(const ForwardBatch& batch) {
+  GraphRunner* const runner = parts_.find_runner(RunnerRole::kDraftDecode);
+  if (runner == nullptr || !dispatcher_.table().graphs_enabled) return false;
+  if (parts_.model.options.capture == CaptureMode::kLazy && batch.is_decode_with_drafts()) {
+    const std::vector<std::int64_t> pending = runner->pending();
+    const std::int64_t size = runner->padded_size(batch.num_tokens());
+    if (batch.num_tokens() <= size && std::ranges::binary_search(pending, size)) {
+      TRY(settle());
+      const Status captured = captures_.capture(*runner, size);
+      if (captured.code() == StatusCode::kDeviceLost) return captured;
+    }
+  }
+  return here_.graph_size(batch).has_value();
 }
 
 Status DraftStep::draft(const DraftRows& from, std::span<float> logits) {

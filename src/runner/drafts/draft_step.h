@@ -4,8 +4,10 @@
 //   forward   leaves the hidden states of its rows in draft_hidden
 //   read      the body on the next token of each row → hidden states of the wanted rows, in draft_hidden
 //   draft     the head on these hidden states → the first drafts, in last_ids
-//   read      the body on the first drafts; draft: the second drafts …
+//   read      the body on the first drafts, and the head: the second drafts …
 //   fetch     the drafts, for the host
+//
+// A read with DraftInputs::first_id also drafts. With few rows it is one graph.
 //
 // Drafts stay on the device. A row of a later read(), or of the forward that verifies the drafts, names its draft by
 // ForwardBatch::input_rows.
@@ -23,6 +25,8 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
+#include "tessera/runner/capture/dispatcher.h"
+#include "tessera/runner/capture/size_capture.h"
 #include "tessera/runner/draft_inputs.h"
 #include "tessera/runner/drafts/local_drafts.h"
 #include "tessera/runner/launcher.h"
@@ -34,13 +38,17 @@ class RankGroup;
 
 class DraftStep {
  public:
-  // `parts` and `launcher` must outlive this object.
-  DraftStep(RunnerParts& parts, Launcher& launcher) : model_(parts.model), here_(parts, launcher) {}
+  // All arguments must outlive this object.
+  DraftStep(RunnerParts& parts, Launcher& launcher, SizeCapture& captures, const Dispatcher& dispatcher)
+      : parts_(parts), captures_(captures), dispatcher_(dispatcher), here_(parts, launcher) {}
 
   // read() and draft() call the functions of the same names of LocalDrafts on all ranks. fetch() runs on this rank
   // only. All three may return the error of an earlier call.
   Status read(const DraftInputs& inputs);
   Status draft(const DraftRows& from, std::span<float> logits = {});
+  // Returns whether read() drafts from the batch in one graph. If sizes are captured when they are first wanted,
+  // captures the size on all ranks. A size whose replay fails is dropped; read() returns the error.
+  Result<bool> has_graph(const ForwardBatch& batch);
   // Settles, then copies the first `count` ids of last_ids to the host. fetched() has them once the stream has
   // completed the copy.
   Status fetch(std::int64_t count);
@@ -59,7 +67,9 @@ class DraftStep {
   // Waits for the calls that were sent. `own` is this rank's status of the last of them.
   Status settle(const Status& own);
 
-  const RunnerModel& model_;
+  RunnerParts& parts_;
+  SizeCapture& captures_;
+  const Dispatcher& dispatcher_;
   LocalDrafts here_;
   std::vector<std::uint64_t> sent_;  // numbers of the messages whose answers are still to be checked
 };

@@ -42,6 +42,15 @@ RunnerBench make_drafting(const std::string& name) {
   return make_draft_bench(drafting_folder(name), {.draft_layer = true}, long_options());
 }
 
+// Returns a runner whose forwards may have drafts of their own.
+RunnerBench make_drafting_in_steps(const std::string& name, CaptureMode capture = CaptureMode::kEager) {
+  ModelOptions model{.draft_layer = true};
+  RunnerOptions options = long_options();
+  model.max_drafts = options.max_drafts = 3;
+  options.capture = capture;
+  return make_draft_bench(drafting_folder(name), model, options);
+}
+
 std::vector<std::int32_t> behind_first(const std::vector<std::int32_t>& ids) { return {ids.begin() + 1, ids.end()}; }
 
 class DraftGoldens : public ::testing::TestWithParam<const char*> {
@@ -244,7 +253,7 @@ TEST(DraftStep, RowsNameDraftsThatAreOnTheDevice) {
 class DraftVerify : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DraftVerify, LayerAndHeadEqualTheirIsolatedRuns) {
-  RunnerBench bench = make_drafting(GetParam());
+  RunnerBench bench = make_drafting_in_steps(GetParam());
   ASSERT_TRUE(bench.runner->capture().ok());
   const Result<VerifyReport> report = verify(*bench.runner, false);
   ASSERT_TRUE(report.ok()) << report.status().to_string();
@@ -255,10 +264,72 @@ TEST_P(DraftVerify, LayerAndHeadEqualTheirIsolatedRuns) {
   }
   EXPECT_THAT(sizes["draft"], IsSupersetOf({1, 2, 4, 8, 16, 128, 256}));
   EXPECT_THAT(sizes["draft head"], IsSupersetOf({1, 8, 256}));
+  EXPECT_THAT(sizes["draft decode"], IsSupersetOf({1, 2, 4}));
+  EXPECT_THAT(sizes["draft decode, drafts"], IsSupersetOf({2, 4}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, DraftVerify, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
                          name_of);
+
+// Makes two drafts of two requests by reads that draft. The first read has several rows of one request.
+std::vector<TokenId> drafts_of_reads(RunnerBench& bench, bool has_graph) {
+  const std::vector<std::int32_t> ids = testing::ids(9, 1);
+  const std::vector<std::int32_t> others = testing::ids(6, 2);
+  forward(bench, {{.ids = ids}, {.ids = others}});
+  draft(bench, {{.ids = behind_first(ids)}, {.ids = behind_first(others)}}, Rows::kNone, count_up(13));
+  DraftStep& step = bench.runner->drafts();
+  const std::size_t groups = bench.runner->parts().model.num_cache_groups();
+  ForwardBatch batch = make_batch({{.ids = ids, .computed = 6}, {.ids = others, .computed = 5}}, Rows::kLast, groups);
+  batch.draft_lens = {2, 0};
+  EXPECT_EQ(*step.has_graph(batch), has_graph);
+  const Status first = step.read({.batch = batch, .rows = count_up(4, 3), .first_id = 0});
+  EXPECT_TRUE(first.ok()) << first.to_string();
+  batch = make_batch({{.ids = testing::ids(10, 1), .computed = 9}, {.ids = testing::ids(7, 2), .computed = 6}},
+                     Rows::kLast, groups);
+  batch.input_rows = {0, 1};
+  EXPECT_TRUE(step.read({.batch = batch, .rows = count_up(2), .first_id = 2}).ok());
+  EXPECT_TRUE(step.fetch(4).ok());
+  EXPECT_TRUE(bench.runner->stream().synchronize().ok());
+  return {step.fetched().begin(), step.fetched().end()};
+}
+
+class DraftGraph : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DraftGraph, DraftsWhatOperatorsDraft) {
+  RunnerBench eager = make_drafting_in_steps(GetParam());
+  RunnerBench graphs = make_drafting_in_steps(GetParam());
+  ASSERT_TRUE(graphs.runner->capture().ok());
+  EXPECT_EQ(drafts_of_reads(graphs, true), drafts_of_reads(eager, false));
+}
+
+TEST_P(DraftGraph, ItsSizeIsDroppedAfterAFailedReplay) {
+  RunnerBench bench = make_drafting_in_steps(GetParam());
+  ASSERT_TRUE(bench.runner->capture().ok());
+  const std::vector<TokenId> want = drafts_of_reads(bench, true);
+  forward(bench, {{.ids = testing::ids(9, 1)}});
+  const ForwardBatch batch = make_batch({{.ids = testing::ids(9, 1), .computed = 8}}, Rows::kLast,
+                                        bench.runner->parts().model.num_cache_groups());
+  const GraphRunner& runner = bench.runner->parts().runner(RunnerRole::kDraftDecode);
+  ASSERT_TRUE(runner.captured(1));
+  bench.device->set_plan({.replay_fails_at = 1});
+  EXPECT_FALSE(bench.runner->drafts().read({.batch = batch, .rows = count_up(1), .first_id = 0}).ok());
+  bench.device->set_plan({});
+  EXPECT_FALSE(runner.captured(1));
+  EXPECT_TRUE(bench.runner->drafts().read({.batch = batch, .rows = count_up(1), .first_id = 0}).ok());
+  EXPECT_EQ(drafts_of_reads(bench, true), want);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, DraftGraph, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
+                         name_of);
+
+TEST(DraftStep, AGraphIsCapturedWhenItIsFirstWanted) {
+  RunnerBench bench = make_drafting_in_steps("mtp-glm4-moe", CaptureMode::kLazy);
+  ASSERT_TRUE(bench.runner->capture().ok());
+  const GraphRunner& runner = bench.runner->parts().runner(RunnerRole::kDraftDecode);
+  EXPECT_TRUE(runner.report().captured.empty());
+  drafts_of_reads(bench, true);
+  EXPECT_THAT(runner.report().captured, ::testing::ElementsAre(4));
+}
 
 TEST(DraftStep, InputsThatDisagreeAreRefused) {
   RunnerBench bench = make_drafting("mtp-glm4-moe");

@@ -3,12 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "tessera/piecewise/ladder.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::size_t kLogits = 0;  // indices of the draft head's outputs, in the order of its graph
-constexpr std::size_t kSampled = 1;
+constexpr std::size_t kLogits = 0;  // the index of an output of the draft head
+
+// Returns one of the last outputs (make_draft_head, make_draft_decode); 1 is the last.
+Result<OutputView> output_from_end(const GraphRunner& runner, std::int64_t size, std::size_t from_end) {
+  const Executable& executable = runner.executable();
+  return executable.output(runner.bucket(size), executable.graph().outputs.size() - from_end);
+}
 
 }  // namespace
 
@@ -34,6 +43,8 @@ Status LocalDrafts::check_rows(std::span<const std::int32_t> rows) const {
 
 Status LocalDrafts::read(const DraftInputs& inputs) {
   TRY(check(inputs));
+  if (inputs.first_id)
+    if (const std::optional<std::int64_t> size = graph_size(inputs.batch)) return replay(inputs, *size);
   GraphRunner& runner = parts_.runner(RunnerRole::kDraft);
   const std::int64_t size = runner.padded_size(inputs.batch.num_tokens());
   TRY(launcher_.stage({.batch = inputs.batch, .rope_positions = inputs.rope_positions, .draft_rows = inputs.rows},
@@ -41,7 +52,29 @@ Status LocalDrafts::read(const DraftInputs& inputs) {
   TRY(runner.make_ready(size));
   TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(), Execution::kOperators));
   const OutputView hidden = TRY(runner.executable().output(runner.bucket(size), 0));
-  return parts_.draft_hidden()->keep(hidden.data, inputs.batch.wanted_rows, parts_.stream());
+  TRY(parts_.draft_hidden()->keep(hidden.data, inputs.batch.wanted_rows, parts_.stream()));
+  if (!inputs.first_id) return ok_status();
+  in_order_.resize(inputs.batch.wanted_rows.size());
+  std::iota(in_order_.begin(), in_order_.end(), 0);
+  return draft({.rows = in_order_, .first_id = *inputs.first_id});
+}
+
+std::optional<std::int64_t> LocalDrafts::graph_size(const ForwardBatch& batch) const {
+  const GraphRunner* const runner = std::as_const(parts_).find_runner(RunnerRole::kDraftDecode);
+  if (runner == nullptr || batch.wanted_rows.empty() || !batch.is_decode_with_drafts()) return std::nullopt;
+  return round_up(runner->report().captured, batch.num_tokens());
+}
+
+Status LocalDrafts::replay(const DraftInputs& inputs, std::int64_t size) {
+  GraphRunner& runner = parts_.runner(RunnerRole::kDraftDecode);
+  const std::int64_t wanted = inputs.batch.num_wanted_rows();
+  TRY(launcher_.stage({.batch = inputs.batch, .rope_positions = inputs.rope_positions, .draft_rows = inputs.rows},
+                      BatchKind::kDecode, size));
+  TRY(parts_.inputs().stage_rows(inputs.batch.wanted_rows, {}, size));
+  TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(), Execution::kGraphs));
+  TRY(parts_.draft_hidden()->keep(TRY(output_from_end(runner, size, 1)).data, wanted, parts_.stream()));
+  return parts_.inputs().keep_sampled(TRY(output_from_end(runner, size, 2)).data, *inputs.first_id, wanted,
+                                      parts_.stream());
 }
 
 Status LocalDrafts::draft(const DraftRows& from, std::span<float> logits) {
@@ -56,7 +89,7 @@ Status LocalDrafts::draft(const DraftRows& from, std::span<float> logits) {
     TRY(run_head({.rows = rows.subspan(first, count), .first_id = from.first_id + static_cast<std::int64_t>(first)},
                  logits.subspan(first * columns, count * columns)));
   }
-  return name_as_target(from.first_id, std::ssize(rows));
+  return ok_status();
 }
 
 Status LocalDrafts::hand_over(std::int64_t count) {
@@ -72,28 +105,12 @@ Status LocalDrafts::run_head(const DraftRows& from, std::span<float> logits) {
   TRY(parts_.inputs().stage_rows(from.rows, {}, size));
   TRY(runner.make_ready(size));
   TRY(launcher_.launch(runner, size, count, Execution::kOperators));
-  const ir::Bucket bucket = runner.bucket(size);
-  const OutputView sampled = TRY(runner.executable().output(bucket, kSampled));
-  TRY(parts_.inputs().keep_sampled(sampled.data, from.first_id, count, parts_.stream()));
+  const OutputView drafts = TRY(output_from_end(runner, size, 1));
+  TRY(parts_.inputs().keep_sampled(drafts.data, from.first_id, count, parts_.stream()));
   if (logits.empty()) return ok_status();
-  TRY(parts_.stream().download(logits.data(), TRY(runner.executable().output(bucket, kLogits)).data,
+  TRY(parts_.stream().download(logits.data(), TRY(runner.executable().output(runner.bucket(size), kLogits)).data,
                                logits.size_bytes()));
   return parts_.stream().synchronize();  // the next run of the head overwrites the logits
-}
-
-// Translates drafted ids from the head's own numbering to the model's. An id outside the head's range is clamped into
-// it; faulty weights of the layer may draft such an id.
-Status LocalDrafts::name_as_target(std::int64_t first_id, std::int64_t count) {
-  const std::vector<TokenId>& ids = parts_.model.graphs.draft->target_ids;
-  const std::int64_t end = std::min(first_id + count, parts_.model.options.max_requests);
-  if (ids.empty() || end <= first_id) return ok_status();
-  TRY(fetch(end));
-  TRY(parts_.stream().synchronize());
-  const std::span<TokenId> drafts =
-      ids_.subspan(static_cast<std::size_t>(first_id), static_cast<std::size_t>(end - first_id));
-  for (TokenId& draft : drafts)
-    draft = ids[static_cast<std::size_t>(std::clamp<std::int64_t>(draft.value(), 0, std::ssize(ids) - 1))];
-  return parts_.inputs().set_last_ids(drafts, first_id, parts_.stream());
 }
 
 Status LocalDrafts::fetch(std::int64_t count) {

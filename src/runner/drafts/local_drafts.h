@@ -1,12 +1,14 @@
-// This rank's part of a next-token layer's work (draft_step.h). The calls enqueue operator by operator. Only draft()
-// may wait for the device.
+// This rank's part of a next-token layer's work (draft_step.h). A whole draft of a few rows replays a graph
+// (RunnerRole::kDraftDecode). All other work is enqueued operator by operator. Only draft() may wait for the device.
 //
 // Threads: the runner's thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
@@ -25,11 +27,14 @@ class LocalDrafts {
   // Preconditions of all calls: the model has a next-token layer, and no forward is in flight. They return kInternal if
   // the inputs disagree or a row does not exist.
 
-  // Computes the rows. Leaves the wanted rows' hidden states in the first rows of draft_hidden, in order.
+  // Computes the rows. Leaves the wanted rows' hidden states in the first rows of draft_hidden, in order. Drafts from
+  // them if inputs.first_id is present.
   Status read(const DraftInputs& inputs);
+  // Returns the captured size with which read() drafts from the batch in one graph. Returns nothing if no graph serves
+  // the batch, because it has prompts, too many rows or no wanted row, or because no large enough size is captured.
+  std::optional<std::int64_t> graph_size(const ForwardBatch& batch) const;
   // Writes the most probable token of each row to last_ids, beginning at from.first_id, and drops tokens past the end
-  // of last_ids. If `logits` [rows × ids of the layer's head] is not empty, waits and writes the logits too. Also waits
-  // if the head numbers its ids differently from the model.
+  // of last_ids. If `logits` [rows × ids of the layer's head] is not empty, waits and writes the logits too.
   Status draft(const DraftRows& from, std::span<float> logits = {});
   // Copies the first `count` ids of last_ids to the host. fetched() has them once the stream has completed the copy.
   Status fetch(std::int64_t count);
@@ -42,10 +47,12 @@ class LocalDrafts {
   // Copies the first `count` rows of draft_hidden to the head's input.
   Status hand_over(std::int64_t count);
   Status run_head(const DraftRows& from, std::span<float> logits);
-  Status name_as_target(std::int64_t first_id, std::int64_t count);
+  // Replays the graph of a whole draft.
+  Status replay(const DraftInputs& inputs, std::int64_t size);
 
   RunnerParts& parts_;
   Launcher& launcher_;
+  std::vector<std::int32_t> in_order_;    // 0, 1, 2, …: rows of draft_hidden
   std::unique_ptr<HostAllocation> host_;  // [max_requests] ids
   std::span<TokenId> ids_;                // the whole of host_
   std::span<const TokenId> fetched_;

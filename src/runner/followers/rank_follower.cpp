@@ -58,10 +58,11 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   RunnerParts& parts = runner_->parts();
   if (order.role == RunnerRole::kVision)
     return data_loss("an order of forwards names the vision tower, which runs none");
-  GraphRunner& runner = parts.runner(order.role);
-  // A pipeline stage without a head does not run the runners that follow the body.
-  if (!parts.model.graphs.has_head && std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end())
+  // A pipeline stage without a head does not run the runners that follow the body, and has none that draft.
+  if (!parts.model.graphs.has_head && (std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end() ||
+                                       parts.find_runner(order.role) == nullptr))
     return ok_status();
+  GraphRunner& runner = parts.runner(order.role);
   switch (order.kind) {
     case RankOrderKind::kPrepare: return runner_->prepare();
     case RankOrderKind::kCapture: {

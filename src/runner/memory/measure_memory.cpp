@@ -58,7 +58,8 @@ MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::i
   report.set(kArena, static_cast<std::int64_t>(parts.arena().size()));
   report.set(kWorkspace, static_cast<std::int64_t>(parts.workspace().size()));
   const std::int64_t hidden = parts.draft_hidden() == nullptr ? 0 : parts.draft_hidden()->bytes();
-  report.set(kStaticInputs, parts.inputs().bytes() + parts.edits().bytes() + parts.embeddings().bytes() + hidden);
+  const std::int64_t ids = parts.target_ids() == nullptr ? 0 : parts.target_ids()->bytes();
+  report.set(kStaticInputs, parts.inputs().bytes() + parts.edits().bytes() + parts.embeddings().bytes() + hidden + ids);
   report.set(kPlans, parts.plans().bytes());
   report.set(kCommunication, communication_bytes(parts.model));
   std::int64_t graph_objects = 0;

@@ -93,9 +93,10 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
   report.set(kArena, align_up(most.arena_bytes, block));
   report.set(kWorkspace, align_up(most.workspace_bytes, block));
   const std::int64_t hidden = graphs.draft ? TRY(DraftHidden::bytes_needed(graphs.draft->body)) : 0;
+  const std::int64_t ids = graphs.draft ? TargetIds::bytes_needed(graphs.draft->target_ids) : 0;
   report.set(kStaticInputs,
              InputBuffers::bytes_needed(input_limits(graphs, options)) +
-                 EditBuffers::bytes_needed(vocabulary_of(graphs)) + align_up(hidden) +
+                 EditBuffers::bytes_needed(vocabulary_of(graphs)) + align_up(hidden) + align_up(ids) +
                  align_up(TRY(EmbeddingRows::bytes_needed(graphs.body, options.embedding_rows, device)), block));
   const auto planned = all_graphs(graphs);
   const KernelTable* kernels = TRY(kernels_of(options, device));

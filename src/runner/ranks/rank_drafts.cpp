@@ -6,12 +6,15 @@ void DraftPacker::pack(const DraftInputs& inputs, MessageWriter& to) {
   batch_.pack(inputs.batch, to);
   for (const std::vector<std::int32_t>& axis : inputs.rope_positions) to.list(axis);
   to.list(inputs.rows);
+  to.word(inputs.first_id ? *inputs.first_id + 1 : 0);  // 0: no drafts
 }
 
 Status ReceivedDraftInputs::unpack(MessageReader& from) {
   TRY(batch_.unpack(from));
   for (std::vector<std::int32_t>& axis : rope_positions_) TRY(from.list("rope_positions", axis));
   TRY(from.list("rows", rows_));
+  const std::int64_t first = TRY(from.choice("first_id", INT32_MAX));
+  first_id_ = first == 0 ? std::nullopt : std::optional(first - 1);
   return from.finish();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,12 +29,15 @@ class ReceivedDraftInputs {
  public:
   // Unpacks the next rows. After an error the two ends may hold different page tables, so the group cannot continue.
   Status unpack(MessageReader& from);
-  DraftInputs inputs() const { return {.batch = batch_.batch(), .rope_positions = rope_positions_, .rows = rows_}; }
+  DraftInputs inputs() const {
+    return {.batch = batch_.batch(), .rope_positions = rope_positions_, .rows = rows_, .first_id = first_id_};
+  }
 
  private:
   ReceivedBatch batch_;
   RopeAxes rope_positions_;
   std::vector<std::int32_t> rows_;
+  std::optional<std::int64_t> first_id_;
 };
 
 void pack_draft_rows(const DraftRows& rows, MessageWriter& to);

@@ -56,9 +56,11 @@ TEST(RankDrafts, RowsOfChangingRequestsComeAsTheyWereSent) {
     const ForwardBatch batch = batch_of(requests);
     std::vector<std::int32_t> rows(requests.size());
     std::iota(rows.begin(), rows.end(), step);
+    const std::optional<std::int64_t> first_id = step % 2 == 0 ? std::nullopt : std::optional<std::int64_t>(step - 1);
     const RopeAxes axes{std::vector<std::int32_t>{step}, {step, 2}, {}};
-    const std::vector<std::byte> message =
-        message_of([&](MessageWriter& to) { packer.pack({.batch = batch, .rope_positions = axes, .rows = rows}, to); });
+    const std::vector<std::byte> message = message_of([&](MessageWriter& to) {
+      packer.pack({.batch = batch, .rope_positions = axes, .rows = rows, .first_id = first_id}, to);
+    });
     MessageReader reader = *MessageReader::open(message);
     const Status read = received.unpack(reader);
     ASSERT_TRUE(read.ok()) << read.to_string();
@@ -67,6 +69,7 @@ TEST(RankDrafts, RowsOfChangingRequestsComeAsTheyWereSent) {
     EXPECT_EQ(got.batch.input_rows, batch.input_rows);
     EXPECT_EQ(got.batch.groups[0].slots, batch.groups[0].slots);
     EXPECT_EQ(got.rope_positions, axes);
+    EXPECT_EQ(got.first_id, first_id);
     EXPECT_TRUE(std::ranges::equal(got.rows, rows));
     ASSERT_EQ(got.batch.groups[0].page_tables.size(), requests.size());
     for (std::size_t r = 0; r < requests.size(); ++r)

@@ -72,12 +72,17 @@ class Verifier {
         TRY(compare_heads(r_.runner(role), *TRY(isolated(role))));
     if (!r_.model.graphs.draft) return ok_status();
     TRY(compare_heads(r_.runner(RunnerRole::kDraftHead), *TRY(isolated(RunnerRole::kDraftHead))));
-    return compare_draft_layer(r_.runner(RunnerRole::kDraft), *TRY(isolated(RunnerRole::kDraft)));
+    stateful_ = &r_.model.graphs.draft->body;
+    TRY(compare_draft_layer(r_.runner(RunnerRole::kDraft), *TRY(isolated(RunnerRole::kDraft))));
+    if (const GraphRunner* const drafts = r_.find_runner(RunnerRole::kDraftDecode); drafts != nullptr)
+      TRY(compare_sizes(r_.runner(RunnerRole::kDraftDecode), *TRY(isolated(RunnerRole::kDraftDecode)),
+                        drafts->report().captured));
+    stateful_ = &r_.model.graphs.body;
+    return ok_status();
   }
 
-  // Compares the next-token layer, which has no graphs, at its largest size and at all sizes that are powers of two.
+  // Compares the next-token layer without graphs at its largest size and at all sizes that are powers of two.
   Status compare_draft_layer(GraphRunner& runner, Executable& isolated) {
-    stateful_ = &r_.model.graphs.draft->body;
     const std::vector<std::int64_t>& ladder = runner.spec().ladder;
     for (std::size_t i = 0; i < ladder.size(); ++i) {
       const std::int64_t size = ladder[i];
@@ -89,7 +94,6 @@ class Verifier {
       if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1, {}));
       isolated.drop(runner.bucket(size));
     }
-    stateful_ = &r_.model.graphs.body;
     return ok_status();
   }
 
@@ -194,7 +198,7 @@ class Verifier {
     const bool full = way.form == GraphForm::kFull;
     if (full && !can_have_several_rows_each(real, r_.model.options.context_length)) return ok_status();
     const bool decode = is_decode_role(runner.spec().role);
-    const bool is_draft = runner.spec().role == RunnerRole::kDraft;
+    const bool is_draft = has_draft_body(runner.spec().role);
     const VerifyBatch made =
         TRY(make_verify_batch({.options = r_.model.options,
                                .groups = r_.model.graphs.body.cache_groups,
@@ -215,7 +219,7 @@ class Verifier {
     if (way.last_rows) rows_ = made.batch.wanted_rows;
     const ir::Bucket bucket = runner.bucket(size);
     TRY(prepare(tokens, decode, size));
-    TRY(is_draft ? runner.run(size) : runner.replay(size, way.form));
+    TRY(runner.spec().captured ? runner.replay(size, way.form) : runner.run(size));
     TRY(read(runner.executable(), bucket, /*states=*/true, replayed_));
 
     TRY(prepare(tokens, decode, size));

@@ -1,0 +1,49 @@
+#include "tessera/runner/drafts/draft_graphs.h"
+
+#include <vector>
+
+#include "tessera/ir/builder.h"
+#include "tessera/piecewise/chain.h"
+
+namespace tessera {
+namespace {
+
+using ir::DType;
+using ir::Symbol;
+
+// Returns a graph that looks up the model's ids of the sampled ids.
+Result<ir::Graph> name_as_target(const DraftGraphs& draft, const ir::OpTable& ops) {
+  const ir::Value& sampled = draft.sampler.value(draft.sampler.outputs[0]);
+  ir::GraphBuilder b("target_ids", ops);
+  const ir::ValueId table =
+      b.input(std::string(input_names::kTargetIds), {DType::kInt32, {std::ssize(draft.target_ids), 1}});
+  b.output(b.op("gather_rows", {table, b.input(sampled.name, sampled.type)}));
+  return b.finish();
+}
+
+// Returns a graph that copies the hidden states of the wanted rows.
+Result<ir::Graph> keep_wanted(const DraftGraphs& draft, const ir::OpTable& ops) {
+  const ir::Value& hidden = draft.body.value(draft.body.outputs[0]);
+  ir::GraphBuilder b("wanted_hidden", ops);
+  const ir::ValueId wanted = b.input(std::string(input_names::kWantedRows), {DType::kInt32, {Symbol::kRows}});
+  b.output(b.op("gather_rows", {b.input(hidden.name, hidden.type), wanted}));
+  return b.finish();
+}
+
+}  // namespace
+
+Result<ir::Graph> make_draft_head(const DraftGraphs& draft, const ir::OpTable& ops) {
+  std::vector<const ir::Graph*> graphs{&draft.head, &draft.sampler};
+  if (draft.target_ids.empty()) return chain("draft_head", graphs);
+  const ir::Graph named = TRY(name_as_target(draft, ops));
+  graphs.push_back(&named);
+  return chain("draft_head", graphs);
+}
+
+Result<ir::Graph> make_draft_decode(const DraftGraphs& draft, const ir::OpTable& ops) {
+  const ir::Graph head = TRY(make_draft_head(draft, ops));
+  const ir::Graph kept = TRY(keep_wanted(draft, ops));
+  return chain("draft_decode", std::vector{&draft.body, &head, &kept});
+}
+
+}  // namespace tessera
