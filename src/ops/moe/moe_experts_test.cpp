@@ -225,6 +225,15 @@ TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
     check(GetParam(), {tokens, 2, 3, 64, 64}, form, Choice::kOne);
 }
 
+// Covers tiles of all widths in the kernels that CUDA has for prefills on Hopper. One expert has all rows; past 256
+// rows a second tile has the rest. Rows are two boxes of 256 columns and one stage of 64, and one box and three stages.
+TEST_P(MoeExperts, TakesFourBitsInBoxes) {
+  if (GetParam() != DType::kBFloat16) GTEST_SKIP() << "only bfloat16 has such kernels";
+  const Form form{.gate_up_bias = true, .down_bias = true, .mxfp4 = true};
+  for (const std::int64_t tokens : {150, 190, 224, 256 + 20, 256 + 40, 256 + 90, 256 + 128})
+    check(GetParam(), {tokens, 2, 3, 576, 448}, form, Choice::kOne);
+}
+
 // Covers every value in either half of a byte, and scale factors at the limits of float32 and bfloat16.
 TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   const Form form{.down_bias = true, .mxfp4 = true};
@@ -248,18 +257,16 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
 
 // The scale factors of gate_up may be far from one if their products with x are near one. The kernels' sums must not
 // lose such products. A scale byte of 255 makes the values that it scales NaN, and no other values.
-TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
-  if (GetParam() == DType::kFloat16) GTEST_SKIP() << "f16 has no numbers so large";
+void expect_far_factors(DType dtype, const MoeSizes& s) {
   const Form form{.mxfp4 = true};
-  const MoeSizes s{1, 2, 2, 64, 64};
-  std::vector<HostTensor> operands = make_operands(GetParam(), s, form);
+  std::vector<HostTensor> operands = make_operands(dtype, s, form);
   const HostTensor near = operands[5];
   for (const int far : {-100, 100}) {  // gate_up is scaled by 2^(far / 2), and x by the inverse
     for (std::int64_t i = 0; i < near.size(); ++i) operands[5].set(i, near.at(i) + far / 2.0);
-    for (std::int64_t i = 0; i < s.hidden; ++i)
-      operands[0].set(i, std::ldexp(1.0 - static_cast<double>(i) / 100, -far / 2));
+    for (std::int64_t i = 0; i < s.tokens * s.hidden; ++i)
+      operands[0].set(i, std::ldexp(1.0 - static_cast<double>(i % 64) / 100, -far / 2));
     const OpOutcome out = run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form));
-    expect_close(out.results[0], reference(operands, form), allowed(GetParam()),
+    expect_close(out.results[0], reference(operands, form), allowed(dtype),
                  "factors moved by " + std::to_string(far / 2));
   }
   // Sets scale bytes of 255 in the first row of expert 0's down, and in the last row of expert 1's down.
@@ -267,8 +274,16 @@ TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
   operands[6].set(0, 255);
   operands[6].set(2 * s.hidden * blocks - 1, 255);
   const OpOutcome out = run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form));
-  for (std::int64_t h = 0; h < s.hidden; ++h)
-    EXPECT_EQ(std::isnan(out.results[0].at(h)), h == 0 || h == s.hidden - 1) << "column " << h;
+  for (std::int64_t i = 0; i < s.tokens * s.hidden; ++i) {
+    const std::int64_t h = i % s.hidden;
+    EXPECT_EQ(std::isnan(out.results[0].at(i)), h == 0 || h == s.hidden - 1) << describe(s, form) << ", element " << i;
+  }
+}
+
+TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
+  if (GetParam() == DType::kFloat16) GTEST_SKIP() << "f16 has no numbers so large";
+  expect_far_factors(GetParam(), {1, 2, 2, 64, 64});
+  expect_far_factors(GetParam(), {140, 2, 2, 320, 320});
 }
 
 // Covers more rows of one expert than a block has, and experts without rows. With 60 and with 5 tokens of a 16-bit

@@ -4,7 +4,6 @@
 #include "tessera/ops/cuda/sm90a_code.h"
 #include "tessera/ops/moe/moe_hopper_launch.cuh"
 #include "tessera/ops/moe/moe_hopper_packed.cuh"
-#include "tessera/ops/moe/moe_hopper_quantised.h"
 
 namespace tessera {
 namespace {

@@ -19,4 +19,9 @@ bool hopper_serves(const ExpertsProblem& p);
 std::size_t hopper_scratch_bytes(const ExpertsProblem& p);
 Result<std::unique_ptr<BoundOp>> bind_hopper(const ExpertsProblem& p, std::byte* scratch);
 
+// The functions above call these functions for quantised experts (moe_hopper_quantised.cuh), whose formats must fit,
+// too.
+bool hopper_quantised_serves(const ExpertsProblem& p);
+Result<std::unique_ptr<BoundOp>> bind_hopper_quantised(const ExpertsProblem& p, std::byte* scratch);
+
 }  // namespace tessera

@@ -1,27 +1,24 @@
-// Computes the matmuls of moe_hopper.cuh with weights of 4 bits (mxfp4 in moe_experts.h). The warpgroups that multiply
-// convert the weights to bfloat16 in registers, because a wgmma instruction can take its first matrix from there.
+// Computes the matmuls of moe_hopper.cuh with weights of 4 bits (mxfp4 in moe_experts.h), which are converted in
+// registers (moe_hopper_parts.cuh).
 //
-// Packed weights arrive in boxes of 256 columns through a ring of their own, and their scale factors arrive once for
-// each tile. A thread unpacks a word into pairs of columns four apart (moe_mxfp4.cuh). The second matrix of a product
-// must have the same order of k. So the sort by expert stores the columns of x in that order, and the kernel of gate
-// and up stores its results in that order. Within 32 columns, column 4 i + j goes to place 8 j + i.
+// Packed weights arrive in boxes of 256 columns, and their scale factors arrive once for each tile. A thread unpacks a
+// word into pairs of columns four apart (moe_mxfp4.cuh). The second matrix of a product must have the same order of k.
+// So the sort by expert stores the columns of x in that order, and the kernel of gate and up stores its results in that
+// order. Within 32 columns, column 4 i + j goes to place 8 j + i.
 //
-// Unpacking a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
-// last 1024 cycles of the multiprocessor, and unpacking issues instructions in a fourth of these cycles. In the source,
-// a stage's products run while the next stage is unpacked. In the compiled code they do not, for lack of registers
-// (ptxas C7512). So only the other warpgroup fills the tensor cores meanwhile.
+// A stage takes a warp about 122 instructions with up to 64 tokens a tile, and 142 with 256. Unpacking is 88 of them.
+// The others are addresses, barriers and the operands of products. With 256 tokens, the products of a stage last 1024
+// cycles of the multiprocessor, in 284 of which a scheduler issues the instructions of its two warps. The products of a
+// stage run while the next stage is unpacked. After the last stage of a box, only the other warpgroup fills the tensor
+// cores. With few tokens, unpacking is the bound.
 #pragma once
 
-#include "tessera/ops/moe/moe_hopper.cuh"
+#include "tessera/ops/moe/moe_hopper_parts.cuh"
 #include "tessera/ops/moe/moe_mxfp4.cuh"
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kPackedStages = 4;                                      // stages of the ring of x
-inline constexpr int kPackedBoxes = 3;                                       // boxes of the ring of weights
 inline constexpr int kPackedBoxStages = kHopperRowBytes * 2 / kHopperDepth;  // stages of x per box of weights
-inline constexpr int kPackedBoxBytes = kHopperWeightRows * kHopperRowBytes;  // bytes of one box in shared memory
-inline constexpr int kPackedRowsBytes = kHopperRows * kHopperRowBytes;       // bytes of a stage of x
 inline constexpr int kPackedMostBlocks = 96;                                 // blocks of 32 values in a row: k / 32
 inline constexpr int kPackedScales = kHopperWeightRows * kPackedMostBlocks;  // bytes of a tile's scale factors
 template <bool kGateUp>
@@ -37,49 +34,37 @@ struct PackedMatmul {
   const std::uint8_t* scales;  // [experts, w_rows, k / 32]
 };
 
-// A ring of kSlots slots in shared memory, and the current position in it.
-template <int kSlots>
-struct PackedRing {
-  unsigned char* base;
-  int slot_bytes;
-  SharedBarrier* full;
-  SharedBarrier* empty;
-  int slot = 0;
-  std::uint32_t turn = 0;
-
-  __device__ unsigned char* data() const { return base + slot * slot_bytes; }
-  __device__ std::uint32_t address() const { return shared_address(data()); }
-  __device__ void advance() {
-    if (++slot == kSlots) {
-      slot = 0;
-      ++turn;
-    }
-  }
-  __device__ void wait_full() const { full[slot].wait(turn & 1); }
-  __device__ void wait_empty() const {
-    if (turn > 0) empty[slot].wait((turn - 1) & 1);
-  }
-};
 struct PackedRings {
-  PackedRing<kPackedStages> rows;
-  PackedRing<kPackedBoxes> weights;
+  RowsRing rows;
+  BoxRing weights;
   PackedRing<2> scales;
 };
 
-// Copies this block's share of a stage's rows of x to all blocks of the cluster. `rank` is this block's number in the
-// cluster.
-__device__ inline void copy_packed_rows(const CUtensorMap& x, const PackedRing<kPackedStages>& ring, const Tile& tile,
-                                        int rank, int stage) {
+// Copies the scale factors of a tile's weight rows, in the order of the rows in a box of weights. `group` is the
+// block's first group of 16 rows.
+template <class T, bool kGateUp>
+__device__ inline void copy_scales(const PackedMatmul<T>& packed, PackedRing<2>& ring, int expert, int group) {
+  const HopperMatmul<T>& p = packed.matmul;
+  const int row_bytes = p.k / kPackedBlock;
+  const std::uint8_t* const of_expert = packed.scales + static_cast<std::int64_t>(expert) * (p.w_rows * row_bytes);
   ring.wait_empty();
   SharedBarrier& full = ring.full[ring.slot];
-  const int steps = (tile.rows + kHopperStep - 1) / kHopperStep;
-  full.arrive_and_expect(static_cast<std::uint32_t>(steps * kHopperStep * kHopperRowBytes));
-  constexpr int kShare = kHopperStep / kHopperCluster;
-  for (int step = 0; step < steps; ++step) {
-    const int row = step * kHopperStep + rank * kShare;
-    copy_box_to_all(ring.address() + static_cast<std::uint32_t>(row * kHopperRowBytes), x, full,
-                    (1 << kHopperCluster) - 1, stage * kHopperDepth, tile.first + row);
+  full.arrive_and_expect(static_cast<std::uint32_t>(kHopperWeightRows * row_bytes));
+  constexpr int kRows = kGateUp ? 8 : 16;  // neighbouring rows
+  const int bytes = kRows * row_bytes;
+  std::uint32_t to = ring.address();
+#pragma unroll 1
+  for (int i = 0; i < kHopperWeightRows / 16; ++i) {
+    // Groups past the last one repeat the last group. Their results are not stored.
+    const std::uint8_t* const from = of_expert + min(group + i, p.w_rows / 16 - 1) * bytes;
+    bulk_copy(to, from, static_cast<std::uint32_t>(bytes), full);
+    to += static_cast<std::uint32_t>(bytes);
+    if constexpr (kGateUp) {
+      bulk_copy(to, from + p.n * row_bytes, static_cast<std::uint32_t>(bytes), full);
+      to += static_cast<std::uint32_t>(bytes);
+    }
   }
+  ring.advance();
 }
 
 // Issues all copies of the block, in the order in which they are needed. One thread calls it.
@@ -89,114 +74,90 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
   const HopperMatmul<T>& p = packed.matmul;
   const int rank = static_cast<int>(block_in_cluster());
   const int clusters = static_cast<int>(gridDim.x) / kHopperCluster;
-  const int blocks = p.k / kPackedBlock;
-  const int groups = p.w_rows / 16;
   for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
     const Tile tile = p.order.tiles[i / across];
     const int group = (i % across * kHopperCluster + rank) * (kHopperWeightRows / 16);
-    r.scales.wait_empty();
-    SharedBarrier& scales = r.scales.full[r.scales.slot];
-    scales.arrive_and_expect(static_cast<std::uint32_t>(kHopperWeightRows * blocks));
-    for (int half = 0; half < kHopperWeightRows / 8; ++half) {
-      // Groups past the last one repeat the last group. Their results are not stored.
-      const int of = min(group + half / 2, groups - 1);
-      const int row = kGateUp ? of * 8 + half % 2 * p.n : of * 16 + half % 2 * 8;
-      bulk_copy(r.scales.data() + half * 8 * blocks,
-                packed.scales + (static_cast<std::int64_t>(tile.expert) * p.w_rows + row) * blocks,
-                static_cast<std::uint32_t>(8 * blocks), scales);
-    }
-    r.scales.advance();
-    for (int s = 0; s < stages; ++s, r.rows.advance()) {
-      if (s % kPackedBoxStages == 0) {
-        r.weights.wait_empty();
-        SharedBarrier& full = r.weights.full[r.weights.slot];
-        full.arrive_and_expect(kPackedBoxBytes);
-        copy_box(r.weights.address(), p.w, full, s / kPackedBoxStages * (kHopperRowBytes / 2), 0, 0, group,
-                 tile.expert);
-        r.weights.advance();
-      }
-      copy_packed_rows(p.x, r.rows, tile, rank, s);
-    }
+    copy_scales<T, kGateUp>(packed, r.scales, tile.expert, group);
+    copy_stages<T, kPackedBoxStages, false>(p, r.rows, r.weights, tile, group, rank, stages);
   }
 }
 
-// A thread's part of a stage of weights, in the form that multiply_held() takes: steps of 16 columns.
-using PackedOperand = std::uint32_t[kHopperDepth / 16][4];
-
-// Unpacks the thread's part of a stage. `row` is the thread's first row in the tile, and row + 8 is its second. `stage`
-// is counted within the tile.
-__device__ inline void unpack_stage(const unsigned char* box, const unsigned char* scales, int row, int blocks,
-                                    int stage, PackedOperand& to) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+// Unpacks the thread's part of a stage. `word` is the offset in bytes, in the box, of the thread's word of chunk 0 of
+// its first row. Its second row is eight rows further. Chunks have 16 bytes, which are 32 columns, and are permuted by
+// the copy engine. `in_box` is the stage's number in the box. `scales` has two scale factors for each of the two rows.
+// Large factors take a second multiplication. The whole warp branches to it, because models have almost none of them.
+__device__ inline void unpack_stage(const unsigned char* box, std::uint32_t word, int in_box,
+                                    const std::uint32_t (&scales)[2], PackedOperand& to) {
+  const PackedFactors factors[2] = {PackedFactors(scales[0]), PackedFactors(scales[1])};
 #pragma unroll
-  for (int block = 0; block < kHopperDepth / kPackedBlock; ++block) {
-    const int chunk = stage % kPackedBoxStages * 2 + block;
-    std::uint32_t pairs[2][4];
+  for (int block = 0; block < 2; ++block) {
+    const std::uint32_t at = word ^ static_cast<std::uint32_t>(in_box * 2 + block) * 16;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int r = row + half * 8;
-      const unsigned char* const word = box + r * kHopperRowBytes + (chunk ^ (r & 7)) * 16 + lane % 4 * 4;
-      const PackedFactor factor(scales[r * blocks + stage * 2 + block]);
-      unpack_word(*reinterpret_cast<const std::uint32_t*>(word), factor, pairs[half]);
-    }
+      std::uint32_t pairs[4];
+      unpack_raw(*reinterpret_cast<const std::uint32_t*>(box + at + half * 8 * kHopperRowBytes), pairs);
 #pragma unroll
-    for (int step = 0; step < 2; ++step) {
-      std::uint32_t(&operand)[4] = to[block * 2 + step];
-      operand[0] = pairs[0][2 * step], operand[1] = pairs[1][2 * step];
-      operand[2] = pairs[0][2 * step + 1], operand[3] = pairs[1][2 * step + 1];
+      for (int i = 0; i < 4; ++i) to[block * 2 + i / 2][half + i % 2 * 2] = times(pairs[i], factors[half].first(block));
     }
+  }
+  if (__any_sync(~0U, factors[0].has_large() || factors[1].has_large())) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int step = 0; step < 4; ++step)
+#pragma unroll
+        for (int i = half; i < 4; i += 2) to[step][i] = times(to[step][i], factors[half].second(step / 2));
   }
 }
 
-__device__ inline void release_rows(const PackedRing<kPackedStages>& rows, int slot) {
-  if (threadIdx.x % kWarp != 0) return;
-  for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(rows.empty[slot], block);
-}
-
-// Computes the sums of a tile of kN tokens.
-template <int kN>
+// Computes the sums of a tile of kN tokens. `blocks` is the number of blocks of 32 values in a row, which is even.
+template <class T, int kN>
 __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRings& r, int blocks, int stages,
                                        int warpgroup) {
-  const auto thread = threadIdx.x % kWarpgroup;
-  const int row = warpgroup * 64 + static_cast<int>(thread / kWarp * 16 + thread % kWarp / 4);
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
+  const int row = warpgroup * 64 + thread / kWarp * 16 + thread % kWarp / 4;
+  const auto word = static_cast<std::uint32_t>(row * kHopperRowBytes + (row & 7) * 16 + thread % 4 * 4);
   r.scales.wait_full();
-  const unsigned char* const scales = r.scales.data();
-  int last = 0;
-  PackedOperand operands[2];
-  const auto multiply_stage = [&](int s, PackedOperand& a) {
-    if (s % kPackedBoxStages == 0) r.weights.wait_full();
-    unpack_stage(r.weights.data(), scales, row, blocks, s, a);
-    if (s % kPackedBoxStages == kPackedBoxStages - 1 || s == stages - 1) {
-      __syncwarp();
-      if (thread % kWarp == 0) r.weights.empty[r.weights.slot].arrive();
-      r.weights.advance();
-    }
-    r.rows.wait_full();
-    const std::uint64_t b = matrix_at(r.rows.address());
-    begin_products();
-#pragma unroll
-    for (int d = 0; d < kHopperDepth / 16; ++d)
-      multiply_held<__nv_bfloat16, kN>(sum, a[d], b + static_cast<std::uint64_t>(d) * kMatrixStep, s + d);
-    end_products();
-    wait_for_products<1>();
-    if (s > 0) release_rows(r.rows, last);
-    last = r.rows.slot;
-    r.rows.advance();
+  // The scale factors of the thread's two rows: two bytes for each stage.
+  const auto* const scales = reinterpret_cast<const std::uint16_t*>(r.scales.data() + row * blocks);
+  const auto* const scales_below = scales + 4 * blocks;
+  const auto unpack = [&](const unsigned char* box, int in_box, int stage, PackedOperand& to) {
+    unpack_stage(box, word, in_box, {scales[stage], scales_below[stage]}, to);
   };
-  for (int s = 0; s < stages; s += 2) {
-    multiply_stage(s, operands[0]);
-    if (s + 1 < stages) multiply_stage(s + 1, operands[1]);
+  constexpr int kParts = parts_of<kPackedBoxStages>(kN);
+  int s = 0;
+  for (; s + kPackedBoxStages <= stages; s += kPackedBoxStages) {
+    r.weights.wait_full();
+    multiply_slots<T, kN, kParts, kPackedBoxStages>(
+        sum, r.rows, r.weights, s, /*ends_box=*/true,
+        [&](const unsigned char* box, int i, PackedOperand& to) { unpack(box, i, s + i, to); });
   }
-  wait_for_products<0>();
-  release_rows(r.rows, last);
-  __syncwarp();
-  if (thread % kWarp == 0) r.scales.empty[r.scales.slot].arrive();
-  r.scales.advance();
+  // Multiplies the stages of the last box, if it is not whole. The products of each of them end before the next one.
+  const int begin = s;
+  if (s < stages) r.weights.wait_full();
+#pragma unroll 1
+  for (; s < stages; ++s) {
+    const int part = (s - begin) % kParts;
+    const bool is_last = s + 1 == stages;
+    PackedOperand held;
+    unpack(r.weights.data(), s - begin, s, held);
+    if (is_last) r.weights.release();
+    if (part == 0) r.rows.wait_full();
+    multiply_part<T, kN>(sum, held, r.rows, part, s);
+    wait_for_products<0>();
+    if (is_last || part == kParts - 1) {
+      release_rows(r.rows, r.rows.slot);
+      r.rows.advance();
+    }
+  }
+  hold(sum);
+  r.scales.release();
 }
 
+template <class T>
 __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRings& r, int blocks, int stages,
                                        int warpgroup, int rows) {
-  with_tile_size(rows, [&]<int kN>() { multiply_packed<kN>(sum, r, blocks, stages, warpgroup); });
+  with_tile_size(rows, [&]<int kN>() { multiply_packed<T, kN>(sum, r, blocks, stages, warpgroup); });
 }
 
 // Computes the matmul. Preconditions: n is a multiple of 32; k is a multiple of 64 and at most 32 · kPackedMostBlocks;
@@ -221,18 +182,9 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
   };
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
   if (threadIdx.x == 0) {
-    for (int s = 0; s < kPackedStages; ++s) {
-      rows_full[s].init(1);
-      rows_empty[s].init(kHopperCluster * kMultiplying);
-    }
-    for (int s = 0; s < kPackedBoxes; ++s) {
-      weights_full[s].init(1);
-      weights_empty[s].init(kMultiplying);
-    }
-    for (int s = 0; s < 2; ++s) {
-      scales_full[s].init(1);
-      scales_empty[s].init(kMultiplying);
-    }
+    rings.rows.prepare(kHopperCluster * kMultiplying);
+    rings.weights.prepare(kMultiplying);
+    rings.scales.prepare(kMultiplying);
     SharedBarrier::make_visible();
     prefetch_map(p.x);
     prefetch_map(p.w);
@@ -245,6 +197,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
   const int items = *p.order.num_tiles * across;
   const int stages = p.k / kHopperDepth;
   if (warpgroup == kHopperWarpgroups) {
+    // 168 registers for each of the block's threads are 24 for this warpgroup and 240 for each of the other two.
     keep_registers<24, false>();
     if (threadIdx.x % kWarpgroup == 0) {
       let_copies_see_stores();
@@ -260,7 +213,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
     for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
       const Tile tile = p.order.tiles[i / across];
       float sum[kMostProductSums];
-      multiply_packed(sum, rings, p.k / kPackedBlock, stages, warpgroup, tile.rows);
+      multiply_packed<T>(sum, rings, p.k / kPackedBlock, stages, warpgroup, tile.rows);
       const int column = (i % across * kHopperCluster + rank) * kColumns + warpgroup * kResultColumns<kGateUp>;
       constexpr ColumnOrder kOrder = kGateUp ? ColumnOrder::kPaired : ColumnOrder::kGiven;
       store_results<T, kGateUp, kOrder>(p, sum, tile, column, warpgroup, results, turn);

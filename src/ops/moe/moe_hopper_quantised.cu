@@ -1,5 +1,5 @@
 // Binds moe_experts with quantised experts on Hopper (moe_hopper_quantised.cuh).
-#include "tessera/ops/moe/moe_hopper_quantised.h"
+#include "tessera/ops/moe/moe_hopper.h"
 
 #include "tessera/ops/cuda/sm90a_code.h"
 #include "tessera/ops/moe/moe_hopper_launch.cuh"

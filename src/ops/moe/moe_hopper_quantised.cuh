@@ -1,20 +1,18 @@
-// Computes the matmuls of moe_hopper.cuh with quantised experts. The warpgroups that multiply convert the weights to
-// bfloat16 in registers, because a wgmma instruction can take its first matrix from there. moe_hopper_packed.cuh does
-// the same.
+// Computes the matmuls of moe_hopper.cuh with quantised experts, which are converted in registers
+// (moe_hopper_parts.cuh).
 //
-// Weights arrive through a ring of their own. Each row of a box has 128 bytes, which are 128 columns, or 256 if values
-// have four bits. A thread converts a word into pairs that are not neighbouring columns. The sort by expert brings x's
-// columns into the same order (ColumnOrder), and the kernel of gate and up stores its results in the order of down's
-// values. Scales come from global memory, a slot of x ahead. If a scale belongs to a whole row, it is multiplied with
-// sums. Other scales are multiplied with values, which rounds the weights to bfloat16.
+// Each row of a box of weights has 128 bytes, which are 128 columns, or 256 if values have four bits. A thread converts
+// a word into pairs that are not neighbouring columns. The sort by expert brings x's columns into the same order
+// (ColumnOrder), and the kernel of gate and up stores its results in the order of down's values. Scales come from
+// global memory, a slot of x ahead. If a scale belongs to a whole row, it is multiplied with sums. Other scales are
+// multiplied with values, which rounds the weights to bfloat16.
 //
 // Converting a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
 // last 1024 cycles of the multiprocessor. Converting issues instructions in a fifth of these cycles, while the other
-// warpgroup fills the tensor cores. With few tokens, converting is the bound. So a slot of x then holds several stages,
-// which are called the slot's parts: two for up to 128 tokens, and those of a whole box for up to 64.
+// warpgroup fills the tensor cores. With few tokens, converting is the bound. A slot of x then has several parts.
 #pragma once
 
-#include "tessera/ops/moe/moe_hopper_packed.cuh"
+#include "tessera/ops/moe/moe_hopper_parts.cuh"
 #include "tessera/ops/moe/moe_quantised_pieces.cuh"
 
 namespace tessera::cuda::moe {
@@ -40,37 +38,9 @@ struct HopperQuantised {
 };
 
 struct QuantisedRings {
-  PackedRing<kPackedStages> rows;
-  PackedRing<kPackedBoxes> weights;
+  RowsRing rows;
+  BoxRing weights;
 };
-
-// The number of stages of x in one slot of the ring: one for large tiles, and up to a whole box of weights for tiles of
-// so few rows that a slot holds them. A stage of few rows takes less time than the barriers and the latencies around
-// it.
-template <Values kValues>
-__host__ __device__ inline constexpr int parts_of(int rows) {
-  return rows > kHopperRows / 2 ? 1 : rows > kHopperRows / 4 ? 2 : kBoxStages<kValues>;
-}
-// The bytes from one of these stages to the next.
-__host__ __device__ inline constexpr int part_bytes(int rows) {
-  return (rows + kHopperStep - 1) / kHopperStep * kHopperStep * kHopperRowBytes;
-}
-
-// Copies this block's share of the rows of x to a slot in all blocks of the cluster: `parts` stages from `stage` on.
-// Stages past the last column are filled with zeros. `rank` is this block's number in the cluster.
-__device__ inline void copy_parts(const CUtensorMap& x, const PackedRing<kPackedStages>& ring, const Tile& tile,
-                                  int rank, int stage, int parts) {
-  ring.wait_empty();
-  SharedBarrier& full = ring.full[ring.slot];
-  full.arrive_and_expect(static_cast<std::uint32_t>(parts * part_bytes(tile.rows)));
-  constexpr int kShare = kHopperStep / kHopperCluster;
-  for (int part = 0; part < parts; ++part)
-    for (int first = rank * kShare; first < part_bytes(tile.rows) / kHopperRowBytes; first += kHopperStep) {
-      const int to = part * part_bytes(tile.rows) + first * kHopperRowBytes;
-      copy_box_to_all(ring.address() + static_cast<std::uint32_t>(to), x, full, (1 << kHopperCluster) - 1,
-                      (stage + part) * kHopperDepth, tile.first + first);
-    }
-}
 
 // Issues all copies of the block, in the order in which they are needed. One thread calls it.
 template <class T, Values kValues>
@@ -81,18 +51,7 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
   for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
     const Tile tile = p.order.tiles[i / across];
     const int group = (i % across * kHopperCluster + rank) * (kHopperWeightRows / 16);
-    const int parts = parts_of<kValues>(tile.rows);
-    for (int s = 0; s < stages; s += parts, r.rows.advance()) {
-      if (s % kBoxStages<kValues> == 0) {
-        r.weights.wait_empty();
-        SharedBarrier& full = r.weights.full[r.weights.slot];
-        full.arrive_and_expect(kPackedBoxBytes);
-        copy_box(r.weights.address(), p.w, full, s / kBoxStages<kValues> * (kHopperRowBytes / 2), 0, 0, group,
-                 tile.expert);
-        r.weights.advance();
-      }
-      copy_parts(p.x, r.rows, tile, rank, s, parts);
-    }
+    copy_stages<T, kBoxStages<kValues>, true>(p, r.rows, r.weights, tile, group, rank, stages);
   }
 }
 
@@ -236,7 +195,7 @@ __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const 
   const int thread = static_cast<int>(threadIdx.x);
   const int row = thread / kWarp * 16 + thread % kWarp / 4;
   constexpr int kBox = kBoxStages<kValues>;
-  constexpr int kParts = parts_of<kValues>(kN);
+  constexpr int kParts = parts_of<kBox>(kN);
   StageScales<T, kValues, kCodes, kParts> scales[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -247,32 +206,16 @@ __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const 
   for (int s = 0; s < stages; s += kParts) {
     const int in_box = kParts == kBox ? 0 : s % kBox;
     if (in_box == 0) r.weights.wait_full();
-    // The products of a part run while the next part is converted.
-    PackedOperand held[kParts];
+    multiply_slots<T, kN, kParts, kParts>(sum, r.rows, r.weights, s,
+                                          /*ends_box=*/in_box == kBox - kParts || s + kParts >= stages,
+                                          [&](const unsigned char* box, int part, PackedOperand& to) {
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        scales[half].prepare(p, part);
-        scales[half].load(p, part, s + kParts + part);
-      }
-      convert_stage<kValues>(r.weights.data(), row, in_box + part, scales, held[part]);
-      if (part == kParts - 1 && (in_box == kBox - kParts || s + kParts >= stages)) {
-        __syncwarp();
-        if (thread % kWarp == 0) r.weights.empty[r.weights.slot].arrive();
-        r.weights.advance();
-      }
-      if (part == 0) r.rows.wait_full();
-      const std::uint64_t b = matrix_at(r.rows.address() + static_cast<std::uint32_t>(part * part_bytes(kN)));
-      begin_products();
-#pragma unroll
-      for (int d = 0; d < kHopperDepth / 16; ++d)
-        multiply_held<T, kN>(sum, held[part][d], b + static_cast<std::uint64_t>(d) * kMatrixStep, s + part + d);
-      end_products();
-    }
-    wait_for_products<0>();
-    release_rows(r.rows, r.rows.slot);
-    r.rows.advance();
+                                            for (int half = 0; half < 2; ++half) {
+                                              scales[half].prepare(p, part);
+                                              scales[half].load(p, part, s + kParts + part);
+                                            }
+                                            convert_stage<kValues>(box, row, in_box + part, scales, to);
+                                          });
   }
   hold(sum);
 #pragma unroll
@@ -309,14 +252,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
   };
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
   if (threadIdx.x == 0) {
-    for (int s = 0; s < kPackedStages; ++s) {
-      rows_full[s].init(1);
-      rows_empty[s].init(kHopperCluster * kMultiplying);
-    }
-    for (int s = 0; s < kPackedBoxes; ++s) {
-      weights_full[s].init(1);
-      weights_empty[s].init(kMultiplying);
-    }
+    rings.rows.prepare(kHopperCluster * kMultiplying);
+    rings.weights.prepare(kMultiplying);
     SharedBarrier::make_visible();
     prefetch_map(p.x);
     prefetch_map(p.w);
