@@ -225,6 +225,8 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
     }
   }
   if (!graphs.draft) return specs;
+  ir::Graph draft_head = TRY(make_draft_head(*graphs.draft, options.registry->ops));
+  ir::Graph draft_decode = TRY(make_draft_decode(*graphs.draft, options.registry->ops));
   // A draft runs between forwards, when the host has read all results. Nothing in the arena needs to be kept.
   specs.push_back({.role = RunnerRole::kDraft,
                    .graph = graphs.draft->body,
@@ -233,7 +235,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .ladder = decode_ladder(options.max_tokens),
                    .split_ops = options.split_ops});
   specs.push_back({.role = RunnerRole::kDraftHead,
-                   .graph = TRY(make_draft_head(*graphs.draft, options.registry->ops)),
+                   .graph = std::move(draft_head),
                    .bucket = [=](std::int64_t rows) { return head_bucket(rows, max_tokens); },
                    .largest = max_rows,
                    .ladder = decode_ladder(max_rows),
@@ -242,7 +244,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
   const std::vector<std::int64_t> draft_sizes = draft_decode_sizes(options);
   if (!options.graphs.decode || draft_sizes.empty()) return specs;
   specs.push_back({.role = RunnerRole::kDraftDecode,
-                   .graph = TRY(make_draft_decode(*graphs.draft, options.registry->ops)),
+                   .graph = std::move(draft_decode),
                    .batches = BatchKind::kDecode,
                    .bucket = [=](std::int64_t rows) { return decode_bucket(rows, num_pages); },
                    .largest = draft_sizes.back(),

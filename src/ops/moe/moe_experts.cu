@@ -4,7 +4,8 @@
 //   one token  4-bit weights, one token, short rows, Hopper (moe_one_token.h): gate and up, down and sum
 //   streamed   16-bit types, a decode's tokens, Hopper (moe_streamed.cuh): gate and up, down and sum
 //   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up, down, sum
-//   hopper     16-bit types, many rows an expert, Hopper (moe_hopper.cuh): order, gate and up, down, sum
+//   hopper     16-bit types, many rows an expert, or 4-bit weights and a row an expert, Hopper (moe_hopper.cuh): order,
+//              gate and up, down, sum
 //   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
 //   plain      everything else, such as float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
@@ -41,6 +42,8 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
   if (p.quantised && !quantised_experts_serve(p)) return Way::kPlain;
   if (deterministic) return Way::kGrouped;
   if (one_token_serves(p)) return Way::kOneToken;
+  // Weights of 4 bits are unpacked once for all rows of an expert there.
+  if (p.mxfp4 && hopper_serves(p)) return Way::kHopper;
   if (streamed_serves(p)) return Way::kStreamed;
   if (p.tokens * p.top_k <= kMostPairs) return Way::kFewRows;
   return hopper_serves(p) ? Way::kHopper : Way::kGrouped;

@@ -1,6 +1,8 @@
 // Binds moe_experts on Hopper (moe_hopper.cuh).
 #include "tessera/ops/moe/moe_hopper.h"
 
+#include <algorithm>
+
 #include "tessera/ops/cuda/sm90a_code.h"
 #include "tessera/ops/moe/moe_hopper_launch.cuh"
 #include "tessera/ops/moe/moe_hopper_packed.cuh"
@@ -13,10 +15,10 @@ using namespace cuda::moe;
 
 // This kernel is used if experts have at least this many rows on average. With 16 rows the narrowest tile, of 32
 // tokens, is half full. With fewer rows every kernel is bounded by reading the weights, and this kernel must copy rows
-// as well. With 4-bit weights this kernel is faster even for 5 rows, the smallest number that was measured, because it
-// unpacks weights once for all rows of a tile.
+// as well. With 4-bit weights this kernel is faster even for one row, because it unpacks weights once for all rows of a
+// tile. Fewer pairs of a token and an expert than kLeastPackedPairs were not measured.
 constexpr std::int64_t kRowsOfExpert = 16;
-constexpr std::int64_t kPackedRowsOfExpert = 5;
+constexpr std::int64_t kLeastPackedPairs = 32;
 
 template <class T, bool kGateUp>
 Result<HopperLaunch<HopperMatmul<T>>> plain_launch(const ExpertsProblem& p, const HopperMatmul<T>& matmul) {
@@ -54,8 +56,8 @@ bool hopper_serves(const ExpertsProblem& p) {
   const auto fits = [](std::int64_t k) { return k % 64 == 0 && k <= kPackedBlock * kPackedMostBlocks; };
   const bool shaped = p.mxfp4 ? p.dtype == ir::DType::kBFloat16 && fits(p.hidden) && fits(p.intermediate)
                               : p.hidden % 16 == 0 && p.intermediate % 8 == 0;
-  const std::int64_t rows = p.mxfp4 ? kPackedRowsOfExpert : kRowsOfExpert;
-  return half && shaped && p.tokens * p.top_k >= rows * p.routed_experts &&
+  const std::int64_t least = p.mxfp4 ? std::max(p.routed_experts, kLeastPackedPairs) : kRowsOfExpert * p.routed_experts;
+  return half && shaped && p.tokens * p.top_k >= least &&
          runs_sm90a_code(reinterpret_cast<const void*>(hopper<__nv_bfloat16, true>));
 }
 

@@ -74,9 +74,8 @@ class Verifier {
     TRY(compare_heads(r_.runner(RunnerRole::kDraftHead), *TRY(isolated(RunnerRole::kDraftHead))));
     stateful_ = &r_.model.graphs.draft->body;
     TRY(compare_draft_layer(r_.runner(RunnerRole::kDraft), *TRY(isolated(RunnerRole::kDraft))));
-    if (const GraphRunner* const drafts = r_.find_runner(RunnerRole::kDraftDecode); drafts != nullptr)
-      TRY(compare_sizes(r_.runner(RunnerRole::kDraftDecode), *TRY(isolated(RunnerRole::kDraftDecode)),
-                        drafts->report().captured));
+    if (GraphRunner* const drafts = r_.find_runner(RunnerRole::kDraftDecode); drafts != nullptr)
+      TRY(compare_sizes(*drafts, *TRY(isolated(RunnerRole::kDraftDecode)), drafts->report().captured));
     stateful_ = &r_.model.graphs.body;
     return ok_status();
   }
