@@ -64,8 +64,7 @@ void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
   append_rows(sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
   // Attention takes each row of a decode as a request of its own, as in the forward that verified these rows.
   batch_.draft_lens.resize(batch_.query_lens.size());
-  if (entry.position >= sequence.prompt_tokens())
-    batch_.draft_lens.back() = static_cast<std::int32_t>(end - entry.position - 1);
+  if (entry.new_tokens == 1) batch_.draft_lens.back() = static_cast<std::int32_t>(end - entry.position - 1);
   for (std::int64_t position = entry.position; position < end; ++position) {
     batch_.input_ids.push_back(sequence.tokens[static_cast<std::size_t>(position + 1)]);
     batch_.input_rows.push_back(-1);
