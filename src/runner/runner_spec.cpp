@@ -226,7 +226,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
   }
   if (!graphs.draft) return specs;
   ir::Graph draft_head = TRY(make_draft_head(*graphs.draft, options.registry->ops));
-  ir::Graph draft_decode = TRY(make_draft_decode(*graphs.draft, options.registry->ops));
+  ir::Graph draft_decode = TRY(make_draft_decode(*graphs.draft, draft_head, options.registry->ops));
   // A draft runs between forwards, when the host has read all results. Nothing in the arena needs to be kept.
   specs.push_back({.role = RunnerRole::kDraft,
                    .graph = graphs.draft->body,

@@ -30,6 +30,12 @@ std::size_t element_of(const ScheduledBatch::Entry& entry, std::int64_t draft) {
   return static_cast<std::size_t>(entry.first_token + entry.new_tokens + draft);
 }
 
+// Returns whether the layer or the draft model makes the entry's drafts.
+bool has_layer_drafts(const ScheduledBatch::Entry& entry) {
+  return entry.sequence != nullptr && entry.drafts > 0 && entry.sequence->drafter &&
+         entry.sequence->drafter->proposed_by_layer();
+}
+
 }  // namespace
 
 LayerDrafts::LayerDrafts(ModelRunner& runner, const CacheManager& cache)
@@ -48,11 +54,7 @@ Status LayerDrafts::run_body(std::optional<std::int64_t> first_id) {
 
 Result<bool> LayerDrafts::drafts_at_once(const ScheduledBatch& batch) {
   // Requests that have just drafted draft again in most cases. For others the head would run in vain.
-  const auto drafted = [](const ScheduledBatch::Entry& entry) {
-    return entry.sequence != nullptr && entry.drafts > 0 && entry.sequence->drafter &&
-           entry.sequence->drafter->proposed_by_layer();
-  };
-  if (is_model_ || std::ranges::none_of(batch.entries, drafted)) return false;
+  if (is_model_ || std::ranges::none_of(batch.entries, has_layer_drafts)) return false;
   return runner_.drafts().has_graph(batch_);
 }
 
@@ -80,10 +82,8 @@ void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
 std::int64_t LayerDrafts::add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
                                          std::int64_t most_earlier) {
   Sequence& sequence = *entry.sequence;
-  const bool has_read_drafts =
-      complete_ && entry.drafts > 0 && sequence.drafter && sequence.drafter->proposed_by_layer();
   const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens));
-  if (has_read_drafts) {
+  if (complete_ && has_layer_drafts(entry)) {
     // To make D drafts, the draft model read the last token and all drafts but the last.
     const std::int64_t read = std::min(entry.new_tokens - 1 + entry.drafts, end - entry.position);
     keys_.set(batch.batch, entry.first_token, read, true);
@@ -146,7 +146,7 @@ void LayerDrafts::complete(ScheduledBatch& batch) {
   made_ = 0;
   complete_ = false;
   for (ScheduledBatch::Entry& entry : batch.entries)
-    if (entry.drafts > 0 && entry.sequence->drafter->proposed_by_layer())
+    if (has_layer_drafts(entry))
       rows_.push_back({.entry = &entry, .hidden = *entry.sequence->drafter->layer_row(), .id = -1});
   if (rows_.empty()) return;
   const Status status = make(batch);
@@ -235,9 +235,9 @@ void LayerDrafts::write_ids(ScheduledBatch& batch) const {
   const std::span<const TokenId> drafts = runner_.drafts().fetched();
   for (const ScheduledBatch::Entry& entry : batch.entries)
     for (std::int64_t draft = 0; draft < entry.drafts; ++draft) {
-      const std::size_t place = element_of(entry, draft);
-      const std::int32_t row = batch.batch.input_rows[place];
-      if (row >= 0) batch.batch.input_ids[place] = drafts[static_cast<std::size_t>(row)];
+      const std::size_t element = element_of(entry, draft);
+      const std::int32_t row = batch.batch.input_rows[element];
+      if (row >= 0) batch.batch.input_ids[element] = drafts[static_cast<std::size_t>(row)];
     }
 }
 

@@ -63,7 +63,7 @@ class LayerDrafts {
     std::int32_t id;      // row of last_ids that has the newest draft
   };
   void clear();
-  // Returns whether the rows of batch_ are read together with the head, as the drafts after the last forward were.
+  // Returns whether one graph reads the rows of batch_ and drafts from them, which pays if requests of `batch` drafted.
   Result<bool> drafts_at_once(const ScheduledBatch& batch);
   // Adds the rows of the entry's tokens that the layer has not read.
   void add_layer_rows(const ScheduledBatch::Entry& entry);

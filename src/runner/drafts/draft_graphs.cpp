@@ -40,8 +40,7 @@ Result<ir::Graph> make_draft_head(const DraftGraphs& draft, const ir::OpTable& o
   return chain("draft_head", graphs);
 }
 
-Result<ir::Graph> make_draft_decode(const DraftGraphs& draft, const ir::OpTable& ops) {
-  const ir::Graph head = TRY(make_draft_head(draft, ops));
+Result<ir::Graph> make_draft_decode(const DraftGraphs& draft, const ir::Graph& head, const ir::OpTable& ops) {
   const ir::Graph kept = TRY(keep_wanted(draft, ops));
   return chain("draft_decode", std::vector{&draft.body, &head, &kept});
 }

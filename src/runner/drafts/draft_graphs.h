@@ -12,8 +12,8 @@ namespace tessera {
 // model, i32[R] or i32[R, 1].
 Result<ir::Graph> make_draft_head(const DraftGraphs& draft, const ir::OpTable& ops);
 
-// Returns one whole draft: the body, the head and the sampler. The last output is the hidden states of the wanted rows
-// [R, hidden], and the last but one the drafts, as in make_draft_head().
-Result<ir::Graph> make_draft_decode(const DraftGraphs& draft, const ir::OpTable& ops);
+// Returns one whole draft: the body and `head`, a result of make_draft_head(). The last output is the hidden states of
+// the wanted rows [R, hidden], and the last but one the drafts.
+Result<ir::Graph> make_draft_decode(const DraftGraphs& draft, const ir::Graph& head, const ir::OpTable& ops);
 
 }  // namespace tessera

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "tessera/piecewise/ladder.h"
 
@@ -60,7 +59,7 @@ Status LocalDrafts::read(const DraftInputs& inputs) {
 }
 
 std::optional<std::int64_t> LocalDrafts::graph_size(const ForwardBatch& batch) const {
-  const GraphRunner* const runner = std::as_const(parts_).find_runner(RunnerRole::kDraftDecode);
+  const GraphRunner* const runner = parts_.find_runner(RunnerRole::kDraftDecode);
   if (runner == nullptr || batch.wanted_rows.empty() || !batch.is_decode_with_drafts()) return std::nullopt;
   return round_up(runner->report().captured, batch.num_tokens());
 }
