@@ -15,6 +15,7 @@
 #include "tessera/model/weights/model_path.h"
 #include "tessera/piecewise/chain.h"
 #include "tessera/piecewise/splitter.h"
+#include "tessera/runner/drafts/draft_graphs.h"
 
 namespace tessera {
 namespace {
@@ -85,7 +86,9 @@ Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<cons
   if (of.vision) add(graphs, "tower", of.vision->graph, ops);
   if (of.draft) {
     add(graphs, "draft", of.draft->body, ops);
-    add(graphs, "draft_head", TRY(chain("draft_head", std::vector{&of.draft->head, &of.draft->sampler})), ops);
+    const ir::Graph head = TRY(make_draft_head(*of.draft, ops));
+    add(graphs, "draft_head", head, ops);
+    add(graphs, "draft_decode", TRY(make_draft_decode(*of.draft, head, ops)), ops);
   }
   TRY(add_stitched(plan, graphs));
   TRY(add_passes(plan, disabled_passes, graphs));

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <initializer_list>
 
+#include "tessera/base/ceil_div.h"
 #include "tessera/device/alignment.h"
 #include "tessera/device/cpu/host_limits.h"
 #include "tessera/engine/plan/rank_places.h"
@@ -121,10 +123,10 @@ Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan&
   }
 }
 
-// Returns the graph sizes of a runner, and the bytes that each of them takes. `adapted` is the runner's variant with
-// adapters, which has the same sizes; null: there is none.
+// Returns the graph sizes of a runner, and the bytes that each of them takes. `others` are runners that have graphs of
+// the same sizes, or of some of them. Their bytes are shared out evenly. Null stands for a runner that does not exist.
 BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding,
-                       const RunnerMemory* adapted = nullptr) {
+                       std::initializer_list<const RunnerMemory*> others = {}) {
   BudgetLadder ladder;
   ladder.padding = padding;
   if (!enabled || predicted == nullptr) return ladder;
@@ -132,7 +134,11 @@ BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding
     ladder.sizes.push_back(size.size);
     ladder.bytes_each = size.graphs.bytes;
   }
-  if (adapted != nullptr && !adapted->sizes.empty()) ladder.bytes_each += adapted->sizes.back().graphs.bytes;
+  std::int64_t bytes = 0;
+  for (const RunnerMemory* other : others)
+    if (other != nullptr)
+      for (const SizeMemory& size : other->sizes) bytes += size.graphs.bytes;
+  if (!ladder.sizes.empty()) ladder.bytes_each += ceil_div(bytes, std::ssize(ladder.sizes));
   return ladder;
 }
 
@@ -144,13 +150,13 @@ std::string sizes_list(const std::vector<std::int64_t>& sizes) {
 std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan) {
   RunnerOptions& runner = plan.runner;
   const bool budgeted = budget > 0 && budget <= room.bytes;
-  const BudgetedSizes kept =
-      fit_graph_budget(ladder_of(runner.graphs.prefill, room.predicted.runner(RunnerRole::kPrefill), true,
-                                 room.predicted.runner(RunnerRole::kAdapterPrefill)),
-                       ladder_of(runner.graphs.decode, room.predicted.runner(RunnerRole::kDecode),
-                                 runner.decode_padding, room.predicted.runner(RunnerRole::kAdapterDecode)),
-                       ladder_of(!runner.vision.sizes.empty(), room.predicted.runner(RunnerRole::kVision), true),
-                       budgeted ? budget : room.bytes);
+  const BudgetedSizes kept = fit_graph_budget(
+      ladder_of(runner.graphs.prefill, room.predicted.runner(RunnerRole::kPrefill), true,
+                {room.predicted.runner(RunnerRole::kAdapterPrefill)}),
+      ladder_of(runner.graphs.decode, room.predicted.runner(RunnerRole::kDecode), runner.decode_padding,
+                {room.predicted.runner(RunnerRole::kAdapterDecode), room.predicted.runner(RunnerRole::kDraftDecode)}),
+      ladder_of(!runner.vision.sizes.empty(), room.predicted.runner(RunnerRole::kVision), true),
+      budgeted ? budget : room.bytes);
   if (kept.dropped_prefill.empty() && kept.dropped_decode.empty() && kept.dropped_vision.empty()) return kept.bytes;
   plan.notes.push_back(fmt::format(
       "{}: graphs would take {} and may take {}; prefill sizes dropped: {}; decode sizes dropped: {}{}",

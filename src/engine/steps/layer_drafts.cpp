@@ -162,7 +162,7 @@ Status LayerDrafts::make(ScheduledBatch& batch) {
   if (measured) TRY(runner_.stream().synchronize());
   const Clock::time_point begin = Clock::now();
   std::int64_t draft = 0;
-  if (take_first(batch)) ++draft;
+  if (!measured && take_first(batch)) ++draft;  // a measured step makes all of its drafts here
   for (; !rows_.empty(); ++draft) {
     TRY(make(draft, batch));
     drop_finished(draft);

@@ -16,7 +16,8 @@
 // first draft. If all of its drafts were kept, the last of them is the only one that it has not read yet.
 //
 // A forward of a few rows and no prompts is read in one graph together with the head, which gives the first drafts at
-// once. Each further draft is one graph too (DraftStep::has_graph).
+// once, if the layer drafted for at least one of its requests. Each further draft is one graph too
+// (DraftStep::has_graph).
 //
 // Drafts stay on the device, where the forward that checks them reads them. The host gets them together with that
 // forward's results. In a pipeline the host waits for the drafts and passes them to the first stage.
@@ -40,8 +41,8 @@ class LayerDrafts {
   LayerDrafts(ModelRunner& runner, const CacheManager& cache);
 
   // Reads the tokens of a forward whose results were collected, and records the rows from which drafts of its sequences
-  // continue. Precondition: no other forward has run since that forward. An error is logged; these sequences then have
-  // no drafts in the next step.
+  // continue. May overwrite the ids that the forward left on the device (last_ids). Precondition: no other forward has
+  // run since that forward. An error is logged; these sequences then have no drafts in the next step.
   void read(const ScheduledBatch& batch);
   // Records that the tokens of a forward are not read. Call it for each collected forward that read() does not get.
   void skip(const ScheduledBatch& batch);

@@ -122,7 +122,12 @@ Status StepLoop::collect_oldest() {
   // flight. In that case the layer reads nothing, because these forwards may have overwritten its inputs.
   if (layer_drafts_) {
     const bool is_read = scheduler_.reads_at_once() && flights_.count() == 0;
-    is_read ? layer_drafts_->read(oldest) : layer_drafts_->skip(oldest);
+    if (is_read) {
+      layer_drafts_->read(oldest);
+      scheduler_.forget_rows();  // read() may have overwritten the ids of requests that do not draft
+    } else {
+      layer_drafts_->skip(oldest);
+    }
   }
   flights_.end_oldest();
   return ok_status();

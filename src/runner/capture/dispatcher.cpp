@@ -125,18 +125,14 @@ void Dispatcher::log(const ForwardBatch& batch, const Decision& decision) {
 
 Status Dispatcher::ended(const Decision& decision, const ForwardEnd& end) {
   if (end.graph_failed()) return replay_failed(decision, end.status);
-  if (end.status.ok() && !failed_replays_.empty()) failed_replays_.erase(key_of(decision));
+  if (end.status.ok()) failures_.forget(key_of(decision));
   return ok_status();
 }
 
 Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {
-  constexpr int kMostFailures = 3;  // consecutive failures; a single one may be due to a temporary lack of memory
   log_warn("dispatch", "the graph of a forward of {} rows failed{}: {}", decision.size,
            parts_.model.ranks() == 1 ? ", which is run again without it" : "", why.to_string());
-  const int failures = ++failed_replays_[key_of(decision)];
-  if (failures < kMostFailures) return ok_status();
-  TRY(parts_.stream().synchronize());  // an earlier launch may still use the graph
-  failed_replays_.erase(key_of(decision));
+  if (!failures_.add(key_of(decision))) return ok_status();
   if (decision.form == GraphForm::kFull) {
     log_warn("capture", "prefill size {} goes back to its pieces", decision.size);
     TRY(captures_.drop_full(decision.size));

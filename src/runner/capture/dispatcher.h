@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tessera/base/status.h"
+#include "tessera/runner/capture/replay_failures.h"
 #include "tessera/runner/capture/size_capture.h"
 #include "tessera/runner/dispatch/dispatch.h"
 #include "tessera/runner/dispatch/forward_end.h"
@@ -74,7 +75,7 @@ class Dispatcher {
   DispatchTable table_;
   CostTable costs_;
   std::array<bool, kNumReasons> warned_of_{};  // [Reason]: whether the log already has its warning
-  std::map<SizeKey, int> failed_replays_;      // failed launches of the size's graph in a row
+  ReplayFailures<SizeKey> failures_;
   // For each size, the number of forwards that were padded because this size was not captured yet.
   std::map<SizeKey, int> waits_;
 };

@@ -27,6 +27,7 @@ Status SizeCapture::capture(GraphRunner& runner, std::int64_t size) {
 
 Status SizeCapture::drop(GraphRunner& runner, std::int64_t size, const Status& why) {
   return parts_.together({.kind = RankOrderKind::kDrop, .role = runner.spec().role, .size = size}, [&]() -> Status {
+    TRY(parts_.stream().synchronize());
     if (runner.captured(size)) runner.drop(size, why);
     return ok_status();
   });
@@ -42,6 +43,7 @@ Status SizeCapture::add_full(std::int64_t size) {
 
 Status SizeCapture::drop_full(std::int64_t size) {
   return parts_.together({.kind = RankOrderKind::kDropFull, .size = size}, [&]() -> Status {
+    TRY(parts_.stream().synchronize());
     parts_.runner(RunnerRole::kPrefill).drop_full(size);
     return ok_status();
   });

@@ -1,4 +1,4 @@
-// Captures sizes of the prefill and decode runners, and drops them, on all ranks or on none.
+// Captures sizes of the runners with graphs (kCapturedRoles), and drops them, on all ranks or on none.
 //
 // Threads: the runner's thread. On rank 0 every function also makes the other ranks capture or drop the size.
 #pragma once
@@ -23,9 +23,9 @@ class SizeCapture {
   // Captures one size. If some of its kernels have not run yet, stages a dummy batch and runs them first. If it fails,
   // drops the size on all ranks and returns the error.
   Status capture(GraphRunner& runner, std::int64_t size);
-  // Drops a captured size.
+  // Drops a captured size. Waits for the stream first, because an earlier launch may still use the graph.
   Status drop(GraphRunner& runner, std::int64_t size, const Status& why);
-  // Adds or drops the full graph of a captured prefill size.
+  // Adds or drops the full graph of a captured prefill size. drop_full() waits for the stream first.
   Status add_full(std::int64_t size);
   Status drop_full(std::int64_t size);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "tessera/comm/communicator.h"
 #include "tessera/runner/ranks/rank_channel.h"
@@ -19,10 +20,10 @@ constexpr std::size_t kMostSent = RankChannel::kSlots - 2;
 Status DraftStep::on_all_ranks(const Send& send, const std::function<Status()>& local) {
   RankGroup* const ranks = parts_.model.options.ranks;
   if (ranks == nullptr || !ranks->leads()) {
-    Status own = local();
-    if (!own.ok() && parts_.model.options.communicator != nullptr)
-      parts_.model.options.communicator->abort(own.message());
-    return own;
+    const Status own = local();
+    if (own.ok()) return own;
+    if (parts_.model.options.communicator != nullptr) parts_.model.options.communicator->abort(own.message());
+    return settle(own);
   }
   if (sent_.size() == kMostSent) TRY(settle());
   sent_.push_back(TRY(send(*ranks)));
@@ -31,22 +32,36 @@ Status DraftStep::on_all_ranks(const Send& send, const std::function<Status()>& 
 }
 
 Status DraftStep::settle(const Status& own) {
-  if (sent_.empty()) return own;
+  const ForwardEnd here{.status = own, .replay_failed = !own.ok() && here_.replay_failed()};
+  if (sent_.empty()) return ended(here);
   RankGroup& ranks = *parts_.model.options.ranks;
   if (!own.ok()) ranks.communicator().abort(own.message());
   const std::vector<std::uint64_t> sent = std::move(sent_);
   sent_.clear();
   TRY(ranks.wait(sent.back()));
-  return ranks.settle(ranks.cause(sent, {.status = own})).status;
+  return ended(ranks.settle(ranks.cause(sent, here)));
+}
+
+Status DraftStep::ended(const ForwardEnd& end) {
+  std::vector<std::int64_t> sizes = std::exchange(replayed_, {});
+  std::ranges::sort(sizes);
+  sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+  for (const std::int64_t size : sizes) {
+    if (end.status.ok()) failures_.forget(size);
+    if (end.graph_failed() && failures_.add(size))
+      TRY(captures_.drop(parts_.runner(RunnerRole::kDraftDecode), size, end.status));
+  }
+  return end.status;
 }
 
 Status DraftStep::read(const DraftInputs& inputs) {
-  const std::optional<std::int64_t> size = inputs.first_id ? here_.graph_size(inputs.batch) : std::nullopt;
-  Status done = on_all_ranks([&](RankGroup& ranks) { return ranks.send_draft_inputs(inputs); },
-                             [&] { return here_.read(inputs); });
-  if (size && !done.ok() && done.code() != StatusCode::kDeviceLost)
-    TRY(captures_.drop(parts_.runner(RunnerRole::kDraftDecode), *size, done));
-  return done;
+  return on_all_ranks([&](RankGroup& ranks) { return ranks.send_draft_inputs(inputs); },
+                      [&] {
+                        if (inputs.first_id)
+                          if (const std::optional<std::int64_t> size = here_.graph_size(inputs.batch))
+                            replayed_.push_back(*size);
+                        return here_.read(inputs);
+                      });
 }
 
 Result<bool> DraftStep::has_graph(const ForwardBatch& batch) {

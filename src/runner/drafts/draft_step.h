@@ -26,7 +26,9 @@
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
 #include "tessera/runner/capture/dispatcher.h"
+#include "tessera/runner/capture/replay_failures.h"
 #include "tessera/runner/capture/size_capture.h"
+#include "tessera/runner/dispatch/forward_end.h"
 #include "tessera/runner/draft_inputs.h"
 #include "tessera/runner/drafts/local_drafts.h"
 #include "tessera/runner/launcher.h"
@@ -47,7 +49,7 @@ class DraftStep {
   Status read(const DraftInputs& inputs);
   Status draft(const DraftRows& from, std::span<float> logits = {});
   // Returns whether read() drafts from the batch in one graph. If sizes are captured when they are first wanted,
-  // captures the size on all ranks. A size whose replay fails is dropped; read() returns the error.
+  // captures the size on all ranks. A size whose replays failed three times in a row is dropped.
   Result<bool> has_graph(const ForwardBatch& batch);
   // Settles, then copies the first `count` ids of last_ids to the host. fetched() has them once the stream has
   // completed the copy.
@@ -66,12 +68,16 @@ class DraftStep {
   Status on_all_ranks(const Send& send, const std::function<Status()>& local);
   // Waits for the calls that were sent. `own` is this rank's status of the last of them.
   Status settle(const Status& own);
+  // Counts failed replays, and drops sizes that failed too often. `end` says how all calls since the last end went.
+  Status ended(const ForwardEnd& end);
 
   RunnerParts& parts_;
   SizeCapture& captures_;
   const Dispatcher& dispatcher_;
   LocalDrafts here_;
-  std::vector<std::uint64_t> sent_;  // numbers of the messages whose answers are still to be checked
+  std::vector<std::uint64_t> sent_;     // numbers of the messages whose answers are still to be checked
+  std::vector<std::int64_t> replayed_;  // sizes replayed since the last end
+  ReplayFailures<std::int64_t> failures_;
 };
 
 }  // namespace tessera

@@ -302,7 +302,7 @@ TEST_P(DraftGraph, DraftsWhatOperatorsDraft) {
   EXPECT_EQ(drafts_of_reads(graphs, true), drafts_of_reads(eager, false));
 }
 
-TEST_P(DraftGraph, ItsSizeIsDroppedAfterAFailedReplay) {
+TEST_P(DraftGraph, ItsSizeIsDroppedAfterThreeFailedReplays) {
   RunnerBench bench = make_drafting_in_steps(GetParam());
   ASSERT_TRUE(bench.runner->capture().ok());
   const std::vector<TokenId> want = drafts_of_reads(bench, true);
@@ -310,12 +310,16 @@ TEST_P(DraftGraph, ItsSizeIsDroppedAfterAFailedReplay) {
   const ForwardBatch batch = make_batch({{.ids = testing::ids(9, 1), .computed = 8}}, Rows::kLast,
                                         bench.runner->parts().model.num_cache_groups());
   const GraphRunner& runner = bench.runner->parts().runner(RunnerRole::kDraftDecode);
-  ASSERT_TRUE(runner.captured(1));
-  bench.device->set_plan({.replay_fails_at = 1});
-  EXPECT_FALSE(bench.runner->drafts().read({.batch = batch, .rows = count_up(1), .first_id = 0}).ok());
-  bench.device->set_plan({});
+  const auto read = [&](bool fails) {
+    bench.device->set_plan(fails ? FaultPlan{.replay_fails_at = 1} : FaultPlan{});
+    const bool done = bench.runner->drafts().read({.batch = batch, .rows = count_up(1), .first_id = 0}).ok();
+    EXPECT_EQ(done && bench.runner->drafts().settle().ok(), !fails);
+  };
+  for (const bool fails : {true, true, false, true, true}) read(fails);
+  EXPECT_TRUE(runner.captured(1));  // never three failures in a row
+  read(true);
   EXPECT_FALSE(runner.captured(1));
-  EXPECT_TRUE(bench.runner->drafts().read({.batch = batch, .rows = count_up(1), .first_id = 0}).ok());
+  read(false);
   EXPECT_EQ(drafts_of_reads(bench, true), want);
 }
 

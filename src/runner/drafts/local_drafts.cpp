@@ -41,6 +41,7 @@ Status LocalDrafts::check_rows(std::span<const std::int32_t> rows) const {
 }
 
 Status LocalDrafts::read(const DraftInputs& inputs) {
+  replay_failed_ = false;
   TRY(check(inputs));
   if (inputs.first_id)
     if (const std::optional<std::int64_t> size = graph_size(inputs.batch)) return replay(inputs, *size);
@@ -70,13 +71,14 @@ Status LocalDrafts::replay(const DraftInputs& inputs, std::int64_t size) {
   TRY(launcher_.stage({.batch = inputs.batch, .rope_positions = inputs.rope_positions, .draft_rows = inputs.rows},
                       BatchKind::kDecode, size));
   TRY(parts_.inputs().stage_rows(inputs.batch.wanted_rows, {}, size));
-  TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(), Execution::kGraphs));
+  TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(), Execution::kGraphs, &replay_failed_));
   TRY(parts_.draft_hidden()->keep(TRY(output_from_end(runner, size, 1)).data, wanted, parts_.stream()));
   return parts_.inputs().keep_sampled(TRY(output_from_end(runner, size, 2)).data, *inputs.first_id, wanted,
                                       parts_.stream());
 }
 
 Status LocalDrafts::draft(const DraftRows& from, std::span<float> logits) {
+  replay_failed_ = false;
   const std::span<const std::int32_t> rows = from.rows;
   TRY(check_rows(rows));
   if (rows.empty()) return ok_status();

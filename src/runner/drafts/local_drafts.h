@@ -39,6 +39,8 @@ class LocalDrafts {
   // Copies the first `count` ids of last_ids to the host. fetched() has them once the stream has completed the copy.
   Status fetch(std::int64_t count);
   std::span<const TokenId> fetched() const { return fetched_; }
+  // Returns whether the last read() or draft() failed because a graph could not be launched.
+  bool replay_failed() const { return replay_failed_; }
 
  private:
   Status check(const DraftInputs& inputs) const;
@@ -56,6 +58,7 @@ class LocalDrafts {
   std::unique_ptr<HostAllocation> host_;  // [max_requests] ids
   std::span<TokenId> ids_;                // the whole of host_
   std::span<const TokenId> fetched_;
+  bool replay_failed_ = false;
 };
 
 }  // namespace tessera

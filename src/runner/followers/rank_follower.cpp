@@ -45,7 +45,7 @@ Status RankFollower::carry_out(const RankChannel::Message& message, RankAnswer& 
   switch (kind) {
     case RankOrderKind::kForward: return forwards_->run(reader, answer);
     case RankOrderKind::kEncodeImages: return encode(reader);
-    case RankOrderKind::kReadDrafts: return read_drafts(reader);
+    case RankOrderKind::kReadDrafts: return read_drafts(reader, answer);
     case RankOrderKind::kDraft: return draft(reader);
     case RankOrderKind::kWriteAdapter: return write_adapter(reader, message.beside);
     default: return carry_out(TRY(unpack_order(kind, reader)), answer);
@@ -127,10 +127,14 @@ Status RankFollower::encode(MessageReader& from) {
 }
 
 // If a message cannot be read, this rank is lost, because later messages contain only the differences from it.
-Status RankFollower::read_drafts(MessageReader& from) {
+Status RankFollower::read_drafts(MessageReader& from, RankAnswer& answer) {
   if (const Status read = draft_inputs_.unpack(from); !read.ok())
     return device_lost(fmt::format("the message of rows to draft from cannot be read: {}", read.message()));
-  return drafts() ? runner_->drafts().here().read(draft_inputs_.inputs()) : ok_status();
+  if (!drafts()) return ok_status();
+  LocalDrafts& here = runner_->drafts().here();
+  Status read = here.read(draft_inputs_.inputs());
+  answer.replay_failed = here.replay_failed();
+  return read;
 }
 
 Status RankFollower::draft(MessageReader& from) {

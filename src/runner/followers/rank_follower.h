@@ -33,7 +33,7 @@ class RankFollower {
   Status make_plan(std::int64_t max_requests, RankAnswer& answer);
   Status load(MessageReader& from);
   Status encode(MessageReader& from);
-  Status read_drafts(MessageReader& from);
+  Status read_drafts(MessageReader& from, RankAnswer& answer);
   Status draft(MessageReader& from);
   // Returns whether this rank has the next-token layer. In a pipeline only the ranks of the last stage do.
   bool drafts() const { return runner_->parts().model.graphs.draft.has_value(); }

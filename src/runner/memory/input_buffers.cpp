@@ -118,11 +118,6 @@ Status InputBuffers::keep_sampled(DeviceAddress sampled_ids, std::int64_t first,
   return stream.copy(last_ids_->data() + first * 4, sampled_ids, static_cast<std::size_t>(kept) * 4);
 }
 
-Status InputBuffers::set_last_ids(std::span<const TokenId> ids, std::int64_t first, Stream& stream) {
-  TRY(check_count("last ids", first + std::ssize(ids), limits_.max_requests));
-  return stream.upload(last_ids_->data() + first * 4, ids.data(), ids.size_bytes());
-}
-
 Status InputBuffers::download_sampled(std::span<TokenId> ids, Stream& stream) const {
   TRY(check_count("last ids", std::ssize(ids), limits_.max_requests));
   return stream.download(ids.data(), last_ids_->data(), ids.size_bytes());

@@ -58,9 +58,6 @@ class InputBuffers {
   Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows);
   // Copies sampled ids from the arena to the elements of last_ids that begin at `first`. All memory is on the device.
   Status keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);
-  // Replaces the elements of last_ids that begin at `first`. `ids` must not change until the stream has completed the
-  // copy.
-  Status set_last_ids(std::span<const TokenId> ids, std::int64_t first, Stream& stream);
   // Downloads the first elements of last_ids to `ids`, as many as `ids` holds. They are valid once the stream has
   // completed the copy.
   Status download_sampled(std::span<TokenId> ids, Stream& stream) const;
