@@ -58,7 +58,7 @@ __device__ inline std::uint32_t code_scale(const QuantisedMatrix& m, std::uint32
   if (m.format.scales == QuantisedFormat::Scales::kPairs) return reinterpret_cast<const std::uint32_t*>(m.scales)[at];
   return reinterpret_cast<const std::uint16_t*>(m.scales)[at];
 }
-// Returns the zero point of codes: 8 if the format has no offsets, else 0. It is ignored for int8.
+// Returns the zero point of int4 codes: 8 if the format has no offsets, else 0. For int8 only this difference matters.
 __device__ inline int code_zero(const QuantisedMatrix& m) {
   return m.format.scales == QuantisedFormat::Scales::kPairs ? 0 : 8;
 }
@@ -80,11 +80,12 @@ struct Piece {
   uint4 words = {};
   std::uint32_t scale = 0;   // the bits of a float32, or two numbers of e4m3; with codes, code_scale()
   std::uint32_t second = 0;  // with codes: code_scale() of the last half of the columns
-  int zero = 0;              // zero point of int4
+  int zero = 0;              // zero point of int4; with codes, code_zero()
 
   // Loads the columns from `column` on. Values from column `end` on are 0.
   __device__ void load(const QuantisedMatrix& m, const WeightRow& row, int column, int end) {
     *this = {};
+    if constexpr (kCodes) zero = code_zero(m);
     if (column >= end) return;
     const std::int64_t at = row.row * m.cols + column;
     words = *reinterpret_cast<const uint4*>(m.values + (quantised::is_packed(kValues) ? at / 2 : at));
@@ -93,7 +94,6 @@ struct Piece {
       const std::uint32_t group = row.scale + static_cast<std::uint32_t>(column >> (small ? 4 : 5));
       scale = code_scale(m, group);
       second = kValues == Values::kInt4 && small ? code_scale(m, group + 1) : scale;
-      zero = code_zero(m);
     } else if constexpr (kValues == Values::kE2M1) {
       scale = *reinterpret_cast<const std::uint16_t*>(m.scales + row.scale + column / static_cast<int>(kNvfp4Group));
     } else {
@@ -115,23 +115,10 @@ template <class T, Values kValues>
 __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[kWordPairs<kValues>]) {
   if constexpr (quantised::is_packed(kValues)) {
     quantised::convert_nibbles<T, kValues>(word, pairs);
-  } else if constexpr (!kAlternates<T, kValues>) {
-    quantised::convert_bytes<T, kValues>(word, pairs);
-  } else if constexpr (kValues == Values::kE4M3) {
-    // `signs` has the signs of both pairs. Each merge overwrites the signs of the other pair with bits of its own
-    // pair's values.
-    const std::uint32_t signs = word & 0x80808080U;
-    pairs[0] = quantised::merge<0x07F007F0U>(word << 4, signs << 8);
-    pairs[1] = quantised::merge<0x07F007F0U>(word >> 4, signs);
+  } else if constexpr (kAlternates<T, kValues>) {
+    quantised::convert_bytes_apart<kValues>(word, pairs);
   } else {
-    // Adds the last seven bits of a value to 128. Then subtracts 128, or 256 if the value's sign bit is set.
-    constexpr std::uint32_t kBase = 0x43004300U;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const std::uint32_t bytes = word >> (8 * i);
-      pairs[i] =
-          quantised::minus<T>(quantised::merge<0x007F007FU>(bytes, kBase), quantised::merge<0x00800080U>(bytes, kBase));
-    }
+    quantised::convert_bytes<T, kValues>(word, pairs);
   }
 }
 
@@ -170,8 +157,9 @@ class CodeScale {
   // Takes the results of code_scale() and code_zero().
   __device__ CodeScale(std::uint32_t bits, int zero) {
     const float2 both = __half22float2(reinterpret_cast<const __half2&>(bits));
-    of_ = kValues == Values::kInt4 && zero != 0 ? quantised::ScaleAndOffset<T, kValues>::of_scale(both.x)
-                                                : quantised::ScaleAndOffset<T, kValues>::of_pair(both.x, both.y);
+    of_ = zero != 0 ? quantised::ScaleAndOffset<T, kValues>::of_scale(both.x)
+                    : quantised::ScaleAndOffset<T, kValues>::of_pair(both.x, both.y);
+    flip_ = zero != 0 ? quantised::kFlipSigns : 0;
   }
 
   // Returns the scale of a lane of this thread's quad. All lanes of the warp must call it. `is_moved` says whether the
@@ -185,8 +173,10 @@ class CodeScale {
 
   // Converts a word to pairs of weights, as convert_word() arranges them. `offset` is offset_of() of the zero point.
   __device__ void convert(std::uint32_t word, std::uint32_t offset, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
-    if constexpr (quantised::kSmallInts<T, kValues>) {
+    if constexpr (quantised::kSmallInts<T, kValues> && quantised::is_packed(kValues)) {
       quantised::convert_small_nibbles(word, pairs);
+    } else if constexpr (quantised::kSmallInts<T, kValues>) {
+      quantised::convert_small_bytes_apart(word, flip_, pairs);
     } else {
       convert_word<T, kValues>(word, pairs);
     }
@@ -197,6 +187,7 @@ class CodeScale {
 
  private:
   quantised::ScaleAndOffset<T, kValues> of_;
+  std::uint32_t flip_ = 0;  // for convert_small_bytes_apart()
 };
 
 // Converts the words of a piece to weights divided by quantised_sum_factor().
@@ -256,7 +247,8 @@ class ExactPiece {
 // which sums of products with these numbers must be multiplied.
 template <class T>
 __device__ inline float code_factor(Values values) {
-  return values == Values::kInt4 && quantised::kSmallInts<T, Values::kInt4> ? quantised::kSmallSumGrow : 1.0F;
+  if constexpr (!quantised::kSmallInts<T, Values::kInt4>) return 1.0F;
+  return values == Values::kInt4 ? quantised::kSmallSumGrow<Values::kInt4> : quantised::kSmallSumGrow<Values::kInt8>;
 }
 
 // Returns the factor by which the sum of a row's products must be multiplied. `row` is the row's number among all

@@ -122,10 +122,10 @@ struct QuantisedStream {
           if constexpr (kCodes) {
             const std::uint32_t scale = from_[half] + static_cast<std::uint32_t>(group);
             bits_[d][half] = code_scale(w, scale);
+            zeros_[half] = code_zero(w);
             if constexpr (kValues == Values::kInt4) {
               const bool small = p.group_shift == 4;
               second_[half] = small ? code_scale(w, scale + 1) : bits_[d][half];
-              zeros_[half] = code_zero(w);
             }
           } else if constexpr (kValues == Values::kE2M1) {
             bits_[d][half] = *reinterpret_cast<const std::uint16_t*>(w.scales + from_[half] + group);
@@ -142,7 +142,7 @@ struct QuantisedStream {
       return {.words = words,
               .scale = bits_[d][half],
               .second = kCodes && kValues == Values::kInt4 ? second_[half] : bits_[d][half],
-              .zero = kValues == Values::kInt4 ? zeros_[half] : 0};
+              .zero = kCodes || kValues == Values::kInt4 ? zeros_[half] : 0};
     }
     __device__ float of_sums(int d, int half) const { return __uint_as_float(bits_[d][half]); }
 

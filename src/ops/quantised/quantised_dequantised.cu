@@ -16,17 +16,11 @@ using namespace cuda;
 using namespace cuda::quantised;
 
 // Returns whether there are enough rows for the two steps to be faster than one kernel. With fewer rows, converting
-// takes longer than the library's product saves. The kernel of tiles is nearly as fast as the library, and the fewer
-// instructions a conversion takes, the smaller the difference is. The two steps are faster than that kernel from 2048
-// rows of 8-bit values on, and from somewhere between 2048 and 4096 rows of int4 on. With e2m1 they are never faster
-// (Llama-3-8B's sizes, H200).
+// takes longer than the library's product saves. The kernel of tiles is nearly as fast as the library: from somewhere
+// between 2048 and 4096 rows on, the two steps are faster. With e2m1 they are never faster (Llama-3-8B's sizes, H200).
 bool has_rows_enough(const QuantisedCall& p) {
   if (!quantised_tiles_serve(p)) return p.m >= 1024;
-  switch (p.w.format.values) {
-    case Values::kE2M1: return false;
-    case Values::kInt4: return p.m >= 3072;
-    default: return p.m >= 2048;
-  }
+  return p.w.format.values != Values::kE2M1 && p.m >= 3072;
 }
 // The limit of the scratch memory, which is taken from the memory for the KV cache. Larger matrices are not converted.
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;

@@ -165,9 +165,9 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
           for (int two = 0; two < 2; ++two) {
             std::uint32_t pairs[2];
             if constexpr (kShifts<T, kValues>) {
-              convert_bytes_apart(words[2 * i + two], pairs);
+              convert_bytes_apart<kValues>(words[2 * i + two], pairs);
             } else {
-              convert_bytes<T, kValues>(words[2 * i + two], pairs);
+              convert_word<T, kValues, kScaleOf>(words[2 * i + two], pairs);
             }
             a[half][2 * two] = pairs[0];
             a[half][2 * two + 1] = pairs[1];

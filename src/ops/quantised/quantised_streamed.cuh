@@ -181,11 +181,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const std::uint32_t bits = reinterpret_cast<const std::uint32_t*>(&w[half])[word];
-        if constexpr (is_packed(kValues)) {
-          convert_word<T, kValues, kScaleOf>(bits, a[half]);
-        } else {
-          convert_bytes<T, kValues>(bits, a[half]);
-        }
+        convert_word<T, kValues, kScaleOf>(bits, a[half]);
 #pragma unroll
         for (std::uint32_t& pair : a[half]) pair = scales[half].values_of(pair, offsets[half], word / 2);
       }

@@ -127,7 +127,7 @@ struct StageScales {
   using Loaded = LoadedScales<T, kValues, kGroups>;
   static constexpr bool kPairs = kGroups.form == ScaleForm::kPairs;
   static constexpr bool kZeros = Loaded::kZeros;
-  static constexpr bool kSmall = !kZeros && kSmallInts<T, kValues>;
+  static constexpr bool kSmall = kGroups.form != ScaleForm::kStored && kSmallInts<T, kValues>;
   std::uint32_t scales[Loaded::kCount];
   std::uint32_t offsets[kZeros ? Loaded::kCount : 1];          // the numbers that exact() subtracts
   std::uint32_t added[kPairs || kSmall ? Loaded::kCount : 1];  // the numbers that scaled_and_moved() adds
@@ -175,6 +175,7 @@ __device__ inline void convert_step(std::uint32_t start, int step, const StageSc
                                     std::uint32_t (&to)[4]) {
   constexpr int kRowBytes = kGroups.row_bytes(kValues);
   constexpr int kStepBytes = kRowBytes / kGroups.steps();
+  constexpr bool kSmall = StageScales<T, kValues, kGroups>::kSmall;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     // A thread has the columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step; q is its number in the quad.
@@ -183,10 +184,17 @@ __device__ inline void convert_step(std::uint32_t start, int step, const StageSc
     const std::uint32_t at = chunk + static_cast<std::uint32_t>(step * kStepBytes % 16 + half * 8 * kRowBytes);
     if constexpr (is_packed(kValues)) {
       const auto convert = [](std::uint32_t byte) {
-        return StageScales<T, kValues, kGroups>::kSmall ? convert_small_byte(byte) : convert_byte<T, kValues>(byte);
+        return kSmall ? convert_small_byte(byte) : convert_byte<T, kValues>(byte);
       };
       pairs[0] = convert(load_shared_u8(at));
       pairs[1] = convert(load_shared_u8(at + 4));
+    } else if constexpr (kIsBf16<T>) {
+      const std::uint32_t word = __byte_perm(load_shared_u16(at), load_shared_u16(at + 8), 0x5140);
+      if constexpr (kSmall) {
+        convert_small_bytes_apart(word, StageScales<T, kValues, kGroups>::kPairs ? 0 : kFlipSigns, pairs);
+      } else {
+        convert_bytes_apart<kValues>(word, pairs);
+      }
     } else {
       convert_bytes<T, kValues>(load_shared_u16(at) | load_shared_u16(at + 8) << 16, pairs);
     }
@@ -194,6 +202,52 @@ __device__ inline void convert_step(std::uint32_t start, int step, const StageSc
     for (int i = 0; i < 2; ++i) to[2 * i + half] = scales[half].values_of(pairs[i], step);
   }
 }
+
+// The scales of a thread's two rows of w, which it loads ahead of the stages that need them.
+template <class T, Values kValues, StageGroups kGroups>
+class ScaleStream {
+ public:
+  using Loaded = LoadedScales<T, kValues, kGroups>;
+  struct Pair {
+    StageScales<T, kValues, kGroups> rows[2];
+  };
+
+  // `scale_rows` are the indices of the rows' first scales.
+  __device__ ScaleStream(const TiledQuantised<T>& p, const TilePlace& at, const int (&w_rows)[2],
+                         const int (&scale_rows)[2])
+      : p_(p), w_rows_(w_rows), scale_rows_(scale_rows), first_(at.first), end_(at.first + at.count) {
+    load(first_ / Loaded::kStages * Loaded::kStages);
+  }
+
+  // Returns the scales of a stage. It is called for each of the block's stages, in their order.
+  __device__ Pair take(int stage) {
+    const int of_load = stage % Loaded::kStages;
+    if (stage > first_ && of_load > 0) {
+      now_[0].advance(), now_[1].advance();
+    } else {
+      now_[0] = next_[0], now_[1] = next_[1];
+      for (int i = 0; i < of_load; ++i) now_[0].advance(), now_[1].advance();
+      const int later = stage - of_load + Loaded::kStages;
+      if (later < end_) load(later);
+    }
+    return {{StageScales<T, kValues, kGroups>(now_[0]), StageScales<T, kValues, kGroups>(now_[1])}};
+  }
+
+ private:
+  __device__ void load(int stage) {
+    const auto groups = static_cast<int>(p_.w.num_groups);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) next_[half].load(p_, scale_rows_[half], w_rows_[half] * groups, stage);
+  }
+
+  const TiledQuantised<T>& p_;
+  const int (&w_rows_)[2];
+  const int (&scale_rows_)[2];
+  int first_;
+  int end_;
+  Loaded now_[2];
+  Loaded next_[2];
+};
 
 // Multiplies converted weights: a Product of quantised_block().
 template <class T, Values kValues, StageGroups kGroups, int kN>
@@ -203,9 +257,13 @@ struct ConvertedProduct {
   static constexpr int kWeightRowBytes = kGroups.row_bytes(kValues);
   static constexpr bool kScaled = false;
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, kColumns * 2 / kBoxRowBytes>;
+  static constexpr int kSteps = kGroups.steps();
   // With many rows a step is converted while the product of the step before it runs. With few rows products are so
-  // short that it is faster to convert the whole stage before its first product.
+  // short that it is faster to convert a whole stage before its first product.
   static constexpr bool kInterleaved = kN > 128;
+  // The number of stages in a batch. In a batch, a stage is converted while the products of the stage before it run.
+  // Each stage of a batch needs registers of its own for its converted weights.
+  static constexpr int kBatch = kN > 64 ? 16 / kSteps : 1;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __device__ static void multiply(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int weight,
@@ -213,57 +271,18 @@ struct ConvertedProduct {
     const auto groups = static_cast<int>(p.w.num_groups);
     const int scale_rows[2] = {w_rows[0] / static_cast<int>(p.w.format.group_rows) * groups,
                                w_rows[1] / static_cast<int>(p.w.format.group_rows) * groups};
-    using Loaded = LoadedScales<T, kValues, kGroups>;
-    Loaded now[2];
-    Loaded next[2];
-    const auto load_scales = [&](int stage) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) next[half].load(p, scale_rows[half], w_rows[half] * groups, stage);
-    };
+    Stages stages{ring,
+                  {p, at, w_rows, scale_rows},
+                  p.stages,
+                  p.shared,
+                  first_chunk<kWeightRowBytes>(weight) + threadIdx.x % 4 * (is_packed(kValues) ? 1 : 2)};
 #pragma unroll
     for (float& total : sum) total = 0;
-    // The offset of the thread's first value in a stage. Each thread of a quad has two neighbouring values there.
-    const std::uint32_t first = first_chunk<kWeightRowBytes>(weight) + threadIdx.x % 4 * (is_packed(kValues) ? 1 : 2);
-    load_scales(at.first / Loaded::kStages * Loaded::kStages);
-    for (int s = 0, slot = 0, turn = 0; s < at.count; ++s) {
-      ring.full[slot].wait(turn & 1);
-      const int stage = at.first + s;
-      const int of_load = stage % Loaded::kStages;
-      if (s > 0 && of_load > 0) {
-        now[0].advance(), now[1].advance();
-      } else {
-        now[0] = next[0], now[1] = next[1];
-        for (int i = 0; i < of_load; ++i) now[0].advance(), now[1].advance();
-        const int later = stage - of_load + Loaded::kStages;
-        if (later < at.first + at.count) load_scales(later);
-      }
-      const StageScales<T, kValues, kGroups> scales[2] = {StageScales<T, kValues, kGroups>(now[0]),
-                                                          StageScales<T, kValues, kGroups>(now[1])};
-      constexpr int kSteps = kGroups.steps();
-      std::uint32_t held[kSteps][4];  // the weights in the form that multiply_held() takes, in steps of 16 columns
-      const auto convert = [&](int step) {
-        convert_step<T, kValues, kGroups>(ring.weights(slot) + first, step, scales, held[step]);
-      };
-#pragma unroll
-      for (int d = 0; d < (kInterleaved ? 1 : kSteps); ++d) convert(d);
-      if constexpr (!kInterleaved) begin_products();
-#pragma unroll
-      for (int d = 0; d < kSteps; ++d) {
-        if constexpr (kInterleaved) begin_products();
-        const std::uint64_t b =
-            matrix_at(ring.rows(slot) + static_cast<std::uint32_t>(d / 4 * Ring::kBoxBytes)) + d % 4 * kMatrixStep;
-        multiply_held<T, kN>(sum, held[d], b, 1);
-        if constexpr (kInterleaved) {
-          end_products();
-          if (d + 1 < kSteps) convert(d + 1);
-        }
-      }
-      if constexpr (!kInterleaved) end_products();
-      // The compiler lets no product run while the registers of products of an earlier stage are written (ptxas C7513).
-      wait_for_products<0>();
-      ring.release(slot, p.shared);
-      if (++slot == p.stages) slot = 0, ++turn;
-    }
+    const int end = at.first + at.count;
+    int stage = at.first;
+    for (; stage + kBatch <= end; stage += kBatch) stages.template multiply<kBatch>(stage, sum);
+    if constexpr (kBatch > 1)
+      for (; stage < end; ++stage) stages.template multiply<1>(stage, sum);
     hold(sum);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -271,10 +290,71 @@ struct ConvertedProduct {
       if constexpr (kGroups.count == 0) {
         factor[half] *= scale_of(p.w, scale_rows[half]);
       } else {
-        factor[half] *= StageScales<T, kValues, kGroups>::kSmall ? kSmallSumGrow : kSumGrow<T, kValues>;
+        factor[half] *= StageScales<T, kValues, kGroups>::kSmall ? kSmallSumGrow<kValues> : kSumGrow<T, kValues>;
       }
     }
   }
+
+ private:
+  // A thread's position in the block's stages.
+  struct Stages {
+    const Ring& ring;
+    ScaleStream<T, kValues, kGroups> scales;
+    int slots;
+    bool shared;
+    std::uint32_t start;  // the offset of the thread's first value in a stage; its neighbour is the second value
+    int slot = 0;
+    int turn = 0;
+
+    // Adds the products of kCount stages from `stage` on. At the end, no product runs: the compiler lets no product run
+    // while registers of products of an earlier iteration of a loop are written (ptxas C7513).
+    template <int kCount>
+    __device__ void multiply(int stage, float (&sum)[kN / 2]) {
+      std::uint32_t held[kCount][kSteps][4];  // the weights in the form that multiply_held() takes
+      int last = 0;                           // the slot of the stage before
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        ring.full[slot].wait(turn & 1);
+        const auto of_stage = scales.take(stage + i);
+        const auto convert = [&](int step) {
+          convert_step<T, kValues, kGroups>(ring.weights(slot) + start, step, of_stage.rows, held[i][step]);
+        };
+        if constexpr (!kInterleaved) {
+#pragma unroll
+          for (int step = 0; step < kSteps; ++step) convert(step);
+          begin_products();
+        }
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step) {
+          if constexpr (kInterleaved) {
+            convert(step);
+            begin_products();
+          }
+          const std::uint64_t b = matrix_at(ring.rows(slot) + static_cast<std::uint32_t>(step / 4 * Ring::kBoxBytes)) +
+                                  step % 4 * kMatrixStep;
+          multiply_held<T, kN>(sum, held[i][step], b, 1);
+          if constexpr (kInterleaved) {
+            end_products();
+            if (i > 0 && step == 1) {
+              wait_for_products<2>();
+              ring.release(last, shared);
+            }
+          }
+        }
+        if constexpr (!kInterleaved) {
+          end_products();
+          if (i > 0) {
+            wait_for_products<1>();
+            ring.release(last, shared);
+          }
+        }
+        last = slot;
+        if (++slot == slots) slot = 0, ++turn;
+      }
+      wait_for_products<0>();
+      ring.release(last, shared);
+    }
+  };
 #endif
 };
 

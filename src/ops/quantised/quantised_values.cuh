@@ -116,12 +116,26 @@ __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[
   }
 }
 
-// Converts a word of four bytes of e4m3 to bfloat16, with fewer instructions than convert_bytes(): pairs[0] has values
-// 0 and 2, and pairs[1] values 1 and 3. The results are 2^-120 times the values.
+// Converts a word of four bytes to bfloat16 as convert_bytes() does, with fewer instructions: pairs[0] has values 0 and
+// 2, and pairs[1] values 1 and 3.
+template <Values kValues>
 __device__ inline void convert_bytes_apart(std::uint32_t word, std::uint32_t (&pairs)[2]) {
-  const std::uint32_t signs = word & 0x80808080u;
-  pairs[0] = merge<0x07F007F0u>(word << 4, signs << 8);
-  pairs[1] = merge<0x07F007F0u>(word >> 4, signs);
+  static_assert(kValues == Values::kE4M3 || kValues == Values::kInt8);
+  if constexpr (kValues == Values::kE4M3) {
+    // `signs` has the signs of both pairs. Each merge overwrites the signs of the other pair with bits of its own
+    // pair's values.
+    const std::uint32_t signs = word & 0x80808080u;
+    pairs[0] = merge<0x07F007F0u>(word << 4, signs << 8);
+    pairs[1] = merge<0x07F007F0u>(word >> 4, signs);
+  } else {
+    // Adds the last seven bits of a value to 128. Then subtracts 128, or 256 if the value's sign bit is set.
+    constexpr std::uint32_t kBase = 0x43004300u;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t bytes = word >> (8 * i);
+      pairs[i] = minus<__nv_bfloat16>(merge<0x007F007Fu>(bytes, kBase), merge<0x00800080u>(bytes, kBase));
+    }
+  }
 }
 
 // Puts the bits of a four-bit value where T has them. In both halves, `at_six` has the value's bits from bit 6 on, and
@@ -191,15 +205,21 @@ __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset,
   return times<T>(exact<T, kValues>(pair, offset), scale);
 }
 
-// True if an int4 whose scale is a float16 is converted to a subnormal bfloat16, which is 2^-130 times the value. One
-// fused multiply-add then applies the scale and the offset. The other conversion of int4 adds a constant to the value,
-// which must be subtracted first. Scales are multiplied by kSmallScaleGrow, and offsets are divided by kSmallSumGrow,
-// so that no product and no offset leaves the range of bfloat16. Sums of the results must be multiplied by
-// kSmallSumGrow.
+// True if integers whose scale is a float16 are converted to very small numbers of bfloat16, by moving bits alone. An
+// int4 becomes 2^-130 times the value. A byte without a sign becomes 2^-133 times the value: its lower seven bits are
+// the mantissa, and its highest bit is the lowest of the exponent, which is 0 or 1. One fused multiply-add then applies
+// the scale and the offset. Other conversions of integers need a subtraction first. Scales are multiplied by
+// kSmallScaleGrow, and offsets are divided by kSmallSumGrow, so that no product and no offset leaves the range of
+// bfloat16. Sums of the results must be multiplied by kSmallSumGrow.
 template <class T, Values kValues>
-inline constexpr bool kSmallInts = kValues == Values::kInt4&& kIsBf16<T>;
+inline constexpr bool kSmallInts = (kValues == Values::kInt4 || kValues == Values::kInt8) && kIsBf16<T>;
 inline constexpr float kSmallScaleGrow = 0x1p111F;
-inline constexpr float kSmallSumGrow = 0x1p19F;
+template <Values kValues>
+inline constexpr float kSmallSumGrow = kValues == Values::kInt8 ? 0x1p22F : 0x1p19F;
+
+// If an int8 has a sign, its highest bit is flipped before the conversion. The result is the value plus 128 without a
+// sign. Codes that have an offset are never negative (block_codes.h), so they are not flipped.
+inline constexpr std::uint32_t kFlipSigns = 0x80808080u;
 
 // convert_small_nibbles() and convert_small_byte() arrange values like convert_nibbles() and convert_byte(), but
 // convert them to the subnormal numbers of kSmallInts.
@@ -210,20 +230,33 @@ __device__ inline void convert_small_nibbles(std::uint32_t word, std::uint32_t (
 }
 __device__ inline std::uint32_t convert_small_byte(std::uint32_t byte) { return byte * 0x8008u & 0x00780078u; }
 
+// Convert a word of four int8 to the small numbers of kSmallInts. `flip` is kFlipSigns or 0. convert_small_bytes()
+// pairs values like convert_bytes(), and convert_small_bytes_apart() like convert_bytes_apart().
+__device__ inline void convert_small_bytes(std::uint32_t word, std::uint32_t flip, std::uint32_t (&pairs)[2]) {
+  const std::uint32_t flipped = word ^ flip;
+  pairs[0] = __byte_perm(flipped, 0, 0x4140);
+  pairs[1] = __byte_perm(flipped, 0, 0x4342);
+}
+__device__ inline void convert_small_bytes_apart(std::uint32_t word, std::uint32_t flip, std::uint32_t (&pairs)[2]) {
+  const std::uint32_t flipped = word ^ flip;
+  pairs[0] = flipped & 0x00FF00FFu;
+  pairs[1] = __byte_perm(flipped, 0, 0x4341);
+}
+
 // A float16 scale and its group's offset, in the form that scaled_and_moved() takes.
 template <class T, Values kValues>
 struct ScaleAndOffset {
   std::uint32_t scale = 0;
   std::uint32_t added = 0;
 
-  // An int4 without an offset has the zero point 8.
+  // An int4 without an offset has the zero point 8, and a flipped int8 has 128.
   __device__ static ScaleAndOffset of_scale(float scale) {
     if constexpr (!kSmallInts<T, kValues>) return {.scale = both_halves<T>(scale)};
-    return of_pair(scale, -8 * to_float(from_float<T>(scale)));
+    return of_pair(scale, (kValues == Values::kInt8 ? -128 : -8) * to_float(from_float<T>(scale)));
   }
   __device__ static ScaleAndOffset of_pair(float scale, float offset) {
     if constexpr (!kSmallInts<T, kValues>) return {both_halves<T>(scale), both_halves<T>(offset)};
-    return {both_halves<T>(scale * kSmallScaleGrow), both_halves<T>(offset / kSmallSumGrow)};
+    return {both_halves<T>(scale * kSmallScaleGrow), both_halves<T>(offset / kSmallSumGrow<kValues>)};
   }
 };
 

@@ -122,13 +122,18 @@ struct RowScales {
   }
 };
 
-// Converts a word of eight values of four bits for values_of().
+// Converts a word for values_of(): eight values of four bits, or four bytes.
 template <class T, Values kValues, ScaleOf kScaleOf>
-__device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[4]) {
-  if constexpr (has_halves(kScaleOf) && kSmallInts<T, kValues>) {
+__device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[values_of_word(kValues) / 2]) {
+  constexpr bool kSmall = has_halves(kScaleOf) && kSmallInts<T, kValues>;
+  if constexpr (is_packed(kValues) && kSmall) {
     convert_small_nibbles(word, pairs);
-  } else {
+  } else if constexpr (is_packed(kValues)) {
     convert_nibbles<T, kValues>(word, pairs);
+  } else if constexpr (kSmall) {
+    convert_small_bytes(word, kScaleOf == ScaleOf::kPairs ? 0 : kFlipSigns, pairs);
+  } else {
+    convert_bytes<T, kValues>(word, pairs);
   }
 }
 
@@ -186,7 +191,7 @@ __device__ void store_tile(const StreamedQuantised<T>& p, int tile, int thread, 
     float factor = p.w.factor == nullptr ? 1.0F : p.w.factor[n];
     if constexpr (kScaleOf == ScaleOf::kRows) factor *= scale_of(p.w, n / static_cast<int>(p.w.format.group_rows));
     if constexpr (scales_values(kScaleOf))
-      factor *= has_halves(kScaleOf) && kSmallInts<T, kValues> ? kSmallSumGrow : kSumGrow<T, kValues>;
+      factor *= has_halves(kScaleOf) && kSmallInts<T, kValues> ? kSmallSumGrow<kValues> : kSumGrow<T, kValues>;
     return total(x_row, w_row) * factor;
   };
   for (int i = thread; i < p.m * columns; i += threads) {

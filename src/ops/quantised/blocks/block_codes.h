@@ -20,9 +20,11 @@ const QuantisedFormat* block_codes_format(BlockType type);
 
 // The addresses to which split_blocks() writes the parts of neighbouring blocks.
 struct BlockCodes {
-  std::uint8_t* codes;  // one for each number: 0 … 15 for int4, the bits of −128 … 127 for int8
-  float* scales;        // one for each group; if int4 has no offsets, the code 8 stands for 0
-  float* offsets;       // one for each group if the format has offsets (Scales::kPairs); otherwise not written
+  // One for each number: 0 … 15 for int4, the bits of −128 … 127 for int8 without offsets, 0 … 127 for int8 with
+  // offsets.
+  std::uint8_t* codes;
+  float* scales;   // one for each group; if int4 has no offsets, the code 8 stands for 0
+  float* offsets;  // one for each group if the format has offsets (Scales::kPairs); otherwise not written
 };
 
 // Splits `count` neighbouring blocks, which need no alignment. Precondition: block_codes_format(type) is not null. Runs
