@@ -1,6 +1,6 @@
 // Catches: drafts of a next-token layer that change what a request gets; rows, positions or pages of another sequence
 // in the layer's forwards; a layer that does not read the tokens of chunked prompts, of cached prefixes, or after
-// refused drafts; and a layer whose drafts are never used.
+// refused drafts; a layer whose drafts are never used; and a draft that another request takes for its own last token.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,6 +52,31 @@ TEST_P(LayerDraftsOf, PromptsInPartsAndPreemptionChangeNothing) {
   const bool pages_are_short = std::string_view(GetParam()) != "mtp-qwen3.5";
   EXPECT_EQ(drafting->stats().preemptions > 0, pages_are_short);
   EXPECT_GT(drafting->stats().drafts.drafted, 0);
+}
+
+// A request with embeddings has no drafts. When a step is collected, the request's last token is still on the device,
+// where the graph of another request's draft overwrites it. After that request is cancelled, the next step is scheduled
+// ahead, and must take the token from the host.
+TEST_P(LayerDraftsOf, DraftsOfACancelledRequestReachNoOther) {
+  EngineOptions options = with_layer(options_of(GetParam()));
+  options.overlap_schedule = true;
+  options.drafts.for_all_requests = true;
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  const RunnerParts& parts = engine->runner().parts();
+  EXPECT_FALSE(parts.runner(RunnerRole::kDraftDecode).report().captured.empty());
+  Request plain{.stop = {.max_new_tokens = 24, .ignore_eos = true}};
+  for (std::int64_t i = 0; i < 9 * engine->config().hidden_size; ++i)
+    plain.input_embeds.push_back(static_cast<float>(i * 37 % 101 - 50) * 1e-3F);
+  const std::vector<TokenId> want = test::run_one(*engine, plain).output_ids;
+  for (int steps = 2; steps < 10; ++steps) {
+    const RequestId kept = *engine->submit(plain);
+    const RequestId drafting = *engine->submit(request(12, 40, steps));
+    for (int step = 0; step < steps; ++step) ASSERT_TRUE(engine->step().ok());
+    engine->cancel(drafting);
+    while (!engine->idle()) ASSERT_TRUE(engine->step().ok());
+    EXPECT_EQ(engine->take(kept)->output_ids, want) << steps;
+  }
+  EXPECT_GT(engine->stats().drafts.drafted, 20);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, LayerDraftsOf, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
