@@ -1,8 +1,8 @@
 // Tests faults of ranks that draft by a layer; rank_faults_test.cpp tests faults of other steps.
 //
 // Catches: ranks that disagree after a fault within a draft; a rank that waits forever for another rank's part of a
-// draft; a fault that gives a request wrong tokens; an error that does not name its origin or that is reported twice; a
-// thread or a node that is left running.
+// draft; a fault that gives a request wrong tokens; a graph that a rank replays although it failed too often; an error
+// that does not name its origin or that is reported twice; a thread or a node that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,6 +31,8 @@ EngineOptions drafting() {
   options.drafts.model_path = testing::data_path("drafts/llama-eagle3");
   return options;
 }
+
+constexpr int kHidden = 64;  // values of an embedding of goldens/llama
 
 std::string of_two(int rank) { return "rank " + std::to_string(rank) + " of 2"; }
 
@@ -81,6 +83,46 @@ class RankDraftFaults : public testing::FaultyRanks, public ::testing::WithParam
     EXPECT_GT(within_drafts, 10);
     EXPECT_GT(within_forwards, 5);
   }
+
+  // Fails the first replay of a rank in each of three steps. It is the replay of the second draft, the only one of a
+  // single row: a prompt of embeddings has no drafts, so the layer reads two rows after each forward. Once the graph is
+  // dropped, no rank replays it. A rank that did would be in other exchanges than the others, or have more replays.
+  static void fail_replays(Engine& engine, int rank, const std::vector<Completion>& want) {
+    const GraphRunner& drafts = engine.runner().parts().runner(RunnerRole::kDraftDecode);
+    std::vector<RequestId> ids;
+    for (const Request& asked : two_requests()) ids.push_back(engine.submit(asked).value());
+    ASSERT_TRUE(engine.step().ok());  // the prompts
+    for (int failures = 0; failures < 3; ++failures) {
+      EXPECT_TRUE(drafts.captured(1)) << failures;
+      FakeDevice& device = *devices[static_cast<std::size_t>(rank)];
+      device.set_plan({.replay_fails_at = 1});
+      ::testing::internal::CaptureStderr();
+      EXPECT_TRUE(engine.step().ok());
+      EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                  AllOf(HasSubstr("the next-token layer failed"), HasSubstr(of_two(rank)), HasSubstr("replay failed")));
+      EXPECT_EQ(device.counts().faults, 1);
+    }
+    EXPECT_FALSE(drafts.captured(1));
+    EXPECT_TRUE(drafts.captured(2));
+    for (FakeDevice* device : {devices[0], devices[1]}) device->set_plan({});
+    const std::int64_t drafted = engine.stats().drafts.drafted;
+    ::testing::internal::CaptureStderr();
+    while (!engine.idle()) EXPECT_TRUE(engine.step().ok());
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("failed"))) << "all ranks run operators";
+    for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(engine.take(ids[i])->output_ids, want[i].output_ids) << i;
+    EXPECT_GT(engine.stats().drafts.drafted, drafted + 3);
+    EXPECT_GT(devices[0]->counts().replays, 10);
+    EXPECT_EQ(devices[1]->counts().replays, devices[0]->counts().replays);
+  }
+  static std::vector<Request> two_requests() {
+    std::vector<Request> requests{request(0, 30), request(11, 30)};
+    for (int i = 0; i < 7 * kHidden; ++i)
+      requests[0].input_embeds.push_back(static_cast<float>(i * 37 % 101 - 50) * 1e-3F);
+    return requests;
+  }
+  static std::vector<Completion> plain_completions() {
+    return Engine::create(one_rank()).value()->run(two_requests()).value();
+  }
 };
 
 TEST_P(RankDraftFaults, AFailedDraftCostsNoRequest) {
@@ -93,6 +135,20 @@ TEST_P(RankDraftFaults, AFailedDraftOfNodesCostsNoRequest) {
   Nodes nodes({}, drafting());
   ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
   fail_launches(nodes.engine(), GetParam());
+}
+
+TEST_P(RankDraftFaults, ThreeFailedReplaysDropTheGraphOnAllRanks) {
+  const std::vector<Completion> want = plain_completions();
+  plans = {};
+  const std::unique_ptr<Engine> engine = Engine::create(drafting()).value();
+  fail_replays(*engine, GetParam(), want);
+}
+
+TEST_P(RankDraftFaults, ThreeFailedReplaysDropTheGraphOnAllNodes) {
+  const std::vector<Completion> want = plain_completions();
+  Nodes nodes({}, drafting());
+  ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
+  fail_replays(nodes.engine(), GetParam(), want);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, RankDraftFaults, ::testing::Values(0, 1),
