@@ -1,6 +1,7 @@
 // Catches: a next-token layer whose results differ from the reference implementation, after a prompt or after its own
 // drafts; rows that continue another token's hidden state; keys and values of refused drafts that stay in the place of
-// the chosen tokens; and inconsistent inputs that are accepted.
+// the chosen tokens; a graph of a draft that differs from the draft's operators, or that stays after its replays
+// failed; and inconsistent inputs that are accepted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,17 +39,34 @@ std::string drafting_folder(const std::string& name) {
   return testing::data_path(name.starts_with("gguf/") ? name : "drafts/" + name);
 }
 
+// Returns the folder of the model for which a draft layer was made.
+std::string base_folder(const std::string& name) {
+  const Json json = *Json::read_file(drafting_folder(name) + "/golden.json");
+  return testing::data_path("goldens/" + json.find("base")->as_string());
+}
+
+std::shared_ptr<const EagleDraft> read_eagle(const std::string& folder, const std::string& base) {
+  const Result<EagleDraft> eagle =
+      read_eagle3(folder, *ModelConfig::read(base, built_in_families()), built_in_families(), true);
+  EXPECT_TRUE(eagle.ok()) << eagle.status().to_string();
+  return std::make_shared<const EagleDraft>(*eagle);
+}
+
 RunnerBench make_drafting(const std::string& name) {
   return make_draft_bench(drafting_folder(name), {.draft_layer = true}, long_options());
 }
 
-// Returns a runner whose forwards may have drafts of their own.
+// Returns a runner whose forwards may have drafts of their own. `name` is a checkpoint with a next-token layer, or the
+// folder of a draft layer.
 RunnerBench make_drafting_in_steps(const std::string& name, CaptureMode capture = CaptureMode::kEager) {
-  ModelOptions model{.draft_layer = true};
+  const bool is_eagle = name.ends_with("eagle3");
+  const std::string folder = is_eagle ? base_folder(name) : drafting_folder(name);
+  ModelOptions model{.draft_layer = !is_eagle};
+  if (is_eagle) model.eagle = read_eagle(drafting_folder(name), folder);
   RunnerOptions options = long_options();
   model.max_drafts = options.max_drafts = 3;
   options.capture = capture;
-  return make_draft_bench(drafting_folder(name), model, options);
+  return make_draft_bench(folder, model, options);
 }
 
 std::vector<std::int32_t> behind_first(const std::vector<std::int32_t>& ids) { return {ids.begin() + 1, ids.end()}; }
@@ -139,10 +157,10 @@ INSTANTIATE_TEST_SUITE_P(Nextn, DraftChains, ::testing::Values("mtp-deepseek-v3"
 
 class EagleGoldens : public ::testing::TestWithParam<const char*> {
  protected:
-  const std::string folder = testing::data_path(std::string("drafts/") + GetParam());
+  const std::string folder = drafting_folder(GetParam());
   const Json json = *Json::read_file(folder + "/golden.json");
   const SafetensorsFile logits = *SafetensorsFile::open(folder + "/golden.safetensors");
-  const std::string base = testing::data_path("goldens/" + json.find("base")->as_string());
+  const std::string base = base_folder(GetParam());
   std::vector<TokenId> ids_of(const char* list, std::size_t i) {
     return testing::ids_of(json.find(list)->as_array()[i]);
   }
@@ -151,10 +169,7 @@ class EagleGoldens : public ::testing::TestWithParam<const char*> {
 // The first draft reads the hidden states of three target layers; later drafts read the layer's own output. The
 // golden's ids are the target model's.
 TEST_P(EagleGoldens, DraftsOfAChainAndTheirLogits) {
-  const ModelConfig target = *ModelConfig::read(base, built_in_families());
-  const Result<EagleDraft> eagle = read_eagle3(folder, target, built_in_families(), true);
-  ASSERT_TRUE(eagle.ok()) << eagle.status().to_string();
-  RunnerBench bench = make_draft_bench(base, {.eagle = std::make_shared<const EagleDraft>(*eagle)}, long_options());
+  RunnerBench bench = make_draft_bench(base, {.eagle = read_eagle(folder, base)}, long_options());
   for (std::size_t i = 0; i < json.find("prompts")->as_array().size(); ++i) {
     const std::vector<std::int32_t> ids = numbers(ids_of("prompts", i));
     std::vector<std::int32_t> next = behind_first(ids);
@@ -266,10 +281,12 @@ TEST_P(DraftVerify, LayerAndHeadEqualTheirIsolatedRuns) {
   EXPECT_THAT(sizes["draft head"], IsSupersetOf({1, 8, 256}));
   EXPECT_THAT(sizes["draft decode"], IsSupersetOf({1, 2, 4}));
   EXPECT_THAT(sizes["draft decode, drafts"], IsSupersetOf({2, 4}));
+  EXPECT_THAT(sizes["draft decode, last rows, drafts"], IsSupersetOf({2, 4}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, DraftVerify, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
-                         name_of);
+// The ids of llama-eagle3 are not the model's, so its graph ends by looking up the model's.
+constexpr const char* kLayers[] = {"mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5", "llama-eagle3"};
+INSTANTIATE_TEST_SUITE_P(Layers, DraftVerify, ::testing::ValuesIn(kLayers), name_of);
 
 // Makes two drafts of two requests by reads that draft. The first read has several rows of one request.
 std::vector<TokenId> drafts_of_reads(RunnerBench& bench, bool has_graph) {
@@ -323,8 +340,7 @@ TEST_P(DraftGraph, ItsSizeIsDroppedAfterThreeFailedReplays) {
   EXPECT_EQ(drafts_of_reads(bench, true), want);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, DraftGraph, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Layers, DraftGraph, ::testing::ValuesIn(kLayers), name_of);
 
 TEST(DraftStep, AGraphIsCapturedWhenItIsFirstWanted) {
   RunnerBench bench = make_drafting_in_steps("mtp-glm4-moe", CaptureMode::kLazy);

@@ -6,13 +6,13 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <numeric>
 
 #include "tessera/base/progress.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/ops/attention/attention.h"
 #include "tessera/runner/graphs/make_executable.h"
 #include "tessera/runner/ranks/rank_order.h"
+#include "tessera/runner/verify/compared_rows.h"
 #include "tessera/runner/verify/find_nan.h"
 #include "tessera/runner/verify/head_rows.h"
 #include "tessera/runner/verify/poisoned_padding.h"
@@ -115,8 +115,7 @@ class Verifier {
         TRY(head.run(bucket));
         return read(head, bucket, /*states=*/false, outcome);
       };
-      rows_.resize(wanted.size());
-      std::iota(rows_.begin(), rows_.end(), 0);
+      rows_.set_first(wanted.size());
       TRY(runner.make_ready(rows));
       TRY(run(runner.executable(), replayed_));
       TRY(isolated.bind(bucket));
@@ -168,8 +167,11 @@ class Verifier {
       // Compares the size without padding, and with the most padding that dispatch gives it.
       TRY(compare(runner, isolated, size, size, {}));
       if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1, {}));
-      if (const bool drafts = is_decode_role(runner.spec().role) && r_.model.options.max_drafts > 0; drafts && size > 1)
-        TRY(compare(runner, isolated, size, std::max(below + 1, size - 1), {.drafts = true}));
+      const bool drafts = is_decode_role(runner.spec().role) && r_.model.options.max_drafts > 0 && size > 1;
+      const std::int64_t real = std::max(below + 1, size - 1);
+      if (drafts) TRY(compare(runner, isolated, size, real, {.drafts = true}));
+      if (drafts && has_draft_body(runner.spec().role))
+        TRY(compare(runner, isolated, size, real, {.last_rows = true, .drafts = true}));
       isolated.drop(runner.bucket(size));
       progress.advance(1);
     }
@@ -213,9 +215,7 @@ class Verifier {
       draft_rows_.push_back(static_cast<std::int32_t>(row * 7 % r_.draft_hidden()->rows()));
     const StagedTokens tokens{made.batch, made.rope_positions, poisoned_id_, draft_rows_};
     pages_ = made.pages;
-    rows_.resize(static_cast<std::size_t>(made.batch.num_tokens()));
-    std::iota(rows_.begin(), rows_.end(), 0);
-    if (way.last_rows) rows_ = made.batch.wanted_rows;
+    rows_.set(made.batch.wanted_rows);
     const ir::Bucket bucket = runner.bucket(size);
     TRY(prepare(tokens, decode, size));
     TRY(runner.spec().captured ? runner.replay(size, way.form) : runner.run(size));
@@ -253,10 +253,10 @@ class Verifier {
                      .top_k = i % 3 == 0 ? 0 : 20,
                      .top_p = 0.95F,
                      .seed = static_cast<std::int64_t>(i) * 31 + 7};
-    if (decode) {
+    if (decode && tokens.draft_rows.empty()) {
       TRY(step_.stage_decode(tokens, size, sampling));
     } else {
-      TRY(step_.launcher().stage(tokens, BatchKind::kExtend, size));
+      TRY(step_.launcher().stage(tokens, decode ? BatchKind::kDecode : BatchKind::kExtend, size));
       TRY(r_.inputs().stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
                                  std::min(size, r_.inputs().limits().max_rows)));
     }
@@ -311,14 +311,15 @@ class Verifier {
     return content->data();
   }
 
-  // Downloads the rows rows_ of every output and, for each state, the batch's pages except page 0. Page 0 takes the
+  // Downloads the compared rows of every output and, for each state, the batch's pages except page 0. Page 0 takes the
   // keys and values of padding, which no request reads.
   Status read(const Executable& executable, const ir::Bucket& bucket, bool states, VerifyOutcome& outcome) {
     std::vector<std::vector<MemoryRange>> sections;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
       const TensorView view = TRY(executable.output(bucket, i));
+      const std::int64_t row_bytes = view.bytes() / std::max<std::int64_t>(view.dim(0), 1);
       sections.push_back(
-          rows_of(view.data, static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1))));
+          ranges_of(rows_.of(output_slot(executable, i)), view.data, static_cast<std::size_t>(row_bytes)));
     }
     for (const ir::ValueId id : stateful_->states) {
       if (!states) break;
@@ -331,27 +332,19 @@ class Verifier {
     return r_.stream().synchronize();
   }
 
-  // Joins neighbouring rows into one range.
-  std::vector<MemoryRange> rows_of(DeviceAddress first_row, std::size_t row_bytes) const {
-    std::vector<MemoryRange> ranges;
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      if (i > 0 && rows_[i] == rows_[i - 1] + 1)
-        ranges.back().bytes += row_bytes;
-      else
-        ranges.push_back({first_row + static_cast<std::size_t>(rows_[i]) * row_bytes, row_bytes});
-    }
-    return ranges;
+  static const Slot& output_slot(const Executable& executable, std::size_t i) {
+    return executable.graph().slots[static_cast<std::size_t>(executable.graph().outputs[i])];
   }
 
   // Compares replayed_ with expected_. `executable` is the one that made expected_.
   Result<std::string> first_difference(const Executable& executable, const ir::Bucket& bucket) {
     const std::size_t num_outputs = executable.graph().outputs.size();
     for (std::size_t i = 0; i < num_outputs; ++i) {
-      const Slot& slot = executable.graph().slots[static_cast<std::size_t>(executable.graph().outputs[i])];
+      const Slot& slot = output_slot(executable, i);
       const TensorView view = TRY(executable.output(bucket, i));
       const std::int64_t cols = std::max<std::int64_t>(view.elements() / std::max<std::int64_t>(view.dim(0), 1), 1);
       const auto place = [&](std::int64_t index) {
-        return fmt::format("%{} row {} column {}", slot.name, rows_[static_cast<std::size_t>(index / cols)],
+        return fmt::format("%{} row {} column {}", slot.name, rows_.of(slot)[static_cast<std::size_t>(index / cols)],
                            index % cols);
       };
       const auto element = static_cast<std::int64_t>(ir::dtype_size(slot.type.dtype));
@@ -377,8 +370,8 @@ class Verifier {
   VerifyReport report_;
   VerifyOutcome replayed_;
   VerifyOutcome expected_;
-  std::vector<PageRange> pages_;                              // [cache groups]: pages of the current batch
-  std::vector<std::int32_t> rows_;                            // rows of the batch that are compared
+  std::vector<PageRange> pages_;  // [cache groups]: pages of the current batch
+  ComparedRows rows_;
   std::map<ir::DType, std::unique_ptr<Allocation>> content_;  // the initial content of every state, on the device
   PoisonedPadding padding_;
   TokenId poisoned_id_;
