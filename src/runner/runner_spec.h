@@ -11,6 +11,8 @@
 //             has a low-rank adapter (adapters/adapted_graphs.h). Absent if the model's graphs have no adapters.
 //   draft, draft head   the next-token layer, and the head and sampler on its wanted rows (drafts/draft_step.h)
 //             sizes: tokens; wanted rows    eager. Absent if the model's graphs have no next-token layer.
+//   draft decode   draft and draft head, chained, and the wanted rows' hidden states (drafts/draft_graphs.h)
+//             sizes: rows of requests and drafts    captured. Absent like draft, and if decodes have no graphs.
 //
 // All runners share one arena. The outputs of the prefill runner lie at the arena's start, and the head does not
 // overwrite them. choice_logits lie after all outputs of head and decode. choose and logprobs do not overwrite anything

@@ -22,9 +22,9 @@ class ExplainParser final : public CommandParser {
     add.text(
         "--graph", "NAME",
         "instead: body, head, sampler, choose, logprobs, decode, prefill and prefill_head (what prompts run of body "
-        "and head), draft and draft_head (of a layer that drafts), tower (of a model that reads images), stitched, the "
-        "number of a part, pass:NAME (before and after that pass), program:N (what part N is compiled to), or entries "
-        "(every part at every size)",
+        "and head), draft, draft_head and draft_decode (of a layer that drafts), tower (of a model that reads images), "
+        "stitched, the number of a part, pass:NAME (before and after that pass), program:N (what part N is compiled "
+        "to), or entries (every part at every size)",
         options_.graph);
     add.text("--export", "DIR", "also write every graph there as text, DOT and SVG", options_.export_folder);
     add.choice("--format", "dot and svg: a picture, of the stitched graph unless --graph says another",

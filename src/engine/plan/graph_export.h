@@ -22,9 +22,9 @@ namespace tessera {
 
 struct NamedGraph {
   // The name: "body", "head", "sampler", "choose", "logprobs", "decode", "prefill", "prefill_head" or "stitched"; also
-  // "tower" if the model has a vision tower, and "draft" and "draft_head" if it has a layer that drafts. The parts of
-  // the stitched graph are named by their indices: "0", "1" and so on. "pass:remove_dead_code:body:before" and
-  // "…:after" are the graph "body" before and after that pass.
+  // "tower" if the model has a vision tower, and "draft", "draft_head" and "draft_decode" if it has a layer that
+  // drafts. The parts of the stitched graph are named by their indices: "0", "1" and so on.
+  // "pass:remove_dead_code:body:before" and "…:after" are the graph "body" before and after that pass.
   std::string name;
   ir::Graph graph;
   std::string text;                 // the text form; the stitched graph has the text of its parts

@@ -102,6 +102,7 @@ TEST_F(GraphExport, HasTheGraphsOfALayerThatDrafts) {
   const std::vector<NamedGraph> graphs = graphs_of_options(options);
   EXPECT_NE(named(graphs, "draft").graph.find_value("draft_hidden"), nullptr);
   EXPECT_THAT(named(graphs, "draft_head").text, HasSubstr("sampled_ids"));
+  EXPECT_THAT(named(graphs, "draft_decode").text, AllOf(HasSubstr("draft_hidden"), HasSubstr("sampled_ids")));
 }
 
 TEST_F(GraphExport, ATowerIsThereWhereTheModelHasOne) {
