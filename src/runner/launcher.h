@@ -26,8 +26,8 @@ class Launcher {
   // padding.
   Status stage(const StagedTokens& tokens, BatchKind kind, std::int64_t padded_tokens);
   // Stages and uploads the plans and inputs of a dummy batch on the reserved page. Warm-up and measurement of captured
-  // sizes of `runner` (prefill or decode) use this batch. The batch has `size` tokens or requests, but no more than the
-  // limits of the options allow.
+  // sizes of `runner` (a prefill, a decode or a draft decode) use this batch. The batch has `size` tokens or requests,
+  // but no more than the limits of the options allow.
   Status stage_dummy(const GraphRunner& runner, std::int64_t size);
   // Like stage_dummy(), but stages a batch in which every row has defined values (page_batch). Precondition:
   // page_batch() returns a batch of this size.

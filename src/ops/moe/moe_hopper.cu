@@ -13,11 +13,13 @@ namespace {
 using namespace cuda;
 using namespace cuda::moe;
 
-// This kernel is used if experts have at least this many rows on average. With 16 rows the narrowest tile, of 32
-// tokens, is half full. With fewer rows every kernel is bounded by reading the weights, and this kernel must copy rows
-// as well. With 4-bit weights this kernel is faster even for one row, because it unpacks weights once for all rows of a
-// tile. Fewer pairs of a token and an expert than kLeastPackedPairs were not measured.
+// This kernel is used for 16-bit weights if experts have at least this many rows on average. With 16 rows the narrowest
+// tile, of 32 tokens, is half full. With fewer rows every kernel is bounded by reading the weights, and this kernel
+// must copy rows as well.
 constexpr std::int64_t kRowsOfExpert = 16;
+// With 4-bit weights one row an expert on average suffices, because some experts have several rows and this kernel
+// unpacks their weights once. The forward must also have this many pairs of a token and an expert, because fewer pairs
+// were not measured.
 constexpr std::int64_t kLeastPackedPairs = 32;
 
 template <class T, bool kGateUp>

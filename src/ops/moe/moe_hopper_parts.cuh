@@ -5,8 +5,9 @@
 // bytes, which are two stages of values of eight bits, or four of values of four bits. A slot of the ring of x holds
 // one or several stages, which are called the slot's parts.
 //
-// The products of a stage run while the next stage is converted into other registers. ptxas allows this for several
-// stages in a row if the code always goes on to the wait for the last one's products. If products still ran at the end
+// Within one call of multiply_slots(), the products of a stage run while the next stage is converted into other
+// registers. The call ends with a wait for all products, so none run while the first stage of the next call is
+// converted. ptxas allows products to run on if the code always goes on to this wait. If products still ran at the end
 // of a loop's body, or where the code may leave these stages earlier, ptxas would make every single product wait for
 // the one before it (its message C7512).
 #pragma once
