@@ -52,11 +52,13 @@ Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::sp
     steps[i] = 1;
   }
   CUtensorMap map{};
+  // Reads of 128 bytes are promoted no further: with 256 bytes an H200 reads weights up to 7 % slower
+  // (docs/measurements/kernels.md).
   const CUresult result =
       encode(&map, dtype == ir::DType::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
              static_cast<cuuint32_t>(dimensions.size()), const_cast<void*>(data), sizes.data(), strides.data(),
              box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, driver_swizzle(swizzle),
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     return internal_error(fmt::format("cuTensorMapEncodeTiled refuses a tensor of {} dimensions, {} by {} …: error {}",
                                       dimensions.size(), sizes[0], sizes[1], static_cast<int>(result)));
