@@ -98,6 +98,23 @@ __device__ inline void sync_cluster() {
 __device__ inline void leave_cluster() {
   asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 }
+// Arrives like arrive_at_cluster(), but makes no stores visible, except for barriers that the thread has initialised
+// (SharedBarrier::make_visible()). An arrival that makes stores visible first waits until all stores have ended.
+__device__ inline void arrive_at_cluster_early() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+// Stores four neighbouring values at the address `own`, a multiple of 16 bytes, but in the shared memory of block
+// `block` of the cluster. The barrier at the address of `arrived` in that block counts the 16 bytes when they are
+// there. Does not wait for earlier stores.
+__device__ inline void send_to_block(float* own, unsigned block, float4 values, const SharedBarrier& arrived) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there, barrier;\n"
+      "mapa.shared::cluster.u32 there, %0, %2;\n"
+      "mapa.shared::cluster.u32 barrier, %1, %2;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%3, %4, %5, %6}, [barrier];\n"
+      "}\n" ::"r"(shared_address(own)),
+      "r"(arrived.address()), "r"(block), "f"(values.x), "f"(values.y), "f"(values.z), "f"(values.w)
+      : "memory");
+}
 // Arrives at the barrier at the same address in another block of the cluster.
 __device__ inline void arrive_at_block(const SharedBarrier& barrier, unsigned block) {
   asm volatile(

@@ -40,11 +40,16 @@ __device__ inline std::uint32_t round_four(const float (&from)[8], int first, fl
   return static_cast<std::uint32_t>(low) | static_cast<std::uint32_t>(high) << 16;
 }
 
-// Writes eight columns of a row of k columns. The kGroupThreads threads of a group call it together; a thread beyond
-// the row's end passes zeros.
+// Eight rounded columns of a row, and the scale of their group.
+struct RoundedPack {
+  uint2 values;
+  float scale;
+};
+
+// Rounds eight columns of a row. The kGroupThreads threads of a group call it together; a thread beyond the row's end
+// passes zeros.
 template <class T>
-__device__ inline void store_rounded(const RoundedRows& to, std::int64_t row, std::int64_t column, std::int64_t k,
-                                     const Pack<T, 8>& pack) {
+__device__ inline RoundedPack round_pack(const Pack<T, 8>& pack) {
   static_assert(kWarp % kGroupThreads == 0 && kGroupThreads == 16, "group_max names sixteen lanes");
   float values[8];
   float largest = 0;
@@ -54,11 +59,18 @@ __device__ inline void store_rounded(const RoundedRows& to, std::int64_t row, st
     largest = fmaxf(largest, fabsf(values[i]));
   }
   largest = group_max(largest);
-  if (column >= k) return;
   const float scale = largest > 0 ? largest / 448.0F : 1.0F;
-  *reinterpret_cast<uint2*>(to.values + row * k + column) =
-      make_uint2(round_four(values, 0, 1.0F / scale), round_four(values, 4, 1.0F / scale));
-  if (column % kRoundedGroup == 0) to.scales[column / kRoundedGroup * to.scale_stride + row] = scale;
+  return {make_uint2(round_four(values, 0, 1.0F / scale), round_four(values, 4, 1.0F / scale)), scale};
+}
+
+// Writes eight columns of a row of k columns. The threads of a group call it together, as they call round_pack().
+template <class T>
+__device__ inline void store_rounded(const RoundedRows& to, std::int64_t row, std::int64_t column, std::int64_t k,
+                                     const Pack<T, 8>& pack) {
+  const RoundedPack rounded = round_pack(pack);
+  if (column >= k) return;
+  *reinterpret_cast<uint2*>(to.values + row * k + column) = rounded.values;
+  if (column % kRoundedGroup == 0) to.scales[column / kRoundedGroup * to.scale_stride + row] = rounded.scale;
 }
 
 }  // namespace tessera::cuda

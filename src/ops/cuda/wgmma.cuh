@@ -75,7 +75,8 @@ __device__ inline void keep_registers() {
   "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
       "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7]), "+f"(sum[(i) + 8]), "+f"(sum[(i) + 9]), "+f"(sum[(i) + 10]),            \
       "+f"(sum[(i) + 11]), "+f"(sum[(i) + 12]), "+f"(sum[(i) + 13]), "+f"(sum[(i) + 14]), "+f"(sum[(i) + 15])
-// Lists eight sums, for products whose columns are no multiple of 32.
+// List four and eight sums, for products whose columns are no multiple of 32.
+#define TESSERA_FOUR_SUMS(i) "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3])
 #define TESSERA_EIGHT_SUMS(i)                                                                                         \
   "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
       "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7])
@@ -148,7 +149,8 @@ __device__ inline void multiply(float (&sum)[kSums], std::uint64_t a, std::uint6
                : "l"(a), "l"(b), "r"(keep))
 template <int kN>
 __device__ inline void multiply_e4m3(float (&sum)[kN / 2], std::uint64_t a, std::uint64_t b, int keep) {
-  static_assert(kN == 32 || kN == 64 || kN == 128, "these products are written down");
+  static_assert(kN == 8 || kN == 32 || kN == 64 || kN == 128, "these products are written down");
+  if constexpr (kN == 8) TESSERA_E4M3_PRODUCT("8", "%0,%1,%2,%3", "%4", "%5", "%6", TESSERA_FOUR_SUMS(0));
   if constexpr (kN == 32) TESSERA_E4M3_PRODUCT("32", TESSERA_NAMES_1, "%16", "%17", "%18", TESSERA_SUMS(0));
   if constexpr (kN == 64)
     TESSERA_E4M3_PRODUCT("64", TESSERA_NAMES_2, "%32", "%33", "%34", TESSERA_SUMS(0), TESSERA_SUMS(16));
@@ -220,6 +222,7 @@ __device__ inline void multiply_held(float (&sum)[kSums], const std::uint32_t* a
 #undef TESSERA_NAMES_2
 #undef TESSERA_NAMES_1
 #undef TESSERA_EIGHT_SUMS
+#undef TESSERA_FOUR_SUMS
 #undef TESSERA_SUMS
 
 }  // namespace tessera::cuda

@@ -61,12 +61,12 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
     if (kBoundByMemory && (after_others || full > 0)) last = ceil_div(last * std::max(3 * rest, most), 3 * most);
     return full * (of_block + kEndStages) + (rest > 0 ? last + kEndStages : 0);
   };
-  Arrangement best{.shared = tiles >= most_blocks,
+  Arrangement best{.shared = !Product::kRounds && tiles >= most_blocks,
                    .turns = turns_of(tiles / most_blocks, tiles % most_blocks, most_blocks, stages, false)};
   if (p.deterministic) return best;
   for (int split = 2; split <= kMostSplit && stages >= 2 * split; ++split) {
     const std::int64_t clusters =
-        TRY(clusters_at_once(kernel, kTileThreads<kN>, split, BlockMemory<Product>::kBytes, name));
+        TRY(clusters_at_once(kernel, kTileThreads<Product>, split, BlockMemory<Product>::kBytes, name));
     const std::int64_t whole = tiles / (clusters * split);  // waves
     const std::int64_t rest = tiles - whole * clusters * split;
     const std::int64_t turns =
@@ -92,7 +92,7 @@ inline Result<CUtensorMap> map_of_values(const QuantisedCall& p, int row_bytes) 
                            kTileWeights, box, swizzle);
 }
 
-// The rows of x in the form that the kernel reads.
+// The rows of x in the form that the kernel's copies read.
 struct TileRows {
   const void* data;
   std::int64_t elements;          // 16-bit elements in a row
@@ -109,13 +109,16 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kN});
   const std::int64_t weight_tiles = weight_tiles_of(p);
   const Arrangement a = TRY(arrange<Product>(name, p));
-  const CUtensorMap x = TRY(
-      encode_tensor_map(ir::DType::kBFloat16, rows.data,
-                        std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
-                                   TensorBox{.size = p.m, .stride = rows.elements, .box = a.shared ? kN / 2 : kN}}));
+  CUtensorMap x{};
+  if constexpr (!Product::kRounds)
+    x = TRY(
+        encode_tensor_map(ir::DType::kBFloat16, rows.data,
+                          std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
+                                     TensorBox{.size = p.m, .stride = rows.elements, .box = a.shared ? kN / 2 : kN}}));
   const CUtensorMap values = TRY(map_of_values(p, Product::kWeightRowBytes));
   const TiledQuantised<T> bound{
       .x = x,
+      .rows = reinterpret_cast<const T*>(p.x),
       .values = values,
       .w = p.w,
       .x_scales = rows.scales,
@@ -138,8 +141,9 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
   const unsigned cluster = a.shared ? 2 : static_cast<unsigned>(a.split);
   const std::int64_t clusters = a.shared ? row_tiles * ceil_div(weight_tiles, std::int64_t{2})
                                          : a.split_tiles + (row_tiles * weight_tiles - a.split_tiles) / a.split;
-  const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(clusters) * cluster), .block = dim3(kTileThreads<kN>), .cluster = cluster};
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(clusters) * cluster),
+                          .block = dim3(kTileThreads<Product>),
+                          .cluster = cluster};
   return make_cuda_op(name,
                       [=](cudaStream_t stream) { launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound); });
 }

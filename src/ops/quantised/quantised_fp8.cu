@@ -1,6 +1,6 @@
 // Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with the operators before and after it.
-// One kernel rounds x. Then cuBLASLt computes the product if takes_library() is true, and otherwise a kernel of this
-// folder.
+// A product of few rows rounds x itself. With more rows one kernel rounds x. Then cuBLASLt computes the product if
+// takes_library() is true, and otherwise a kernel of this folder.
 #include "tessera/ops/quantised/quantised_fp8.cuh"
 
 #include <utility>
@@ -118,10 +118,20 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedCall
   });
 }
 
+const char* name_of(const QuantisedCall& p) {
+  return p.gate == Gate::kNone ? "quantised_linear, rounded rows" : "quantised_linear and gate, rounded rows";
+}
+
+// Makes the kernel that rounds x itself.
+template <class T>
+Result<std::unique_ptr<BoundOp>> make_rounding_product(const QuantisedCall& p) {
+  return make_block<RoundedProduct<T, kMostRoundingRows, true>>(name_of(p), p, {});
+}
+
+// Makes the kernel that reads rounded rows.
 template <class T>
 Result<std::unique_ptr<BoundOp>> make_own(const QuantisedCall& p, const RoundedRows& rounded) {
-  const char* const name =
-      p.gate == Gate::kNone ? "quantised_linear, rounded rows" : "quantised_linear and gate, rounded rows";
+  const char* const name = name_of(p);
   if (many_serves(p)) return make_many<T>(name, p, rounded);
   const TileRows rows{
       .data = rounded.values, .elements = p.k / 2, .scales = rounded.scales, .scale_stride = rounded.scale_stride};
@@ -147,6 +157,7 @@ Result<std::unique_ptr<BoundOp>> make_product(const QuantisedCall& p, RoundedRow
 
 template <class T>
 Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p, const MakeRows& make_rows, Device& device) {
+  if (!make_rows && rounds_itself(p)) return make_rounding_product<T>(p);
   RoundedRows rows{};
   std::unique_ptr<BoundOp> product = TRY(make_product<T>(p, rows, device));
   std::vector<std::unique_ptr<BoundOp>> parts;
@@ -168,6 +179,8 @@ bool quantised_fp8_serves(const QuantisedCall& p) {
          is_aligned(p.residual) && is_aligned(p.y) &&
          runs_sm90a_code(reinterpret_cast<const void*>(quantised_block<RoundedProduct<__nv_bfloat16, 32>>));
 }
+
+bool rounds_itself(const QuantisedCall& p) { return p.m <= kMostRoundingRows && !takes_library(p); }
 
 bool takes_library(const QuantisedCall& p) {
   return !p.deterministic && p.gate == Gate::kNone && rounded_library_serves(p);

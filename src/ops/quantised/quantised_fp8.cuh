@@ -3,9 +3,9 @@
 // the kernel for more rows. Tensor cores keep only about 14 bits when they add. So the sums of a stage, whose 128
 // columns are a group, are multiplied by their scales and added in float32.
 //
-// The time is bounded by reading w once. A kernel before this one rounds x. If instead each block rounded the rows of
-// its stages, the product would take 1.6 times as long with 64 rows, and 2 to 3 times as long with 128 (measured on an
-// H100).
+// The time is bounded by reading w once. Up to eight rows are rounded by warps of each block (rounding_warps.cuh). A
+// kernel before this one rounds more rows. If instead each block rounded them, the product would take 1.6 times as long
+// with 64 rows, and 2 to 3 times as long with 128 (measured on an H100).
 #pragma once
 
 #include "tessera/ops/cuda/rounded_rows.cuh"
@@ -15,13 +15,16 @@ namespace tessera::cuda::quantised {
 
 static_assert(kRoundedGroup == kMostStageColumns);
 
-// Multiplies rounded rows: a Product of quantised_block().
-template <class T, int kN>
+inline constexpr int kMostRoundingRows = 8;  // the greatest number of rows that blocks round themselves
+
+// Multiplies rounded rows: a Product of quantised_block(). If kRounds_, warps of the block round x.
+template <class T, int kN, bool kRounds_ = false>
 struct RoundedProduct {
   using Element = T;
   static constexpr int kColumns = kMostStageColumns;
   static constexpr int kWeightRowBytes = kColumns;
   static constexpr bool kScaled = true;
+  static constexpr bool kRounds = kRounds_;
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, 1>;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

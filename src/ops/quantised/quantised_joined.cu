@@ -47,7 +47,8 @@ Result<std::unique_ptr<BoundOp>> bind_after(std::span<const BindArgs> calls) {
   TRY(static_cast<CudaDevice&>(calls[0].device).make_current());
   const std::optional<QuantisedCall> call =
       calls.size() > 2 ? gated_call(calls[1], calls[2]) : std::optional(quantised_call(calls[1]));
-  if (!call || call->deterministic || choose_way(*call) != Way::kRoundedRows) return std::unique_ptr<BoundOp>();
+  if (!call || call->deterministic || choose_way(*call) != Way::kRoundedRows || rounds_itself(*call))
+    return std::unique_ptr<BoundOp>();
   const auto make_rows = [&](const cuda::RoundedRows& to) {
     std::unique_ptr<BoundOp> before = bind_rounded_norm(calls[0], to);
     if (before == nullptr) before = bind_rounded_gate(calls[0], to);

@@ -55,13 +55,15 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall&
 // rounded by groups or rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. In a
 // deterministic forward the order of sums does not depend on the number of rows.
 bool quantised_fp8_serves(const QuantisedCall& call);
+// Returns whether the product of rounded rows rounds x itself, so that nothing before it should.
+bool rounds_itself(const QuantisedCall& call);
 // Returns whether cuBLASLt computes the product of rounded rows (rounded_library.h). It computes no gate.
 bool takes_library(const QuantisedCall& call);
 std::size_t quantised_fp8_workspace(const QuantisedCall& call);  // in bytes
 // A function that binds the operator which writes the rounded rows to `to`. The product reads them from there.
 using MakeRows = std::function<std::unique_ptr<BoundOp>(const cuda::RoundedRows& to)>;
-// Binds the rounding and the product. If `make_rows` is empty, a separate launch rounds call.x. Returns null if
-// make_rows returns null.
+// Binds the rounding and the product. If `make_rows` is empty, the product or a separate launch rounds call.x. Returns
+// null if make_rows returns null.
 Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, const MakeRows& make_rows,
                                                     Device& device);
 

@@ -21,12 +21,11 @@ namespace {
 using Way = QuantisedWay;
 
 // Returns whether the product of rounded rows is faster than the kernels for few rows although they support the call.
-// The staged kernel takes up to two rows. From three rows up the product is faster if w is so large that the time saved
-// is longer than a launch that rounds x: a decode of Llama-3-8B's sizes takes 2.8 instead of 3.0 ms with eight
-// requests, and 2.9 instead of 3.5 ms with sixteen (H200).
+// It is from two rows up, except for small matrices. With one row the staged kernel is at least as fast
+// (docs/measurements/kernels.md).
 bool prefers_rounded_rows(const QuantisedCall& call) {
-  constexpr std::int64_t kFewestRows = 3;
-  constexpr std::int64_t kSmall = std::int64_t{16} << 20;  // bytes of w
+  constexpr std::int64_t kFewestRows = 2;
+  constexpr std::int64_t kSmall = std::int64_t{4} << 20;  // bytes of w
   return call.m >= kFewestRows && call.n * call.k > kSmall && quantised_fp8_serves(call);
 }
 
@@ -61,8 +60,8 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
 Way choose_way(const QuantisedCall& call) {
   if (call.m == 0) return Way::kNothing;
   if (call.w.format.is_blocks()) return Way::kRefused;
-  if (quantised_staged_serves(call)) return Way::kStaged;
   if (prefers_rounded_rows(call)) return Way::kRoundedRows;
+  if (quantised_staged_serves(call)) return Way::kStaged;
   if (quantised_streamed_serves(call) && !prefers_tiles(call)) return Way::kStreamed;
   if (quantised_fp8_serves(call)) return Way::kRoundedRows;
   if (quantised_dequantised_serves(call)) return Way::kDequantised;

@@ -256,6 +256,7 @@ struct ConvertedProduct {
   static constexpr int kColumns = kGroups.columns;
   static constexpr int kWeightRowBytes = kGroups.row_bytes(kValues);
   static constexpr bool kScaled = false;
+  static constexpr bool kRounds = false;
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, kColumns * 2 / kBoxRowBytes>;
   static constexpr int kSteps = kGroups.steps();
   // With many rows a step is converted while the product of the step before it runs. With few rows products are so

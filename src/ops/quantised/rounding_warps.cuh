@@ -1,0 +1,57 @@
+// The warps of a block that round x to E4M3 for a product of few rows (quantised_block.cuh). They write each stage's
+// rows and scales to the ring, where the copy engine would otherwise put them. So no kernel before the product has to
+// round x, and a decode saves a launch before each matrix.
+#pragma once
+
+#include "tessera/ops/cuda/box_copy.cuh"
+#include "tessera/ops/cuda/rounded_rows.cuh"
+#include "tessera/ops/quantised/tile_ring.cuh"
+
+namespace tessera::cuda::quantised {
+
+// Rounds all rows of x in every kRounders-th stage of the block, from stage `warp` on. A warp calls it. The
+// warps take the stages in turn because a load of x takes longer than a product of a stage. Half of a warp has a group
+// of 128 columns of a row. Rows past the last are not written, because a row of x only affects its own results.
+template <class T, class Ring>
+__device__ inline void round_stages(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int warp) {
+  constexpr int kPairs = Ring::kN / 2;  // pairs of rows
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int first_row = lane / kGroupThreads;
+  const int column = lane % kGroupThreads * 8;
+  const int rows = p.m - at.first_row;
+  for (int s = warp; s < at.count; s += kRounders) {
+    const int from = (at.first + s) * kRoundedGroup + column;
+    Pack<T, 8> values[kPairs];
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const int row = first_row + 2 * i;
+      values[i] = {};
+      if (row < rows && from < p.k)
+        values[i] = load_pack<T, 8>(p.rows + static_cast<std::int64_t>(at.first_row + row) * p.k + from);
+    }
+    const int slot = s % ring.stages;
+    const int turn = s / ring.stages;
+    if (turn > 0) ring.empty[slot].wait((turn - 1) & 1);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const int row = first_row + 2 * i;
+      if (2 * i >= rows) break;
+      const RoundedPack rounded = round_pack(values[i]);
+      // The 16-byte chunks of a row are permuted as the 128-byte swizzle of the copy engine permutes them.
+      const int chunk = (column / 16) ^ (row % 8);
+      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(
+                       ring.rows(slot) + static_cast<std::uint32_t>(row * kRoundedGroup + chunk * 16 + column % 16)),
+                   "r"(rounded.values.x), "r"(rounded.values.y)
+                   : "memory");
+      if (column == 0)
+        asm volatile("st.shared.f32 [%0], %1;" ::"r"(ring.scales(slot) + static_cast<std::uint32_t>(row * 4)),
+                     "f"(rounded.scale)
+                     : "memory");
+    }
+    let_copies_see_shared_stores();  // products read shared memory as copies do
+    __syncwarp();
+    if (lane == 0) ring.full[slot].arrive();
+  }
+}
+
+}  // namespace tessera::cuda::quantised

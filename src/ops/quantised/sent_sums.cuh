@@ -1,0 +1,114 @@
+// The exchange of sums between the blocks of a cluster that split k, for products of up to eight rows of x
+// (quantised_block.cuh).
+//
+// The results of a tile are divided among the blocks, a unit of 8 columns of y of one row at a time. Each block sends
+// its sums of a unit to the shared memory of the block that stores the unit, where a barrier counts the bytes. A
+// barrier of the whole cluster would take longer, and so would reads of other blocks' memory after it. A block may end
+// as soon as it has the sums that it stores, because others send nothing to it after that.
+#pragma once
+
+#include "tessera/ops/cuda/box_copy.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/linear/linear_gate.cuh"
+#include "tessera/ops/linear/linear_split.cuh"
+#include "tessera/ops/quantised/tile_ring.cuh"
+
+namespace tessera::cuda::quantised {
+
+inline constexpr int kMostSentRows = 8;
+// The maximum number of floats that a block receives: all sums of the tile, and up to a unit of 8 more from each block,
+// because units may not divide evenly.
+inline constexpr int kMostSentSums = kMostSentRows * kTileWeights + kMostSplit * 8;
+
+// The units of a tile. With a gate, a unit has 8 gate rows and their 8 up rows of w.
+struct SentUnits {
+  int columns;   // rows of w in a unit
+  int of_row;    // units of a row of x
+  int all;       // units of the tile
+  int of_block;  // places for units in a block
+  int split;     // blocks of the cluster
+
+  template <class T>
+  __device__ static SentUnits of(const TiledQuantised<T>& p) {
+    const int columns = p.gate == Gate::kNone ? 8 : 16;
+    const int of_row = kTileWeights / columns;
+    const int all = p.m * of_row;
+    return {columns, of_row, all, (all + p.split - 1) / p.split, p.split};
+  }
+  // Returns the number of units that block `rank` stores: each split-th one.
+  __device__ int count(int rank) const { return (all - rank + split - 1) / split; }
+  __device__ std::uint32_t bytes(int rank) const {
+    return static_cast<std::uint32_t>(count(rank) * columns * split) * sizeof(float);
+  }
+};
+
+// Sends the sums [kN, kTileSumRow] at `sums` to the blocks that store them. `received` is the block's own memory for
+// sums [blocks, places for units, rows of w in a unit], which has the same address in all blocks. The threads of the
+// two warpgroups call it together.
+__device__ inline void send_sums(const SentUnits& units, const TilePlace& at, std::uint32_t sums, float* received,
+                                 const SharedBarrier& arrived) {
+  constexpr int kFours = kTileWeights / 4;
+  static_assert(kMostSentRows * kFours <= kTileWarps * kWarp, "a thread sends four sums at most");
+  const int row = static_cast<int>(threadIdx.x) / kFours;
+  const int first = static_cast<int>(threadIdx.x) % kFours * 4;
+  const int unit = row * units.of_row + first / units.columns;
+  if (unit >= units.all) return;
+  float4 four;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "r"(sums + static_cast<std::uint32_t>((row * kTileSumRow + first) * 4)));
+  const int place = at.rank * units.of_block + unit / units.split;
+  send_to_block(received + place * units.columns + first % units.columns, static_cast<unsigned>(unit % units.split),
+                four, arrived);
+}
+
+// Adds eight sums of all blocks, in the order of the blocks.
+__device__ inline void add_received(float (&total)[8], const SentUnits& units, const float* from) {
+#pragma unroll
+  for (float& t : total) t = 0;
+  for (int block = 0; block < units.split; ++block) {
+    const float4 low = *reinterpret_cast<const float4*>(from);
+    const float4 high = *reinterpret_cast<const float4*>(from + 4);
+    const float part[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) total[i] = block == 0 ? part[i] : total[i] + part[i];
+    from += units.of_block * units.columns;
+  }
+}
+
+// Exchanges the sums of a tile, and computes y for the block's units. The threads of the two warpgroups call it.
+template <class T>
+__device__ inline void store_sent_sums(const TiledQuantised<T>& p, const TilePlace& at, std::uint32_t sums,
+                                       float* received, SharedBarrier& arrived) {
+  const SentUnits units = SentUnits::of(p);
+  send_sums(units, at, sums, received, arrived);
+  const auto mine = static_cast<int>(threadIdx.x);
+  if (mine >= units.count(at.rank)) return;
+  const int unit = mine * units.split + at.rank;
+  const int column = at.first_weight * 8 / units.columns + unit % units.of_row * 8;
+  const std::int64_t out = static_cast<std::int64_t>(unit / units.of_row) * p.n + column;
+  const bool is_real = column < p.n;
+  Pack<T, 8> residual{};
+  if (is_real && p.residual != nullptr) residual = load_pack<T, 8>(p.residual + out);
+  arrived.wait(0);
+  if (!is_real) return;
+  const float* const from = received + mine * units.columns;
+  float total[8];
+  add_received(total, units, from);
+  if (p.bias != nullptr) split_linear::add_pack(total, p.bias + column);
+  if (p.gate != Gate::kNone) {
+    float up[8];
+    add_received(up, units, from + 8);
+    if (p.bias != nullptr) split_linear::add_pack(up, p.bias + p.n + column);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) total[j] = gated<T>(p.gate, total[j], up[j]);
+  }
+  if (p.residual != nullptr) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) total[j] += to_float(residual.at[j]);
+  }
+  *reinterpret_cast<uint4*>(p.y + out) = make_uint4(pack_two<T>(total[0], total[1]), pack_two<T>(total[2], total[3]),
+                                                    pack_two<T>(total[4], total[5]), pack_two<T>(total[6], total[7]));
+}
+
+}  // namespace tessera::cuda::quantised

@@ -1,0 +1,168 @@
+// What a block of quantised_block.cuh works on: the arguments, its part of the product, the ring of stages in shared
+// memory, and the copies that fill the ring.
+#pragma once
+
+#include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/box_copy.cuh"
+#include "tessera/ops/cuda/wgmma.cuh"
+#include "tessera/ops/quantised/quantised_values.cuh"
+
+namespace tessera::cuda::quantised {
+
+inline constexpr int kTileWeights = 128;  // rows of w in a tile
+inline constexpr int kTileWarpgroups = 2;
+inline constexpr int kMostStageColumns = 128;
+inline constexpr int kBoxRowBytes = 128;  // bytes of a row of x in a box
+inline constexpr int kMostTileStages = 8;
+// The maximum number of blocks of a cluster that split k. Larger clusters would be faster alone, but after other
+// kernels they wait longer until a group of multiprocessors has room for all their blocks.
+inline constexpr int kMostSplit = 6;
+inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // warps that multiply
+inline constexpr int kTileSumRow = kTileWeights + 4;
+
+// Says whether the warpgroups that multiply take over registers from the thread that starts the copies. If so, this
+// thread has a whole warpgroup to itself, because only a whole warpgroup can give up registers.
+template <int kN>
+inline constexpr bool kMovesRegisters = kN > 128;
+
+// The number of warps that round x. They take the stages in turn, because a load of x takes longer than a product of a
+// stage.
+inline constexpr int kRounders = 4;
+template <class Product>
+inline constexpr int kRoundingWarps = Product::kRounds ? kRounders : 0;
+template <class Product>
+inline constexpr int kTileThreads =
+    kTileWarpgroups* kWarpgroup +
+    (kMovesRegisters<Product::Ring::kN> ? kWarpgroup : kWarp) + kRoundingWarps<Product>* kWarp;
+
+// The number of blocks that run on a multiprocessor. With few rows there are two, so that one loads while the other
+// converts or adds.
+template <int kN>
+inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
+
+template <class T>
+struct TiledQuantised {
+  // [m, k], or bytes of rounded rows in 16-bit elements; boxes of kN rows, or of half as many if blocks share x.
+  // Products that round x read `rows` instead.
+  CUtensorMap x;
+  const T* rows;          // [m, k]
+  CUtensorMap values;     // [n, bytes of a row], in 16-bit elements; gated: 8 gate rows alternate with their 8 up rows
+  QuantisedMatrix w;      // [n or 2n, k]
+  const float* x_scales;  // scales of rounded rows (rounded_rows.cuh); null: x is not rounded
+  int scale_stride;       // stride of x_scales
+  const T* bias;          // [n or 2n]; null: no bias
+  const T* residual;      // [m, n]; null: no residual
+  T* y;                   // [m, n]
+  int m;
+  int n;
+  int k;
+  int row_tiles;
+  int split;            // blocks of a cluster that split k
+  int split_tiles;      // tiles whose k is split; they come first, and each later tile has one block
+  bool shared;          // two blocks of a cluster share x
+  int stages;           // stages of the ring
+  int group_shift;      // column k has the scale k >> group_shift of its row
+  bool scales_aligned;  // the scales of each four groups of a row are aligned, and so are the zeros
+  Gate gate;
+};
+
+// The part of a product that a block computes.
+struct TilePlace {
+  int rank;     // the block's number in its cluster
+  bool splits;  // the cluster's blocks split k
+  int first_row;
+  int first_weight;
+  int first;  // the block's first stage
+  int count;  // number of the block's stages
+
+  // A stage has kColumns columns.
+  template <int kN, int kColumns, class T>
+  __device__ static TilePlace of(const TiledQuantised<T>& p) {
+    TilePlace at;
+    const auto block = static_cast<int>(blockIdx.x);
+    const int cluster = p.shared ? 2 : p.split;
+    at.rank = block % cluster;
+    at.splits = !p.shared && block < p.split_tiles * p.split;
+    const int tile = p.shared || at.splits ? block / cluster : block - p.split_tiles * (p.split - 1);
+    at.first_row = tile % p.row_tiles * kN;
+    at.first_weight = (p.shared ? tile / p.row_tiles * 2 + at.rank : tile / p.row_tiles) * kTileWeights;
+    const int stages = (p.k + kColumns - 1) / kColumns;
+    at.first = at.splits ? stages * at.rank / cluster : 0;
+    at.count = (at.splits ? stages * (at.rank + 1) / cluster : stages) - at.first;
+    return at;
+  }
+};
+
+// The ring of stages of a block. A stage has kWeightBytes of w and kRowBoxes boxes of x. Scales of x lie after all
+// stages.
+template <int kN_, int kWeightBytes_, int kRowBoxes_>
+struct TileRing {
+  static constexpr int kN = kN_;
+  static constexpr int kWeightBytes = kWeightBytes_;
+  static constexpr int kRowBoxes = kRowBoxes_;
+  static constexpr int kBoxBytes = kN * kBoxRowBytes;
+  static constexpr int kStageBytes = kWeightBytes + kRowBoxes * kBoxBytes;
+
+  std::uint32_t base;
+  int stages;
+  SharedBarrier* full;
+  SharedBarrier* empty;
+
+  __device__ std::uint32_t weights(int slot) const { return base + static_cast<std::uint32_t>(slot) * kStageBytes; }
+  __device__ std::uint32_t rows(int slot) const { return weights(slot) + kWeightBytes; }
+  __device__ std::uint32_t scales(int slot) const {
+    return weights(stages) + static_cast<std::uint32_t>(slot * kN * 4);
+  }
+  // Every warp calls release() when it has read the slot. The slot is free when all warps have called it.
+  __device__ void release(int slot, bool shared) const {
+    if (threadIdx.x % kWarp != 0) return;
+    if (shared) {
+      arrive_at_block(empty[slot], 0);
+      arrive_at_block(empty[slot], 1);
+    } else {
+      empty[slot].arrive();
+    }
+  }
+};
+
+// Starts the copies of a block.
+template <class T, class Product>
+struct TileCopies {
+  using Ring = typename Product::Ring;
+  // The bytes that the copies of a stage bring, with the zeros past the ends of x and w.
+  static constexpr int kScaleBytes = Product::kScaled ? Ring::kN * 4 : 0;
+  static constexpr int kBytes = Product::kRounds ? Ring::kWeightBytes : Ring::kStageBytes + kScaleBytes;
+
+  const TiledQuantised<T>& p;
+  const TilePlace& at;
+  const Ring& ring;
+
+  __device__ void weights(int slot, int stage) const {
+    ring.full[slot].arrive_and_expect(kBytes);
+    const int column = stage * Product::kWeightRowBytes / 2;
+    if (p.gate == Gate::kNone) {
+      copy_box(ring.weights(slot), p.values, ring.full[slot], column, at.first_weight);
+    } else {
+      copy_box(ring.weights(slot), p.values, ring.full[slot], column, 0, 0, at.first_weight / 16, 0);
+    }
+  }
+  __device__ void rows(int slot, int stage) const {
+#pragma unroll
+    for (int box = 0; box < Ring::kRowBoxes; ++box) {
+      const std::uint32_t to = ring.rows(slot) + static_cast<std::uint32_t>(box * Ring::kBoxBytes);
+      const int column = (stage * Ring::kRowBoxes + box) * (kBoxRowBytes / 2);
+      if (p.shared) {
+        const int share = at.rank * (Ring::kN / 2);
+        copy_box_to_all(to + static_cast<std::uint32_t>(share * kBoxRowBytes), p.x, ring.full[slot], 3, column,
+                        at.first_row + share);
+      } else {
+        copy_box(to, p.x, ring.full[slot], column, at.first_row);
+      }
+    }
+    if constexpr (Product::kScaled)
+      bulk_copy(ring.scales(slot), p.x_scales + static_cast<std::int64_t>(stage) * p.scale_stride + at.first_row,
+                kScaleBytes, ring.full[slot]);
+  }
+};
+
+}  // namespace tessera::cuda::quantised
