@@ -3,6 +3,7 @@
 #include "tessera/model/weights/weight_source.h"
 #include "tessera/model/weights/safetensors.h"
 
+#include <filesystem>
 #include <numeric>
 
 #include "tessera/device/cpu/cpu_device.h"
@@ -120,6 +121,28 @@ TEST_F(StoredFourWays, RefusesOtherLayouts) {
   const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
   expect_error(Weights::load(packed, checkpoint_source(*Checkpoint::open(dir_.path())), *device, false),
                StatusCode::kUnimplemented, {"\"int8\"", "dtype is I8", "U8"});
+}
+
+// Weights are mapped when the checkpoint is opened and read later. A file that shrinks in between must not end the
+// process by a signal, and no zeros may pass for weights.
+TEST(CheckpointSource, AFileThatShrinksBeforeItIsReadIsAnError) {
+  constexpr std::int64_t kRows = 64;
+  constexpr std::int64_t kCols = 1024;  // 256 KiB, which are many pages
+  const test::ScratchDir dir;
+  const std::string path = dir.path() + "/model.safetensors";
+  const std::vector<float> values(kRows * kCols, 1.0F);
+  const std::vector<StoredTensor> tensors = {
+      {"w", StoredDtype::kF32, {kRows, kCols}, std::as_bytes(std::span(values))}};
+  ASSERT_TRUE(write_safetensors(path, tensors).ok());
+  Checkpoint checkpoint = *Checkpoint::open(dir.path());
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+
+  const std::vector<WeightSpec> specs{{.name = "w",
+                                       .type = {ir::DType::kFloat32, {kRows, kCols}},
+                                       .parts = {{.tensor = "w", .shape = {kRows, kCols}}}}};
+  const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
+  expect_error(Weights::load(specs, checkpoint_source(std::move(checkpoint)), *device, false), StatusCode::kDataLoss,
+               {path});
 }
 
 }  // namespace
