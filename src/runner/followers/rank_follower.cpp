@@ -72,7 +72,7 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
     }
     case RankOrderKind::kDrop: return drop(runner, order.size);
     case RankOrderKind::kCaptureFull: return runner.capture_full(order.size);
-    case RankOrderKind::kDropFull: runner.drop_full(order.size); return ok_status();
+    case RankOrderKind::kDropFull: return runner_->captures().drop_full(order.size);
     case RankOrderKind::kStageDummy: return runner_->step().launcher().stage_dummy(runner, order.size);
     case RankOrderKind::kStagePages: return runner_->step().launcher().stage_pages(order.size);
     case RankOrderKind::kReplay: TRY(runner.replay(order.size, order.form)); return parts.stream().synchronize();
