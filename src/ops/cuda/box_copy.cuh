@@ -1,7 +1,8 @@
 // Copies boxes of a tensor between global and shared memory by Hopper's copy engine (TMA; PTX: cp.async.bulk.tensor). A
-// box can go to all blocks of a cluster at once. Also contains the fences and cluster barriers that such copies need.
-// The host encodes the tensor's map (tensor_map.h) and passes it as a kernel parameter (__grid_constant__). Elements of
-// a box outside the tensor become zeros in shared memory, and count towards the bytes that a barrier expects.
+// box can go to all blocks of a cluster at once. Also contains the fences and cluster barriers that such copies need,
+// and stores to other blocks. The host encodes the tensor's map (tensor_map.h) and passes it as a kernel parameter
+// (__grid_constant__). Elements of a box outside the tensor become zeros in shared memory, and count towards the bytes
+// that a barrier expects.
 #pragma once
 
 #include <cuda.h>

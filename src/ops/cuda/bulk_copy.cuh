@@ -43,6 +43,18 @@ class SharedBarrier {
         "r"(parity)
         : "memory");
   }
+  // Does the same, and makes visible what other blocks of the cluster stored with send_to_block() (box_copy.cuh).
+  __device__ void wait_for_cluster_stores(std::uint32_t parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred ended;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 ended, [%0], %1;\n"
+        "@!ended bra again;\n"
+        "}\n" ::"r"(shared_address(&state_)),
+        "r"(parity)
+        : "memory");
+  }
   __device__ std::uint32_t address() const { return shared_address(&state_); }
 
  private:

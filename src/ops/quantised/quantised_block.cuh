@@ -91,7 +91,7 @@ __device__ inline void sync_multiplying() {
 
 // Computes a block's part of y with a Product. Grid: clusters of `split` blocks, or of two that share x; the blocks of
 // a cluster are neighbours. Consecutive tiles have the same rows of w and the next rows of x, until x has no more rows.
-// Preconditions: n is a multiple of 8, and k is a multiple of 32.
+// Preconditions: n is a multiple of 8, and k is a multiple of 16.
 //
 // A Product has Ring, Element, kColumns and kWeightRowBytes (of a stage), kScaled (whether stages have scales of x),
 // kRounds (whether it has warps that round x) and

@@ -180,7 +180,7 @@ bool quantised_fp8_serves(const QuantisedCall& p) {
          runs_sm90a_code(reinterpret_cast<const void*>(quantised_block<RoundedProduct<__nv_bfloat16, 32>>));
 }
 
-bool rounds_itself(const QuantisedCall& p) { return p.m <= kMostRoundingRows && !takes_library(p); }
+bool rounds_itself(const QuantisedCall& p) { return p.m <= kMostRoundingRows; }
 
 bool takes_library(const QuantisedCall& p) {
   return !p.deterministic && p.gate == Gate::kNone && rounded_library_serves(p);

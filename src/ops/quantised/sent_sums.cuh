@@ -7,6 +7,7 @@
 // as soon as it has the sums that it stores, because others send nothing to it after that.
 #pragma once
 
+#include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/box_copy.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/linear/linear_gate.cuh"
@@ -16,9 +17,9 @@
 namespace tessera::cuda::quantised {
 
 inline constexpr int kMostSentRows = 8;
-// The maximum number of floats that a block receives: all sums of the tile, and up to a unit of 8 more from each block,
-// because units may not divide evenly.
-inline constexpr int kMostSentSums = kMostSentRows * kTileWeights + kMostSplit * 8;
+// A bound on the places for floats that a block receives: all sums of the tile, and up to a unit of 16 more for each
+// further block, because units may not divide evenly.
+inline constexpr int kMostSentSums = kMostSentRows * kTileWeights + (kMostSplit - 1) * 16;
 
 // The units of a tile. With a gate, a unit has 8 gate rows and their 8 up rows of w.
 struct SentUnits {
@@ -90,7 +91,7 @@ __device__ inline void store_sent_sums(const TiledQuantised<T>& p, const TilePla
   const bool is_real = column < p.n;
   Pack<T, 8> residual{};
   if (is_real && p.residual != nullptr) residual = load_pack<T, 8>(p.residual + out);
-  arrived.wait(0);
+  arrived.wait_for_cluster_stores(0);
   if (!is_real) return;
   const float* const from = received + mine * units.columns;
   float total[8];
