@@ -90,6 +90,9 @@ __device__ inline unsigned block_in_cluster() {
 // and waiting.
 __device__ inline void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ inline void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+// Arrives like arrive_at_cluster(), but makes no stores visible, except for barriers that the thread has initialised
+// (SharedBarrier::make_visible()). An arrival that makes stores visible first waits until all stores have ended.
+__device__ inline void arrive_at_cluster_early() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ inline void sync_cluster() {
   arrive_at_cluster();
   wait_for_cluster();
@@ -97,11 +100,9 @@ __device__ inline void sync_cluster() {
 // Waits until all threads of the cluster have arrived, like sync_cluster(), but makes no stores visible. A block calls
 // it before it ends if other blocks may still read its shared memory.
 __device__ inline void leave_cluster() {
-  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
+  arrive_at_cluster_early();
+  wait_for_cluster();
 }
-// Arrives like arrive_at_cluster(), but makes no stores visible, except for barriers that the thread has initialised
-// (SharedBarrier::make_visible()). An arrival that makes stores visible first waits until all stores have ended.
-__device__ inline void arrive_at_cluster_early() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 // Stores four neighbouring values at the address `own`, a multiple of 16 bytes, but in the shared memory of block
 // `block` of the cluster. The barrier at the address of `arrived` in that block counts the 16 bytes when they are
 // there. Does not wait for earlier stores.

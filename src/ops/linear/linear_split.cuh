@@ -114,10 +114,40 @@ __device__ inline void add_blocks(float (&total)[8], std::uint32_t address, int 
 }
 
 template <class T>
-__device__ inline void add_pack(float (&total)[8], const T* from) {
-  const Pack<T, 8> pack = load_pack<T, 8>(from);
+__device__ inline void add_pack(float (&total)[8], const Pack<T, 8>& pack) {
 #pragma unroll
   for (int i = 0; i < 8; ++i) total[i] += to_float(pack.at[i]);
+}
+template <class T>
+__device__ inline void add_pack(float (&total)[8], const T* from) {
+  add_pack(total, load_pack<T, 8>(from));
+}
+
+// Returns eight columns of the residual from element `at` on. Their content does not matter if there is no residual.
+template <class T, class Problem>
+__device__ inline Pack<T, 8> residual_at(const Problem& p, std::int64_t at) {
+  return p.residual != nullptr ? load_pack<T, 8>(p.residual + at) : Pack<T, 8>{};
+}
+
+// Computes and stores eight columns of y from `column` on, which begin at element `out`. add(sums, first) sets eight
+// sums of the thread's rows of w from `first` on: from 0 on, and with a gate from 8 on for up. The residual is passed,
+// so that the caller can load it while it waits for sums.
+template <class T, class Problem, class Add>
+__device__ inline void store_columns(const Problem& p, int column, std::int64_t out, const Pack<T, 8>& residual,
+                                     const Add& add) {
+  float total[8];
+  add(total, 0);
+  if (p.bias != nullptr) add_pack(total, p.bias + column);
+  if (p.gate != Gate::kNone) {
+    float up[8];
+    add(up, 8);
+    if (p.bias != nullptr) add_pack(up, p.bias + p.n + column);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) total[j] = gated<T>(p.gate, total[j], up[j]);
+  }
+  if (p.residual != nullptr) add_pack(total, residual);
+  *reinterpret_cast<uint4*>(p.y + out) = make_uint4(pack_two<T>(total[0], total[1]), pack_two<T>(total[2], total[3]),
+                                                    pack_two<T>(total[4], total[5]), pack_two<T>(total[6], total[7]));
 }
 
 // Computes y for the block's share of the rows, from the sums of all blocks. Each thread of the warpgroup has eight
@@ -125,8 +155,7 @@ __device__ inline void add_pack(float (&total)[8], const T* from) {
 template <class T, int kN, int kBlocks>
 __device__ inline void store_share(const SplitLinear<T>& p, std::uint32_t sums, int first_weight, int rank) {
   constexpr int kShare = kN / kBlocks;
-  const bool is_gated = p.gate != Gate::kNone;
-  const int weights = is_gated ? 16 : 8;  // weight rows of a thread
+  const int weights = p.gate != Gate::kNone ? 16 : 8;  // weight rows of a thread
   const int packs = kWeightRows / weights;
   for (int i = static_cast<int>(threadIdx.x); i < kShare * packs; i += kWarpgroup) {
     const int row = rank * kShare + i / packs;
@@ -134,19 +163,9 @@ __device__ inline void store_share(const SplitLinear<T>& p, std::uint32_t sums, 
     if (row >= p.m || column >= p.n) continue;
     const std::uint32_t from = sums + static_cast<std::uint32_t>((row * kSumRow + i % packs * weights) * 4);
     const std::int64_t out = static_cast<std::int64_t>(row) * p.n + column;
-    float total[8];
-    add_blocks<kBlocks>(total, from);
-    if (p.bias != nullptr) add_pack(total, p.bias + column);
-    if (is_gated) {
-      float up[8];
-      add_blocks<kBlocks>(up, from + 8 * 4);
-      if (p.bias != nullptr) add_pack(up, p.bias + p.n + column);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) total[j] = gated<T>(p.gate, total[j], up[j]);
-    }
-    if (p.residual != nullptr) add_pack(total, p.residual + out);
-    *reinterpret_cast<uint4*>(p.y + out) = make_uint4(pack_two<T>(total[0], total[1]), pack_two<T>(total[2], total[3]),
-                                                      pack_two<T>(total[4], total[5]), pack_two<T>(total[6], total[7]));
+    store_columns<T>(p, column, out, residual_at<T>(p, out), [&](float(&sums_of)[8], int weight) {
+      add_blocks<kBlocks>(sums_of, from + static_cast<std::uint32_t>(weight * 4));
+    });
   }
 }
 

@@ -39,17 +39,9 @@ __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t
 // block has all rows and all sums. A thread has eight columns at a time.
 template <class T, int kN, bool kSplit>
 __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_t sums, const TilePlace& place) {
-  const auto add = [&](float(&total)[8], std::uint32_t from) {
-    if constexpr (kSplit) {
-      split_linear::add_blocks<kMostSplit>(total, from, p.split);
-    } else {
-      split_linear::add_blocks<1>(total, from);
-    }
-  };
   const int share = kSplit ? (kN + p.split - 1) / p.split : kN;
   const int first = kSplit ? place.rank * share : 0;
-  const bool is_gated = p.gate != Gate::kNone;
-  const int weights = is_gated ? 16 : 8;  // rows of w for a thread
+  const int weights = p.gate != Gate::kNone ? 16 : 8;  // rows of w for a thread
   const int packs = kTileWeights / weights;
   for (int i = static_cast<int>(threadIdx.x); i < share * packs; i += kTileWarps * kWarp) {
     const int at = first + i / packs;
@@ -58,19 +50,15 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
     if (at >= kN || row >= p.m || column >= p.n) continue;
     const std::uint32_t from = sums + static_cast<std::uint32_t>((at * kTileSumRow + i % packs * weights) * 4);
     const std::int64_t out = static_cast<std::int64_t>(row) * p.n + column;
-    float total[8];
-    add(total, from);
-    if (p.bias != nullptr) split_linear::add_pack(total, p.bias + column);
-    if (is_gated) {
-      float up[8];
-      add(up, from + 8 * 4);
-      if (p.bias != nullptr) split_linear::add_pack(up, p.bias + p.n + column);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) total[j] = gated<T>(p.gate, total[j], up[j]);
-    }
-    if (p.residual != nullptr) split_linear::add_pack(total, p.residual + out);
-    *reinterpret_cast<uint4*>(p.y + out) = make_uint4(pack_two<T>(total[0], total[1]), pack_two<T>(total[2], total[3]),
-                                                      pack_two<T>(total[4], total[5]), pack_two<T>(total[6], total[7]));
+    const auto add = [&](float(&total)[8], int weight) {
+      const std::uint32_t at_weight = from + static_cast<std::uint32_t>(weight * 4);
+      if constexpr (kSplit) {
+        split_linear::add_blocks<kMostSplit>(total, at_weight, p.split);
+      } else {
+        split_linear::add_blocks<1>(total, at_weight);
+      }
+    };
+    split_linear::store_columns<T>(p, column, out, split_linear::residual_at<T>(p, out), add);
   }
 }
 
@@ -151,14 +139,15 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
     if constexpr (Product::kRounds) {
       sync_multiplying();
       wait_for_cluster();
-      if (at.splits) return store_sent_sums(p, at, ring.base, received, arrived);
     } else {
       sync_blocks(p.shared || at.splits);
     }
-    if (at.splits) {
-      store_tile_share<typename Product::Element, kN, true>(p, ring.base, at);
-    } else {
+    if (!at.splits) {
       store_tile_share<typename Product::Element, kN, false>(p, ring.base, at);
+    } else if constexpr (Product::kRounds) {
+      store_sent_sums(p, at, ring.base, received, arrived);
+    } else {
+      store_tile_share<typename Product::Element, kN, true>(p, ring.base, at);
     }
   } else {
     if constexpr (kMovesRegisters<kN>) keep_registers<40, false>();
@@ -180,9 +169,9 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
       const int warp = static_cast<int>(threadIdx.x) / kWarp - kTileWarps - 1;
       if (warp >= 0) round_stages(p, at, ring, warp);
       wait_for_cluster();
-      return;
+    } else {
+      sync_blocks(p.shared || at.splits);
     }
-    sync_blocks(p.shared || at.splits);
   }
   if (at.splits && !Product::kRounds) leave_cluster();  // other blocks may still read this block's sums
 #endif

@@ -186,7 +186,7 @@ bool takes_library(const QuantisedCall& p) {
   return !p.deterministic && p.gate == Gate::kNone && rounded_library_serves(p);
 }
 
-std::size_t quantised_fp8_workspace(const QuantisedCall& p) { return lay_out_rounded(p).size; }
+std::size_t quantised_fp8_workspace(const QuantisedCall& p) { return rounds_itself(p) ? 0 : lay_out_rounded(p).size; }
 
 Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& p, const MakeRows& make_rows, Device& device) {
   return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(p, make_rows, device)

@@ -15,8 +15,6 @@ namespace tessera::cuda::quantised {
 
 static_assert(kRoundedGroup == kMostStageColumns);
 
-inline constexpr int kMostRoundingRows = 8;  // the greatest number of rows that blocks round themselves
-
 // Multiplies rounded rows: a Product of quantised_block(). If kRounds_, warps of the block round x.
 template <class T, int kN, bool kRounds_ = false>
 struct RoundedProduct {

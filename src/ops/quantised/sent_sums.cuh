@@ -7,19 +7,16 @@
 // as soon as it has the sums that it stores, because others send nothing to it after that.
 #pragma once
 
-#include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/box_copy.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
-#include "tessera/ops/linear/linear_gate.cuh"
 #include "tessera/ops/linear/linear_split.cuh"
 #include "tessera/ops/quantised/tile_ring.cuh"
 
 namespace tessera::cuda::quantised {
 
-inline constexpr int kMostSentRows = 8;
 // A bound on the places for floats that a block receives: all sums of the tile, and up to a unit of 16 more for each
 // further block, because units may not divide evenly.
-inline constexpr int kMostSentSums = kMostSentRows * kTileWeights + (kMostSplit - 1) * 16;
+inline constexpr int kMostSentSums = kMostRoundingRows * kTileWeights + (kMostSplit - 1) * 16;
 
 // The units of a tile. With a gate, a unit has 8 gate rows and their 8 up rows of w.
 struct SentUnits {
@@ -49,15 +46,12 @@ struct SentUnits {
 __device__ inline void send_sums(const SentUnits& units, const TilePlace& at, std::uint32_t sums, float* received,
                                  const SharedBarrier& arrived) {
   constexpr int kFours = kTileWeights / 4;
-  static_assert(kMostSentRows * kFours <= kTileWarps * kWarp, "a thread sends four sums at most");
+  static_assert(kMostRoundingRows * kFours <= kTileWarps * kWarp, "a thread sends four sums at most");
   const int row = static_cast<int>(threadIdx.x) / kFours;
   const int first = static_cast<int>(threadIdx.x) % kFours * 4;
   const int unit = row * units.of_row + first / units.columns;
   if (unit >= units.all) return;
-  float4 four;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
-               : "r"(sums + static_cast<std::uint32_t>((row * kTileSumRow + first) * 4)));
+  const float4 four = split_linear::load_of_own(sums + static_cast<std::uint32_t>((row * kTileSumRow + first) * 4));
   const int place = at.rank * units.of_block + unit / units.split;
   send_to_block(received + place * units.columns + first % units.columns, static_cast<unsigned>(unit % units.split),
                 four, arrived);
@@ -65,8 +59,6 @@ __device__ inline void send_sums(const SentUnits& units, const TilePlace& at, st
 
 // Adds eight sums of all blocks, in the order of the blocks.
 __device__ inline void add_received(float (&total)[8], const SentUnits& units, const float* from) {
-#pragma unroll
-  for (float& t : total) t = 0;
   for (int block = 0; block < units.split; ++block) {
     const float4 low = *reinterpret_cast<const float4*>(from);
     const float4 high = *reinterpret_cast<const float4*>(from + 4);
@@ -90,26 +82,12 @@ __device__ inline void store_sent_sums(const TiledQuantised<T>& p, const TilePla
   const std::int64_t out = static_cast<std::int64_t>(unit / units.of_row) * p.n + column;
   const bool is_real = column < p.n;
   Pack<T, 8> residual{};
-  if (is_real && p.residual != nullptr) residual = load_pack<T, 8>(p.residual + out);
+  if (is_real) residual = split_linear::residual_at<T>(p, out);
   arrived.wait_for_cluster_stores(0);
   if (!is_real) return;
   const float* const from = received + mine * units.columns;
-  float total[8];
-  add_received(total, units, from);
-  if (p.bias != nullptr) split_linear::add_pack(total, p.bias + column);
-  if (p.gate != Gate::kNone) {
-    float up[8];
-    add_received(up, units, from + 8);
-    if (p.bias != nullptr) split_linear::add_pack(up, p.bias + p.n + column);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) total[j] = gated<T>(p.gate, total[j], up[j]);
-  }
-  if (p.residual != nullptr) {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) total[j] += to_float(residual.at[j]);
-  }
-  *reinterpret_cast<uint4*>(p.y + out) = make_uint4(pack_two<T>(total[0], total[1]), pack_two<T>(total[2], total[3]),
-                                                    pack_two<T>(total[4], total[5]), pack_two<T>(total[6], total[7]));
+  split_linear::store_columns<T>(p, column, out, residual,
+                                 [&](float(&total)[8], int weight) { add_received(total, units, from + weight); });
 }
 
 }  // namespace tessera::cuda::quantised

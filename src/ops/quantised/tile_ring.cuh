@@ -25,6 +25,7 @@ inline constexpr int kTileSumRow = kTileWeights + 4;
 template <int kN>
 inline constexpr bool kMovesRegisters = kN > 128;
 
+inline constexpr int kMostRoundingRows = 8;  // the greatest number of rows that blocks round themselves
 // The number of warps that round x. They take the stages in turn, because a load of x takes longer than a product of a
 // stage.
 inline constexpr int kRounders = 4;
