@@ -30,6 +30,9 @@ inline constexpr int kChunkBytes =
     128;  // bytes of a row of w that one warp multiplies in a stage; they lie together in a slot
 inline constexpr int kStagedBytes = kStreamWarps * kChunkBytes;  // bytes of a row of w in a stage
 inline constexpr int kStagedSlot = kTileRows * kStagedBytes;
+// The maximum number of boxes that a block has asked for and not yet got. Two of each block keep the memory busy. With
+// more, requests queue up, and the small reads between two kernels, such as those of x, wait behind them.
+inline constexpr int kBoxesInFlight = 2;
 inline constexpr int kPaddedRows = 8 + 2;  // floats for the sums of eight rows of x, padded
 
 // Returns which of eight rows of w a lane reads. Lanes 0 to 3 read row 0, lanes 4 to 7 row 4, lanes 8 to 11 row 1, and
@@ -91,6 +94,16 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
   };
   if (warp == kStreamWarps) {
     if (lane == 0) {
+      int started = 0;      // boxes
+      int oldest_slot = 0;  // the slot of the oldest box that may be in flight, and the turn of that slot
+      std::uint32_t oldest_turn = 0;
+      const auto wait_for_oldest = [&] {
+        full[oldest_slot].wait(oldest_turn & 1);
+        if (++oldest_slot == p.slots) {
+          oldest_slot = 0;
+          ++oldest_turn;
+        }
+      };
       for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, next_tile()) {
         if constexpr (kScaleOf != ScaleOf::kRows) {
           if (pass > 0) scales_empty[buffer].wait((pass - 1) & 1);
@@ -98,6 +111,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
         }
         for (int i = 0; i < stages; ++i, advance()) {
           if (turn > 0) empty[slot].wait((turn - 1) & 1);
+          if (started++ >= kBoxesInFlight) wait_for_oldest();
           full[slot].arrive_and_expect(kStagedSlot);
           copy_box(shared_address(shared + slot * kStagedSlot), boxes, full[slot], 0, 0, 0, i * kStreamWarps, tile);
         }
