@@ -339,7 +339,8 @@ void ServerMetrics::Impl::add_images(Families& families, const ImageStats& image
   families.counter("tessera:image_cache_hits_total", "Images whose embeddings were kept from before.", {},
                    images.cache_hits);
   families.counter("tessera:tower_images_total", "Images that the vision tower computed.", {}, images.encoded);
-  families.counters("tessera:tower_seconds_total", "Seconds that the vision tower took.", {{{}, images.tower_seconds}});
+  families.counters("tessera:tower_seconds_total", "Host seconds spent on the vision tower.",
+                    {{{}, images.tower_seconds}});
   families.gauge("tessera:image_cache_bytes", "Bytes of the image embeddings that are kept.", {},
                  static_cast<double>(images.cached_bytes));
 }
