@@ -45,7 +45,7 @@ class Answer {
   virtual std::string cancelled() { return ""; }
   // Returns the body of an answer that is not streamed. Called after the last event of all requests.
   virtual std::string body() = 0;
-  // Returns the tokens of the events so far. Batches add them up; answers of routes without batches return no tokens.
+  // Returns the token counts of the events so far. Batches add them up; routes without batches return zeros.
   virtual Usage usage() const { return {}; }
   // Returns the body in parts if making it at once could delay other streams; otherwise nothing. The parts borrow from
   // the answer, and no other function is called after this one.

@@ -83,8 +83,8 @@ struct ServedModel {
   std::int64_t num_logits() const { return num_labels > 0 ? num_labels : vocab_size; }
   // Returns whether the model generates tokens.
   bool generates() const { return !embedding && num_labels == 0; }
-  // Return a 400 if the model does not make tokens, embeddings, labels, or scores of pairs of texts. The error says
-  // what the model serves instead.
+  // Return a 400 unless the model generates tokens (check_generates), makes embeddings, classifies, or scores pairs of
+  // texts. The error says what the model serves instead.
   ApiStatus check_generates() const;
   ApiStatus check_embeds() const;
   ApiStatus check_classifies() const;
@@ -96,7 +96,7 @@ struct ServedModel {
   ApiStatus check_name(const Json& body) const;
   // Checks the name in OpenAI's protocols: like check_name(), plus a 400 if the name is missing and `requires_name`.
   ApiStatus check_named(const Json& body) const;
-  // Checks the name in protocols whose clients need not give one: like check_name(), but also accepts "unknown",
+  // Checks the name in protocols whose clients need not give a name: like check_name(), but also accepts "unknown",
   // because gateways write this if their client gave no name.
   ApiStatus check_routed_name(const Json& body) const;
   // Returns the adapter that `asked`, the model name in a request, selects. The name has the form "adapter" or

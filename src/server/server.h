@@ -5,9 +5,9 @@
 //   print(server->address());
 //   TRY(server->run());  // until stop(), which a signal's thread calls
 //
-// Threads: run() is the I/O thread, the engine has its own thread, and text work has several (text_pools.h). A request
-// passes from the I/O thread to a pool (parse, render, tokenise), back to the I/O thread, and to the engine. Its events
-// return to the I/O thread once per step.
+// Threads: the thread that calls run() is the I/O thread, each engine has a thread, and text work has pools of threads
+// (text_pools.h). A request passes from the I/O thread to a pool (parse, render, tokenise), back to the I/O thread, and
+// to the engine. Its events return to the I/O thread once per step.
 #pragma once
 
 #include <memory>

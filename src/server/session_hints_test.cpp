@@ -1,5 +1,5 @@
-// Catches: a conversation that is evicted although its client wants to continue it, one that is kept after its end, a
-// client that ends another client's session, hints that a protocol drops, and wrong hints that are accepted.
+// Catches: a conversation that is evicted although its client wants to continue it, or that is kept after its end; a
+// client that ends another client's session; hints that a protocol drops; and wrong hints that are accepted.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>

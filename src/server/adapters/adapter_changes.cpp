@@ -8,7 +8,8 @@
 namespace tessera {
 namespace {
 
-// Returns the error with the member of the request that is wrong. A message about `pinned` begins with the word.
+// Turns `status` into an error that names the wrong field of the request: "pinned" if the message begins with
+// "pinned:", otherwise "lora_name".
 ApiError error_of(const Status& status) {
   const std::string_view field = status.message().starts_with("pinned:") ? "pinned" : "lora_name";
   ApiError error = invalid_field(std::string(field), status.message());
@@ -21,13 +22,13 @@ template <class T>
 class Answers {
  public:
   explicit Answers(int engines) : left_(engines) {}
-  // Adds an engine's answer. Returns true for the last one. Threads: any.
+  // Adds an engine's answer. Returns true once all engines have answered. Threads: any.
   bool add(T answer) {
     const std::lock_guard lock(mutex_);
     answers_.push_back(std::move(answer));
     return --left_ == 0;
   }
-  // These two functions are called after the last add(). The first returns the first error.
+  // Call status() and all() after the last add(). status() returns the first error, or ok.
   Status status() const {
     for (const T& answer : answers_)
       if (!answer.ok()) return to_status(answer);
@@ -47,7 +48,7 @@ class Answers {
   int left_;
 };
 
-// Runs `task` on each engine, and then `done(answers)` on the thread of the last one.
+// Runs `task` on each engine, and then `done(answers)` on the thread of the engine that finishes last.
 template <class T, class Task, class Done>
 void ask_each_engine(const EachEngine& engines, Task task, Done done) {
   const auto answers = std::make_shared<Answers<T>>(engines.count);

@@ -1,8 +1,8 @@
-// Loads and unloads low-rank adapters on all engines of a model while their requests run. The server's routes and the C
+// Loads and unloads low-rank adapters on all engines of a model while requests run. The server's routes and the C
 // interface use these functions.
 //
-// All engines have the same adapters, because each engine carries out the same changes in the same order. So all
-// engines answer alike. A change has one answer, which is that of all engines.
+// All engines have the same adapters, because each engine carries out the same changes in the same order. All engines
+// therefore give the same answer to a change, and the client gets it once.
 //
 // Threads: any.
 #pragma once
@@ -44,7 +44,7 @@ inline constexpr double kUnloadPollSeconds = 0.01;
 
 // Makes an adapter available on each engine, and then to requests (ServedAdapters::add). Calls `done` on the thread of
 // the engine that finishes last, and before the `done` of any later change. If an engine ends before it runs its task,
-// `done` is destroyed without a call. Errors: 400 for those of AdapterPool::load().
+// `done` is destroyed without a call. Errors: the errors of AdapterPool::load(), as a 400.
 void load_adapter(const EachEngine& engines, std::shared_ptr<ServedAdapters> adapters, LoadAdapterRequest request,
                   std::function<void(ApiStatus answer)> done);
 

@@ -23,8 +23,8 @@ class Engine;
 class ServedAdapters {
  public:
   // Requests may load only adapters in `folder` or below it; if `folder` is "", they may load adapters from anywhere.
-  // Adapter::load() needs `layout` and `device` of the engine, which must outlive the object. Returns invalid_argument
-  // if `folder` is not a folder.
+  // `layout` and `device` are the engine's and must outlive the object; Adapter::load() needs them. Returns
+  // invalid_argument if `folder` is not a folder.
   static Result<std::shared_ptr<ServedAdapters>> create(const AdapterLayout& layout, Device& device,
                                                         const std::string& folder);
 

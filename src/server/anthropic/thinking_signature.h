@@ -13,8 +13,8 @@ namespace tessera {
 // all of it.
 std::string signature_of_thinking(std::string_view hidden);
 
-// Returns the hidden thinking; "" if another server made the signature. Returns nothing if the signature is ours but
-// was changed.
+// Returns the hidden thinking; "" if another server made the signature. Returns nothing if the signature begins with
+// this server's mark but the rest is not base64.
 std::optional<std::string> thinking_of_signature(std::string_view signature);
 
 }  // namespace tessera

@@ -51,7 +51,7 @@ struct Batch {
   std::int64_t total = 0;         // number of requests
   std::int64_t completed = 0;     // requests with an answer of status 200
   std::int64_t failed = 0;        // other requests that have ended
-  Usage usage{};                  // tokens of the completed requests
+  Usage usage{};                  // token counts of the completed requests
   Json metadata{};                // an object of strings, or null
   std::vector<BatchFault> errors{};
   // The header traceparent of the call that made the batch; "": traces were off, or the call had no such header.
@@ -65,8 +65,8 @@ struct Batch {
   Json to_json() const;
 };
 
-// Return the JSON text that the store writes for a batch, and the batch that such a text describes. Errors name the
-// field.
+// batch_record() returns the JSON text that the store writes for a batch. read_batch_record() makes the batch from this
+// text; errors name the field.
 std::string batch_record(const Batch& batch);
 Result<Batch> read_batch_record(const Json& json, std::string id);
 

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns the tokens of the answer in a line of the output file.
+// Returns the token counts of the answer in a line of the output file.
 Usage usage_of(const Json& line) {
   const Json* response = line.find("response");
   const Json* body = response == nullptr ? nullptr : response->find("body");

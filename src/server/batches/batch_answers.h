@@ -34,11 +34,11 @@ class BatchAnswers {
   bool has(const std::string& custom_id) const { return done_.contains(custom_id); }
   std::int64_t completed() const { return completed_; }
   std::int64_t failed() const { return failed_; }
-  // Returns the tokens of the answers of status 200.
+  // Returns the token counts of the answers of status 200.
   const Usage& usage() const { return usage_; }
 
-  // Adds the answer of a request. `line` ends with its line break. `usage`: the answer's tokens if it has the status
-  // 200, nothing for any other answer. Errors: the store has no room, or the disk is full.
+  // Adds the answer of a request. `line` ends with its line break. `usage`: the token counts of an answer of
+  // status 200, nothing for any other answer. Errors: the store has no room, or the disk is full.
   Status add(const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
 
   // Moves the answer files into the store. They get the owner and the time of expiry of `like`, and names that begin

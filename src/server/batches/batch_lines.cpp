@@ -20,8 +20,8 @@ namespace {
 struct KindNames {
   BatchRequestKind kind;
   std::string_view url;
-  // A line may have only the body of a request. Its kind is then the one whose `field` the body has. "": a line of this
-  // kind must name the url.
+  // A member of the body that shows the request's kind if the line has only a body. "": a line of this kind must name
+  // the url.
   std::string_view field;
 };
 constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},

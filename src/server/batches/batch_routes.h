@@ -1,5 +1,5 @@
 // The routes of /v1/batches. A client makes a batch from an uploaded file, lists its batches, and watches or cancels
-// one. A client reaches only the batches of its own API key.
+// a batch. A client reaches only the batches of its own API key.
 //
 // Threads: the I/O thread.
 #pragma once

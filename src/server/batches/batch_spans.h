@@ -15,8 +15,8 @@ namespace tessera {
 // Returns the part of a header traceparent that a batch keeps; "" if the header is absent or malformed.
 std::string kept_trace_parent(std::string_view header);
 
-// Returns the span of a batch that ended at `end_ns`, Unix time. It has a link to the span that made the batch. Returns
-// nothing if the client that made the batch does not record its trace.
+// Returns the span of a batch that ended at `end_ns`, Unix time. It has a link to the client's span that asked for the
+// batch. Returns nothing if the client does not record its trace.
 std::optional<TraceSpan> make_batch_span(const Batch& batch, std::int64_t end_ns);
 // Returns the span of one of the batch's requests, a child of the batch's span; nothing if the batch gets no span.
 // `request` has at least its status, its duration and the facts of its generation.

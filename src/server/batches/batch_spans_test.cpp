@@ -1,4 +1,4 @@
-// Catches: requests of batches without a span, or with one that belongs to no batch; a batch whose trace breaks off
+// Catches: requests of batches without a span, or with a span of no batch; a batch whose trace breaks off
 // when the server starts again; and spans although the client does not record its trace.
 #include "tessera/server/batches/batch_spans.h"
 

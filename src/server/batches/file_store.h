@@ -59,8 +59,8 @@ class FileStore {
   // Moves the file at `path` into the store. Precondition: the caller has reserved the file's bytes with take(). Sets
   // the file's id and created_at. Errors: 503 for a full disk, else 500; adopt() then gives the reserved bytes back.
   ApiResult<StoredFile> adopt(StoredFile file, const std::filesystem::path& path);
-  // Reserve bytes for a later adopt(), and give them back. Errors: 503 if there is no room, 413 if the bytes alone
-  // exceed the limit.
+  // take() reserves bytes for a later adopt(); give_back() ends the reservation. Errors: 503 if there is no room, 413
+  // if the bytes alone exceed the limit.
   ApiStatus take(std::int64_t bytes);
   void give_back(std::int64_t bytes);
   // Returns the bytes of all files, including reserved bytes.

@@ -38,12 +38,12 @@ struct TcpAddress {
 // Returns the address of an endpoint tcp://HOST:PORT; nothing for other texts.
 std::optional<TcpAddress> tcp_address(std::string_view endpoint);
 
-// Returns the endpoint of the engine `rank`: tcp://HOST:(PORT + rank) or ipc://PATH_dp<rank>. Engine 0 has the endpoint
-// itself.
+// Returns the endpoint of the engine `rank`: tcp://HOST:(PORT + rank) or ipc://PATH_dp<rank>. Engine 0 has
+// `endpoint` unchanged.
 std::string endpoint_of(const std::string& endpoint, int rank);
 
-// Checks that this number of engines (at least 1) has ports from the address's port on. An endpoint without an address
-// has no ports, and passes. Errors name the ports that are needed.
+// Checks that `engines` (at least 1) successive port numbers from the port of `first` on are valid. Returns ok if
+// `first` is unset, because the endpoint then needs no ports. Errors name the ports that are needed.
 Status check_ports(const std::optional<TcpAddress>& first, int engines);
 
 }  // namespace tessera

@@ -13,7 +13,8 @@ namespace tessera {
 // Returns the endpoint tcp://HOST:PORT of the first engine; the others have the ports after it. Returns "" if nothing
 // is published. `text` is the flag's value:
 //   - "off" or "": nothing is published.
-//   - "auto": the ports after the ports of the KV cache events, or after the replay ports if the ports would overlap.
+//   - "auto": the ports after those of the KV cache events. If these ports overlap the replay ports: the ports after
+//     the replay ports.
 //   - tcp://HOST:PORT.
 // Gateways learn the port from the description of the events in /server_info. Publishing loads without events is
 // therefore an error. Other errors: any other `text`, and ports that overlap or are too large.

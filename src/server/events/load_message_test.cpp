@@ -1,4 +1,4 @@
-// Catches: loads that subscribers cannot read, or whose numbers are in other places. The expected bytes are those of
+// Catches: loads that subscribers cannot read, or whose numbers are in wrong places. The expected bytes are those of
 // Python's msgspec for SGLang's LoadStat.
 #include "tessera/server/events/load_message.h"
 

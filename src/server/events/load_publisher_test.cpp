@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr std::int64_t kFailed = -1;  // takes the place of a number of running requests if the engine has failed
+constexpr std::int64_t kFailed = -1;  // stands in running_ for an engine that has failed
 
 class LoadPublisherTest : public ::testing::Test {
  protected:

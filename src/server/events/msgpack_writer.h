@@ -6,7 +6,7 @@
 //   writer.text("a");
 //   send(writer.bytes());
 //
-// The caller must write as many values as each array or map announces; a map's values alternate with their keys.
+// After array(n) the caller must write n values. After map(n) it must write n keys, each followed by its value.
 #pragma once
 
 #include <cstdint>

@@ -34,8 +34,8 @@ TEST_F(RequestFields, AFieldThatIsServedHasAnEffect) {
   });
 }
 
-// Some fields have an effect only together with others (the members of "with"). Without these, such a field must have
-// no effect if its row has "alone"; otherwise it must not be silently ignored.
+// Some fields have an effect only together with other fields, the members of "with". If the row has "alone", the field
+// must be accepted without effect when these are absent; otherwise the field must not be silently ignored.
 TEST_F(RequestFields, AQualifyingFieldAloneIsRefusedOrHarmless) {
   int harmless = 0;
   for_each({"served"}, [&](const Json& row, const std::string& object) {

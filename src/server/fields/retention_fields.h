@@ -27,9 +27,9 @@ ApiResult<std::string> read_session(const ApiFields& fields);
 // Returns the name of a session inside the engine. It contains `owner` (owner_of()), so clients with different API keys
 // never share a session.
 std::string session_of(std::string_view owner, std::string_view session);
-// Assigns an owner to the retention hint of each request that has one, and renames its session with session_of().
-// `owner` returns the owner's name. It is called at most once, and only if a request has a hint, because it computes a
-// digest.
+// Sets the owner in each request's retention hint, and renames the hint's session with session_of(). Skips requests
+// without a hint. `owner` returns the owner's name. It is called at most once, and only if a request has a hint,
+// because it computes a digest.
 void own_sessions(const std::function<std::string()>& owner, std::vector<Request>& requests);
 
 }  // namespace tessera

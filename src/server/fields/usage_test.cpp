@@ -1,5 +1,5 @@
-// Catches: counts that a batch loses when the server starts again, because what is written under one of the two sets of
-// names is not read back; and sums that leave out a count.
+// Catches: counts that are written but not read back under one of the two sets of names, so that a batch loses them
+// when the server starts again; and sums that leave out a count.
 #include "tessera/server/fields/usage.h"
 
 #include <gtest/gtest.h>

@@ -26,7 +26,7 @@ using net::ip::tcp;
 // The number of connections beyond HttpOptions::max_connections that get an error. Further connections are closed
 // without an answer.
 constexpr std::size_t kMaxRefusing = 64;
-// The pause after an accept that failed for lack of file descriptors. Connections may close meanwhile and free theirs.
+// The pause after an accept that failed for lack of file descriptors. Meanwhile connections may close and free some.
 constexpr std::chrono::milliseconds kAcceptPause{50};
 // The time that clients have to receive the last answers before a stopping server closes their connections.
 constexpr std::chrono::seconds kLastSend{2};

@@ -185,7 +185,7 @@ class HttpServer {
   // Runs `task` on the I/O thread after `seconds`, unless the server ends before. Call it on the I/O thread.
   void after(double seconds, std::function<void()> task);
   struct Stop {
-    double drain_s = 0;   // seconds that running exchanges have to end
+    double drain_s = 0;   // running exchanges get this many seconds to finish
     double notice_s = 0;  // minimum seconds that connections are still accepted, so that load balancers notice the end;
                           // ≤ drain_s
     // Called on the I/O thread if exchanges are left after `drain_s`: the last chance to answer them.

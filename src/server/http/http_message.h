@@ -56,8 +56,8 @@ inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 // Returns the header lines that let a page of the request's origin read the answer, if `origins` contains that origin.
 // Other pages get only "Vary: Origin". Returns "" if `origins` is empty or the request has no Origin header.
 std::string cors_lines(const HttpRequest& request, const std::vector<std::string>& origins);
-// Return whether the request is a CORS preflight, in which a browser asks what a page may send, and the header lines
-// that answer such a request.
+// is_preflight() returns whether the request is a CORS preflight, by which a browser asks what a page may send.
+// preflight_lines() returns the header lines that answer a preflight.
 bool is_preflight(const HttpRequest& request);
 std::string preflight_lines(const HttpRequest& request);
 

@@ -27,7 +27,7 @@ class TlsContext {
   static Result<std::unique_ptr<TlsContext>> create(TlsOptions options);
 
   // Reads the files again if one of them has changed since the last look. New connections use the new files; open
-  // connections keep the files with which they began. If the new files cannot be used, the earlier ones stay in use and
+  // connections keep the files with which they began. If the new files cannot be used, the old files stay in use and
   // the log says why. Cost without a change: a few microseconds.
   void refresh();
 

@@ -182,7 +182,7 @@ TEST(BadImage, MemoryThatOtherRequestsHoldIs503) {
   EXPECT_EQ(model.images->memory->used(), 75264);
 }
 
-// The rows of a tall image are resized before its columns, so they take memory at the image's own height.
+// The rows of a tall image are resized before its columns, so the resized rows are as many as the rows of the image.
 TEST(BadImage, ResizedRowsBeyondTheBudgetAreRefused) {
   constexpr std::int64_t kWidth = 15;
   constexpr std::int64_t kHeight = 2800;
@@ -198,8 +198,7 @@ TEST(BadImage, ResizedRowsBeyondTheBudgetAreRefused) {
   constexpr std::int64_t kRows = 28 * kHeight * 3;
   const std::int64_t source = std::ssize(file) + kWidth * kHeight * 3;
   const auto prepare = [&](std::int64_t available) {
-    // Only small requests may use the last sixteenth of a budget. This budget without its last sixteenth is
-    // `available`.
+    // `available` is the budget without its last sixteenth, which only small requests may use.
     model.images->memory = std::make_shared<MemoryBudget>(available + available / 15 + 1);
     return prepare_images(*model.images, {&given, 1}, 1 << 20);
   };
@@ -210,8 +209,8 @@ TEST(BadImage, ResizedRowsBeyondTheBudgetAreRefused) {
   const ApiResult<PreparedImages> prepared = prepare(source + kResized + kRows + 1000);
   ASSERT_TRUE(prepared.ok()) << prepared.error().message;
   EXPECT_EQ(model.images->memory->used(), kPatches);
-  // The budget of the refused call has room for decoding the image, and for the patches with twice the resized pixels.
-  // So only the resized rows exceed it.
+  // Checks that the refused call had room for decoding the image, and for the patches beside twice the resized pixels.
+  // The call was therefore refused because of the resized rows.
   EXPECT_GT(source + kResized + kRows - 1000, std::ssize(file) + kWidth * kHeight * 8);
   EXPECT_GT(source + kResized + kRows - 1000, source + kPatches + 2 * kResized);
 }

@@ -100,8 +100,8 @@ std::int64_t bytes_of(const Patches& patches) {
   return static_cast<std::int64_t>(patches.values.size() * sizeof(float));
 }
 
-// Returns the bytes that are charged for make_patches(): the resized pixels, and beside them first the resized rows and
-// later the patches. The rows are resized before the columns, so there are as many rows as `image` has.
+// Returns the bytes that are charged for make_patches(): the resized pixels, and the larger of the resized rows and the
+// patches, which do not exist together. Rows are resized before columns, so each row of `image` gives a resized row.
 std::int64_t bytes_of_patches(const Image& image, const PatchGrid& grid, const ImageProcessorConfig& config) {
   constexpr std::int64_t kColours = 3;
   const std::int64_t row = kColours * grid.w * config.patch_size;

@@ -44,8 +44,8 @@ class MetricFamilies {
     const prometheus::Histogram* histogram = nullptr;
   };
   void histograms(std::string name, const char* help, const std::vector<LabelledHistogram>& all);
-  // Adds a histogram that was counted elsewhere. `buckets` ascend and are cumulative, so the last one has all
-  // observations. The scrape adds +Inf.
+  // Adds a histogram that was counted elsewhere. `buckets` ascend and are cumulative, so the last bucket
+  // counts all observations. The scrape adds +Inf.
   void histogram(std::string name, const char* help, const std::vector<MetricBucket>& buckets, double sum);
   std::string text() const;
 

@@ -27,8 +27,8 @@ struct ChatTextStyle {
   // format.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
-  // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format: text_style_of()
-  // looks for this format's marks in the prompt.
+  // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format; text_style_of()
+  // finds it by the format's marks in the prompt.
   ReasoningStart reasoning_start = ReasoningStart::kBefore;
 };
 

@@ -212,7 +212,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
       inputs.embeds.empty() ? (fields.find("text") != nullptr ? "text" : "input_ids") : "input_embeds";
   ApiJob job{.id = make_id(""), .stream = style.stream};
   style.list = inputs.prompts.batch;
-  // A list of `listed` elements has one value per prompt. If the request is not a batch, no list has this length.
+  // A field that is a list of `listed` values has one value per prompt. Without a batch, no list is that long.
   const std::size_t listed = inputs.prompts.batch ? count : std::numeric_limits<std::size_t>::max();
   OutputsOfPrompts outputs(model, json);
   Grammars grammars(model);

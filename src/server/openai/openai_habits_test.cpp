@@ -1,6 +1,6 @@
 // Catches: requests and answers that differ from OpenAI's or from a gateway's in something on which clients rely: the
-// model's name, the fingerprint, requests that ask for no tokens or allow none, the limits of metadata, and paths under
-// another base URL.
+// model's name, the fingerprint, requests whose limit of tokens is 0, the limits of metadata, and paths under another
+// base URL.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -28,7 +28,7 @@ class AccessLog {
   ~AccessLog();
 
   // Writes the request's line with one system call. Never waits for the reader of a pipe. A line that cannot be written
-  // is lost. The server's log reports the first such loss, and again the first one after each reopen().
+  // is lost. The server's log reports the first lost line, and again the first lost line after each reopen().
   void write(const FinishedRequest& finished);
 
   // Opens the file at the path again, after a rotation has moved the old file away. Does nothing for standard error. If

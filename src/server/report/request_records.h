@@ -26,8 +26,8 @@ class RequestRecords {
   // Stores the data that the request's span will need. Call it when a request arrives.
   void note(const Call& call) const;
   void write(const FinishedRequest& finished);
-  // Returns a function that sends a span, which any thread may call as long as this object exists; an empty function if
-  // there are no traces.
+  // Returns a function that sends a span; an empty function if there are no traces. Any thread may call the function as
+  // long as this object exists.
   std::function<void(TraceSpan)> span_sink() const;
   void reopen_log() {
     if (log_ != nullptr) log_->reopen();

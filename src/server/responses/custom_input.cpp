@@ -56,7 +56,7 @@ std::string CustomInput::push(std::string_view arguments) {
   return out;
 }
 
-// Takes one byte of the value of a member of the arguments. The tool's input is the first value that is a string and
+// Takes one byte of a value in the arguments. The tool's input is the first value that is a string and
 // has the key "input". Its text is appended to `out`.
 void CustomInput::take_value(char c, std::string& out) {
   if (!in_input_) {

@@ -127,8 +127,8 @@ ApiStatus ItemReader::read_output(const ApiFields& item) {
   return api_ok();
 }
 
-// Reads the assistant's reasoning: from the encoded content, else from the content. If this gives no text, reads the
-// summary.
+// Reads the assistant's reasoning from "encrypted_content", or without this field from "content". If the text is empty,
+// reads the summary.
 ApiStatus ItemReader::read_reasoning(const ApiFields& item) {
   std::string text;
   TRY(append_texts(item, "content", text));

@@ -1,5 +1,5 @@
-// The routes of /v1/responses, also without /v1. They make a response, in the foreground or background, and read,
-// follow, delete or cancel one. A client reaches only the responses of its own API key.
+// The routes of /v1/responses, also without /v1. They make responses, in the foreground or background, and read,
+// follow, delete or cancel stored responses. A client reaches only the responses of its own API key.
 //
 // Threads: the I/O thread.
 #pragma once

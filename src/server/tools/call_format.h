@@ -48,7 +48,7 @@ class CallFormat {
 
   virtual ~CallFormat() = default;
 
-  // Returns the marks. No mark is empty or a prefix of another. The views outlive the format.
+  // Returns the marks. No mark is empty or a prefix of another mark. The views outlive the format.
   virtual std::vector<std::string_view> marks() const = 0;
   // Returns whether a call without a mark may begin with `c`, the text's first byte after white space.
   virtual bool may_begin_with(char /*c*/) const { return false; }

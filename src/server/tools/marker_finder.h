@@ -13,7 +13,7 @@ namespace tessera {
 
 class MarkerFinder {
  public:
-  // No marker may be empty or a prefix of another. The views outlive the finder.
+  // No marker may be empty or a prefix of another marker. The views outlive the finder.
   explicit MarkerFinder(std::vector<std::string_view> markers) : markers_(std::move(markers)) {}
 
   // Takes one byte. Appends to `passed` the text that is certainly not part of a marker. Returns the index of the

@@ -30,9 +30,9 @@ struct CallTags {
   std::string_view end;        // "</function>"
   // A tag that also ends the call, because a model may forget `end` or the last `value_end`; "": none.
   std::string_view outer_end{};
-  // True if values stand on lines of their own. A value then contains neither the line break after its opening tag nor
-  // the one before its closing tag. A value without a closing tag ends at a line that begins with the opening tag of
-  // another parameter.
+  // True if values stand on lines of their own. The line breaks after the opening tag and before the closing tag are
+  // then no part of the value. A value without a closing tag ends at a line that begins with the opening tag of another
+  // parameter.
   bool lines = false;
 };
 

@@ -18,7 +18,7 @@ inline constexpr std::size_t kTraceParentSize = 2 + 1 + kTraceDigits + 1 + kSpan
 std::optional<TraceParent> read_trace_parent(std::string_view header);
 
 // Returns the span of a request that ended at `end_ns`, Unix time; nothing if the request gets no span. A request with
-// a traceparent header gets one if the client records this trace, and a request without the header if the model ran.
+// a traceparent header gets a span if the client records this trace. Other requests get a span if the model ran.
 std::optional<TraceSpan> make_request_span(const FinishedRequest& finished, std::int64_t end_ns);
 
 }  // namespace tessera

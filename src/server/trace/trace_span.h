@@ -20,7 +20,7 @@ struct TraceParent {
   bool sampled = true;     // the client records its trace
 };
 
-// A request in a batch's file that has ended. Its method, status and route are those of the file's lines.
+// A request that has ended, from a batch's file. Its method, status and route are those of the file's lines.
 struct FinishedLine {
   FinishedRequest request{};
   std::string batch_id{};
@@ -33,7 +33,7 @@ struct FinishedBatch {
   std::string endpoint{};     // "/v1/chat/completions"
   std::string_view status{};  // "completed", a string literal
   bool failed = false;        // the batch could not do what was asked
-  std::int64_t total = 0;     // number of requests; the next two members count those completed and failed
+  std::int64_t total = 0;     // number of requests; the next members count the completed and the failed ones
   std::int64_t completed = 0;
   std::int64_t failed_requests = 0;
   Usage usage{};

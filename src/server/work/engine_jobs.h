@@ -34,10 +34,10 @@ class EngineJobs {
     bool ended = false;               // this is the job's last update
     std::string body{};               // set at the end if the job does not stream
     std::optional<ApiError> error{};  // set at the end if the job failed
-    // The tokens of the request that ended with this event; 0 if no request ended. The caller adds them up.
+    // Token counts of the request that ended with this event; 0 if no request ended. The caller adds them up.
     std::int64_t prompt_tokens = 0;
     std::int64_t output_tokens = 0;
-    Usage usage{};                           // tokens of the job's answer; set at the end if the job does not stream
+    Usage usage{};                           // token counts of the answer; set at the end if the job does not stream
     std::optional<GenerationFacts> facts{};  // set at the end
   };
   struct Hooks {

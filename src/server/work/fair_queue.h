@@ -37,8 +37,8 @@ class FairQueue {
 
   explicit FairQueue(Limits limits) : limits_(limits) {}
 
-  // Appends the job, whose number must be new. If the queue is full, returns the job that was dropped for it: this job,
-  // or another waiting one. The queue forgets the dropped job.
+  // Appends the job, whose number must be new. If the queue is full, drops a job and returns it: this job or another
+  // waiting job. The queue forgets the dropped job.
   std::optional<Job> add(Job job, std::string_view client);
   // Counts the next job as running and returns it. Returns nothing if no job waits, or if no client with a waiting job
   // may take a thread.

@@ -1,6 +1,6 @@
 // Gives memory that requests have freed back to the operating system.
 //
-// glibc keeps freed memory of a heap below the last block still in use, and each thread has its own heap. After a few
+// glibc keeps freed memory that lies below the last used block of a heap, and each thread has its own heap. After a few
 // large bodies, gigabytes stay. malloc_trim(3) gives these pages back. It takes some milliseconds for each gigabyte and
 // locks the heap that it works on, so it runs when requests are few and much was freed. It does not release the free
 // end of a thread's heap. This end can reach 64 MiB, because glibc raises its thresholds to the size of the largest

@@ -1,5 +1,6 @@
-// GET /health_generate: sends a request for one token, or one embedding, through the whole engine. It is admitted
-// before all waiting requests (kProbePriority). One probe runs at a time; calls that come meanwhile share its result.
+// GET /health_generate: sends a request for one token, or one embedding, through the whole engine. The request has
+// priority over all waiting requests (kProbePriority). One probe runs at a time; calls that come meanwhile share its
+// result.
 //
 //   HealthProbe probe(generates, submit);
 //   probe.ask(call);

@@ -55,8 +55,8 @@ class TextPoolScope {
 
 // Call it before work of this kind begins. Returns an error if the thread's pool must leave the work to another pool.
 ApiStatus take_on(TextWork work);
-// Call it before a text of `bytes` bytes is tokenised. Returns an error in the same way if the texts so far exceed
-// kSmallTextBytes.
+// Call it before a text of `bytes` bytes is tokenised. If all texts so far exceed kSmallTextBytes together, returns the
+// result of take_on(TextWork::kLarge).
 ApiStatus take_on_text(std::size_t bytes);
 
 }  // namespace tessera

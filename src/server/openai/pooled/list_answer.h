@@ -24,7 +24,7 @@ class ListAnswer : public Answer {
   std::optional<JsonParts> large_body() override { return parts(); }
 
  protected:
-  // Returns the result of a request that has ended: its vector or logits. It may be moved.
+  // Returns the result of a request that has ended: its vector or logits. The caller may move it out of `end`.
   virtual std::vector<float>& result_of(Completion& end) const = 0;
   // Writes the members of an entry after "index".
   virtual void write_entry(JsonWriter& json, const std::vector<float>& result) const = 0;

@@ -17,8 +17,8 @@ namespace tessera {
 struct PooledFields {
   Truncation truncation{};
   bool add_special_tokens = true;
-  // vLLM's use_activation: whether vectors are normalised, and logits of labels become scores. Unset: the model's
-  // default.
+  // vLLM's use_activation: whether an embedding model normalises its vectors, and whether a classifier turns logits
+  // into scores. Unset: the model's default.
   std::optional<bool> use_activation{};
   std::int64_t priority = 0;
   double timeout_s = 0;

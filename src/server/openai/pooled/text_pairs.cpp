@@ -56,7 +56,7 @@ std::string filled(std::string_view form, const std::string& first, const std::s
 }
 
 // Joins the texts of a pair by the template from --chat-template. Without a template, uses the model's own text around
-// pairs, or the tokenizer's form for pairs; if there is none, puts one text after the other.
+// pairs. Without this text, uses the tokenizer's form for pairs. Without this form, puts one text after the other.
 ApiResult<std::vector<TokenId>> join(const ServedModel& model, const PooledFields& fields, const std::string& first,
                                      const PairSide& seconds, std::size_t pair, const std::string& instruction) {
   const std::string& second = seconds.texts[pair];
