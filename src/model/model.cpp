@@ -86,9 +86,9 @@ Status check_options(const ModelConfig& config, const ModelOptions& options) {
   return ok_status();
 }
 
-// Finishes the graph of `b`, gives its result `output` the name `name`, and merges its weights into `weights`, which
-// are those of the earlier graphs. Weights with the same name share memory, so their types must agree. This is checked,
-// because families may declare any weights.
+// Finishes the graph of `b`, gives the graph's result `output` the name `name`, and merges the graph's weights into
+// `weights`, the weights of the earlier graphs. Weights with the same name share memory, so their types must agree.
+// This is checked, because families may declare any weights.
 Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, std::vector<WeightSpec>& weights,
                          std::optional<ir::ValueId> further = std::nullopt) {
   b.graph.output(output);
@@ -144,8 +144,8 @@ Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& o
   return draft;
 }
 
-// Adds the next-token layer to the last stage. On another stage, adds to weights_elsewhere those of the layer's weights
-// that this stage does not use.
+// Adds the next-token layer to the last stage. On every other stage, adds the weights of the layer that this stage does
+// not use to weights_elsewhere.
 Status add_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                  const ModelFamily& family, ModelGraphs& graphs) {
   const auto before = static_cast<std::ptrdiff_t>(graphs.weights.size());

@@ -7,7 +7,7 @@
 //   tower    patches of images → rows of embeddings, if the model has a vision tower
 //   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if a next-token layer or a draft model is
 //            requested; its head and sampler are graphs of their own
-//   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
+//   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of targets and most probable tokens
 //
 // With pipeline parallelism these are the graphs of one stage. A stage's body ends with the transfer of hidden states
 // to the next stage (ModelOptions::pp_size).
@@ -39,14 +39,14 @@ namespace tessera {
 struct DraftModel;
 struct EagleDraft;
 
-// Says which layer numbers and which cache group a draft model's layers get beside those of its target
-// (families/draft_model.h). The draft model is the guest, or an EAGLE-3 layer whose target has no layer with full
+// Says which layer numbers and which cache group the layers of a guest get beside the layers of the target model
+// (families/draft_model.h). The guest is a draft model, or an EAGLE-3 layer whose target has no layer with full
 // attention.
 struct GuestPlace {
-  std::int64_t first_layer = 0;             // added to the guest's layer numbers; 0 if they count the target's layers
+  std::int64_t first_layer = 0;             // added to the numbers of the guest's layers; 0 for an EAGLE-3 layer
   std::vector<ir::CacheGroup> groups = {};  // the target's cache groups; one of them also has the guest's layers
   std::size_t group = 0;                    // index of this group
-  bool takes_embeddings = false;            // tokens may have given embeddings instead of ids, as in the target
+  bool takes_embeddings = false;            // whether prompts may give embeddings instead of ids
 };
 
 struct ModelOptions {
@@ -59,7 +59,7 @@ struct ModelOptions {
   std::int64_t page_size = 16;         // number of tokens in a KV cache page
   std::int64_t max_requests = 256;     // the maximum number of requests in a forward; the length of last_ids
   std::int64_t max_embeddings = 2048;  // rows of the input "embeddings"
-  std::int64_t context_length = 0;     // longest sequence, by which LongRoPE chooses its factors; 0 for the model's own
+  std::int64_t context_length = 0;     // longest sequence, which selects LongRoPE's factors; 0: the config's maximum
   int tp_rank = 0;
   int tp_size = 1;  // number of ranks under tensor parallelism (column- and row-parallel matmuls)
   // Number of groups into which a mixture's experts are divided. expert_ranks() / ep_size neighbouring ranks hold the
@@ -82,13 +82,13 @@ struct ModelOptions {
   // Whether operators take integers and scales of blocks as separate tensors (block_codes.h). If so, only linears and
   // experts keep their blocks. Embeddings are converted to numbers.
   bool block_codes = false;
-  // Whether to build the checkpoint's next-token layer. max_draft_rows is the number of rows of its input
+  // Whether to build the checkpoint's next-token layer. `max_draft_rows` is the number of rows of the graph input
   // "draft_hidden".
   bool draft_layer = false;
   std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer from a separate folder, instead of draft_layer
   std::shared_ptr<const DraftModel> draft_model = nullptr;  // a model that drafts, instead of a layer
-  // Set while the body of a draft model is built. The body's states are then numbered as the place says, and prompts
-  // cannot give rows in place of the body's embeddings.
+  // Set while the graphs of a guest are built. The guest's layers then have the numbers and the cache group that
+  // GuestPlace says.
   std::optional<GuestPlace> guest = std::nullopt;
   std::int64_t max_draft_rows = 2048;
   // The format to which a draft layer and the head of its drafts are quantised while they are read. The head is then a
@@ -136,7 +136,7 @@ struct DraftGraphs {
   // hidden state of the model. At position p, a draft model's row has the id of token p, whereas a layer's row has the
   // id of token p + 1.
   std::optional<std::size_t> body_output = 0;
-  std::vector<TokenId> target_ids = {};  // [ids]: the model's id for each id of the head; empty if both are equal
+  std::vector<TokenId> target_ids = {};  // [ids]: the model's id for each id of the head; empty if the ids are equal
 };
 
 // Describes how a checkpoint with quantised linears stores one linear's matrix.
@@ -167,7 +167,7 @@ struct AdaptedGraphs {
   AdapterLayout layout;
   ir::Graph body;
   ir::Graph head;
-  std::optional<PrefillGraphs> prefill = std::nullopt;  // present if ModelGraphs::prefill is
+  std::optional<PrefillGraphs> prefill = std::nullopt;  // present if ModelGraphs::prefill is present
 };
 
 struct ModelGraphs {

@@ -62,8 +62,8 @@ class Check {
   }
 
  private:
-  // Returns where a value is in the text, for errors: "line 7: input %x ". The line is that of the value's declaration
-  // or, for a result, the first line with its name.
+  // Returns where a value is in the text, for errors: "line 7: input %x ". The line is the first line with the value's
+  // name.
   std::string place(const ir::Value& value) const {
     const std::string words = fmt::format("{} %{}", ir::value_kind_name(value.kind), value.name);
     const std::string bare = fmt::format("%{}", value.name);
@@ -199,7 +199,7 @@ WeightSpec tensor_of_its_name(const ir::Value& weight) {
   return {.name = weight.name, .parts = {std::move(part)}, .dummy_init = init};
 }
 
-// Checks that the number of elements in the parts, or in the constant, is that of the weight's type.
+// Checks that the parts, or the constant, have as many elements as the weight's type.
 Status check_elements(const WeightSpec& spec) {
   std::int64_t wanted = 1;
   for (const std::int64_t size : TRY(ir::evaluate(spec.type.shape, {}))) wanted *= size;

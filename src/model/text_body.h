@@ -11,7 +11,7 @@
 //   groups   at least one; together they contain the config's layers. The first dimension of a state is the page symbol
 //            of its group: P, P1, … The second dimension is ModelOptions::page_size, except in a state group. Other
 //            dimensions are numbers.
-//   sizes    of values are numbers, T, and the groups' P.
+//   sizes    A dimension of a value is a number, T, or the page symbol of a group.
 //   output   exactly one: X[T, hidden_size], where X is the type of activations.
 //   weights  have constant shapes and type f32, f16 or bf16. A weight without a spec is the tensor of the same name.
 #pragma once

@@ -82,7 +82,7 @@ Result<std::vector<AdapterLayout::Place>> places_of_whole(const std::string& pat
   return places;
 }
 
-// Refuses an adapter that changes the embedding or the head and means both by it.
+// Refuses an adapter that changes the embedding or the head if the settings tie both (ensure_weight_tying).
 Status check_tying(const std::string& path, const AdapterConfig& config, const AdapterTensors& tensors) {
   if (!config.ties_weights()) return ok_status();
   const auto check = [&](const auto& modules) -> Status {
@@ -98,7 +98,7 @@ Status check_tying(const std::string& path, const AdapterConfig& config, const A
   return check(tensors.whole);
 }
 
-// Checks that the file has every module that the settings call a saved one.
+// Checks that the file has the whole matrix of every module that the settings list in modules_to_save.
 Status check_saved(const std::string& path, const AdapterConfig& config, const AdapterTensors& tensors) {
   for (const std::string& word : config.saved())
     if (std::ranges::none_of(tensors.whole, [&](const auto& entry) { return from_layer(entry.first) == word; }))

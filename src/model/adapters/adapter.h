@@ -22,14 +22,14 @@ class Adapter {
   // AdapterConfig::read() and of SafetensorsFile::open(), and
   //   invalid_argument  a module that the model does not have, or whose matrix has another shape; a LoRA rank above the
   //                     layout's limit or different from the settings'; a module that is not among the targets; A
-  //                     without B; a value that is not finite
-  //                     a whole matrix of a module that AdapterLimits::saved does not name
-  //   unimplemented     tensors of DoRA, biases and whole modules other than the head and the embedding; an embedding
-  //                     or a head that is tied to the other one; a folder with only adapter_model.bin
+  //                     without B; a value that is not finite; a whole matrix of a module that AdapterLimits::saved
+  //                     does not name
+  //   unimplemented     tensors of DoRA; biases; whole matrices other than the head's and the embedding's; a changed
+  //                     head or embedding with ensure_weight_tying; a folder with only adapter_model.bin
   // PEFT also writes the base model's own matrix (base_layer.weight) if the adapter changes the embedding or the head.
   // This matrix is not read, and a log message names it. Every other tensor is either used or named in an error.
-  // Reads the disk and converts on the calling thread. Matrices of rank 16 of a model of 8 billion parameters take tens
-  // of milliseconds, and each whole matrix takes about a second. Thread-safe.
+  // Reads the disk and converts on the calling thread. An adapter of LoRA rank 16 for an 8B model takes tens of
+  // milliseconds, and each whole matrix takes about a second. Thread-safe.
   static Result<std::shared_ptr<const Adapter>> load(const std::string& folder, const AdapterLayout& layout,
                                                      Device& device);
 

@@ -29,7 +29,7 @@ class AdapterConfig {
   Result<double> scale_of(std::string_view module, std::int64_t rank) const;
   // Returns the last words of modules_to_save: "lm_head" and "embed_tokens".
   const std::vector<std::string>& saved() const { return saved_; }
-  // Returns whether a change to the embedding or the head means both (ensure_weight_tying).
+  // Returns whether a change to the embedding or to the head applies to both (ensure_weight_tying).
   bool ties_weights() const { return ties_weights_; }
   const std::string& base_model() const { return base_model_; }  // base_model_name_or_path; may be empty
 

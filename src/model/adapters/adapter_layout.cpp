@@ -32,8 +32,8 @@ bool is_target(const AdapterLimits& limits, const AdaptableModule& module) {
   return in_layer && (limits.targets.empty() || contains(limits.targets, kAllLinears));
 }
 
-// Returns the word by which AdapterLimits::saved names the linear's module. Returns "" if adapters cannot replace its
-// matrix: it is neither the head nor the embedding, or the rank has other parts of it than whole rows.
+// Returns the word by which AdapterLimits::saved names the linear's module. Returns "" if adapters cannot replace the
+// module's matrix: it is neither the head nor the embedding, or the rank does not have whole rows of it.
 std::string_view saved_word(const AdaptableLinear& linear) {
   if (linear.modules.size() != 1) return "";
   const bool whole_rows = linear.embeds || (linear.first_col == 0 && linear.cols == linear.modules[0].cols);

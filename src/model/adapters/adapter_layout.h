@@ -48,8 +48,8 @@ struct AdaptableRange {
 struct AdaptableLinear {
   std::string weight;  // name of the graph's value that holds the matrix or table
   bool embeds = false;
-  // Adapters bring the module's whole matrix, which replaces the model's (PEFT's modules_to_save), and not A and B.
-  // There is one module then, the head or the embedding, and the linear has all of the module's columns or, if it
+  // If true, adapters contain no A and B but a whole matrix that replaces the model's matrix (PEFT's modules_to_save).
+  // The linear then has one module, the head or the embedding, and has all of the module's columns or, if it
   // embeds, all of its rows.
   bool whole = false;
   // Number of experts in the model if the weight is a stack of experts' matrices; otherwise 0.
@@ -97,7 +97,7 @@ class AdapterLayout {
  public:
   // The linears of each rank.
   using OfRanks = std::vector<std::vector<AdaptableLinear>>;
-  // Chooses the linears that have a module among the targets or the saved modules; a linear that has both is there
+  // Chooses the linears that have a module among the targets or the saved modules; a linear that has both appears
   // twice. `rank` is the rank whose linears linears() returns. Returns invalid_argument for limits out of range, and
   // for a target or a saved module that matches no linear. Returns unimplemented if no linear of the model is chosen.
   static Result<AdapterLayout> create(OfRanks linears, std::size_t rank, AdapterLimits limits, ir::DType dtype);
@@ -119,7 +119,7 @@ class AdapterLayout {
   const AdaptableLinear& linear_at(const Place& place) const { return linears_[place.rank][place.linear]; }
   const AdaptableModule& module_at(const Place& place) const { return linear_at(place).modules[place.module]; }
   // Returns all places of a module, either of its A and B or of its whole matrix. A rank may have several, because a
-  // projection's rows may be split between two linears. The result is empty if adapters may not change the module so.
+  // projection's rows may be split between two linears. Empty if adapters may not change the module in this way.
   std::vector<Place> places_of(std::string_view module, bool whole = false) const;
   // Returns this rank's linear, or embedding, for a weight; null if the layout does not contain it.
   const AdaptableLinear* find(std::string_view weight, bool embeds = false, bool whole = false) const;

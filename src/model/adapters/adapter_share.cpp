@@ -42,8 +42,8 @@ void write_part(const AdaptableLinear& linear, const AdapterLinearPart& part,
   }
 }
 
-// Multiplies the values by a factor that is rounded to T, as the graph multiplies the model's own. Returns the index of
-// the first result that is not finite; -1 if there is none.
+// Multiplies the values by `factor`, rounded to T, because the graph multiplies the model's values in this way. Returns
+// the index of the first result that is not finite; -1 if there is none.
 template <class T>
 std::int64_t scale_values(std::span<T> values, float factor) {
   const float rounded = to_float(from_float<T>(factor));

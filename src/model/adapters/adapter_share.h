@@ -23,18 +23,18 @@ struct AdapterMatrices {
   double scale = 1;
   std::vector<float> a;  // [rank, cols of the module]
   std::vector<float> b;  // [rows of the module, rank]
-  // A tensor of the adapter's file, which must be open: [rows, cols], or [cols, rows] for an embedding. Null: A and B.
+  // A tensor of the adapter's open file: [rows, cols], or [cols, rows] of an embedding. Null if A and B are set.
   const StoredTensor* whole = nullptr;
 };
 
 // The change that an adapter makes to one linear of a rank. The elements of A and B have type AdapterLayout::dtype().
 struct AdapterLinearPart {
-  // [modules]: LoRA ranks; the linear's number of rows for a whole matrix; 0 if the adapter does not change the module
+  // [modules]: LoRA ranks; for a whole matrix, the linear's number of rows; 0 if the adapter does not change the module
   std::vector<std::int32_t> ranks;
   std::vector<float> scales;   // [modules]: factors of B · A, multiplied by AdaptableLinear::factor
   std::int64_t most_rank = 0;  // the largest of `ranks`; 0 if the adapter does not change the linear
   // Offset in AdapterShare::bytes() of the matrices A [rank, cols of the linear] of all modules, one after the other. A
-  // whole matrix takes the place of A: [rows, cols] or, of an embedding, [cols, rows].
+  // whole matrix takes the place of A: [rows, cols] or, for an embedding, [cols, rows].
   std::size_t a_offset = 0;
   // Offset of B of the whole linear, transposed: [most_rank, rows of the linear], with zeros beyond a module's rank.
   // There is no B beside a whole matrix.
@@ -47,8 +47,8 @@ class AdapterShare {
  public:
   // The matrices of each linear's modules; null for a module that the adapter does not change.
   using OfModules = std::vector<std::vector<const AdapterMatrices*>>;  // [linears][modules]
-  // Cuts the values that rank `rank` needs out of whole matrices, and rounds them to AdapterLayout::dtype(). Returns
-  // invalid_argument if a whole matrix has a value that is not finite; A and B must be finite.
+  // Cuts the values that rank `rank` needs out of `matrices`, and rounds them to AdapterLayout::dtype(). Returns
+  // invalid_argument if AdapterMatrices::whole has a value that is not finite. Precondition: A and B are finite.
   static Result<AdapterShare> cut(const AdapterLayout& layout, std::size_t rank, const OfModules& matrices,
                                   Device& device);
   // Copies a share that another process cut for the same layout and rank. Returns kDataLoss if its sizes do not fit the

@@ -17,8 +17,8 @@
 
 namespace tessera {
 
-// Returns whether a module is a stack: "….mlp.experts", or "….mlp.experts.base_layer", which PEFT writes for the first
-// of two nested parameters.
+// Returns whether a module is a stack: "….mlp.experts" or "….mlp.experts.base_layer". If an adapter changes two
+// parameters of a module, PEFT nests two wrappers, and "base_layer" names the inner wrapper.
 bool is_expert_stack(std::string_view module);
 
 // A matrix of the adapter's file, as floats.

@@ -4,9 +4,9 @@
 //   ModelConfig config = TRY(ModelConfig::read("/models/Qwen3-0.6B", registry.families));
 //
 // Files have one of two spellings, and both are accepted: the older one with `rope_theta`, `rope_scaling`,
-// `torch_dtype` and `sliding_window`, and that of transformers 5 with `rope_parameters`, `dtype` and `layer_types`. An
-// absent field takes Hugging Face's default for the architecture (family.h). Sizes that have no default must be
-// present. Unknown keys are ignored.
+// `torch_dtype` and `sliding_window`, and the newer one (transformers 5) with `rope_parameters`, `dtype` and
+// `layer_types`. An absent field takes Hugging Face's default for the architecture (family.h). Sizes without a default
+// must be present. Unknown keys are ignored.
 #pragma once
 
 #include <cstdint>
@@ -124,7 +124,7 @@ struct ModelConfig {
 
   // Reads `path`: a model folder, a config.json, or a GGUF file, whose metadata are converted to a config. If a folder
   // has hf_quant_config.json or else quantize_config.json, quantisation settings are read from that file too.
-  // `projector` is the GGUF file of the vision tower of a model in a GGUF file; "" for none. Returns not_found if
+  // `projector` is the GGUF file with the vision tower, if `path` is a GGUF file; "" for none. Returns not_found if
   // `path` has no config.json and is no GGUF file; unimplemented for unsupported architectures and features, among them
   // some formats of quantised weights; invalid_argument for everything else that is wrong.
   static Result<ModelConfig> read(const std::string& path, const FamilyRegistry& families,

@@ -1,4 +1,4 @@
-// Catches: a default, bias or window that is read differently than by Hugging Face; a published config that is not
+// Catches: a default, bias or window that is read differently than in transformers; a published config that is not
 // read; malicious sizes that reach an allocation or a division.
 #include "tessera/model/config/config.h"
 
@@ -311,8 +311,8 @@ TEST(RealConfigs, PublishedModelsHaveTheirKnownSizes) {
 }
 
 // Returns the number of parameters in an element of a tensor. A byte of MXFP4 values holds two parameters, and
-// quantisation scales hold none. The test below compares a checkpoint's number of parameters with that of the model
-// that its config describes. It fails if biases, norms, tying or head sizes are read wrongly.
+// quantisation scales hold none. The test below compares a checkpoint's number of parameters with the number in
+// the model that the config describes. The test fails if biases, norms, tying or head sizes are read wrongly.
 int parameters_of_element(const StoredTensor& tensor) {
   if (tensor.dtype != StoredDtype::kU8) return 1;
   return tensor.name.ends_with("_blocks") ? 2 : 0;

@@ -1,4 +1,4 @@
-// Catches: configs of Gemma 4 that are read differently than by Hugging Face; sizes of layers with full attention that
+// Catches: configs of Gemma 4 that are read differently than in transformers; sizes of layers with full attention that
 // are confused with those of other layers; fields that contradict each other but are accepted.
 #include "tessera/ir/text.h"
 #include "tessera/model/config/config_test_util.h"

@@ -1,5 +1,5 @@
-// Catches: a default, soft cap, scale, second rotation or pattern of windows that is read differently than by Hugging
-// Face, in the old or the new spelling; contradictory fields that are accepted.
+// Catches: a default, soft cap, scale, second rotation or pattern of windows that is read differently than in
+// transformers, in the old or the new spelling; contradictory fields that are accepted.
 #include <cmath>
 
 #include "tessera/model/config/config.h"

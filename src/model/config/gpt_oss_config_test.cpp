@@ -1,4 +1,4 @@
-// Catches: a default, window, rotation, mixture or activation of GPT-OSS that is read differently than by Hugging Face;
+// Catches: a default, window, rotation, mixture or activation of GPT-OSS that is read differently than in transformers;
 // values that the graph does not implement but that are accepted.
 #include "tessera/model/config/config_test_util.h"
 #include "tessera/model/model.h"

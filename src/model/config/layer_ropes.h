@@ -1,9 +1,9 @@
 // Reads a model's rotary embeddings from config.json. Absent fields keep the architecture's defaults. Layers with a
 // sliding window may have frequencies of their own.
 //
-// Files describe two rotations in one of two spellings. In the new one, `rope_parameters` has the members
-// "full_attention" and "sliding_attention". In the old one, `rope_theta` and `rope_scaling` apply to layers with full
-// attention, and `rope_local_base_freq` is the θ of the other layers.
+// Files describe two rotations in one of two spellings. In the new spelling, `rope_parameters` has the members
+// "full_attention" and "sliding_attention". In the old spelling, `rope_theta` and `rope_scaling` apply to layers with
+// full attention, and `rope_local_base_freq` is the θ of the other layers.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct LayerRope {
   RopeContext context;
   RopeConfig& rope;
 };
-// Reads the rotation of layers with full attention, and that of layers with a window.
+// Reads the rotation of layers with full attention, and the rotation of layers with a window.
 Status read_layer_ropes(const Json& config, const std::string& file, const LayerRope& full, const LayerRope& sliding);
 
 }  // namespace tessera

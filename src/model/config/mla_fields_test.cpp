@@ -1,4 +1,4 @@
-// Catches: a config with latent attention that is read differently than by Hugging Face; a size that is multiplied
+// Catches: a config with latent attention that is read differently than in transformers; a size that is multiplied
 // without a check; a value that the graph does not implement but that is accepted.
 #include "tessera/model/config/mla_fields.h"
 

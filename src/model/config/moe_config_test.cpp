@@ -1,4 +1,4 @@
-// Catches: a mixture of experts that is read differently than by Hugging Face; a config that is accepted although its
+// Catches: a mixture of experts that is read differently than in transformers; a config that is accepted although its
 // tokens cannot be routed; a layer that has experts although it should have an MLP.
 #include "tessera/model/config/moe_config.h"
 

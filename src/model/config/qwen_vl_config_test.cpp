@@ -1,4 +1,4 @@
-// Catches: a vision-language config that is read differently than by Hugging Face, in either spelling; placeholders or
+// Catches: a vision-language config that is read differently than in transformers, in either spelling; placeholders or
 // three-dimensional positions that are missing or wrong; a text model that gets placeholders or such positions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

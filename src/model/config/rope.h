@@ -69,14 +69,14 @@ struct RopeContext {
   bool partial_rotary = false;  // whether the architecture may rotate a part of each head
   double default_part = 1.0;    // default of partial_rotary_factor
   bool sections = false;        // whether tokens of the architecture have positions in three dimensions
-  // Defaults of RopeConfig::sections and interleaved_sections. The former is used if it fits the rotated pairs.
+  // Defaults of RopeConfig::sections and interleaved_sections. Default sections that do not fit the pairs are an error.
   std::vector<std::int64_t> default_sections = {};
   bool interleaved_by_default = false;
 };
 
 // Reads `rope_parameters` (new spelling) or `rope_theta` and `rope_scaling` (old) from the members of config.json.
-// Returns invalid_argument for wrong values; unimplemented for other variants (dynamic, and mrope if the context has no
-// sections). `file` names the source in messages.
+// Returns invalid_argument for wrong values; unimplemented for other variants (dynamic, and mrope if context.sections
+// is false). `file` names the source in messages.
 Result<RopeConfig> read_rope_config(const Json& config, const std::string& file, const RopeContext& context);
 
 // Returns how many of a head's dimensions are rotated, counted from the head's start. The number is even. For

@@ -16,7 +16,7 @@ Status read_size(const Fields& fields, const char* key, std::int64_t most, std::
   return ok_status();
 }
 
-// Two sizes have other names in Qwen2-VL's files, where "hidden_size" is the language model's.
+// Two sizes have other names in Qwen2-VL's files, where "hidden_size" is the language model's size.
 const char* own_size_key(const VisionConfig& config) {
   return config.kind == C::Kind::kQwen2 ? "embed_dim" : "hidden_size";
 }
@@ -24,7 +24,7 @@ const char* out_size_key(const VisionConfig& config) {
   return config.kind == C::Kind::kQwen2 ? "hidden_size" : "out_hidden_size";
 }
 
-// Reads the size of an MLP's inner rows as a multiple of the tower's size, rounded down as by transformers.
+// Reads the intermediate size of MLPs, which files give as a multiple of the hidden size. transformers rounds down too.
 Status read_mlp_ratio(const Fields& fields, VisionConfig& config) {
   constexpr double kDefaultRatio = 4;  // configuration_qwen2_vl.py
   const double ratio = TRY(fields.optional_number("mlp_ratio", 0, C::kMaxHiddenSize)).value_or(kDefaultRatio);

@@ -52,10 +52,10 @@ struct VisionConfig {
   std::int64_t head_dim() const { return hidden_size / num_heads; }  // a multiple of 4
   std::int64_t merged_patches() const { return merge_size * merge_size; }
   std::int64_t patch_values() const { return in_channels * temporal_patch_size * patch_size * patch_size; }
-  // Returns the number of merged patches along a window's side. Precondition: kQwen25.
+  // Returns how many groups of merge_size × merge_size patches lie along a window's side. Precondition: kQwen25.
   std::int64_t window_units() const { return window_size / (patch_size * merge_size); }
-  // Returns the number of values that the tower returns for each token: those of the embedding, then those of the
-  // deepstack levels.
+  // Returns the number of values that the tower returns for each image token: those of the embedding, then those of
+  // the deepstack levels.
   std::int64_t row_values() const { return (1 + static_cast<std::int64_t>(deepstack_blocks.size())) * out_hidden_size; }
 };
 

@@ -66,7 +66,7 @@ StoredTypeOf stored_types_of(std::shared_ptr<const Checkpoint> checkpoint) {
   };
 }
 
-// Returns the place of the draft's layers beside the target's.
+// Returns the place of the draft's layers behind the target's layers.
 GuestPlace place_behind(ModelGraphs& target, std::int64_t layers) {
   GuestPlace place{.first_layer = target.own_layers.end, .groups = {}, .group = full_group(target.body)};
   place.groups = target.body.cache_groups;
@@ -138,7 +138,7 @@ Result<DraftGraphs> build_draft_model(const ModelOptions& options, const ir::OpT
   made.body_output = std::nullopt;
   LayerBuilder body("draft", own, ops, config.tensor_prefix, formats);
   const ir::ValueId hidden = family.build_body(body, config);
-  // The body does not read this input. The runner takes from it how many of the body's rows it keeps for the head.
+  // The body does not read this input. Its shape tells the runner how many of the body's rows to keep for the head.
   body.graph.input(std::string(input_names::kDraftHidden),
                    {options.dtype, {options.max_draft_rows, config.hidden_size}});
   made.body = TRY(finish(body, hidden, family, "hidden", target));

@@ -3,8 +3,8 @@
 //
 //   row t:  token t, keys and values of the tokens before it  →  hidden state, from which the head drafts token t + 1
 //
-// Its layers count as the layers after the target's last layer. It shares the target's pages: its keys and values of
-// token t lie at position t, like the target's. It reads no hidden states of the target.
+// The draft's layers count as the layers after the target's last layer. The draft's keys and values of token t lie at
+// position t of the target's pages. The draft reads no hidden states of the target.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ namespace tessera {
 // A draft model, as read_draft_model() finds it.
 struct DraftModel {
   ModelConfig config;
-  std::int64_t ids = 0;  // it drafts the ids below this number: those of both vocabularies
+  std::int64_t ids = 0;  // the draft proposes ids below this number: those that both vocabularies have
   std::shared_ptr<const Checkpoint> checkpoint = nullptr;  // null if the weights are random
 };
 
 // Reads the folder's config.json and the headers of its weights. If `reads_weights` is false, only config.json is read
 // and the folder need not contain weights. Returns unimplemented for models that cannot draft for another model:
 // mixtures, models that read images, GGUF files, models with a layer that does not cache the keys and values of all
-// tokens, and models whose family writes the body as text or changes it. Returns invalid_argument for models that
+// tokens, and models whose family writes the body as text or has change_body. Returns invalid_argument for models that
 // generate no tokens. The vocabularies may differ in size; the caller compares the tokenizers.
 Result<DraftModel> read_draft_model(const std::string& folder, const ModelConfig& target,
                                     const FamilyRegistry& families, bool reads_weights);
@@ -43,7 +43,7 @@ Result<DraftModel> read_draft_model(const std::string& folder, const ModelConfig
 Result<DraftGraphs> build_draft_model(const ModelOptions& options, const ir::OpTable& ops,
                                       const FamilyRegistry& families, ModelGraphs& target);
 
-// The prefix that distinguishes the names of the draft's weights and tensors from those of the target's.
+// The prefix that distinguishes the names of the draft's weights and tensors from the target's names.
 inline constexpr std::string_view kDraftModelPrefix = "draft.";
 // Reads the draft's tensors from its folder, and all others from `model`.
 WeightSource with_draft_model(WeightSource model, const DraftModel& draft);

@@ -4,8 +4,8 @@
 //   row t:   hidden, token t + 1  →  h = hidden + o(attention(qkv(norm(embedding), hidden_norm(hidden))))
 //                                    h += mlp(norm(h));  logits of token t + 2 = lm_head(norm(h))
 //
-// `hidden` is fused[t] if the target's forward has already computed row t. In later draft steps it has not, and
-// `hidden` is the h of the previous row. The logits may cover only part of the vocabulary.
+// `hidden` is fused[t] if the target's forward has already computed row t. In later draft steps the target has not
+// computed row t yet, and `hidden` is the h of the previous row. The logits may cover only part of the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ ir::ValueId build_eagle3_layer(LayerBuilder& b, const EagleDraft& draft, const M
 // Builds the draft's head: h, wanted_rows → logits f32[R, vocab_size].
 ir::ValueId build_eagle3_head(LayerBuilder& b, const EagleDraft& draft);
 
-// The prefix that distinguishes the draft's tensors from the model's.
+// The prefix that distinguishes the names of the draft's tensors from the model's names.
 inline constexpr std::string_view kEaglePrefix = "draft.";
 // Reads the draft's tensors from its folder, and all others from `model`.
 WeightSource with_eagle3(WeightSource model, const EagleDraft& draft);

@@ -14,8 +14,8 @@ namespace {
 
 using ir::ValueId;
 
-// The rotation table of layers with full attention, and that of layers with a window. If both rotations are equal, all
-// layers use `full`. A table that no layer uses is absent.
+// The rotation table of layers with full attention, and the table of layers with a window. If both rotations are equal,
+// all layers use `full`. A table that no layer uses is absent.
 struct LayerRopes {
   std::optional<ValueId> full;
   std::optional<ValueId> sliding;

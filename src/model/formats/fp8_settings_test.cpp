@@ -1,4 +1,4 @@
-// Catches: FP8 settings whose scales or unquantised modules are read differently than by transformers.
+// Catches: FP8 settings whose scales or unquantised modules are read differently than in transformers.
 #include "tessera/model/formats/formats_test_util.h"
 
 namespace tessera {

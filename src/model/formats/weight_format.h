@@ -50,7 +50,7 @@ struct WeightFormat {
     kTensor,  // the stored "input_scale" for all tokens
     kToken,   // one scale for each token
     kGroup,   // one scale for each 128 values of a token
-    kBlock,   // one scale for each 32 values of a token; the kernels for GGUF compute it
+    kBlock,   // one scale for each 32 values of a token, which the kernels for GGUF compute
   };
 
   Values values = Values::kUnquantised;

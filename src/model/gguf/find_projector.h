@@ -23,7 +23,7 @@ Result<std::string> find_named_projector(const std::string& model_path, const st
 // unsupported type is not used; the note says why.
 Result<FoundProjector> find_projector_beside(const std::string& model_path);
 
-// Returns whether the file's name is that of a projector, "mmproj-….gguf".
+// Returns whether the file's name has the form of a projector's name, "mmproj-….gguf".
 bool is_projector_name(std::string_view name);
 
 }  // namespace tessera

@@ -180,8 +180,8 @@ constexpr TensorNameRule kGemmaNames[] = {
     {"attn_k_norm.weight", "self_attn.k_norm.weight", Form::kLessOne},
 };
 
-// Writes the members that Gemma 2 and 3 share. Files do not state the scale of queries. It follows from the head size,
-// except in the 27B model, which is the one with `layers_of_27b` layers.
+// Writes the members that Gemma 2 and 3 share. GGUF files do not state the scale of queries. It follows from the head
+// size, except in the 27B model, which has `layers_of_27b` layers.
 Status write_gemma(ConfigWriter& writer, std::int64_t layers_of_27b) {
   writer.set("tie_word_embeddings", true);
   TRY(writer.copy_integer("attention.sliding_window", "sliding_window"));
@@ -311,8 +311,8 @@ constexpr GgufImages kQwen3MoeImages[] = {qwen3_images("Qwen3VLMoeForConditional
 constexpr GgufImages kQwen35Images[] = {qwen3_images("Qwen3_5ForConditionalGeneration")};
 constexpr GgufImages kQwen35MoeImages[] = {qwen3_images("Qwen3_5MoeForConditionalGeneration")};
 
-// Without a projector the architectures that end in "vl" are read as language models. Their three kinds of positions
-// are equal in texts.
+// Without a projector the architectures that end in "vl" are read as language models, because a text token has the same
+// position in time, height and width.
 constexpr GgufArchitecture kArchitectures[] = {
     {.name = "llama", .write = write_llama, .names = kLlamaNames},
     {.name = "qwen2", .write = write_qwen2},

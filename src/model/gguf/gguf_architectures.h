@@ -17,7 +17,7 @@ struct GgufImages {
   std::string_view projector;     // the tower's clip.projector_type
   std::string_view architecture;  // Hugging Face's name of the model with its tower
   std::string_view body_prefix;   // prefix of the names of the language model's tensors
-  bool interleaved_rope = true;   // whether the three kinds of positions take pairs of dimensions in turn
+  bool interleaved_rope = true;   // whether time, height and width take rotated pairs in turn
 };
 
 struct GgufArchitecture {
@@ -30,7 +30,7 @@ struct GgufArchitecture {
   // Whether Hugging Face calls the next-token layers "mtp.layers.<n>.", where n begins at 0. If false, they have names
   // like the body's layers, and their numbers continue those of the body's layers.
   bool drafts_apart = false;
-  std::span<const GgufImages> images = {};  // one for each type of projector that the engine runs with it
+  std::span<const GgufImages> images = {};  // one for each projector type that the engine runs with this architecture
 };
 
 // Returns the architecture of the file. Returns unimplemented, with a list of the known architectures, if the file's

@@ -17,8 +17,8 @@ class GgufModel {
  public:
   // Opens the file `path` and, if it belongs to a split set, all members of the set. `path` may name any member.
   // Returns the errors of GgufFile::open(), not_found for a missing member, and data_loss for a member that does not
-  // fit the others. `projector` is the file of the model's vision tower (gguf_projector.h); "" if it has none or shall
-  // not use it.
+  // fit the others. `projector` is the file of the model's vision tower (gguf_projector.h); "" if there is none or it
+  // is not used.
   static Result<GgufModel> open(const std::string& path, const std::string& projector = "");
 
   // Returns a model that consists of one file.

@@ -16,11 +16,11 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kFrames = 2;         // frames in a patch; the file has one tensor for each
-constexpr std::int64_t kUsualMerge = 2;     // the side of a token in patches, if the file does not state it
+constexpr std::int64_t kUsualMerge = 2;     // patches along a side of an image token, if the file does not say
 constexpr std::int64_t kUsualWindow = 112;  // Qwen2.5-VL's windows in pixels; the converter leaves them out
 
 const std::string kProjectorType = "clip.projector_type";
-const std::string kVisionType = "clip.vision.projector_type";  // in files that have a projector of sounds as well
+const std::string kVisionType = "clip.vision.projector_type";  // in files that also have an audio projector
 const std::string kMerge = "clip.vision.spatial_merge_size";
 const std::string kDeepstack = "clip.vision.is_deepstack_layers";
 const std::string kVocabulary = "tokenizer.ggml.tokens";
@@ -56,7 +56,7 @@ Json list_of(const std::vector<std::int64_t>& numbers) {
   return list;
 }
 
-// Sets the sections of the rotation. Files have a fourth section, which is 0.
+// Sets the sections of the rotation. GGUF files have a fourth section, which is 0.
 Status write_sections(ConfigWriter& writer, bool interleaved) {
   const std::string key = writer.key("rope.dimension_sections");
   const GgufValue* value = writer.model().find(key);
@@ -108,7 +108,7 @@ Status write_windows(const GgufModel& projector, std::int64_t depth, Json& visio
 }
 
 // Writes the members of Qwen2-VL's tower. The ratio of an MLP's sizes is taken from its first matrix, because
-// converters write another size as clip.vision.feed_forward_length: the language model's, or 0.
+// converters write another size as clip.vision.feed_forward_length: that of the language model's MLPs, or 0.
 Status write_qwen2_tower(const GgufModel& projector, Json& vision) {
   for (const char* key : {"clip.use_gelu", "clip.use_silu"})
     if (TRY(projector.optional_boolean(key)).value_or(false))

@@ -12,9 +12,9 @@
 
 namespace tessera {
 
-// Returns how a model of this architecture with this projector is written. Returns invalid_argument for a file that is
-// no projector, and unimplemented for a type that the engine does not run with this architecture, among them projectors
-// of sounds. The message names the file, the key, its value and what is accepted.
+// Returns how Hugging Face's layout describes a model of this architecture with this projector. Returns
+// invalid_argument for a file that is no projector, and unimplemented for a type that the engine does not run with this
+// architecture, such as an audio projector. The message names the file, the key, its value and what is accepted.
 Result<const GgufImages*> projector_images(const GgufModel& projector, const GgufArchitecture& architecture);
 
 // Writes the members that a config.json has for a model with images: the architecture's name, "vision_config", the ids

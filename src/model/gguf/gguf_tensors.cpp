@@ -186,8 +186,8 @@ class Translator {
     return ok_status();
   }
 
-  // One of two tensors of the file that are joined. The one that is read first is kept here until the other one is
-  // read.
+  // One of two tensors of the file that are joined. The tensor that is read first is kept here until the second tensor
+  // is read.
   struct Half {
     const GgufTensor* tensor;
     bool is_second;

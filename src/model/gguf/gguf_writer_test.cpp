@@ -1,4 +1,4 @@
-// Catches: a written file from which this engine's reader or another GGUF reader reads something else than was written.
+// Catches: a written file that this engine's reader or another GGUF reader does not read back unchanged.
 #include "tessera/model/gguf/gguf_writer.h"
 
 #include <gmock/gmock.h>

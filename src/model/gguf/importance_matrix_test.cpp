@@ -1,5 +1,5 @@
-// Catches: a written importance matrix that other programs could not read, or that reads differently; wrong files that
-// are accepted, or refused without a reason.
+// Catches: a written importance matrix that other programs cannot read, or that is read back with other values; wrong
+// files that are accepted, or refused without a reason.
 #include "tessera/model/gguf/importance_matrix.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The keys of a matrix, without tensors.
+// The metadata of an importance matrix's file.
 struct Keys {
   std::string type = "imatrix";
   std::uint32_t chunk_count = 3;

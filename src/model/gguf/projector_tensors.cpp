@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-// A tensor's name in the file and in a checkpoint. In tables of blocks both are what follows the block's number.
+// A tensor's name in the file and in a checkpoint. In tables for blocks, both begin after the block's number.
 struct NamePair {
   const char* gguf;
   const char* own;
@@ -161,8 +161,8 @@ class TowerTranslator {
     return ok_status();
   }
 
-  // Returns whether the two names are exchanged, as older converters wrote them: "down" then takes rows of the tower's
-  // size, and "up" does not.
+  // Returns whether the names of an MLP's two matrices are exchanged, as in files of older converters. The matrix
+  // "down" then has as many columns as the tower's hidden size, and "up" does not.
   Result<bool> has_swapped_mlp(const std::string& block) const {
     const std::int64_t width = TRY(projector_.integer("clip.vision.embedding_length"));
     const auto takes_width = [&](const char* name) -> std::optional<bool> {
@@ -195,8 +195,8 @@ class TowerTranslator {
     return ok_status();
   }
 
-  // Adds the file's other readable tensors, which the tower does not use, under their names in the file. The start then
-  // lists them as unread.
+  // Adds the file's other readable tensors, which the tower does not use, under their names in the file. The engine
+  // then logs them as unread tensors.
   void add_others() {
     for (const GgufFile& file : projector_.files()) {
       if (file.mapping() != nullptr) file_.mappings.push_back(file.mapping());

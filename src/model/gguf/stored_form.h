@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// Returns the type of a checkpoint's tensors that has the same elements; nothing for a type of blocks.
+// Returns the checkpoint type with the same elements as `type`; nothing if `type` is a type of blocks.
 std::optional<StoredDtype> plain_dtype(BlockType type);
 
 // Returns the tensor as a matrix whose rows are the tensor's rows.

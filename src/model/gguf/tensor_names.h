@@ -39,7 +39,7 @@ enum class TensorForm : std::uint8_t {
   kMixedRows,
   kConvolution,  // like kMixedRows; Hugging Face's tensor has an additional middle dimension of 1
   kDecay,        // like kValueHeads; the file stores −exp(value)
-  // The rows of "yes" and "no" of a reranker's head, which become one row, their difference. A matrix of one row stays.
+  // The rows of "yes" and "no" of a reranker's head, which become one row, their difference. A single row stays.
   kYesLessNo,
   // Two tensors of multi-head latent attention that Hugging Face joins. The joined tensor has, for each head, the rows
   // of the keys, then the rows of the values. The file stores the rows of the keys transposed.

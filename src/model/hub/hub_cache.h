@@ -21,8 +21,8 @@ struct HubModel {
   // Selects one of the repository's models in GGUF format, by a type ("Q4_K_M") or by a file name. Empty for the
   // safetensors.
   std::string gguf = {};
-  // The name of the projector's file that goes with a GGUF model. Empty: the repository's only projector, if it has
-  // one.
+  // The name of the projector's file that goes with a GGUF model. Empty: the repository's projector, if it has
+  // exactly one.
   std::string projector = {};
   bool without_projector = false;  // no projector is downloaded
 };

@@ -80,7 +80,7 @@ class Pull {
   Pull(HubFolder folder, const HubModel& model, const PullOptions& options, HttpClient client)
       : folder_(std::move(folder)), model_(model), options_(options), client_(std::move(client)) {}
 
-  // Downloads one model in GGUF format, and the projector of its images. It needs no other files.
+  // Downloads one model in GGUF format, and the projector for images. GGUF models need no other files.
   Result<std::string> fetch_gguf() {
     std::vector<std::string> names;
     for (const HubFile& file : listing_.files) names.push_back(file.name);

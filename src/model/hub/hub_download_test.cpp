@@ -1,6 +1,6 @@
 // Catches: a download that is accepted although its bytes are wrong, too few, too many or of another range; a download
-// that starts over although it could resume; a cache that is left in a state in which the hub's own tools would not
-// leave it.
+// that starts over although it could resume; a cache that is left in a state that the hub's own tools would not
+// leave.
 #include "tessera/model/hub/hub_test_util.h"
 
 namespace tessera {

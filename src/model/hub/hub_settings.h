@@ -12,7 +12,7 @@ struct HubSettings {
   std::string endpoint = "https://huggingface.co";
   std::string token{};       // if empty, the content of token_file is used, if that file exists
   std::string token_file{};  // read only for a download
-  std::string ca_file{};     // trusted certificates; empty for the system's
+  std::string ca_file{};     // file of trusted certificates; empty for the system's file
   bool offline = false;      // if true, any download is an error
 };
 

@@ -24,8 +24,8 @@ LocalHeads local_heads(const ModelConfig& config, const ModelOptions& options);
 // Returns the cache groups in the order of their first layer. Layers with the same window share a group, and all
 // recurrent layers share a group. declare_token_inputs() refuses more than ir::kMaxCacheGroups groups.
 std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config);
-// Returns the group of a body whose layers cache the keys and values of all tokens. A draft's layers belong to it too.
-// Adds an empty group if the body has none, because it caches latent vectors or has windows in all layers.
+// Returns the index of the group whose layers cache the keys and values of all tokens. A draft's layers belong to this
+// group too. A body that caches latent vectors or has windows in all layers has no such group, so it gets an empty one.
 std::size_t full_group(ir::Graph& body);
 // Returns the index of the layer's group, below ir::kMaxCacheGroups.
 std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer);

@@ -25,8 +25,9 @@ DeltaNetBlocks delta_net_blocks(LayerBuilder& b, const ModelConfig& config, cons
 DeltaNetBlocks joint_delta_net_blocks(LayerBuilder& b, const ModelConfig& config, const std::string& prefix);
 
 // Returns out(norm(delta(conv(qkv(x)), ba(x))) · silu(z(x))), x [T, hidden] → [T, hidden]. The layer keeps two states
-// in its cache group: the last input rows of the convolution, and a matrix for each value head. With
-// ModelOptions::max_drafts it also keeps rows of drafts there. Fails if the ranks cannot share the heads equally.
+// in its cache group: the last input rows of the convolution, and a matrix for each value head. If
+// ModelOptions::max_drafts is above 0, it also keeps the rows of draft tokens there. Fails if the ranks cannot share
+// the heads equally.
 ir::ValueId delta_net(LayerBuilder& b, const ModelConfig& config, std::int64_t layer, ir::ValueId x,
                       const DeltaNetBlocks& blocks, const std::string& prefix);
 

@@ -55,7 +55,7 @@ class ExpertParts {
   std::vector<WeightPart> packed_gate_up(Packed content) const;
   // Like packed_gate_up(), for "<prefix>down_proj_blocks" [E, H, I/32, 16] and "…_scales" [E, H, I/32].
   std::vector<WeightPart> packed_down(Packed content) const;
-  // Returns how many values of an expert one stored byte of `content` covers: 2 for values, 32 for scales.
+  // Returns how many parameters of an expert belong to one stored byte of `content`: 2 for kFourBits, otherwise 32.
   static std::int64_t values_of(Packed content);
 
   // The next two functions return the matrices of this rank's experts, or with kOthers the matrices of all other

@@ -21,12 +21,12 @@ struct TokenInputs {
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
   ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
-  // The slots of one cache group, by which operators recognise padding: a token with slot 0. The group is a state group
-  // only if the model has no other groups, because in state groups measurement batches also give slot 0 to tokens that
-  // are not padding.
+  // The slots of one cache group. Operators treat a token with slot 0 as padding. The group is a state group only if
+  // the model has no other groups, because in state groups measurement batches also give slot 0 to tokens that are not
+  // padding.
   ir::ValueId padding_slots;
 };
-// Returns whether tokens may have given embeddings. Those of a draft model may not.
+// Returns whether prompts may give embeddings in place of ids. For a draft model they may not.
 inline bool takes_embeddings(const ModelOptions& options) { return !options.guest || options.guest->takes_embeddings; }
 
 // Declares a body's inputs and the model's cache groups. The cache groups are `groups`, or cache_groups(config) if this
@@ -44,7 +44,7 @@ HeadInputs declare_head_inputs(LayerBuilder& b, std::int64_t hidden_size);
 // Declares one input for each operand that the operator `sample` has after the logits. Returns the inputs in the order
 // of the operands.
 std::vector<ir::ValueId> declare_sampling_inputs(ir::GraphBuilder& b);
-// Does the same for the operator `logit_edits`.
+// Like declare_sampling_inputs(), for the operator `logit_edits`.
 std::vector<ir::ValueId> declare_edit_inputs(ir::GraphBuilder& b, std::int64_t vocab_size);
 // Declares the input i32[R] with the ids whose log-probabilities are requested.
 ir::ValueId declare_logprob_targets(ir::GraphBuilder& b);

@@ -37,8 +37,8 @@ TensorSlice slice_of_blocks(const LinearPart& part, std::int64_t rows, std::int6
   return {.dim = 0, .begin = first_row(part) / rows, .size = ceil_div(part.rows, rows)};
 }
 
-// The block size of a joint table of scales for all parts. It is the largest size with which no block contains values
-// with different scales.
+// The block size of a joint table of scales for all parts. It is the largest size at which all values of a block have
+// the same scale.
 struct Grid {
   std::int64_t rows = 0;
   std::int64_t cols = 0;

@@ -17,7 +17,7 @@ ir::Attributes norm_attributes(const ModelConfig& config);
 // next norm() adds the output, because the operator add_rms_norm adds and norms in one pass over memory.
 class ResidualStream {
  public:
-  // `start` [T, hidden] is the stream's first value, in a body the embedding. `b` must outlive the stream.
+  // `start` [T, hidden] is the stream's first value. In a body it is the embedding. `b` must outlive the stream.
   ResidualStream(LayerBuilder& b, ir::ValueId start, const ModelConfig& config)
       : b_(b), sum_(start), hidden_size_(config.hidden_size), attributes_(norm_attributes(config)) {}
 

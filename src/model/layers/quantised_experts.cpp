@@ -74,7 +74,7 @@ WeightFormat set_formats_at_start(LayerBuilder& b, const ExpertParts& parts, con
 }
 
 // Makes the weights for the matrices gate_up, or down, of this rank's experts. `others` are parts of other ranks'
-// experts. The weights list these parts (WeightSpec::elsewhere), but they are not read.
+// experts. The weights list these parts (WeightSpec::elsewhere), but this rank does not read them.
 Result<QuantisedWeights> stack_of(const std::string& name, const std::vector<LinearPart>& own,
                                   const std::vector<LinearPart>& others) {
   QuantisedWeights stack = TRY(quantised_weights(name, own, LastBlock::kWhole));
@@ -84,7 +84,7 @@ Result<QuantisedWeights> stack_of(const std::string& name, const std::vector<Lin
   return stack;
 }
 
-// Describes the values or the exponents of MXFP4. One byte covers `columns` consecutive values of a row.
+// Describes the values or the exponents of MXFP4. One byte belongs to `columns` consecutive elements of a row.
 struct Mxfp4Bytes {
   const char* suffix;  // appended to the module's name
   std::int64_t columns;

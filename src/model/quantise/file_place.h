@@ -1,5 +1,5 @@
-// Finds the tensor of a GGUF file to which a matrix of a folder belongs. Importance matrices call matrices by these
-// names.
+// Finds the tensor of a GGUF file to which a matrix of a folder belongs. Importance matrices use the names of
+// GGUF tensors.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ struct FilePlace {
   TensorForm form = TensorForm::kSame;
 };
 
-// Returns the place of a tensor of the folder; nothing if files of the architecture have none. Quantised matrices have
-// other last words than "weight", which make no difference.
+// Returns the place of a tensor of the folder; nothing if GGUF files of the architecture do not have this tensor. The
+// last word of a quantised matrix's name may differ from "weight". It is ignored.
 std::optional<FilePlace> find_file_place(std::string_view tensor, const ModelConfig& config,
                                          const GgufArchitecture& architecture);
 
-// Returns the order in which a file stores the value heads of a gated delta net, as columns of a matrix: the first
+// Returns the order in which a GGUF file stores the value heads of a gated delta net, as columns of a matrix: the first
 // value head of every key head, then the second value head of every key head, and so on.
 StoredOrder value_head_order(const DeltaNetConfig& net);
 

@@ -16,7 +16,7 @@
 namespace tessera {
 
 struct FolderImportance {
-  std::map<std::string, TensorImportance> entries;  // the owners; the key is the name in GGUF files
+  std::map<std::string, TensorImportance> entries;  // own the numbers in `linears`; the key is the name in GGUF files
   // The importances of each linear's columns, all positive. Empty for a linear that is rounded without them.
   std::vector<std::span<const float>> linears;
   std::vector<std::string> notes;
@@ -24,7 +24,7 @@ struct FolderImportance {
 
 // `tensors` are the names of the checkpoint's tensors, and `model` its path for messages. Returns unimplemented for a
 // family without GGUF files, because importance matrices use their names; invalid_argument, with the name, for an entry
-// that is no tensor of the checkpoint or has another size, and for a linear of the layers without entry. Notes are
+// that is no tensor of the checkpoint or has another size, and for a layer's linear that has no entry. The notes are
 // those of ImportanceUse.
 Result<FolderImportance> choose_folder_importance(const ModelConfig& config, const std::string& model,
                                                   std::span<const std::string_view> tensors, const FolderType& type,

@@ -67,7 +67,8 @@ TEST(FolderImportance, ExpertsHaveTheirOwnSums) {
   EXPECT_THAT(unseen->notes, ElementsAre(HasSubstr("1 matrices are rounded without importances")));
 }
 
-// Two key heads with two value heads each, of two columns. Files store the first value head of both key heads first.
+// There are two key heads with two value heads each. A value head has two columns. GGUF files store the value
+// heads in the order 0, 2, 1, 3.
 TEST(FolderImportance, ValueHeadsHaveTheFoldersOrder) {
   ModelConfig config = family_config("Qwen3_5ForCausalLM");
   config.delta_net = DeltaNetConfig{};

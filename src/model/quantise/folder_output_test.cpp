@@ -1,4 +1,4 @@
-// Catches: a written folder from which an engine loads other weights than those that it makes when it quantises at its
+// Catches: a written folder whose weights differ from those that an engine makes when it quantises the source at its
 // start; tensors whose format the config does not describe.
 #include "tessera/model/quantise/folder_output.h"
 
@@ -80,8 +80,8 @@ TEST_P(FolderOutputs, WeightsAreThoseOfAQuantisingStart) {
   for (const auto& [name, bytes] : want) {
     ASSERT_TRUE(got.contains(name)) << name;
     EXPECT_EQ(got.at(name).size(), bytes.size()) << name;
-    // In files, joined linears have the same NVFP4 factor. An engine that quantises at its start gives each linear its
-    // own factor, so the scales differ.
+    // In a written folder, joined linears have the same NVFP4 factor. An engine that quantises at its start gives each
+    // linear its own factor, so the scales differ.
     EXPECT_TRUE(GetParam().format == StartFormat::kNvfp4 || got.at(name) == bytes) << name;
   }
 }

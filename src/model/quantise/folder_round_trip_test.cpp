@@ -118,7 +118,7 @@ void expect_round_trip(const std::string& folder) {
     const std::vector<float> got = elements_of(*tensor);
     const std::vector<float> wanted = elements_of(*original.find(name));
     ASSERT_EQ(got.size(), wanted.size());
-    // A file stores w + 1 for the norm weights w of some families, and −exp(x) for the values x of A_log. Both
+    // A GGUF file stores w + 1 for the norm weights w of some families, and −exp(x) for the values x of A_log. Both
     // conversions round.
     const bool rounded =
         (want.unit_offset_norms && name.find("norm") != std::string_view::npos) || name.ends_with("A_log");

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Which layers have a window. The architecture determines this. A file states only the size of the window.
+// Which layers have a window. The architecture determines this. A GGUF file states only the size of the window.
 enum class Windows : std::uint8_t {
   kNone,
   kEverySecond,  // layers 0, 2, 4, …
@@ -25,7 +25,7 @@ struct FolderArchitecture {
   std::string_view name;  // general.architecture
   Activation activation = Activation::kSilu;
   Windows windows = Windows::kNone;
-  bool states_expert_size = true;  // whether files have expert_feed_forward_length
+  bool states_expert_size = true;  // whether GGUF files have expert_feed_forward_length
 };
 
 constexpr FolderArchitecture kFolderArchitectures[] = {
@@ -66,8 +66,8 @@ class SizeWriter {
     integer("vocab_size", config_.vocab_size);
     integer("context_length", config_.max_position_embeddings);
     integer("embedding_length", config_.hidden_size);
-    // Only files of models with delta nets contain next-token layers. In these files block_count includes the
-    // next-token layers.
+    // Only GGUF files of models with delta nets contain next-token layers. Their block_count includes the next-token
+    // layers.
     const std::int64_t drafts = config_.delta_net ? config_.draft_layers : 0;
     integer("block_count", config_.num_hidden_layers + drafts);
     if (drafts > 0) integer("nextn_predict_layers", drafts);
@@ -104,8 +104,8 @@ class SizeWriter {
     return check_attention_scale();
   }
 
-  // Checks the scale of queries. Gemma's files do not state the scale, so it must follow from the head size or, in the
-  // 27B models, from hidden size and number of heads.
+  // Checks the scale of queries. Gemma's GGUF files do not state the scale, so it must follow from the head size or, in
+  // the 27B models, from hidden size and number of heads.
   Status check_attention_scale() const {
     if (!config_.attention_scale) return ok_status();
     const std::int64_t layers_of_27b = architecture_.name == "gemma2" ? 46 : 62;
@@ -175,8 +175,8 @@ class SizeWriter {
   Status write_rope() {
     const RopeConfig& rope = config_.rope;
     if (config_.delta_net) {
-      // Files of these models must have sections. All three positions of a text token are equal, so any sections give
-      // the same result for a model without images.
+      // GGUF files of these models must have sections. All three positions of a text token are equal, so any sections
+      // give the same result for a model without images.
       std::vector<std::int32_t> sections(rope.sections.begin(), rope.sections.end());
       if (sections.empty()) sections = {static_cast<std::int32_t>(rotary_dim(rope, config_.head_dim) / 2), 0, 0};
       sections.push_back(0);
@@ -204,7 +204,7 @@ class SizeWriter {
 
   Status write_yarn() {
     const RopeConfig& rope = config_.rope;
-    // Files do not state `truncate`. Readers assume the value in the published config.
+    // GGUF files do not state `truncate`. Readers assume the value in the published config.
     const bool truncates = architecture_.name != "gpt-oss";
     if (rope.attention_factor || rope.mscale || rope.mscale_all_dim || rope.truncate != truncates)
       return cannot_say("yarn's attention_factor, mscale or truncate", "yarn without them");

@@ -14,11 +14,10 @@ namespace tessera {
 Result<std::string_view> architecture_of_folder(const ModelConfig& config, const std::string& file);
 
 // Writes the sizes. Precondition: architecture_of_folder() succeeds for the config. Returns unimplemented for settings
-// that files of the architecture cannot express; the message names the config's field. `file` names the config in
-// messages.
+// that GGUF files cannot express; the message names the config's field. `file` names the config in messages.
 Status write_sizes(const ModelConfig& config, const std::string& file, GgufMetadata& metadata);
 
-// Returns the factors with which files express Llama 3.1's scaling (rope_freqs.weight), one for each pair of a head.
+// Returns the factors by which GGUF files express Llama 3.1's scaling (rope_freqs.weight): one for each rotated pair.
 // Precondition: config.rope has the type llama3.
 std::vector<float> llama3_factors(const ModelConfig& config);
 

@@ -65,7 +65,7 @@ class FolderTensors {
     if (tower_tensors_ > 0)
       content_.notes.push_back(
           fmt::format("{} tensors of the vision tower are left out: the file has the language model", tower_tensors_));
-    // Files list the tensors layer by layer.
+    // GGUF files list the tensors layer by layer.
     std::ranges::stable_sort(content_.tensors, {}, [](const GgufSourceTensor& tensor) {
       return parse_tensor_name(tensor.name).layer.value_or(tensor.name == "token_embd.weight" ? -2 : -1);
     });
@@ -147,7 +147,7 @@ class FolderTensors {
   }
 
   // Adds `tensor` with its rows permuted and a function applied to each number, as `arrangement` says. If `arrangement`
-  // changes nothing and the file stores the elements themselves, the writer can copy the tensor's bytes.
+  // changes nothing and the checkpoint stores the elements themselves, the writer can copy the tensor's bytes.
   Status add_rows(const std::string& name, const StoredTensor& tensor, const RowArrangement& arrangement) {
     const bool vector = tensor.shape.size() == 1 && !arrangement.rows.is_same();
     const bool same = arrangement.rows.is_same() && arrangement.change == NumberChange::kNone;
@@ -185,8 +185,8 @@ class FolderTensors {
     }
   }
 
-  // Adds a tensor of a gated delta net. A file stores the first value head of every key head, then the second value
-  // head of every key head, and so on.
+  // Adds a tensor of a gated delta net. A GGUF file stores the first value head of every key head, then the second
+  // value head of every key head, and so on.
   Status add_of_net(const std::string& name, const StoredTensor& tensor, Form form) {
     if (form == Form::kRow) {
       if (tensor.shape.size() != 2 || tensor.shape[0] != 1) return misfit(tensor, "one row");

@@ -85,8 +85,8 @@ constexpr std::string_view kSamples[] = {
     kSpecialSample};
 
 // Checks that the lists give the same tokens as the folder's own tokenizer. After a special token, some libraries add
-// SentencePiece's space and others do not. A file cannot say which kind of library the model was trained with. A
-// difference after a special token therefore becomes a note, not an error.
+// SentencePiece's space and others do not. A GGUF file cannot say with which kind of library the model was trained.
+// A difference after a special token therefore becomes a note, not an error.
 Status check_lists(const Tokenizer& own, const TokenLists& lists, std::vector<std::string>& notes) {
   const Tokenizer listed = TRY(Tokenizer::create(lists));
   for (const std::string_view sample : kSamples) {

@@ -28,7 +28,7 @@ struct FolderType {
 // Returns the type called `name`; null if the name is unknown.
 const FolderType* find_folder_type(std::string_view name);
 std::span<const FolderType> folder_types();
-// Returns whether an importance matrix changes how the type's numbers are rounded: for the types of 4 bits.
+// Returns whether an importance matrix changes how the type's numbers are rounded. It does for the 4-bit types.
 bool uses_importance(const FolderType& type);
 
 // A linear that is quantised.

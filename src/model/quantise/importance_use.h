@@ -22,7 +22,7 @@ class ImportanceUse {
   // Returns invalid_argument if the entry does not have the sizes of a tensor of `matrices` matrices with `cols`
   // columns.
   Status check_sizes(const ImportanceEntry& entry, std::int64_t matrices, std::int64_t cols) const;
-  // Returns the error for a matrix of the layers that becomes `type` and has no entry.
+  // Returns the error for a layer's matrix that becomes `type` and has no entry.
   Status missing(const std::string& tensor, std::string_view type) const;
 
   void add_used() { ++used_; }
@@ -31,8 +31,8 @@ class ImportanceUse {
   void add_unseen(const std::string& entry, std::int64_t matrices) { unseen_.add(entry, matrices); }
 
   bool is_used() const { return used_ > 0; }
-  // Returns notes about entries that are not used, tensors outside of the layers without entry, and matrices whose
-  // input the text never gave.
+  // Returns notes about entries that are not used, tensors outside of the layers that have no entry, and matrices that
+  // got no input from the text.
   std::vector<std::string> notes() const;
 
  private:

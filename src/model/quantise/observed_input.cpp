@@ -69,8 +69,8 @@ class InputNames {
     return ok_status();
   }
 
-  // Puts the columns into the order of a file, which stores the first value head of every key head, then the second
-  // value head of every key head, and so on.
+  // Puts the columns into the order of a GGUF file, which stores the first value head of every key head, then the
+  // second value head of every key head, and so on.
   void reorder_value_heads(std::vector<double>& sums) const {
     const StoredOrder order = value_head_order(*config_.delta_net);
     const std::vector<double> own = sums;

@@ -1,4 +1,4 @@
-// The sums of a weight's inputs over a text, and their names in an importance matrix.
+// The sums of the squares of a weight's inputs over a text, and their conversion to entries of an importance matrix.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct ObservedInput {
 
 // Returns the entries of an importance matrix for the inputs. Their names and their order of columns are those of GGUF
 // files. The columns of zeros that pad an input are left out. `weights` are those of the model's graphs, and `file`
-// names the config in messages. Returns unimplemented for a family without GGUF files and for a tensor without a place
-// in them; invalid_argument, with the tensor, for sums that are not finite.
+// names the config in messages. Returns unimplemented for a family without GGUF files and for a tensor that such files
+// do not have; invalid_argument, with the tensor, for sums that are not finite.
 Result<std::vector<ImportanceEntry>> importance_of_inputs(const ModelConfig& config, const std::string& file,
                                                           std::span<const WeightSpec> weights,
                                                           std::span<const ObservedInput> inputs);

@@ -1,4 +1,4 @@
-// Catches: sums under the name of another tensor; columns in another order than those of the file; sums of padding.
+// Catches: sums under the name of another tensor; columns that are not in the file's order; sums of padding.
 #include "tessera/model/quantise/observed_input.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +69,8 @@ TEST(ObservedInput, ColumnsOfPaddingAreLeftOut) {
   EXPECT_THAT(entries->at(0).sums, ElementsAre(1, 2, 3));
 }
 
-// Two key heads with two value heads each, of two columns. Files store the first value head of both key heads first.
+// There are two key heads with two value heads each. A value head has two columns. GGUF files store the value
+// heads in the order 0, 2, 1, 3.
 TEST(ObservedInput, ValueHeadsHaveTheFilesOrder) {
   ModelConfig config = config_of("Qwen3_5ForCausalLM");
   config.delta_net = DeltaNetConfig{};

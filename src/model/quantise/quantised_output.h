@@ -62,10 +62,9 @@ std::string output_type_names();
 
 // Opens the checkpoint and decides for each tensor how it is written, without writing anything. `model_path` is as
 // described in model_path.h. Returns the errors of reading the checkpoint's config, tensors and tokenizer;
-// unimplemented, with the name, for content that the output cannot have. `importance` is an importance matrix;
-// null: none. Returns the errors of choose_importance() and choose_folder_importance(), and invalid_argument for a type
-// that uses none. Precondition: output_form(type) is not
-// empty.
+// unimplemented, with the name, for content that the output cannot have. `importance` is an importance matrix or null.
+// If it is not null, also returns the errors of choose_importance() and choose_folder_importance(), and
+// invalid_argument for a type that uses no importances. Precondition: output_form(type) is not empty.
 Result<std::unique_ptr<QuantisedOutput>> plan_quantised(const std::string& model_path, std::string_view type,
                                                         const ir::OpTable& ops, const FamilyRegistry& families,
                                                         const ImportanceMatrix* importance = nullptr);

@@ -20,8 +20,8 @@ bool is_copied(const GgufSourceTensor& tensor, BlockType type) {
   return tensor.rows != nullptr && tensor.stored == type;
 }
 
-// Returns whether the tensor belongs to one of the layers that a forward runs. Next-token layers come after
-// these.
+// Returns whether the tensor belongs to one of the layers that a forward runs. Next-token layers come after these
+// layers.
 bool is_of_layer(const GgufSourceTensor& tensor, const GgufContent& content) {
   const std::optional<std::int64_t> layer = parse_tensor_name(tensor.name).layer;
   return layer && *layer < content.layers - content.draft_layers;

@@ -11,14 +11,14 @@
 namespace tessera {
 namespace {
 
-// Sums are added up in this many lanes, which divides the size of every block.
+// The number of lanes in which sums are accumulated. It divides the size of every block.
 constexpr std::int64_t kLanes = 16;
 
 // One type for each format. Its function nearest() returns the number that stands for a quotient.
 struct Int4 {
   TESSERA_INLINE static float nearest(float q) { return scale_search::nearest(scale_search::clamped(q, -8.0F, 7.0F)); }
 };
-// The steps between 0, 0.5, 1, 1.5, 2, 3, 4 and 6 are at the midpoints, as round_values() rounds.
+// Rounds to 0, 0.5, 1, 1.5, 2, 3, 4 or 6. The thresholds are the midpoints, as in round_values().
 struct E2M1 {
   TESSERA_INLINE static float nearest(float q) {
     const float m = std::abs(q);
@@ -43,7 +43,7 @@ TESSERA_INLINE float error_of(const float* x, const float* w, std::int64_t count
   return scale_search::sum_of<kLanes>(sums);
 }
 
-// Returns the scale with the least weighted squared error for the integers that `inverse` gives; 0 if all are 0.
+// Returns the scale with the least weighted squared error for the integers nearest to x · inverse; 0 if all are 0.
 TESSERA_INLINE float fit_int4(const float* x, const float* w, std::int64_t count, float inverse) {
   float wxq[kLanes] = {};
   float wqq[kLanes] = {};
@@ -61,7 +61,7 @@ TESSERA_INLINE float fit_int4(const float* x, const float* w, std::int64_t count
 
 TESSERA_CPU_CLONES void search_int4(const float* x, const float* w, std::int64_t block, float* scales,
                                     std::int64_t count) {
-  // The greatest magnitude becomes an integer from kLeastTop to kMostTop, before integers above 7 become 7.
+  // `inverse` maps the greatest magnitude to kLeastTop … kMostTop. Numbers above 7 are then clamped to 7.
   constexpr float kGreatest = 7.0F;
   constexpr float kLeastTop = 6.0F;
   constexpr float kMostTop = 9.0F;
@@ -82,7 +82,8 @@ TESSERA_CPU_CLONES void search_int4(const float* x, const float* w, std::int64_t
 
 TESSERA_CPU_CLONES void search_e2m1(const float* x, const float* w, std::int64_t block, float factor, float* scales,
                                     std::int64_t count) {
-  // There are eight numbers of E4M3 in an octave: the greatest magnitude becomes about 4 to 8 instead of 6.
+  // The given scale maps the greatest magnitude to 6. E4M3 has eight numbers in an octave, so the tried codes map it to
+  // about 4 … 8.
   constexpr int kBelow = 3;
   constexpr int kAbove = 5;
   constexpr int kGreatestCode = 0x7e;

@@ -7,11 +7,11 @@
 
 namespace tessera {
 
-// Replaces the scale of each block of a row by the best of some that are tried: the one with the least weighted squared
-// error Σ importance · (x − value)². The given scale is among them, so the error never grows. A scale stays positive. A
-// scale of E2M1 stays a number of E4M3. The results are equal on every CPU.
+// Replaces the scale of each block of a row by the best of several candidates: the one with the least weighted squared
+// error Σ importance · (x − value)². The given scale is a candidate, so the error never grows. A scale stays positive.
+// A scale of E2M1 stays a number of E4M3. The results are equal on every CPU.
 //
-// `scales` are those of block_scales(). Preconditions: the values are int4 or E2M1; block_rows is 1, and block_cols a
+// block_scales() returned `scales`. Preconditions: the values are int4 or E2M1; block_rows is 1, and block_cols a
 // multiple of 16; `x` and `importance` have block_cols elements for each scale; all are finite, and importances
 // positive.
 void search_scales(const Rounding& rounding, float factor, std::span<const float> x, std::span<const float> importance,

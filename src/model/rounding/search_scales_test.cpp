@@ -1,4 +1,4 @@
-// Catches: a searched scale with a greater weighted error than the one that the greatest magnitude gives; a search that
+// Catches: a searched scale with a greater weighted error than the scale from the greatest magnitude; a search that
 // gains nothing; scales that cannot be stored; numbers at the ends of float32 that give wrong scales.
 #include "tessera/model/rounding/search_scales.h"
 
@@ -97,7 +97,7 @@ TEST_P(SearchScales, WeightedErrorNeverGrows) {
       for (std::int64_t block = 0; block < kBlocks; ++block) {
         const double before = row.error(row.plain, block);
         const double after = row.error(row.searched, block);
-        // The search adds up in float32.
+        // The search computes errors in float32, so it may choose a scale that is slightly worse in double precision.
         ASSERT_LE(after, before * (1 + 1e-5)) << "block " << block << " of row " << round << ", spread " << spread;
         with += after;
         without += before;

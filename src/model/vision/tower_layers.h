@@ -36,11 +36,11 @@ ir::ValueId layer_norm(LayerBuilder& b, const VisionConfig& config, ir::ValueId 
 ir::ValueId plain_mlp(LayerBuilder& b, const VisionConfig& config, ir::ValueId x, ir::ValueId y,
                       const std::string& first, std::string_view activation, const std::string& second);
 
-// Returns a view of x [S, hidden] as [S / merged patches, hidden · merged patches]. All patches of a token form one
-// row.
+// Returns a view of x [S, hidden] as [S / merged_patches(), hidden · merged_patches()]. The patches of one image
+// token form one row.
 ir::ValueId merge_patches(LayerBuilder& b, const VisionConfig& config, ir::ValueId x);
 
-// Returns second(gelu(first(x))), x [U, hidden · merged patches] → [U, out_hidden_size].
+// Returns second(gelu(first(x))), x [U, hidden · merged_patches()] → [U, out_hidden_size].
 ir::ValueId merger_mlp(LayerBuilder& b, const VisionConfig& config, ir::ValueId x, const std::string& first,
                        const std::string& second);
 

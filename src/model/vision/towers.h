@@ -2,7 +2,7 @@
 // model's embeddings. Inputs of the graph say to which rows each row attends, so that one graph works for images of any
 // size.
 //
-//   tower  patches X[S, patch_values] and their positions → X[S / merged patches, row_values()]
+//   tower  patches X[S, patch_values] and their positions → X[S / merged_patches(), row_values()]
 #pragma once
 
 #include <string_view>
@@ -19,7 +19,7 @@ ir::ValueId build_qwen2_5_tower(LayerBuilder& b, const VisionConfig& config);
 // Builds the tower of Qwen3-VL and Qwen3.5.
 ir::ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config);
 
-// The names of a tower's inputs. S is the number of patches, including padding; U = S / merged patches.
+// The names of a tower's inputs. S is the number of patches, including padding; U = S / merged_patches().
 namespace vision_inputs {
 inline constexpr std::string_view kPatches = "patches";                 // X[S, patch_values]
 inline constexpr std::string_view kPatchPositions = "patch_positions";  // i32[S, 2]: row and column in the image
@@ -27,7 +27,7 @@ inline constexpr std::string_view kPatchPositions = "patch_positions";  // i32[S
 inline constexpr std::string_view kImageRanges = "image_ranges";
 // i32[S, 2]: like kImageRanges, for blocks with window attention
 inline constexpr std::string_view kWindowRanges = "window_ranges";
-// i32[U]: for each token, the index of its row after patches are merged
+// i32[U]: for each image token, the index of its row among the merged patches
 inline constexpr std::string_view kTokenOrder = "token_order";
 // i32[S, 4]: the rows of the learned position table from which a patch's position embedding is interpolated
 inline constexpr std::string_view kPositionRows = "position_rows";

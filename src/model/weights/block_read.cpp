@@ -46,8 +46,8 @@ std::int64_t indivisible(const BlockStorage& storage) {
   return storage.per_block() / groups;
 }
 
-// Returns the rectangle that the runs cover, or nothing if a run begins or ends within indivisible elements or the runs
-// exceed the matrix. `size` is the number of elements in the runs.
+// Returns the rectangle that the runs cover, or nothing if a run begins or ends within elements that must be read
+// together, or if the runs exceed the matrix. `size` is the number of elements in the runs.
 std::optional<BlockPiece> piece_of(const SliceRuns& runs, const BlockStorage& storage, std::int64_t size) {
   const BlockTypeInfo& type = block_type_info(storage.type);
   const std::int64_t per_block = storage.per_block();
@@ -88,7 +88,7 @@ void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, con
 }
 
 // Copies `rows` rows of the piece, beginning with its row `first`, from `made` to their place in `dst`. `made` contains
-// the elements of all blocks of these rows, also those outside of the piece.
+// the elements of all blocks of these rows, also elements outside of the piece.
 template <class T>
 void copy_rows(const BlockPiece& piece, std::int64_t first, std::int64_t rows, std::span<const T> made,
                std::byte* dst) {

@@ -34,7 +34,7 @@ Status expect_length(const StoredTensor& tensor, const SliceRuns& runs, std::siz
                                     runs.num_elements(), bytes, dst.size()));
 }
 
-// A part of a quantised matrix has its values, its scales or its indices, and `runs` describes a slice of the part.
+// A part contains the values, the scales or the indices of a quantised matrix. `runs` describes a slice of the part.
 // Returns where element `i` of the slice lies in the part, as a row-major index.
 std::int64_t part_index(const SliceRuns& runs, std::int64_t i) {
   return runs.start + i / runs.run * runs.stride + i % runs.run;

@@ -1,4 +1,4 @@
-// Catches: a random checkpoint of any family, type or layout that the loader does not read as the dummy weights;
+// Catches: a random checkpoint, in any family, type or layout, whose values as loaded differ from the dummy weights;
 // tensors that Hugging Face's own checkpoints of the architecture do not have; files that contradict their index; a
 // failed write that leaves a file.
 #include "tessera/model/weights/random_checkpoint.h"
@@ -114,8 +114,8 @@ TEST(RandomCheckpoint, HoldsTheRandomWeightsOfFourBitExperts) {
   expect_round_trip(specs, 30'000);
 }
 
-// Plans a checkpoint for the config.json of each checkpoint that Hugging Face's library wrote. Both must have the same
-// names and shapes.
+// Plans a checkpoint for the config.json of each checkpoint that Hugging Face's library wrote. The planned checkpoint
+// and the library's checkpoint must have the same tensor names and shapes.
 TEST(RandomCheckpoint, HasTheTensorsOfPublishedCheckpoints) {
   int compared = 0;
   for (const auto& entry : std::filesystem::directory_iterator(testing::data_path("goldens"))) {

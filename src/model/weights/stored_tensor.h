@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// Computes the elements of a tensor, which the file stores in another form. Const functions are thread-safe.
+// Computes the elements of a tensor that the file stores in another form. Const functions are thread-safe.
 class TensorElements {
  public:
   virtual ~TensorElements() = default;

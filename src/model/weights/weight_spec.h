@@ -64,8 +64,8 @@ struct PackedStorage {
 
 // A matrix of 4-bit values from a tensor of I32. Each word contains eight values along one dimension, the first in the
 // lowest bits. The part is a matrix of bytes. If `pairs`, it is [rows, cols / 2] with two values in each byte, the
-// first in the lower half. Otherwise it is [rows, cols] with one value in each byte. Value (r, c) is stored[r, c'] +
-// add or, if `transposed`, stored[c', r] + add, where c' = c · step / block.
+// first in the lower half. Otherwise it is [rows, ⌈cols / step⌉] with one value in each byte. Value (r, c) is
+// stored[r, c'] + add or, if `transposed`, stored[c', r] + add, where c' = c · step / block.
 struct NibbleStorage {
   std::int64_t rows = 0;  // rows of the whole matrix of values, not of the stored tensor
   std::int64_t cols = 0;
