@@ -67,10 +67,10 @@ class Engine {
   // Checks the request and queues it; errors are those of Admission::admit().
   Result<RequestId> submit(Request request);
   bool idle() const { return steps_.idle(); }
-  // Schedules and enqueues one forward and collects results. On a device that runs asynchronously, these are the
-  // results of the forward before it, so a forward is enqueued before the tokens of the previous one are read. Returns
-  // the events of every request that progressed, possibly none. The events are valid until the next call, and the
-  // caller may move from them. Allocates nothing in a steady decode without drafts.
+  // Schedules and enqueues one forward and collects results. On an asynchronous device, these are the results of the
+  // previous forward, so the next forward is enqueued before its predecessor's tokens are read. Returns the events of
+  // every request that progressed, possibly none. The events are valid until the next call, and the caller may move
+  // from them. Allocates nothing in a steady decode without drafts.
   Result<std::span<RequestEvent>> step() { return steps_.step(); }
   // Returns the time at which to call step() next. While a forward runs, requests that are submitted until then still
   // join the next forward (step_pace.h). The time is in the past if step() should be called at once.
@@ -102,8 +102,8 @@ class Engine {
   EngineStats stats() const;
   // Writes the statistics into the caller's snapshot. Allocates only after a new kind of forward has run.
   void read_stats(EngineStats& stats) const;
-  // Records where the time of every step goes, until end_profile(). Precondition of both: idle(), and not called from
-  // within measured work.
+  // Records where the time of every step goes, until end_profile(). Precondition of both functions: idle(), and the
+  // caller is not inside work that the profiler measures.
   Status start_profile() { return report_.recorder().start(); }
   EngineProfile end_profile() { return report_.recorder().end(); }
   // Returns the profiler that measures work between steps; null while no profile is recorded.

@@ -1,5 +1,5 @@
-// Catches: a requested feature that is missing from the result, comes from another row, or works only if the request
-// runs alone: log-probabilities, penalties, limits, stop strings, hidden states, priorities, time-outs.
+// Catches: a requested feature (log-probabilities, penalties, limits, stop strings, hidden states, priorities,
+// time-outs) that is missing from the result, comes from another row, or works only if the request runs alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The options of an engine. The EnginePlan made from them (start/engine_plan.h) holds the values chosen for a given
+// The options of an engine. The EnginePlan made from them (plan/engine_plan.h) holds the values chosen for a given
 // model and device.
 #pragma once
 
@@ -85,7 +85,7 @@ struct DraftOptions {
   bool any() const { return source != DraftSource::kNone; }
   // Returns whether the drafts come from speculative_draft_model_path.
   bool from_folder() const { return source == DraftSource::kEagle || source == DraftSource::kModel; }
-  // Returns whether a layer or a draft model drafts. With kAuto it returns true because a layer may draft;
+  // Returns whether a next-token layer or a draft model makes the drafts. With kAuto it returns true, as one may;
   // EnginePlan::drafts holds the decision.
   bool by_layer() const { return source == DraftSource::kAuto || source == DraftSource::kLayer || from_folder(); }
   // Returns the limit of drafts per request and step for the chosen source.
@@ -123,7 +123,7 @@ struct EngineOptions {
   // Index of this engine among the engines that share the requests. Its devices come after those of the engines on this
   // node with a lower index.
   int replica = 0;
-  int replicas = 1;  // number of these engines, over all nodes
+  int replicas = 1;  // number of engines that share the requests, over all nodes
   // True for data-parallel attention: the replicas are ranks that share the experts of one model, but have requests of
   // their own. `lockstep` must then be set.
   bool dp_attention = false;

@@ -43,8 +43,8 @@ class AdapterPool {
   // adapter must leave a slot for other adapters. Returns invalid_argument otherwise, and unimplemented if no adapters
   // are served.
   Status check(const AdapterLoad& load) const;
-  // Makes an adapter available under its name. Returns the errors of check(). If the adapter replaces a loaded one,
-  // requests that use the old one finish with it.
+  // Makes an adapter available under its name. Returns the errors of check(). If the adapter replaces a loaded adapter,
+  // requests that already use the replaced adapter keep it to their end.
   Status load(const AdapterLoad& load, std::shared_ptr<const Adapter> content);
   // Removes an adapter, so that no new request can name it. Returns a pointer that expires when the last request that
   // uses the adapter has ended. Returns not_found for an unknown name.

@@ -76,8 +76,8 @@ Status Admission::check(Request& request) const {
   return ok_status();
 }
 
-// Checks the ids that the request's options name, and the prompt: it must have ids of the vocabulary, with the
-// request's images at their placeholders, or valid embeddings.
+// Checks the ids that the request's options name, and its prompt. The prompt must consist of valid embeddings, or of
+// ids of the vocabulary with the request's images at their placeholders.
 Status Admission::check_inputs(const Request& request) const {
   TRY(check_chosen_ids(request, model_.config.vocab_size));
   if (!request.input_embeds.empty()) return check_embeddings(request, model_.config.hidden_size);
@@ -85,8 +85,8 @@ Status Admission::check_inputs(const Request& request) const {
   return check_prompt_ids(request.prompt, model_.config.vocab_size);
 }
 
-// Checks that a request to a classifier or to a model that makes embeddings asks for nothing that only a generating
-// model has: tokens, log-probabilities of the prompt and, from a model that makes embeddings, scores.
+// Checks that a request to a classifier or an embedding model asks neither for tokens nor for log-probabilities of the
+// prompt. An embedding model gives no scores either.
 Status Admission::check_task(const Request& request) const {
   if (model_.generates()) return ok_status();
   const bool wants_tokens =
@@ -124,8 +124,8 @@ Status Admission::check_queue(const Request& request) const {
   return resource_exhausted(fmt::format("{} requests wait already, the most that max_queued_requests allows", queued));
 }
 
-// Reserves device memory for embedding rows. The rows must hold any single image of the request. For given embeddings,
-// the rows must hold the whole prompt, and at least as many tokens as one forward may have.
+// Reserves device memory for embedding rows: for images, as many rows as the request's largest image has tokens. For
+// given embeddings, as many rows as the prompt has tokens, and at least as many as one forward may have.
 Status Admission::reserve_embeddings(const Request& request) {
   ModelRunner& runner = *model_.runner;
   std::int64_t rows = 0;
@@ -161,8 +161,9 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   const DraftOptions& drafts = model_.options.drafts;
   const bool by_layer = drafts.by_layer();
   const bool is_tried = by_layer && !drafts.for_all_requests;
-  // With a next-token layer, only few requests draft until trials show that drafts save time (draft_trials.h). Drafts
-  // from the text alone need no trials, because whether a text repeats itself does not depend on other requests.
+  // With a next-token layer or a draft model, only few requests draft once trials have shown that drafts do not pay
+  // (draft_trials.h). Drafts from the text need no trials, because whether a text repeats itself does not depend on
+  // other requests.
   if (drafts.any() && may_draft(*sequence) && (!is_tried || trials_->begin(sequence->arrived))) {
     // With forced acceptance (for measurements), only the layer drafts. Forced texts repeat themselves, so drafts from
     // the text would otherwise replace the layer's.

@@ -43,9 +43,9 @@ using CacheEvents = std::vector<CacheEvent>;  // in the order in which they happ
 // Receives the events of one step on the engine's thread, and must return soon.
 using CacheEventSink = std::function<void(CacheEvents events)>;
 
-// Returns the id of the block with the `page_tokens` of `text`; `parent` is 0 for a block that begins a text. Only the
-// hash of a block that begins a text includes the text's adapter. Later blocks depend on the adapter through their
-// parents' ids.
+// Returns the id of the block of `text` that holds `page_tokens`; `parent` is 0 for a block that begins a text. The
+// adapter enters only the hash of a block that begins a text. Later blocks depend on the adapter through their parents'
+// ids.
 std::uint64_t block_id(std::uint64_t parent, const PrefixTokens& text, std::span<const TokenId> page_tokens,
                        std::span<const PageImage> images);
 

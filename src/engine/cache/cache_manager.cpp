@@ -203,7 +203,7 @@ void CacheManager::release(SequenceCache& own) {
 }
 
 // The next text of a conversation continues all of this text or, if the client leaves a part of the answer out, only
-// the prompt. Both ends are therefore retained.
+// the prompt. The end of the text and the end of the prompt are therefore both retained.
 void CacheManager::retain(const SequenceCache& own, const RetentionHint& hint, std::int64_t prompt_tokens,
                           Retentions::Time now) {
   const std::int64_t prompt_pages = std::max<std::int64_t>(prompt_tokens - 1, 0) / page_size_;

@@ -122,10 +122,11 @@ class CacheManager {
 
   // Enters the full pages of `tokens` into the prefix cache. Precondition: they are computed.
   void keep(SequenceCache& own, const PrefixTokens& tokens);
-  // Copies the sequence's states to checkpoints at its path's last node, if free slots are available for them.
-  // Precondition: the slots hold the states after the path's tokens.
+  // Copies the sequence's states to checkpoints at its path's last node, in each group in which the node has no
+  // checkpoint yet and a slot is free or can be freed. Precondition: the slots hold the states after the path's tokens.
   void add_checkpoint(const SequenceCache& own);
-  // Hands the slots of an ending sequence to the prefix cache as checkpoints at its path's last node, without a copy.
+  // Hands the slots of a sequence that stops running to the prefix cache as checkpoints at its path's last node,
+  // without a copy.
   void leave_checkpoint(SequenceCache& own);
   void release(SequenceCache& own);
 

@@ -23,7 +23,7 @@ struct RetentionHint {
   std::optional<std::int64_t> priority{};
 
   // Names the client. When too many texts are retained, the client with the most texts loses some. A session belongs to
-  // one owner, so the session's name must contain the owner's.
+  // one owner, so the session's name must contain the owner's name.
   std::string owner{};
 
   bool any() const { return !session.empty() || seconds.has_value(); }

@@ -1,8 +1,8 @@
 // Decides which texts the prefix cache evicts last, because clients want to continue them (RetentionHint). A retained
 // text is marked at a few places of the cache. A place's level is the highest priority of the texts that are marked
 // there. A retention only changes the order of eviction, so no request fails because of it or waits for it. A retention
-// ends in four cases: its time is over, its session is released, nothing of its text can be reused any more, or too
-// many other texts are retained.
+// ends if its time is over, its session is released or gets a later text, nothing of its text can be reused any more,
+// too many other texts are retained, or the cache is flushed.
 //
 // The cost is O(log n) for each mark, with n marks. A level costs nothing while there are no marks.
 //
@@ -49,8 +49,8 @@ class Retentions {
     std::size_t group = kWhole;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
-  // A function of the object that sorts places by their levels. It takes `place` out of the order, calls `change`,
-  // which may change the level of `place`, and puts `place` back if it was there.
+  // Provided by the object that sorts places by their levels. It takes `place` out of the order, calls `change`, which
+  // may change the level of `place`, and puts `place` back if it was in the order.
   using Reorder = std::function<void(Place place, const std::function<void()>& change)>;
 
   explicit Retentions(Reorder reorder) : reorder_(std::move(reorder)) {}
@@ -67,14 +67,15 @@ class Retentions {
   void retain(const RetentionHint& hint, std::span<const Place> places, Time now);
   // Ends the retention of a session's text. Returns whether there was one.
   bool release(const std::string& session);
-  // Ends retentions whose time is over: all of them, or at least one if they have more than kMarksAtOnce marks
-  // together. The next call then ends more.
+  // Ends retentions whose time is over, the earliest first. Stops once the ended ones had kMarksAtOnce marks or more;
+  // the next call then ends further ones.
   void end(Time now);
   // Ends all retentions, but calls no Reorder. The caller must sort all places again.
   void clear();
 
-  // Records that a place is about to vanish. A text ends when it has lost all its marks, or all those in cache groups:
-  // then no group has what a next token needs. Precondition: the place is not sorted by its level at the moment.
+  // Records that a place is about to vanish. Drops a text that loses its last mark, or its last mark in a cache group,
+  // because no group then has what a next token needs. Precondition: the place is not sorted by its level at the
+  // moment.
   void forget(Place place);
   // Gives the marks of a node to another node. Precondition: neither node is sorted by its level at the moment, and
   // both places are whole nodes.

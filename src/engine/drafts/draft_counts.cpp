@@ -10,8 +10,9 @@ namespace {
 constexpr std::int64_t kCheapRows = 64;
 constexpr double kCostOfCheapRows = 0.5;
 
-// A step drafts only if its predicted tokens per time are at least this many times those of a step without drafts. The
-// factor is above 1 because estimates are uncertain, and because a step with drafts is not scheduled ahead.
+// A step without prompts drafts only if its predicted tokens per time are at least this many times those of a step
+// without drafts. With prompts, drafts must save this many times the time that they take. The factor is above 1 because
+// estimates are uncertain, and because a step with drafts is not scheduled ahead.
 constexpr double kMargin = 1.04;
 
 double assumed_ms(std::int64_t rows) {
@@ -56,8 +57,8 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   const double slowdown = measured && costs.slowdown ? costs.slowdown(requests) : 1;
   const double decode_ms = forward_ms(requests);
   const auto tokens = static_cast<double>(requests);
-  // Returns the value of a step with drafts of which `kept` are expected to be kept: tokens per time or, for a step
-  // with prompts, the milliseconds that the drafts save.
+  // Returns the value of a step with drafts of which `kept` are expected to be kept. This is tokens per time or, for a
+  // step with prompts, the milliseconds that the drafts save, less kMargin times their cost.
   const auto worth = [&](std::int64_t drafts, double kept, double layer_ms) {
     if (has_prompts) return kept * decode_ms / tokens - kMargin * (longer_ms(drafts) + layer_ms);
     return (tokens + kept) / ((forward_ms(requests + drafts) + layer_ms) * slowdown);

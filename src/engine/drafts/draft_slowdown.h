@@ -28,8 +28,9 @@ class DraftSlowdown {
   // `step` if the engine does something else: a step with prompts, handling a failure, or nothing. Then neither the
   // time before `now` nor the time after it is recorded.
   void begin(std::optional<Step> step, Clock::time_point now);
-  // Returns the factor by which steps with drafts take longer than predicted, divided by that of steps without drafts;
-  // 1 if nothing was recorded. While no step has drafts, it moves slowly towards 1, so that drafts are tried again.
+  // Returns the factor between measured and predicted times of steps with drafts, divided by the same factor of steps
+  // without drafts; 1 if nothing was recorded. While no step has drafts, the result moves slowly towards 1, so that
+  // drafts are tried again.
   double factor(std::int64_t requests) const;
 
  private:

@@ -51,8 +51,8 @@ class Drafter {
   // none of this request's drafts was kept. Drafting has a cost even in steps without drafts, because the layer reads
   // every token and no step is scheduled ahead.
   bool is_fruitless() const;
-  // Returns whether drafts were kept often enough to be worth the steps; nothing after too few steps to tell, or if
-  // they were not and the layer lacks keys.
+  // Returns whether drafts were kept often enough to be worth the steps. Returns nothing if there were too few steps to
+  // tell, or if too few drafts were kept while the layer lacked keys.
   std::optional<bool> paid() const;
 
   // Sets the row of draft_hidden that the layer's first draft continues. Without a row, the layer drafts nothing.

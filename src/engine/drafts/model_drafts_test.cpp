@@ -136,9 +136,9 @@ TEST(ModelDrafts, QuantisedDraftsChangeNothing) {
   }
 }
 
-// The draft's keys and values are in the model's pages, which have other sizes then. The second round finds the first
-// one's prompts in the cache. A model that drafts for itself reads the same rounded keys and values in its own layers,
-// so that all of its drafts are kept.
+// The draft model's keys and values are in the target model's pages, whose sizes depend on the cache type. The second
+// round finds the first round's prompts in the cache. A model that drafts for itself reads the same rounded keys and
+// values in both roles, so all of its drafts are kept.
 TEST(ModelDrafts, NarrowCachesChangeNothing) {
   const std::vector<Request> requests{request(12, 40), request(30, 25, 2), request(1, 30, 3), request(40, 15, 4)};
   std::vector<std::string> types{"fp8_e4m3"};

@@ -1,6 +1,6 @@
 // Catches: drafts that change a request's output. The conditions are random: cached prefixes of other requests, prompts
 // in chunks, preemption, cancelled neighbours, greedy and random sampling, adapters. TESSERA_SOAK_PROMPTS sets the
-// number of prompts for each model (64).
+// number of prompts for each model (default 64).
 #include <gtest/gtest.h>
 
 #include <random>

@@ -94,10 +94,10 @@ class GrammarCompiler {
 
   // Returns the grammar if compile() made it lately and still keeps it, else null. Any thread may call it.
   std::shared_ptr<const Grammar> find(const GrammarSpec& spec) const;
-  // Compiles a grammar; any thread may call it, after find(). Returns invalid_argument if `spec` is malformed, too
-  // large or too deep (the message says what and where), and unimplemented if it is valid but cannot be enforced. No
-  // input makes it throw, crash or run forever. It takes 1 to 100 ms for common schemas and a vocabulary of 150000. A
-  // bound on a string's length adds nothing to that, unless the string also has a pattern that repeats several parts.
+  // Compiles a grammar, unless find() has it; any thread may call it. Returns invalid_argument if `spec` is malformed,
+  // too large or too deep (the message says what and where), and unimplemented if it is valid but cannot be enforced.
+  // No input makes it throw, crash or run forever. Common schemas take 1 to 100 ms with a vocabulary of 150000. A bound
+  // on a string's length does not change this time, unless the string also has a pattern that repeats several parts.
   // Then each character that the bound allows adds some 10 ms.
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec);
 
@@ -130,7 +130,7 @@ class GrammarMatcher {
   // Takes the next token. Returns internal_error if the grammar does not allow it. After an error every call returns
   // that error.
   Status accept(TokenId token);
-  // Returns ok, or the error that accept() will return; fill_mask() can also cause one.
+  // Returns ok, or the error that the next accept() will return. fill_mask() can also be the cause of this error.
   Status status() const;
   // Returns whether only an end token may follow. The text is then complete, and may end without an end token.
   bool finished() const;

@@ -39,7 +39,8 @@ class ImageRows {
   // Returns the image's `count` rows, held until release(). Returns null if evicting all rows that no sequence holds
   // would not make enough room.
   Image* take(const Hash128& content, std::int64_t count);
-  // Undoes one take() of the image. Frees rows at once if they were never written.
+  // Undoes one take() of the image. Frees the rows at once if no sequence holds them any more and they were never
+  // written.
   void release(Image& image);
   // Sets `is_written` of the image. If it becomes false and no sequence holds the image, frees the rows. Has no effect
   // if the rows were evicted.

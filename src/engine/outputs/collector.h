@@ -35,7 +35,7 @@ class Collector {
 
   std::int64_t output_tokens() const { return output_tokens_; }
   // Returns the phase that ends with the engine's first token and begins when that token's request arrived, on the
-  // clock of LoadedModel::start; nothing before that token.
+  // clock of LoadedModel::start; nothing before the engine's first token.
   const std::optional<Timeline::Phase>& first_token() const { return first_token_; }
 
  private:

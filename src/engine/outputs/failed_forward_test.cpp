@@ -93,7 +93,7 @@ int rounds_with_one_failure(const std::string& model, const std::vector<Request>
   return only_first_failed;
 }
 
-// A forward is lost on the device while the next one, which reads its pages, is in flight.
+// A forward is lost on the device while the next forward, which reads the lost forward's pages, is in flight.
 TEST_P(FailedForward, LeavesNoKeysToLaterRequests) {
   EXPECT_GT(rounds_with_one_failure(GetParam(), {prompt_of(40), prompt_of(60)}, prompt_of(52)), 2)
       << "the other one goes on, and reads what the first left";

@@ -1,5 +1,5 @@
-// Takes the token that a forward sampled for a sequence: its text, its log-probabilities, and whether it ends the
-// request.
+// Handles the token that a forward sampled for a sequence: adds the token's text and log-probabilities, and finds out
+// whether the token ends the request.
 #pragma once
 
 #include <span>

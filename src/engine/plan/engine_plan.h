@@ -1,5 +1,5 @@
-// Plans an engine from its options and config.json alone: model, sizes, ladders, rules, memory. `tessera explain` shows
-// the plan, and the start (loaded_model.h) carries it out.
+// Plans an engine from its options, config.json and, where needed, the headers of the checkpoint: model, sizes,
+// ladders, rules, memory. `tessera explain` shows the plan, and the start (loaded_model.h) carries it out.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ struct EnginePlan {
   RunnerOptions runner;
   StepOrder steps;
   DraftOptions drafts;             // the options as decided: the source is never kAuto
-  std::vector<PassReport> passes;  // reports for body, head and sampler, each in the order in which the passes ran
+  std::vector<PassReport> passes;  // reports for body, head, sampler and draft graphs, each in the order of its passes
   std::int64_t parameters = 0;     // parameters of the whole model, over all ranks; without those of drafts.model_path
   std::int64_t draft_parameters = 0;  // parameters of the layer or model of drafts.model_path; 0 without one
   std::vector<std::string> facts;     // one line each, shown without a warning

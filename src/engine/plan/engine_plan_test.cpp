@@ -193,7 +193,7 @@ TEST(EnginePlan, NoMoreRequestsRunThanHaveAState) {
     });
   };
   EXPECT_EQ(states([](EngineOptions&) {}).runner.max_requests, 256) << "they fit";
-  // The cache of 4096 tokens has a slot and a checkpoint for each 1024 tokens, so 8 requests have room.
+  // A cache of 4096 tokens has 4 slots for states and 4 for checkpoints, so 8 requests have a slot for their states.
   const auto four = [](EngineOptions& o) { o.max_total_tokens = 4096; };
   const EnginePlan p = states(four);
   EXPECT_EQ(p.runner.max_requests, 8);

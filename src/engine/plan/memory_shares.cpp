@@ -21,7 +21,7 @@ namespace {
 constexpr double kLeastFraction = 0.1;
 constexpr double kMostFraction = 0.95;
 constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
-// If no request of the longest context fits, graphs may take one byte in kLeastGraphShare of what forwards leave.
+// If no request of the longest context fits, graphs may take 1 / kLeastGraphShare of the memory that forwards leave.
 constexpr std::int64_t kLeastGraphShare = 8;
 // Bytes that a process maps after the plan is made and that the plan does not count: stacks of threads, heaps, kernels
 // that oneDNN makes at run time. With all sizes captured, `tessera serve` of the bundled model maps some 400 MiB of
@@ -89,8 +89,8 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
   return in;
 }
 
-// Drops the largest prefill size if the next smaller one already holds max_tokens rows, the most that a forward has.
-// The larger size only costs arena memory for its padding. Returns whether it dropped one.
+// Drops the largest prefill size if the next smaller size already holds max_tokens rows, which no forward exceeds. The
+// largest size then only costs arena memory for its padding. Returns whether a size was dropped.
 bool drop_oversized(EnginePlan& plan, const Status& why) {
   std::vector<std::int64_t>& sizes = plan.runner.prefill_sizes;
   if (sizes.size() < 2 || sizes[sizes.size() - 2] < plan.runner.max_tokens) return false;
@@ -123,8 +123,9 @@ Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan&
   }
 }
 
-// Returns the graph sizes of a runner, and the bytes that each of them takes. `others` are runners that have graphs of
-// the same sizes, or of some of them. Their bytes are shared out evenly. Null stands for a runner that does not exist.
+// Returns the graph sizes of a runner, and the bytes of graphs for each size. `others` are runners that have graphs of
+// the same sizes, or of some of them. The bytes of their graphs are spread evenly over the runner's sizes. Null stands
+// for a runner that does not exist.
 BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding,
                        std::initializer_list<const RunnerMemory*> others = {}) {
   BudgetLadder ladder;
@@ -195,7 +196,7 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
   if (in.on_host) cache = std::min(cache, kCpuMaxKvBytes);
   // With a given fraction, forwards and graphs get what the fraction leaves. Without one, forwards leave the KV cache
-  // at least a page, and graphs leave it room for one request if it can have that.
+  // at least a page. Graphs leave it room for one request of the longest context, if forwards do so too.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {

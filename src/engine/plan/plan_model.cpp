@@ -291,7 +291,7 @@ Status rewrite_graphs(PlanDraft& draft) {
 }
 
 // Lets prefill compute the body's last nodes only for the wanted rows. Does nothing for four kinds of plans: embedding
-// models and models with a next-token layer need all hidden states, pipeline stages without a head want no rows, and
+// models and plans with a draft layer or draft model need all rows, pipeline stages without a head want no rows, and
 // with dp_attention the ranks share forwards but want different rows.
 Status add_wanted_rows(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;

@@ -16,8 +16,8 @@ Status choose_running(PlanDraft& draft) {
   const EngineOptions& options = draft.options;
   const bool on_host = draft.properties().on_host;
   // On a CPU a forward has finished when enqueueing returns, so overlap would gain nothing, and ends of requests would
-  // be noticed a step late. Stages of a pipeline run at the same time on any device. The steps of a pipeline are not
-  // delayed, because its first stage is idle while the last one ends a step.
+  // be noticed a step late. A pipeline overlaps steps on any device, because its stages run at the same time. The steps
+  // of a pipeline are not delayed, because its first stage is already idle while the last stage ends a step.
   const bool stages = has_stages(options);
   StepOrder& steps = draft.plan.steps;
   steps.overlap = options.overlap_schedule.value_or(!on_host || stages);

@@ -28,7 +28,7 @@ using PlanStep = Status (*)(PlanDraft& draft);
 
 // Opens the model's checkpoint, once for all steps.
 Result<std::shared_ptr<const Checkpoint>> open_checkpoint(PlanDraft& draft);
-// Does the same, but returns null for random weights and for a folder without weights, of which a plan can be made too.
+// Does the same, but returns null for random weights and for a folder without weights, because a plan needs no weights.
 Result<std::shared_ptr<const Checkpoint>> find_checkpoint(PlanDraft& draft);
 
 // Steps in plan_checks.cpp:

@@ -52,8 +52,8 @@ std::optional<StoredDtype> most_common_dtype(const Checkpoint& checkpoint) {
   return kWeightDtypes[most - elements.begin()];
 }
 
-// Returns the type in which the model was published: the config's, or without one that of the checkpoint's weights.
-// Some configs name no type, like GPT-OSS's.
+// Returns the type in which the model was published: the type that the config names or, if it names none (like
+// GPT-OSS's), the type of most weights in the checkpoint.
 Result<StoredDtype> published_dtype(PlanDraft& draft) {
   if (draft.plan.config.dtype) return *draft.plan.config.dtype;
   const std::shared_ptr<const Checkpoint> checkpoint = TRY(find_checkpoint(draft));

@@ -1,5 +1,6 @@
-// Catches: stages of unequal layers that cannot start together because one has room for fewer states, a start that uses
-// another stage's number of requests or plans sizes for another stage, and an explanation that contradicts the start.
+// Catches: stages of unequal layers that cannot start together because one stage has room for fewer states than
+// another, a start that uses another stage's number of requests or plans sizes for another stage, and an explanation
+// that contradicts the start.
 #include "tessera/engine/ranks/engine_rank.h"
 
 #include <fmt/format.h>
@@ -81,7 +82,7 @@ class UnequalStages : public ::testing::Test {
 };
 
 TEST_F(UnequalStages, AgreeOnTheLeastOfAllStages) {
-  // Layer 3 is in the last stage, which is rank 0's; layer 0 is in the first.
+  // Layer 3 is in the last stage, which is rank 0's. Layer 0 is in the first stage.
   for (const std::size_t attends : {3, 0}) {
     EngineOptions options = options_for(attends);
     const std::int64_t own = alone(options, 0);

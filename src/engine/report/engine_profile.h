@@ -14,7 +14,7 @@ namespace tessera {
 struct StepFacts {
   ForwardPhase phase = ForwardPhase::kPrefill;
   std::int64_t requests = 0;
-  std::int64_t decoding = 0;  // requests among them that decode
+  std::int64_t decoding = 0;  // how many of `requests` decode
   std::int64_t tokens = 0;    // tokens of all requests, without padding
   std::int64_t running = 0;   // requests that hold pages
   std::int64_t queued = 0;    // requests that wait for room

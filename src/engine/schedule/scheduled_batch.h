@@ -16,8 +16,8 @@ struct ScheduledBatch {
   struct Entry {
     Sequence* sequence;        // null once the sequence was removed
     std::int64_t new_tokens;   // tokens of the sequence in this forward
-    std::int64_t first_token;  // index of the first of these tokens in the forward
-    std::int64_t position;     // position of the first of these tokens in the sequence
+    std::int64_t first_token;  // index of the first new token in the forward
+    std::int64_t position;     // position of the first new token in the sequence
     std::int64_t row;          // index of the sampled row among the wanted rows; -1: none is sampled
     std::int64_t next_token;   // index of the sampled token in the sequence
     std::int64_t drafts;       // number of drafts after the new tokens; their rows are sampled too, after `row`
@@ -25,12 +25,12 @@ struct ScheduledBatch {
     // sequence, the first of which is first_prompt_row.
     std::int64_t prompt_rows;
     std::int64_t first_prompt_row;
-    std::int64_t wanted_from;  // index of the first of these rows in wanted_rows
+    std::int64_t wanted_from;  // index in wanted_rows of the row first_prompt_row
     // The number of wanted hidden states. They belong to consecutive tokens of the sequence, the first of which is
     // first_hidden.
     std::int64_t hidden_count;
     std::int64_t first_hidden;
-    std::int64_t hidden_from;  // index in hidden_rows of the first of these states
+    std::int64_t hidden_from;  // index in hidden_rows of the state first_hidden
   };
   // An image whose rows this forward is the first to need, or whose rows the request wants returned.
   struct ImageUse {
@@ -38,7 +38,7 @@ struct ScheduledBatch {
     std::size_t image;   // index among the sequence's images
     Hash128 content;
     std::int64_t first_row;
-    bool is_written;  // whether its rows were written before this forward
+    bool is_written;  // whether an earlier forward or an earlier entry of `images` writes the rows
   };
   ForwardBatch batch;
   RopeAxes rope_positions;
@@ -74,8 +74,8 @@ struct ScheduledBatch {
   bool has_draft_masks() const { return !draft_masks_.empty(); }
   // Fills in the masks of sequences with a grammar and drafts. Call it once the drafts are known.
   void fill_draft_masks(std::int64_t vocab_size);
-  // Appends the wanted rows that are not sampled to the sampled ones, and completes the lists that not every sequence
-  // filled. Call it once all sequences are added.
+  // Appends the wanted rows that are not sampled to the sampled ones, and fills up the lists to which only some
+  // sequences have added values. Call it once all sequences are added.
   void finish();
 
  private:

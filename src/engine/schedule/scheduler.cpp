@@ -227,8 +227,8 @@ void Scheduler::release_cache(Sequence& sequence, bool keep, bool ends) {
   release_images(sequence, sequence.prompt_tokens());
 }
 
-// Gives the rows back, although forwards in flight may still read them. Forwards run in order, so another sequence's
-// forward writes the rows only after those have read them.
+// Gives the rows back, although forwards in flight may still read them. Forwards run in order, so a forward of another
+// sequence overwrites the rows only after the forwards in flight have read them.
 void Scheduler::release_embeddings(Sequence& sequence) {
   if (sequence.first_embedding < 0) return;
   embeddings_.give_back(sequence.first_embedding);
@@ -265,7 +265,7 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     if (sequence.computed >= sequence.prompt_tokens()) release_embeddings(sequence);
     release_images(sequence, sequence.computed);
     // Enters computed pages into the prefix cache. The pages of a decoding sequence are entered only when the sequence
-    // ends.
+    // ends or is preempted.
     if (!decodes && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
     cache_.leave_window(sequence.cache, sequence.computed);
     if (entry.row < 0) continue;

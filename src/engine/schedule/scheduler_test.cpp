@@ -343,7 +343,7 @@ TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
   scheduler.add(sequence(2, 4, 8));   // one page, grows to three
   std::vector<std::string> steps = all_steps(scheduler);
   EXPECT_EQ(preemptions(), 1);
-  // Sequence 2 is preempted with 9 tokens. Two of its pages stay cached; sequence 1 takes one. The other has 4 tokens.
+  // Sequence 2 is preempted with 9 tokens. Two of its pages, of 4 tokens each, stay cached. Sequence 1 takes one.
   EXPECT_THAT(steps, ElementsAre("1:4* 2:4*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1*", "1:1*",
                                  "1:1*", "1:1*", "1:1*", "1:1*", "1:1*", "2:5*", "2:1*", "2:1*"))
       << "what 2 had computed was evicted for 1";

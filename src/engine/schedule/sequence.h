@@ -60,7 +60,8 @@ struct Sequence {
   std::optional<OutputText> text;  // none: the text is not wanted
   std::optional<Drafter> drafter;  // none: one token is computed at a time
   std::vector<TokenId> drafts;     // the next forward computes them after the last token
-  // A draft model has the keys of at least this many tokens at the beginning of the pages of this table (DraftKeys).
+  // A draft model has the keys of at least the first `draft_keys` tokens, if the sequence still has the page table with
+  // the number `draft_keys_table` (DraftKeys).
   std::int64_t draft_keys = 0;
   PageTableNumber draft_keys_table{};
 
@@ -68,7 +69,7 @@ struct Sequence {
   Completion result;
   std::int64_t rows_delivered = 0;    // prompt tokens whose log-probabilities or logits were delivered
   std::int64_t hidden_delivered = 0;  // tokens with hidden states that were delivered or pooled
-  std::vector<double> pooled_sum;     // [hidden size]: sum over those tokens, if the mean is wanted
+  std::vector<double> pooled_sum;     // [hidden size]: sum of the pooled hidden states, if the mean is wanted
   bool admitted_before = false;
   Clock::time_point arrived;
   std::optional<Clock::time_point> deadline;
@@ -103,7 +104,7 @@ struct Sequence {
 };
 
 // Returns the first prompt row with wanted outputs. The log-probability of token p comes from row p - 1. Hidden states
-// come from all rows, or from the row of the pooled vector.
+// come from all rows, or from the row of the pooled vector. Returned image rows come from all rows.
 inline std::int64_t Sequence::first_wanted() const {
   if (wants_all_hidden() || request.pooling == Pooling::kFirst || request.return_images) return 0;
   if (request.score) return request.score_from;

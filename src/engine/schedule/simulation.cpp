@@ -165,7 +165,7 @@ PaddingWaste Simulation::prefill_waste() const {
   waste.exact /= forwards;
   double all = 0;
   for (const auto& [count, times] : forward_tokens) all += static_cast<double>(times);
-  // The quotient may exceed 1, because pure decodes that ran on the prefill runner count only in `forwards`.
+  // The quotient may exceed 1, because pure decodes on the prefill runner count in `forwards`, but not in `all`.
   waste.served = std::min(forwards / all, 1.0);
   return waste;
 }

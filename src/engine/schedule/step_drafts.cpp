@@ -60,7 +60,7 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
     const std::int64_t end = now + counts[i];
     const std::int64_t pages = cache.pages_for(end) - cache.pages_for(now);
     if (pages > std::max<std::int64_t>(spare, 0)) {
-      drafted.predicted_ms = 0;  // the prediction counts these drafts too, which get no pages
+      drafted.predicted_ms = 0;  // the prediction includes this sequence's drafts, but they get no pages
       continue;
     }
     sequence.drafter->propose(sequence.tokens, counts[i], sequence.drafts);

@@ -83,7 +83,7 @@ Result<std::string> GrammarWriter::array(const ArrayShape& shape, TypeId type) {
   bool open = true;
   for (std::size_t i = 0; i < shape.prefix.size() && open; ++i) {
     open = types_.possible(shape.prefix[i]);
-    // Requires the first `min` items, because an item that precedes another one must exist.
+    // Requires the first `min` items, because an array with an item has all items before it.
     if (open) elements.listed.push_back({TRY(type_rule(shape.prefix[i])), static_cast<std::int64_t>(i) < shape.min});
   }
   if (open && types_.possible(shape.rest)) elements.more = TRY(type_rule(shape.rest));

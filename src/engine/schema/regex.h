@@ -64,8 +64,9 @@ bool has_anchor(const Regex& regex);
 // Returns the number of character ranges in all classes, a measure of the tree's memory.
 std::size_t regex_ranges(const Regex& regex);
 
-// Removes the anchors of a regex that has anchors only at the sides of its alternatives. Returns X for "^X$", and "any*
-// X any*" (or one side of it) if anchors are missing. Returns null if an anchor is inside an alternative.
+// Removes the anchors of a regex that has anchors only at the sides of its alternatives. Returns X for "^X$". Adds
+// "any*" on each side without an anchor, so X becomes "any* X any*". Returns null if an anchor is inside an
+// alternative.
 Regex without_anchors(const Regex& regex);
 
 }  // namespace tessera::schema

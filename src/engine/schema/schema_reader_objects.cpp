@@ -50,7 +50,7 @@ Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Js
     for (const Matched& one : classes) {
       Matched rest = one;
       std::vector<Matched> parts;
-      // Each part gets the names that satisfy all terms before this one but not this one.
+      // Makes a part for each term: the names that satisfy all earlier terms, but not this term.
       for (const TextTerm& term : terms) {
         parts.push_back(rest);
         parts.back().names.terms.push_back(term);

@@ -50,7 +50,8 @@ class TextSets {
   // Returns an expression for the JSON strings of the set, quotes included. Preconditions: the set's narrow reading is
   // not empty; every call passes the same `rules`, since equal sets share their rules.
   Result<std::string> ebnf(const TextSet& set, EbnfRules& rules);
-  // Calls parse_regex() only once for equal patterns, so that their results are reused.
+  // Returns parse_regex() of a pattern. Parses equal patterns only once, because the automata are cached by parsed
+  // regex.
   Result<Regex> pattern(const std::string& text);
   WorkLimit& work() { return work_; }
 

@@ -1,5 +1,5 @@
-// Makes the types of one schema on demand. A type is a conjunction of subschemas, so even a recursive schema has only
-// finitely many types.
+// Makes the types of one schema on demand. A type is a conjunction of subschemas (or of negated types, see
+// complement()), so a recursive schema leads back to types that exist already.
 #pragma once
 
 #include <cstddef>
@@ -88,7 +88,7 @@ class TypeTable {
   const SchemaIndex& index_;
   Json never_{false};
   struct Negation {
-    Json schema{};  // stands for the negation in keys
+    Json schema{};  // its address stands for the negation among a type's schemas
     LeftOut of{};
   };
   std::map<TypeId, std::unique_ptr<Negation>> negations_;

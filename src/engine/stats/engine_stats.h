@@ -25,7 +25,7 @@ struct EngineStats {
   std::int64_t page_size = 0;
   // Counters since the start:
   std::int64_t prompt_tokens = 0;  // tokens of admitted prompts
-  std::int64_t cached_tokens = 0;  // tokens among them that were found in the prefix cache
+  std::int64_t cached_tokens = 0;  // how many of prompt_tokens were found in the prefix cache
   std::int64_t output_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t split_chunks = 0;        // steps that computed less of their prompts, to fill a captured size

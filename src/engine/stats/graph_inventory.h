@@ -21,7 +21,7 @@ struct RunnerInventory {
   std::int64_t split_ops = 0;
   std::int64_t graphs = 0;               // recorded graphs
   std::int64_t general_compiles = 0;     // programs that compilers made for any size
-  std::int64_t cached_programs = 0;      // programs among them that came from the profile cache
+  std::int64_t cached_programs = 0;      // programs that were read from the profile cache and not compiled
   std::int64_t shape_compiles = 0;       // sizes bound to kernels and addresses since the start
   std::vector<std::int64_t> captured{};  // sizes, ascending
   std::vector<std::int64_t> full{};      // sizes that are replayed as one graph that includes attention

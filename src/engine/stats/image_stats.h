@@ -14,9 +14,9 @@ struct ImageStats {
   std::int64_t encoded = 0;       // images that the tower computed
   std::int64_t cache_hits = 0;    // images whose rows were still on the device
   std::int64_t forwards = 0;      // forwards of the tower
-  std::int64_t graph_hits = 0;    // forwards among them that replayed a graph
-  TowerCounts by_reason{};        // these forwards by the size of the replayed graph (0: eager) and by reason
-  double tower_seconds = 0;       // seconds that these forwards took
+  std::int64_t graph_hits = 0;    // forwards of the tower that replayed a graph
+  TowerCounts by_reason{};        // forwards of the tower by size of the replayed graph (0: eager) and by reason
+  double tower_seconds = 0;       // host seconds in the encoder's calls, which on a GPU only enqueue forwards
   std::int64_t cached_bytes = 0;  // bytes of the rows that are kept now
 };
 

@@ -38,7 +38,7 @@ class ImageFeed {
   FallbackWatch& watch_;
   std::shared_ptr<ImageEncoder> encoder_;
   std::int64_t encoded_ = 0;  // number of images encoded so far
-  double seconds_ = 0;        // seconds that the encoder took
+  double seconds_ = 0;        // host seconds in the encoder's calls, which on a GPU only enqueue forwards
 };
 
 }  // namespace tessera

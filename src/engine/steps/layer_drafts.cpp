@@ -16,7 +16,7 @@ constexpr std::int64_t kMeasuredEvery = 64;
 constexpr std::int64_t kFirstMeasured = 2;
 // A draft model reads at most this many earlier rows after a forward, so that they delay no step for long.
 constexpr std::int64_t kMostEarlierRows = 1024;
-// If the layer lacks the keys of one token in so many, it is taken to lack many.
+// The layer is taken to lack the keys of many tokens if it lacks those of more than one token in this many.
 constexpr std::int64_t kTokensOfMissing = 8;
 
 // Logs an error of the layer, but not a lost rank, because the next forward reports that and ends the engine.

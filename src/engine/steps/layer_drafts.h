@@ -15,8 +15,8 @@
 // tokens as the model's. When drafts are made, it first reads the sequence's last token, and its head then gives the
 // first draft. If all of its drafts were kept, the last of them is the only one that it has not read yet.
 //
-// A forward of a few rows and no prompts is read in one graph together with the head, which gives the first drafts at
-// once, if the layer drafted for at least one of its requests. Each further draft is one graph too
+// If the layer drafted for at least one request of a forward, and the forward has few rows and no prompts, one graph
+// reads these rows and runs the head, which gives the first drafts at once. Each further draft is one graph too
 // (DraftStep::has_graph).
 //
 // Drafts stay on the device, where the forward that checks them reads them. The host gets them together with that
@@ -68,8 +68,8 @@ class LayerDrafts {
   Result<bool> drafts_at_once(const ScheduledBatch& batch);
   // Adds the rows of the entry's tokens that the layer has not read.
   void add_layer_rows(const ScheduledBatch::Entry& entry);
-  // Adds the rows that the draft model has not read, and at most `most_earlier` of those before the entry's tokens.
-  // Returns the number of the latter.
+  // Adds rows that the draft model has not read, in order from the first unread one. The number of added rows exceeds
+  // the number of the entry's tokens by at most `most_earlier`. Returns by how many it exceeds that number, or 0.
   std::int64_t add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
                               std::int64_t most_earlier);
   // Reads the rows of batch_. If `first_id` is present, then drafts from its wanted rows.

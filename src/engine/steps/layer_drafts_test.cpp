@@ -123,8 +123,9 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
   }
 }
 
-// The layer's weights are random, so drafts are not kept. After four requests without a kept draft no other drafts for
-// a second, unless the layer lacked the keys of the four prompts: requests of two tokens never draft.
+// The layer's weights are random, so no drafts are kept. After four requests without a kept draft, no other request
+// drafts for a second, unless the layer lacked the keys of the four prompts. It lacks them if requests of two tokens,
+// which never draft, computed the prompts.
 TEST(LayerDrafts, LackOfKeysEndsNoTrials) {
   const auto varied = [](std::int64_t prompt, std::int64_t new_tokens, std::int32_t seed) {
     Request made = request(prompt, new_tokens, seed);
