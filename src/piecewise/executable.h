@@ -73,7 +73,7 @@ struct GraphNeed {
 // A second compiler, which serves only some of the buckets.
 struct CompilerForSome {
   const Compiler& compiler;
-  std::function<bool(const ir::Bucket& bucket)> serves;  // whether it takes the bucket; a pure function
+  std::function<bool(const ir::Bucket& bucket)> serves;  // whether the compiler serves the bucket; a pure function
 };
 
 class Executable {
@@ -106,8 +106,9 @@ class Executable {
   // Forgets the bucket's kernels and graphs.
   void drop(const ir::Bucket& bucket) { bound_.erase(bucket); }
 
-  // Enqueues every kernel. Precondition of this and the functions below: bound(bucket). Running and replaying cost one
-  // look-up of the bucket in addition to the kernels.
+  // Enqueues every kernel. Precondition of this function and of those below up to output(): bound(bucket). Only
+  // captured(), has_full_graph() and drop_full_graph() take any bucket. Running and replaying cost one look-up of the
+  // bucket in addition to the kernels.
   Status run(const ir::Bucket& bucket) const;
   // Returns whether the bucket has a kernel variant that has not yet run on the stream. The first run may load code and
   // initialise libraries, which is not allowed during a stream capture.
@@ -139,8 +140,9 @@ class Executable {
   // Functions to inspect a forward or to time it: its parts, their single instructions, and the addresses of a part's
   // values. Precondition of all but entries(): bound(bucket).
   Status run_instruction(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
-  // Returns whether running the instruction alone does nothing, because the operator of a later instruction computes it
-  // too. That operator is a joined kernel (ops/contract/op.h) or runs a range in halves (compile/halves.h).
+  // Returns whether running the instruction alone does nothing, because a later instruction's operator also does the
+  // work of this instruction. Such an operator is a joined kernel (ops/contract/op.h) or runs a range in halves
+  // (compile/halves.h).
   Result<bool> runs_later(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
   Status replay_part(const ir::Bucket& bucket, std::size_t part) const;
   Result<TensorView> value(const ir::Bucket& bucket, std::size_t part, ir::ValueId id) const;

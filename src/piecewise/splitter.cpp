@@ -41,7 +41,7 @@ class PartBuilder {
 
  private:
   // Returns the part's id for a value of the source graph, and adds the value at its first use. `producer` is the node
-  // of the part that makes the value; kNoNode: an operand.
+  // of the part that makes the value; kNoNode: the part does not make it.
   ir::ValueId local(ir::ValueId outer, ir::NodeId producer) {
     if (const auto it = local_.find(outer); it != local_.end()) return it->second;
     ir::Graph& graph = part_.graph;

@@ -1,5 +1,5 @@
-// Inputs of a next-token layer, which runs between two forwards (draft_step.h). The spans and references in them must
-// stay valid until the call that takes them returns.
+// Inputs of a next-token layer or a draft model, which runs between two forwards (draft_step.h). The spans and
+// references in the inputs must stay valid until the call that takes the inputs returns.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace tessera {
 
 // The rows that the layer's body reads.
 struct DraftInputs {
-  // A row at position p has the position and the slot of token p, but the id of token p + 1. The hidden states of the
-  // wanted rows are kept.
+  // A layer's row at position p has the position and the slot of token p, but the id of token p + 1. A draft model's
+  // row has the id of token p. The hidden states of the wanted rows are kept.
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
   std::span<const std::int32_t> rows;  // [T]: for each token, the row of draft_hidden that it continues
-  // If present, the head then drafts from the wanted rows, as by DraftRows with this first_id.
+  // If present, the head also drafts from the wanted rows, and first_id has the same meaning as DraftRows::first_id.
   std::optional<std::int64_t> first_id = std::nullopt;
 };
 

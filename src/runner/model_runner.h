@@ -101,8 +101,8 @@ class ModelRunner {
   // Waits for the oldest forward in flight. The forward is no longer in flight afterwards, even after an error.
   // Precondition: a forward is in flight.
   Result<StepOutputs> collect();
-  // Returns the model's next-token layer. Use it only between two forwards. fetched() may also be read after the next
-  // submit().
+  // Returns the object that runs the next-token layer or the draft model. Use it only between two forwards. fetched()
+  // may also be read after the next submit().
   DraftStep& drafts() { return draft_; }
   int in_flight() const { return way_->in_flight(); }
   int max_in_flight() const { return parts_->model.options.max_in_flight; }

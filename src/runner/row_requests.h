@@ -12,9 +12,9 @@ namespace tessera {
 
 class RowRequests {
  public:
-  // Returns a batch in which each row of a request with drafts is a request of its own. The other requests of `batch`
-  // are unchanged. The result has the lengths, page tables and wanted rows that plans read. It is valid until the next
-  // call, and no longer than the page tables of `batch`. Precondition: batch.has_drafts().
+  // Returns a batch in which each row of a decoding request with drafts is a request of its own. The other requests of
+  // `batch` are unchanged. The result has the lengths, page tables and wanted rows that plans read. It is valid until
+  // the next call, and no longer than the page tables of `batch`. Precondition: batch.has_drafts().
   const ForwardBatch& of(const ForwardBatch& batch);
 
  private:

@@ -9,8 +9,8 @@
 //   logprobs  log-probabilities of rows of logits                 sizes: wanted rows      eager
 //   adapter prefill, adapter head, adapter decode   like prefill, head and decode, but for forwards in which some row
 //             has a low-rank adapter (adapters/adapted_graphs.h). Absent if the model's graphs have no adapters.
-//   draft, draft head   the next-token layer, and the head and sampler on its wanted rows (drafts/draft_step.h)
-//             sizes: tokens; wanted rows    eager. Absent if the model's graphs have no next-token layer.
+//   draft, draft head   the body of a next-token layer or a draft model; its head and sampler, on its wanted rows
+//             (drafts/draft_step.h)    sizes: tokens; wanted rows    eager. Absent without ModelGraphs::draft.
 //   draft decode   draft and draft head, chained, and the wanted rows' hidden states (drafts/draft_graphs.h)
 //             sizes: rows of requests and drafts    captured. Absent like draft, and if decodes have no graphs.
 //
@@ -108,7 +108,8 @@ struct HandedOver {
   std::int64_t offset = 0;  // offset in the arena, the same for all sizes
 };
 Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const RunnerOptions& options);
-// Returns the bytes of all handed-over outputs at the largest size, or of the rows that a draft hands to its head.
+// Returns the bytes of all handed-over outputs at the largest size or, if they are more, the bytes of the hidden states
+// that a draft hands to its head.
 Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Returns the offset of choice_logits in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);

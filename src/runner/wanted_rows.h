@@ -21,8 +21,9 @@ namespace tessera {
 // names. The new head outputs the hidden states [R, N] of the wanted rows, followed by the old head's outputs. In the
 // body, the input `slots` tells a node which rows are padding. In the new head, the input input_names::kRowMarks tells
 // it instead. An output of the new body that is computed for wanted rows alone has undefined values in its other rows.
-// Returns std::nullopt if no node can be moved, or if a moved node reads an input other than the slots. It does so too
-// if a moved node reads a value of the body that does not consist of whole rows, is a view, or is written later.
+// Returns std::nullopt if no node can be moved, or if a moved node reads an input other than the slots. Also
+// returns std::nullopt if a moved node reads a value of the body that is not made of whole rows, is a view, or is
+// written later.
 Result<std::optional<PrefillGraphs>> end_with_wanted_rows(const ir::Graph& body, const ir::Graph& head,
                                                           const ir::OpTable& ops, const KernelTable& kernels);
 

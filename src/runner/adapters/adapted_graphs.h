@@ -42,9 +42,9 @@ enum class AdapterTable : std::uint8_t {
 };
 inline constexpr std::size_t kNumAdapterTables = 4;
 constexpr std::size_t index_of(AdapterTable table) { return static_cast<std::size_t>(table); }
-// Returns the tables that a linear has. One whose adapters bring whole matrices has no B and no scales; its A is
-// X[slots, rows, cols] or, of an embedding, X[slots, cols, rows], and its ranks are the numbers of rows or 0
-// (ops/adapters/adapter_whole.h).
+// Returns the tables of a linear. If adapters bring whole matrices for the linear, it has only kA and kRanks. kA is
+// then X[slots, rows, cols], or X[slots, cols, rows] for an embedding. kRanks has the number of rows for each slot, or
+// 0 if the slot's adapter brings no matrix (ops/adapters/adapter_whole.h).
 std::span<const AdapterTable> adapter_tables(const AdaptableLinear& linear);
 std::string adapter_input(const AdaptableLinear& linear, AdapterTable table);
 ir::Type adapter_type(const AdapterLayout& layout, const AdaptableLinear& linear, AdapterTable table);

@@ -59,7 +59,7 @@ void AdapterTables::add_to(ExternalValues& externals) const {
 }
 
 Status AdapterTables::fill_at_random(Stream& stream) {
-  // The matrices can take gigabytes, so all of them get the numbers of one block.
+  // The matrices can take gigabytes, so one block of random numbers is copied to all of them.
   constexpr std::size_t kBlock = std::size_t{1} << 24;
   std::vector<std::byte> block(std::min(places_.numbers, kBlock));
   std::uint32_t random = 2463534242U;

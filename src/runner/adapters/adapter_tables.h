@@ -35,8 +35,8 @@ class AdapterTables {
   // content. Forwards that are enqueued later read the new content. Returns kInternal if the slot does not exist. The
   // share must live until the stream has completed the copies.
   Status write(std::int64_t slot, const AdapterShare& share, Stream& stream);
-  // Fills every slot with an adapter of the largest rank, and with all whole matrices, made of small pseudo-random
-  // numbers, for the oracle and measurements. Enqueues on `stream`. Precondition: no slot is in use.
+  // Fills every slot with small pseudo-random numbers, as an adapter of the largest rank with all whole matrices. The
+  // oracle and measurements use this. Asynchronous on `stream`. Precondition: no slot is in use.
   Status fill_at_random(Stream& stream);
 
  private:

@@ -74,7 +74,7 @@ class Dispatcher {
   SizeCapture& captures_;
   DispatchTable table_;
   CostTable costs_;
-  std::array<bool, kNumReasons> warned_of_{};  // [Reason]: whether the log already has its warning
+  std::array<bool, kNumReasons> warned_of_{};  // [Reason]: whether its warning was logged
   ReplayFailures<SizeKey> failures_;
   // For each size, the number of forwards that were padded because this size was not captured yet.
   std::map<SizeKey, int> waits_;

@@ -18,7 +18,7 @@ class SizeCapture {
   // Both arguments must outlive this object.
   SizeCapture(RunnerParts& parts, Launcher& launcher) : parts_(parts), launcher_(launcher) {}
 
-  // Captures every size (GraphRunner::capture_each).
+  // Captures all of `sizes` (GraphRunner::capture_each).
   Status capture(GraphRunner& runner, std::span<const std::int64_t> sizes);
   // Captures one size. If some of its kernels have not run yet, stages a dummy batch and runs them first. If it fails,
   // drops the size on all ranks and returns the error.

@@ -1,5 +1,5 @@
-// Catches: a kernel whose first run happens while a stream records: in a capture at the start, on first use or in an
-// idle moment, on one rank or on several. A device or library that loads code on the first run refuses such a
+// Catches: a kernel whose first run happens while a stream records. The tests capture at the start, on first use and in
+// idle moments, on one rank and on several. A device or library that loads code on the first run refuses such a
 // recording.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

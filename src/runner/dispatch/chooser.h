@@ -22,7 +22,7 @@ struct HeadRows {
   OutputView logits;   // f32[count or more, vocab]
   OutputView sampled;  // i32[count or more], sampled by the head
 
-  // Returns how many of these rows are sampled if the forward samples its first `total` wanted rows.
+  // Returns how many rows of this range are sampled. The forward samples only the first `total` of all wanted rows.
   std::int64_t num_sampled(std::int64_t total) const;
   HeadRows part(std::int64_t from, std::int64_t rows) const;
 };

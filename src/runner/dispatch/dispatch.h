@@ -21,12 +21,12 @@ enum class Reason : std::uint8_t {
   kPaddedToSize,           // replay: padded to the next captured size
   kGraphsDisabled,         // eager: graphs are switched off
   kPrefillGraphsDisabled,  // eager: prefill graphs are switched off by an option or a rule
-  kDecodeGraphsDisabled,   // eager: this mode has no decode graphs
+  kDecodeGraphsDisabled,   // eager: a decode batch, and both decode and prefill graphs are switched off
   kAboveLargestSize,       // eager: more tokens than the largest captured size
   kPaddingDisabled,        // eager: no graph of exactly this size, and padding is switched off
   kNothingCaptured,        // eager: no size was captured
   kPaddingCostsMore,       // eager: the padded replay was measured to cost more
-  kRowsNotOneEach,         // eager: a decode batch that does not want the logits of every row
+  kRowsNotOneEach,         // eager: a decode batch that does not want the logits of every row, and no prefill graphs
   kEagerRequested,         // eager: the caller asked for it
   kReplayFailed,           // eager: the graph's launch failed, and the forward was run again without it
   kFullCostsLess,          // replay: one graph that includes attention, measured to be faster than the pieces

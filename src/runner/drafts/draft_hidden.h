@@ -1,7 +1,8 @@
 // Holds "draft_hidden": the hidden states from which a next-token layer (model/layers/draft.h) drafts. It is a static
-// input of the layer, and each row of the layer reads one of its rows. A forward of the model writes the hidden states
-// of all its tokens here, in order. A run of the layer (LocalDrafts::read) then writes its own hidden states here, only
-// for the rows from which the head drafts (wanted_rows).
+// input of the layer, and each row of the layer reads one row of this input. A forward of the model writes the hidden
+// states of all its tokens here, in order. A run of the layer (LocalDrafts::read) then overwrites the first rows with
+// the hidden states that the layer computed for the rows from which the head drafts (wanted_rows). A draft model reads
+// no hidden states of the model, so only its own runs write here.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Runs a next-token layer (multi-token prediction, model/layers/draft.h) between two forwards, on all ranks of the
-// model.
+// model. A draft model runs in the same way, but its rows read no hidden states of the model.
 //
 //   forward   leaves the hidden states of its rows in draft_hidden
 //   read      the body on the next token of each row → hidden states of the wanted rows, in draft_hidden
@@ -13,8 +13,8 @@
 // ForwardBatch::input_rows.
 //
 // Rank 0 sends each call to the other ranks and does its own part (LocalDrafts) at the same time. Every rank drafts the
-// same tokens, because each has the logits of all ids. Rank 0 does not wait for the others between these calls;
-// settle() does. An error names the rank that it came from, and the ranks can continue after it unless it is
+// same tokens, because each has the logits of all ids. Rank 0 does not wait for the others between these calls, but
+// settle() waits for them. An error names the rank that it came from, and the ranks can continue after it unless it is
 // kDeviceLost.
 #pragma once
 
@@ -44,12 +44,12 @@ class DraftStep {
   DraftStep(RunnerParts& parts, Launcher& launcher, SizeCapture& captures, const Dispatcher& dispatcher)
       : parts_(parts), captures_(captures), dispatcher_(dispatcher), here_(parts, launcher) {}
 
-  // read() and draft() call the functions of the same names of LocalDrafts on all ranks. fetch() runs on this rank
-  // only. All three may return the error of an earlier call.
+  // read() and draft() call LocalDrafts::read() and LocalDrafts::draft() on all ranks. fetch() runs on this rank only.
+  // All three may return the error of an earlier call.
   Status read(const DraftInputs& inputs);
   Status draft(const DraftRows& from, std::span<float> logits = {});
-  // Returns whether read() drafts from the batch in one graph. If sizes are captured when they are first wanted,
-  // captures the size on all ranks. A size whose replays failed three times in a row is dropped.
+  // Returns whether read() drafts from the batch in one graph. With CaptureMode::kLazy, first captures the size that
+  // the batch needs, on all ranks. A size whose replays failed three times in a row has no graph any more.
   Result<bool> has_graph(const ForwardBatch& batch);
   // Settles, then copies the first `count` ids of last_ids to the host. fetched() has them once the stream has
   // completed the copy.
@@ -59,7 +59,7 @@ class DraftStep {
   // (RankGroup::cause). Call settle() or fetch() before the ranks do anything else together.
   Status settle() { return settle(ok_status()); }
 
-  // Returns this rank's LocalDrafts. On a rank that follows rank 0, RankFollower calls it.
+  // Returns this rank's LocalDrafts. On a rank that follows rank 0, RankFollower calls its functions directly.
   LocalDrafts& here() { return here_; }
 
  private:
@@ -68,7 +68,8 @@ class DraftStep {
   Status on_all_ranks(const Send& send, const std::function<Status()>& local);
   // Waits for the calls that were sent. `own` is this rank's status of the last of them.
   Status settle(const Status& own);
-  // Counts failed replays, and drops sizes that failed too often. `end` says how all calls since the last end went.
+  // Counts failed replays, and drops sizes that failed too often. `end` is the outcome of all calls since the last call
+  // of ended().
   Status ended(const ForwardEnd& end);
 
   RunnerParts& parts_;
@@ -76,7 +77,7 @@ class DraftStep {
   const Dispatcher& dispatcher_;
   LocalDrafts here_;
   std::vector<std::uint64_t> sent_;     // numbers of the messages whose answers are still to be checked
-  std::vector<std::int64_t> replayed_;  // sizes replayed since the last end
+  std::vector<std::int64_t> replayed_;  // sizes replayed since the last call of ended()
   ReplayFailures<std::int64_t> failures_;
 };
 

@@ -284,11 +284,12 @@ TEST_P(DraftVerify, LayerAndHeadEqualTheirIsolatedRuns) {
   EXPECT_THAT(sizes["draft decode, last rows, drafts"], IsSupersetOf({2, 4}));
 }
 
-// The ids of llama-eagle3 are not the model's, so its graph ends by looking up the model's.
+// The head of llama-eagle3 has its own ids, so its draft graph also maps them to the model's ids.
 constexpr const char* kLayers[] = {"mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5", "llama-eagle3"};
 INSTANTIATE_TEST_SUITE_P(Layers, DraftVerify, ::testing::ValuesIn(kLayers), name_of);
 
-// Makes two drafts of two requests by reads that draft. The first read has several rows of one request.
+// Makes two drafts for each of two requests. Each of the two calls of read() makes one draft for each request. In the
+// first call, one request has several rows.
 std::vector<TokenId> drafts_of_reads(RunnerBench& bench, bool has_graph) {
   const std::vector<std::int32_t> ids = testing::ids(9, 1);
   const std::vector<std::int32_t> others = testing::ids(6, 2);

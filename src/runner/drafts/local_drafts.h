@@ -24,8 +24,8 @@ class LocalDrafts {
   // `parts` and `launcher` must outlive this object.
   LocalDrafts(RunnerParts& parts, Launcher& launcher) : parts_(parts), launcher_(launcher) {}
 
-  // Preconditions of all calls: the model has a next-token layer, and no forward is in flight. They return kInternal if
-  // the inputs disagree or a row does not exist.
+  // Preconditions of all calls: the model has a next-token layer or a draft model, and no forward is in flight. The
+  // calls return kInternal if the inputs disagree or a row does not exist.
 
   // Computes the rows. Leaves the wanted rows' hidden states in the first rows of draft_hidden, in order. Drafts from
   // them if inputs.first_id is present.

@@ -58,7 +58,7 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   RunnerParts& parts = runner_->parts();
   if (order.role == RunnerRole::kVision)
     return data_loss("an order of forwards names the vision tower, which runs none");
-  // A pipeline stage without a head does not run the runners that follow the body, and has none that draft.
+  // A pipeline stage without a head skips the runners that follow the body. It has no runners for drafts.
   if (!parts.model.graphs.has_head && (std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end() ||
                                        parts.find_runner(order.role) == nullptr))
     return ok_status();

@@ -35,7 +35,7 @@ class RankFollower {
   Status encode(MessageReader& from);
   Status read_drafts(MessageReader& from, RankAnswer& answer);
   Status draft(MessageReader& from);
-  // Returns whether this rank has the next-token layer. In a pipeline only the ranks of the last stage do.
+  // Returns whether this rank has the next-token layer or draft model. In a pipeline only the last stage has it.
   bool drafts() const { return runner_->parts().model.graphs.draft.has_value(); }
   Status write_adapter(MessageReader& from, std::shared_ptr<const void> beside);
   Status drop(GraphRunner& runner, std::int64_t size);

@@ -18,8 +18,8 @@ struct PageRange {
 };
 
 // Returns the pages of the group that a forward touches when it computes rows `computed` … `length` - 1 of a request.
-// Indices count from the request's start. The kind of the group decides the result: all pages, the pages that a row's
-// window reaches, or the one slot of a state group.
+// Page indices count from the request's start. The kind of the group decides the result: all pages, the pages that a
+// row's window reaches, or the one slot of a state group.
 PageRange pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
                         std::int64_t page_size);
 

@@ -21,8 +21,8 @@ class KvStorage {
  public:
   // For each cache group, returns the bytes that one page takes in all states of the group. In a group of kind kState,
   // a page is the slot of one sequence. Returns kInvalidArgument for a state that belongs to no cache group.
-  // Precondition: all graphs have the same cache groups, apart from their layers, and no two graphs have a state of the
-  // same name.
+  // Precondition: all graphs have the same cache groups, except for the groups' lists of layers, and no two graphs have
+  // a state of the same name.
   static Result<std::vector<std::int64_t>> page_bytes(std::span<const ir::Graph* const> graphs);
   // Allocates the caches. `num_pages` has an entry of at least 1 for each cache group. Page 0 of each group is zeroed,
   // so that padding reads finite numbers; other pages are written before they are read.

@@ -55,8 +55,8 @@ struct SizeMemory {
   MemoryNeed need{};     // memory need in arena and workspace; only in a prediction with kEverySize
 };
 
-// Memory of one of kCapturedRoles or of the vision tower. A prediction has an entry for every size of the ladder, and a
-// measurement has an entry for every captured size.
+// The memory of one runner: a runner with one of kCapturedRoles, or the vision tower. A prediction has an entry for
+// every size of the ladder, and a measurement has an entry for every captured size.
 struct RunnerMemory {
   RunnerRole role = RunnerRole::kPrefill;
   std::vector<SizeMemory> sizes{};

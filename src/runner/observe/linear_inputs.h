@@ -17,7 +17,7 @@
 namespace tessera {
 
 // Observes the operators linear, quantised_linear and moe_experts. The columns of experts' inputs are added up for each
-// expert. Sums are in double precision, so that they depend on the order of the texts by rounding alone.
+// expert. Sums are in double precision, so that the order of the forwards changes only their rounding.
 //
 // Threads: the runner's thread.
 class LinearInputs final : public OperatorObserver {

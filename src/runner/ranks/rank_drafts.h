@@ -1,5 +1,5 @@
-// Packs the work of a next-token layer into messages between ranks (drafts/draft_step.h): the rows that its body reads,
-// and the rows from which its head drafts.
+// Packs the work of a next-token layer or a draft model into messages between ranks (drafts/draft_step.h): the rows
+// that its body reads, and the rows from which its head drafts.
 #pragma once
 
 #include <cstdint>

@@ -193,7 +193,7 @@ TEST(RankForward, RandomForwardsComeAsTheyWereSent) {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     RandomForwards forwards(seed);
     ForwardPacker packer;
-    ForwardPacker second;  // packs what was received, like a rank that passes it on
+    ForwardPacker second;  // packs each received forward again
     ReceivedForward received;
     for (int step = 0; step < 60; ++step) {
       const ForwardInputs& sent = forwards.next();
@@ -282,7 +282,7 @@ TEST(RankForward, ATableOfAnUnknownNumberIsAnError) {
   batch.groups[0].page_tables = {{.pages = pages, .number = new_page_table_number()}};
   ForwardPacker packer;
   pack(packer, {.batch = batch}, {});
-  ReceivedForward received;  // it missed the first message
+  ReceivedForward received;  // has missed the first message
   EXPECT_THAT(unpack(received, pack(packer, {.batch = batch}, {})).message(), HasSubstr("of the last forward"));
 }
 

@@ -108,8 +108,8 @@ class RankGroup {
   Result<std::uint64_t> send_forward(const ForwardInputs& inputs, const Decision& decision);
   // Returns the message of the last sent forward; valid until the next message.
   std::span<const std::byte> last_forward() const { return *last_forward_; }
-  // Send work of a next-token layer (drafts/draft_step.h), and return the message's number. Allocate nothing for work
-  // no larger than earlier work.
+  // Send work of a next-token layer or a draft model (drafts/draft_step.h), and return the message's number. Allocate
+  // nothing for work no larger than earlier work.
   Result<std::uint64_t> send_draft_inputs(const DraftInputs& inputs);
   Result<std::uint64_t> send_draft_rows(const DraftRows& rows);
   // Sends an order to the other ranks, and returns the message's number.

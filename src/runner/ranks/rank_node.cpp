@@ -14,9 +14,9 @@ namespace tessera {
 namespace {
 
 // Passes an order of node 0 to the ranks of this process. begin() waits until all ranks here have answered the message
-// that last used the slot. This wait is short. Node 0 never has more unanswered orders than there are slots, so it has
-// already received those answers. A rank sends its answer to node 0 (OnReply) just before this channel records the
-// answer. If node 0 has more unanswered orders all the same, begin() waits up to the channel's limit.
+// that last used the slot. The wait is short: node 0 sends this order only after it has received those answers, and a
+// rank sends its answer to node 0 (OnReply) just before this channel records the answer. If node 0 sends the order too
+// early all the same, begin() waits up to the channel's limit.
 Status pass_on(RankChannel& channel, std::vector<std::byte>& order) {
   std::vector<std::byte>& message = *TRY(channel.begin());
   message.swap(order);

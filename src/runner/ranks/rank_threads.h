@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// Answers the messages of the channel to the communicator's rank until the channel is closed. Called on the rank's
-// thread.
+// Receives and answers the channel's messages for the rank of the communicator, until the channel is closed. Called on
+// that rank's thread.
 using RankBody = std::function<void(RankChannel& channel, std::unique_ptr<Communicator> communicator)>;
 
 class RankThreads {

@@ -1,7 +1,7 @@
 // The StepWay of data-parallel ranks, each of which has tokens of its own (ModelGraphs::dp_size). All ranks take part
 // in every forward: by submit() or, on a rank without tokens, by run_idle_forward(). Each call blocks until all ranks
 // have called, and the ranks agree on one graph. A failed forward ends the group, because the other ranks may wait
-// forever for its data or may have received wrong data.
+// forever for data of the failed rank, or may have received wrong data.
 
 #include <utility>
 #include <vector>

@@ -58,7 +58,7 @@ ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
 }
 
 // Collects the oldest forward on all ranks. If a launch fails on another rank after the last collective of the forward,
-// no rank waits for it. This function is then the first to notice the failure.
+// no other rank waits for the failed rank. This function is then the first to notice the failure.
 Result<StepOutputs> Leader::collect_led() {
   const Sent oldest = sent_.front();
   sent_.erase(sent_.begin());

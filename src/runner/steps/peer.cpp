@@ -1,5 +1,5 @@
 // The StepWay of a rank while all ranks submit the same forwards. They do so while they carry out an order of rank 0
-// (RankGroup::together). If a forward fails on a rank, this rank aborts the collective operations in which the others
+// (RankGroup::together). If a forward fails on this rank, the rank aborts the collective operations in which the others
 // wait. The rank cannot run the forward again without its graph, because the other ranks may have completed some of the
 // graph's collectives.
 

@@ -15,8 +15,8 @@ namespace tessera {
 
 class ComparedRows {
  public:
-  // Compares the rows of the given tokens. Outputs that have a row for each wanted row, and none for other tokens, have
-  // the rows of these tokens first, in the same order.
+  // Compares the rows of the given tokens. Precondition: an output that has rows only for wanted rows has the rows of
+  // these tokens first, in the same order.
   void set(std::vector<std::int32_t> tokens) {
     tokens_ = std::move(tokens);
     wanted_.resize(tokens_.size());

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// Returns the values whose rows the head `role` reads, at their largest size. The head of a draft reads draft_hidden,
-// copied to the place of the body's hidden states; its rows may be longer than theirs.
+// Returns the values whose rows the head with this role reads, at their largest size. For the head of a draft, that is
+// a copy of draft_hidden. The copy lies where other heads read the body's hidden states, and may have longer rows.
 Result<std::vector<TensorView>> rows_of_head(const RunnerParts& parts, RunnerRole role);
 
 }  // namespace tessera

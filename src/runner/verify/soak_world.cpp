@@ -92,7 +92,7 @@ std::int32_t SoakWorld::image_row(const Sequence& sequence, std::int64_t token) 
   return -1;
 }
 
-// Puts the page back at a random place of the free list, so that other sequences soon reuse the pages, in a different
+// Puts the page back at a random place of the free list, so that other sequences soon reuse pages in a different
 // order.
 void SoakWorld::give_back(std::size_t group, PageId page) {
   free_[group].insert(free_[group].begin() + draw(std::ssize(free_[group]) + 1), page);

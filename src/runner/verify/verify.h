@@ -11,10 +11,10 @@
 // leaves out the pages before a window. Pages that belong to no request are NaN, which exposes a kernel that reads
 // another group's page table. KV cache contents are compared too.
 //
-// The head, a next-token layer and the layer's head are also compared where they run without graphs: the layer at its
-// largest size and at all sizes that are powers of two. Graphs of whole drafts are compared as decodes are, and above
-// size 1 also with a batch that wants only the last row of each request. verify_vision.h compares a vision tower. A
-// prefill size with a full graph is compared in both forms. If the last attention computes wanted rows alone, it uses
+// The head, a next-token layer and the layer's head are also compared in runs without graphs. The layer is compared at
+// its largest size and at all sizes that are powers of two. Graphs of whole drafts are compared as decodes are, and
+// above size 1 also with a batch that wants only the last row of each request. verify_vision.h compares a vision tower.
+// A prefill size with a full graph is compared in both forms. If the last attention computes wanted rows alone, it uses
 // other kernels for them. Each prefill size above 1 is then also compared with a batch that wants only the last row of
 // each request.
 #pragma once

@@ -199,8 +199,8 @@ std::vector<std::byte> small_numbers(ir::DType dtype, std::size_t bytes) {
   std::uint32_t random = 12345;
   for (std::size_t at = 0; at + element <= made.size(); at += element) {
     random = random * 1664525U + 1013904223U;
-    // Kernels read the bytes of an int8 cache as codes, and pairs of its bytes as scales. The scales are 2^-15 to 2^-7
-    // here.
+    // Kernels read most bytes of an int8 cache as codes, and other bytes in pairs as bfloat16 scales. The bytes made
+    // here give scales with magnitudes of 2^-15 to 2^-7.
     const std::uint32_t bits = dtype == ir::DType::kUInt8      ? 0x38U | (random >> 30) | ((random >> 22) & 0x80U)
                                : dtype == ir::DType::kFloat32  ? 0x3e000000U | (random >> 9) | (random & 0x80000000U)
                                : dtype == ir::DType::kBFloat16 ? 0x3e00U | (random >> 25) | ((random >> 16) & 0x8000U)

@@ -33,7 +33,7 @@ struct VerifyModel {
   bool several_rows_each = false;  // for a prefill of two or more tokens: no request has a single row
   bool last_rows_wanted = false;   // only the last row of each request is wanted; otherwise every row is
   std::int64_t max_drafts = 0;     // most drafts of a decode's request; above 0, some requests have accepted_drafts
-  std::int64_t adapter_slots = 0;  // above 0: requests take the slots in turn; after the last slot, one has none
+  std::int64_t adapter_slots = 0;  // above 0: requests take slots 0, 1 … and then none, in turn
 };
 
 // Returns whether `size` tokens can be divided into requests of 2 to `context` tokens. If they cannot, no prefill of

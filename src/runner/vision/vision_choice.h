@@ -13,7 +13,7 @@ namespace tessera {
 
 // Why a forward replayed a graph or ran eagerly.
 enum class VisionReason : std::uint8_t {
-  kReplayed,         // a graph with room for its patches was replayed
+  kReplayed,         // a graph with room for the forward's patches was replayed
   kFirstUse,         // captured now because VisionOptions::exact_graphs asks for it, and then replayed
   kGraphsDisabled,   // eager: graphs are switched off
   kTooLarge,         // eager: more patches than the largest budget
