@@ -2,8 +2,8 @@
 // (server/adapters/adapter_changes.h).
 //
 // Threads: any thread may call any function. load() reads the folder on the calling thread. All functions but wait()
-// wait for the engine's running step, and none may be called within a callback. In a forked process, and once the
-// engine has stopped, all return kFailedPrecondition.
+// wait for the engine's running step. No function, not even wait(), may be called within a callback. In a forked
+// process, and once the engine has stopped, all functions return kFailedPrecondition.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class AdapterCalls {
   // Returns as soon as no new request can name the adapter. The inner errors are those of unload_adapter().
   Result<ApiStatus> unload(const std::string& name);
   // Waits until no request uses an adapter that was unloaded under this name. Returns false after `timeout_ms`; a
-  // negative time has no limit. Returns the engine's error if it fails meanwhile.
+  // negative time has no limit. Returns the engine's error if the engine fails meanwhile.
   Result<bool> wait(const std::string& name, std::int64_t timeout_ms);
   // Returns the loaded adapters, sorted by name: [{"lora_name", "lora_path", "rank", "pinned", "running",
   // "on_device"}].
@@ -44,7 +44,7 @@ class AdapterCalls {
 
   std::shared_ptr<EmbeddedEngine> engine_;
   std::mutex mutex_;
-  std::multimap<std::string, UnloadedAdapter> unloaded_;  // guarded by the mutex; those in use, and some that are not
+  std::multimap<std::string, UnloadedAdapter> unloaded_;  // by name; some are no longer in use; guarded by mutex_
 };
 
 }  // namespace tessera::capi

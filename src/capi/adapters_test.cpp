@@ -1,4 +1,4 @@
-// Catches: adapters that are loaded, named, listed or unloaded otherwise than in an engine that was opened with them,
+// Catches: adapters that are loaded, named, listed or unloaded otherwise than adapters with which an engine was opened,
 // loads that stop other requests, waits that end while a request uses the adapter, and wrong calls without an error.
 #include <atomic>
 #include <chrono>
@@ -158,7 +158,7 @@ TEST(Adapters, AWaitLastsUntilTheLastRequestEnds) {
   EXPECT_EQ(tessera_lora_wait(engine.get(), "tuned", -1, error.out()), TESSERA_OK) << "it is loaded";
   ASSERT_EQ(tessera_lora_unload(engine.get(), "tuned", error.out()), TESSERA_OK) << error.message();
   EXPECT_THAT(listed(engine.get()), IsEmpty());
-  // Loads another adapter of the same name; the wait is for the unloaded one.
+  // Loads another adapter of the same name. The wait is for the unloaded adapter.
   load(engine.get(), "tuned", folder("r4-all-rslora"));
   for (const std::int64_t timeout_ms : {0, 30}) {
     EXPECT_EQ(tessera_lora_wait(engine.get(), "tuned", timeout_ms, error.out()), TESSERA_TIMEOUT);

@@ -38,8 +38,8 @@ Result<OpenOptions> read_options(const char* text, ModelContent content) {
   return options;
 }
 
-// Returns `status` with another message: lower layers name options in their own way, and the caller's names replace
-// those names.
+// Returns `status` with the caller's names of options in its message. Lower layers use other names for the same
+// options.
 Status in_words_of(const OpenOptions& options, const Status& status) {
   return {status.code(), with_flags(status.message(), options.values)};
 }

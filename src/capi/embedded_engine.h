@@ -43,7 +43,7 @@ class EmbeddedEngine {
   };
 
   // Loads the model. Precondition: find_folders() was called for `options`. Returns kFailedPrecondition in a process
-  // that was forked after another process's first call, because the CPU's worker threads and a GPU's context do not
+  // that was forked after the first call of create(), because the CPU's worker threads and a GPU's context do not
   // survive a fork.
   static Result<std::shared_ptr<EmbeddedEngine>> create(const OpenOptions& options);
   ~EmbeddedEngine();
@@ -70,17 +70,17 @@ class EmbeddedEngine {
       return internal_error("the engine's thread dropped the call; repeat it");
     }
   }
-  // Calls `read` between two steps of the engine, waits for it, and returns its text.
+  // Calls `read` between two steps of the engine. Waits for the text that `read` returns, and returns it.
   Result<std::string> ask_engine(std::function<std::string(Engine&)> read);
 
-  // Ends all jobs with kCancelled, and ends the thread. All other functions fail afterwards.
+  // Ends all jobs with kCancelled, and ends the thread. Afterwards, all other functions that need the thread fail.
   void stop();
 
  private:
   explicit EmbeddedEngine(std::unique_ptr<Engine> engine);
   void take_all(std::span<EngineThread::Event> events);
   void take(Job& job, EngineThread::Event& event);
-  // Forgets the job's tickets, cancels its running requests, and ends it.
+  // Forgets the job's tickets, cancels the job's running requests, and ends the job.
   void end_with(Job& job, tessera_code code, const ApiError& error);
 
   const pid_t process_;

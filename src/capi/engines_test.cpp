@@ -1,5 +1,5 @@
-// Catches: engines that disturb each other, a close that leaves requests running or fails when another thread cancels
-// one at the same moment, and a forked process that waits forever for its parent's engine.
+// Catches: engines that disturb each other; a close that leaves requests running, or that fails when another thread
+// cancels a request at the same moment; and a forked process that waits forever for its parent's engine.
 #include <sys/wait.h>
 #include <unistd.h>
 

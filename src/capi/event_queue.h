@@ -40,7 +40,7 @@ class EventQueue {
 
   bool has_callback() const { return on_event_ != nullptr; }
   enum class Take : std::uint8_t { kTaken, kTimeout, kNoneLeft };
-  // Moves the next event to `item`. Waits for it for `timeout_ms` at most, or without a limit if `timeout_ms` is
+  // Moves the next event to `item`. Waits at most `timeout_ms` for an event, or without a limit if `timeout_ms` is
   // negative.
   Take take(std::int64_t timeout_ms, Item& item);
   // Waits until the last event was added and its callback has returned. Returns false on a timeout.

@@ -1,5 +1,5 @@
-// Catches: an engine within a program whose cache events reach no subscriber, an address that a closed engine keeps,
-// and an address in use that is noticed only after the model was loaded.
+// Catches: an embedded engine whose cache events reach no subscriber, an address that a closed engine keeps, and an
+// address in use that is noticed only after the model was loaded.
 #include <fmt/format.h>
 
 #include <optional>
@@ -25,7 +25,7 @@ ZmqFrames stored_event(tessera_engine* engine, const std::string& endpoint) {
   ZmqPeer subscriber(ZMQ_SUB, endpoint);
   subscriber.set(ZMQ_RCVTIMEO, 250);
   ZmqFrames event;
-  // A subscription takes a moment, so a message of the first prompts may be lost.
+  // A subscription takes a moment, so a message about the first prompts may be lost.
   for (int prompt = 0; prompt < 20 && event.empty(); ++prompt) {
     const std::string body = fmt::format(
         R"({{"text": "{} upon a time there was a fox who", "sampling_params": {{"max_new_tokens": 40}}}})", prompt);
@@ -41,7 +41,7 @@ ZmqFrames stored_event(tessera_engine* engine, const std::string& endpoint) {
 
 TEST(KvEventsOfAnEngine, ReachASubscriberUntilItIsClosed) {
   const std::string endpoint = local_endpoint(free_ports(1));
-  for (int time = 0; time < 2; ++time) {  // the second engine has the address of the first
+  for (int time = 0; time < 2; ++time) {  // the second engine uses the first engine's address
     const EnginePtr engine = open_demo(events_at(endpoint));
     ASSERT_NE(engine, nullptr);
     const ZmqFrames event = stored_event(engine.get(), endpoint);

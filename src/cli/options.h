@@ -94,7 +94,7 @@ struct ExplainOptions {
   EngineOptions engine;
   std::optional<std::int64_t> num_tokens;  // if set, also shows how dispatch runs this many tokens
   ExplainFormat format = ExplainFormat::kText;
-  std::string graph;          // shows this graph instead of the plan (engine/report/graph_export.h)
+  std::string graph;          // shows this graph instead of the plan (engine/plan/graph_export.h)
   std::string export_folder;  // also writes all graphs to this folder; "": no export
   std::string output;         // file to write to; "": standard output
   // A file with a trace or saved metrics. If given, `explain` only suggests prefill sizes for it. "": none.

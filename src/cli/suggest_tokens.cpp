@@ -106,8 +106,8 @@ Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& pl
   if (std::error_code error; std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
     return invalid_argument(
         fmt::format("{}: {} is not a regular file; accepted: a trace, or a copy of /metrics", kFlag, path));
-  // The file is read as metrics if it begins with a comment or with a metric's name. The latter happens if a user kept
-  // only some lines. Any other file is read as a trace, and the trace reader reports errors.
+  // The file is read as metrics if it begins with a comment or with a metric's name. It begins with a name if a user
+  // kept only some lines. Any other file is read as a trace, and the trace reader reports errors.
   const std::string begin = first_bytes(path);
   const bool metrics = begin.starts_with('#') || begin.starts_with(kOwnMetrics);
   SeenForwards seen = metrics ? TRY(counted_forwards(path, plan.runner)) : TRY(simulated_forwards(path, plan));

@@ -38,7 +38,7 @@ struct TokenSuggestion {
   SuggestedLadder proposed;
 };
 
-// Reads forwards from a trace (bench_trace.h) or a saved /metrics text; the file's first bytes tell which it is. An
+// Reads forwards from a trace (load/trace.h) or a saved /metrics text; the file's first bytes tell which it is. An
 // error's text begins with the flag's name, and names the file and the line.
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan);
 

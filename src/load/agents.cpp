@@ -15,8 +15,8 @@ namespace {
 constexpr double kShareWithSubagents = 0.44;    // share of recorded agents, as vLLM reports (vllm#57103)
 constexpr std::int64_t kSubagentTurnShare = 4;  // a sub-agent has a quarter of its session's turns
 
-// Divides `total` into `count` random numbers of at least 1, whose sizes are distributed like exponential gaps: most
-// results of tools are short, and a few are long.
+// Divides `total` into `count` random numbers of at least 1. Their sizes are distributed exponentially, because most
+// results of tools are short and a few are long.
 std::vector<std::int64_t> random_parts(std::int64_t total, std::int64_t count, std::mt19937_64& random) {
   std::exponential_distribution<double> gap(1);
   std::vector<double> ends(static_cast<std::size_t>(count));
@@ -33,7 +33,7 @@ std::vector<std::int64_t> random_parts(std::int64_t total, std::int64_t count, s
   return parts;
 }
 
-// Returns the number of new tokens of a session's turns after the first one together, without outputs.
+// Returns the sum of the new prompt tokens of all turns of a session except the first turn. Outputs do not count.
 std::int64_t new_tokens(const LoadOptions& options) {
   return options.agents.context - options.agents.first_tokens - (options.agents.turns - 1) * options.output_tokens;
 }
@@ -80,7 +80,7 @@ class Sessions {
   }
   // Returns the prompt that begins a conversation: the common system prompt and a task.
   Prompt first_prompt() { return {{.tokens = system_, .text = kSystemText}, drawn(agents_.first_tokens - system_)}; }
-  // Returns the prompt of the turn after a request: its prompt, its output, and the result of a tool.
+  // Returns the prompt of the turn after `request`: the prompt and output of `request`, and the result of a tool.
   Prompt continued(std::size_t request, std::int64_t result) {
     Prompt prompt = load_.requests[request].parts;
     prompt.push_back(output_of(request));
@@ -147,7 +147,8 @@ Result<Load> agent_load(const LoadOptions& options) {
         "--agent-context: {} is not accepted; {} turns that begin with {} tokens and give {} each need at least {}",
         agents.context, agents.turns, agents.first_tokens, options.output_tokens, least));
   }
-  // A turn adds two parts to those of the turn before. Sub-agents and branches have fewer than half as many.
+  // A turn has two parts more than the turn before, so a session's turns have about turns² parts together. A sub-agent
+  // and a branch add less than half of this, if there are more than a few turns.
   const std::int64_t most = kMostParts / (agents.turns * agents.turns * 3 / 2);
   if (agents.sessions > most) {
     return invalid_argument(fmt::format("--agents: {} is not accepted; with {} turns each, at most {} are",
@@ -158,7 +159,7 @@ Result<Load> agent_load(const LoadOptions& options) {
 
 void forget_unreported_outputs(Load& load, std::span<const RequestRecord> records) {
   for (LoadRequest& request : load.requests) {
-    // Earlier outputs are known in any case, because an earlier prompt had them, drawn or not.
+    // Only the last output can be unknown, because an earlier prompt had all outputs before it, reported or drawn.
     const auto last = std::find_if(request.parts.rbegin(), request.parts.rend(),
                                    [](const PromptPart& part) { return part.output_of.has_value(); });
     if (last == request.parts.rend() || request.known_tokens == 0) continue;

@@ -1,8 +1,8 @@
 // Makes the load of coding agents: sessions of many turns, each of which sends the whole conversation again. All
 // sessions share a system prompt. A turn's prompt is the previous prompt, the output of the previous turn, and new
 // tokens, such as the result of a tool. Some sessions have a sub-agent, which begins a conversation of its own with the
-// system prompt while its session waits, and a branch, which is sent when the sub-agent begins: one request that
-// continues the session's conversation and that nothing continues.
+// system prompt while its session waits, and a branch. A branch is one request that is sent when the sub-agent begins.
+// It continues the session's conversation, and no request continues the branch.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,16 @@
 
 namespace tessera {
 
-// Makes options.agents.sessions sessions, whose beginnings arrive as options.arrivals says. Requests of one session are
-// neighbours in the load. LoadRequest::after names the request that must have ended before. Returns kInvalidArgument if
-// the context has no room for the turns, or if the sessions have more than kMostParts parts of prompts together.
+// Makes options.agents.sessions sessions. The sessions' first requests arrive as options.arrivals says. Requests of one
+// session are neighbours in the load. LoadRequest::after names the request that must end first. Returns
+// kInvalidArgument if the context has no room for the turns, or if all prompts together may have more than about
+// kMostParts parts.
 // Preconditions: there is a session, and a session has at least two turns.
 Result<Load> agent_load(const LoadOptions& options);
 inline constexpr std::int64_t kMostParts = 1 << 24;  // 32 bytes each
 
-// Lowers known_tokens where a prompt continues an output whose ids the server did not report. The prompt then has drawn
-// tokens in place of these ids, which no cache can have. records[i] belongs to load.requests[i].
+// Lowers known_tokens where a prompt continues an output whose ids the server did not report. In place of these ids the
+// prompt has drawn tokens, and no cache can have the drawn tokens. records[i] belongs to load.requests[i].
 void forget_unreported_outputs(Load& load, std::span<const RequestRecord> records);
 
 // The requests of a run whose prompts have from `least_tokens` to below `end_tokens` tokens.

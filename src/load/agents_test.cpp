@@ -39,7 +39,8 @@ std::vector<RequestRecord> answered(const Load& load) {
   return records;
 }
 
-// Expects that known_tokens of each request is the longest beginning that it shares with an earlier prompt and output.
+// Expects that each request's known_tokens is the length of the longest prefix that its prompt shares with an earlier
+// prompt and that prompt's output.
 void expect_known_tokens(const Load& load, const std::vector<RequestRecord>& records) {
   std::vector<std::vector<std::int64_t>> texts;  // prompts with their outputs
   for (std::size_t i = 0; i < load.requests.size(); ++i) {
@@ -83,7 +84,7 @@ TEST(AgentLoad, SessionsHaveTheirTurnsAndEndAtTheContext) {
   std::int64_t sessions = 0;
   std::int64_t longest = 0;
   std::set<std::size_t> waited_for;
-  std::int64_t shared = 0;  // requests that two or more others wait for
+  std::int64_t shared = 0;  // number of requests for which two requests wait
   for (std::size_t i = 0; i < load.requests.size(); ++i) {
     const LoadRequest& request = load.requests[i];
     longest = std::max(longest, request.input_tokens);
@@ -98,8 +99,8 @@ TEST(AgentLoad, SessionsHaveTheirTurnsAndEndAtTheContext) {
   }
   EXPECT_EQ(sessions, 40);
   EXPECT_EQ(longest, 3000);
-  // 44 % of sessions have a sub-agent with three requests and a branch with one request. The two begin when the same
-  // request ends.
+  // 44 % of sessions have a sub-agent with three requests and a branch with one request. Sub-agent and branch begin
+  // when the same request ends.
   EXPECT_NEAR(static_cast<double>(shared), 40 * 0.44, 9);
   EXPECT_EQ(std::ssize(load.requests), 40 * 12 + 4 * shared);
 }

@@ -225,7 +225,7 @@ namespace {
 // The requests that are not sent yet and whose time is known, the earliest first.
 class Waiting {
  public:
-  // Adds the requests that wait for no other one.
+  // Adds the requests that wait for no other request.
   Waiting(const ClientLoad& load, Clock::time_point start) : load_(load), followers_(load.send_at_s.size()) {
     for (std::size_t i = 0; i < load.send_at_s.size(); ++i) {
       if (load.after.empty() || load.after[i] < 0) {
@@ -235,7 +235,7 @@ class Waiting {
       }
     }
   }
-  // Adds the requests that waited for the end of this one.
+  // Adds the requests that waited for the end of `request`.
   void end(std::size_t request, Clock::time_point now) {
     for (const std::size_t follower : followers_[request]) add(follower, now);
   }
@@ -318,8 +318,8 @@ Result<ClientRun> LoadClient::run(const ClientLoad& load) {
   std::vector<std::unique_ptr<Transfer>> under_way(count);
   std::size_t active = 0;
   for (std::size_t ended = 0; ended < count;) {
-    // Starts only one request per round, because step() sends it. If a round started two, the first one would be sent
-    // only after the body of the second one is made.
+    // Starts only one request per round, which step() then sends. If a round started two requests, the first would be
+    // sent only after the body of the second was made.
     if (!waiting.empty() && active < most && waiting.next_time() <= Clock::now()) {
       std::unique_ptr<Transfer> transfer = impl_->idle_transfer();
       if (transfer == nullptr) return resource_exhausted("no memory for libcurl");

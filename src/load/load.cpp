@@ -12,8 +12,8 @@ namespace tessera {
 namespace {
 
 // prompt_ids() draws a text's tokens from a number. This number is the index of a request, the `text` of a PromptPart
-// or the id of a trace's block. One bit marks indices and the other marks parts, so that two kinds of text never share
-// a number. Ids have neither bit, because traces count their blocks from 0.
+// or the id of a trace's block. kIndexBit marks indices and kPartBit marks parts, so that two kinds of text never
+// share a number. Block ids have neither bit, because traces count their blocks from 0.
 constexpr std::uint64_t kIndexBit = std::uint64_t{1} << 63;
 constexpr std::uint64_t kPartBit = std::uint64_t{1} << 62;
 

@@ -19,7 +19,7 @@ namespace tessera {
 
 enum class Arrivals : std::uint8_t { kPoisson, kUniform };
 // Which of the adapters a request names. kUniform: a random one, all with the same probability. kInTurn: each in turn.
-// kSkewed: a random one, the first ones most often.
+// kSkewed: a random one; adapters earlier in the list are more probable.
 enum class AdapterDraw : std::uint8_t { kUniform, kInTurn, kSkewed };
 // SGLang's names of the enumerators of AdapterDraw, in the same order.
 inline constexpr std::array<std::string_view, 3> kAdapterDraws = {"uniform", "distinct", "skewed"};
@@ -77,7 +77,7 @@ struct LoadRequest {
 inline constexpr std::int64_t kBlockTokens = 512;  // Mooncake's block size
 
 struct Load {
-  std::vector<LoadRequest> requests;  // in the order of their arrivals; of agents, session by session
+  std::vector<LoadRequest> requests;  // in the order of arrival; with agents, session by session
   // Arrivals come from a trace; if not, one request, or one session of agents, arrives per second on average.
   bool recorded = false;
 };
@@ -98,7 +98,7 @@ std::int64_t clip_to_context(Load& load, std::int64_t context);
 // The inputs of prompt_ids() that are the same for all requests of a run. prompt_ids() makes a prompt's token ids, all
 // below vocab_size. The ids depend only on (seed, run, index), or on (seed, run, block) if the request has blocks, or
 // on (seed, run, text) and the outputs in `records` if it has parts. Prompts of different runs have nothing in common,
-// so no run finds another's prompts in a prefix cache.
+// so no run finds the prompts of another run in a prefix cache.
 struct PromptSource {
   std::uint64_t seed = 0;
   std::uint64_t run = 0;

@@ -1,5 +1,5 @@
-// Reads a server's counters of speculative decoding. The counts of a load are the difference between the counters after
-// and before it.
+// Reads a server's counters of speculative decoding. The counts of a load are the counters after the load
+// minus the counters before the load.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct ServedDrafts {
   std::vector<std::int64_t> drafted_at{};
   std::vector<std::int64_t> kept_at{};
 
-  // Returns the average number of tokens that a forward with drafts output. These are its kept drafts and one more
-  // token, which a forward without drafts outputs as well. Returns 0 if no forward had drafts.
+  // Returns the average number of tokens that a forward with drafts outputs for a request: the accepted drafts, and the
+  // one token that a forward without drafts outputs as well. Returns 0 if no forward had drafts.
   double mean_length() const { return steps == 0 ? 0 : 1 + static_cast<double>(kept) / static_cast<double>(steps); }
   // Returns what was counted since `earlier`.
   ServedDrafts since(const ServedDrafts& earlier) const;

@@ -26,7 +26,7 @@ class ServerEvents {
     held_ += bytes;
   }
 
-  // Returns the number of bytes received of the line that is not complete yet.
+  // Returns the number of received bytes of the incomplete line.
   std::size_t held_bytes() const { return held_.size(); }
 
  private:

@@ -40,8 +40,8 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, const std
   return {{"prefill", num_tokens, dispatch(prefill, table)}, {"decode", num_tokens, dispatch(decode, table)}};
 }
 
-// Returns the example for an image of `tokens` tokens. Returns nothing if the model reads no images, or none that
-// large.
+// Returns the example for an image of `tokens` tokens. Returns nothing if the model reads no images, or accepts no
+// image of this size.
 std::optional<ImageExample> image_example(const EnginePlan& plan, std::int64_t tokens) {
   if (!plan.graphs.vision) return std::nullopt;
   const VisionOptions& options = plan.runner.vision;

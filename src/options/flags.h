@@ -1,6 +1,6 @@
 // Defines and parses the flags of commands. No other layer uses the parsing library. Each flag has a function that
-// takes its value as text. The text comes from the command line. If the command line does not give the flag, it comes
-// from the file that --config names. If a function refuses a value, parsing ends with its error.
+// takes its value as text. The text comes from the command line. If it lacks the flag, the text comes from the
+// file that --config names. If a function refuses a value, parsing ends with its error.
 //
 //   FlagParser parser("Runs models.", "1.0");
 //   CommandFlags& run = parser.add_command("run", "Run a model");
@@ -57,7 +57,7 @@ class CommandFlags {
   std::vector<FlagValue> flag_values() const;
 
   // Sets the heading under which the help lists the following flags. If it is "", the help omits them, and
-  // flag_values() omits those that are not given.
+  // flag_values() omits the flags that were not given.
   void group(std::string name) { group_ = std::move(name); }
   const std::string& group() const { return group_; }
   void footer(const std::string& text);

@@ -14,7 +14,7 @@ namespace tessera {
 struct ModelSource {
   std::string revision;   // empty: main
   std::string gguf_file;  // the GGUF file in the model's folder or hub repository; empty: the path or id is complete
-  std::string mmproj;  // the projector of a GGUF model: a path, or a file beside the model; empty: the only one there
+  std::string mmproj;  // the GGUF projector: a path, or a file beside the model; empty: find_model_files() looks there
   bool no_mmproj = false;  // a projector beside the model is not used
   bool download = false;   // downloads what the cache lacks
 };

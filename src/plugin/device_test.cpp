@@ -1,6 +1,6 @@
 // Catches: a plugin's device that breaks the device contract; memory that leaks when an allocation fails; success that
 // is reported without an object; pieces that do not run on a device that records no graphs; a note that does not say
-// why the device records none.
+// why the device records no graphs.
 #include "tessera/plugin/device.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// Catches: kept ids that are those of another text or of another way to encode it, memory beyond the limit, a text in
-// use that is dropped before unused ones, and a conversation whose ids differ from those without the cache.
+// Catches: ids that belong to another text, or to another way to encode the same text; memory beyond the limit; a
+// recently used text that is dropped before the others; and a conversation whose ids the cache changes.
 #include "tessera/text/encoded_spans.h"
 
 #include <gtest/gtest.h>

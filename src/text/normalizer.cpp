@@ -52,7 +52,7 @@ class PerCharacter : public Normalizer {
 
 void lowercase(char32_t code, std::string_view, std::string& out) {
   if (code == 0x130) {
-    out += "i\xCC\x87";  // the only character with a lower case of two characters
+    out += "i\xCC\x87";  // U+0130 is the only character whose lower case has two characters
   } else {
     append_utf8(out, to_lower(code));
   }

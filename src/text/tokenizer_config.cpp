@@ -40,7 +40,7 @@ Status read_templates(const Field& field, std::vector<TokenizerConfig::NamedTemp
   return ok_status();
 }
 
-// Puts templates before the others, in place of those with the same names.
+// Puts the templates `by` at the front of `templates`, and removes old templates with the same names.
 void replace_templates(std::vector<TokenizerConfig::NamedTemplate>& templates,
                        std::vector<TokenizerConfig::NamedTemplate> by) {
   for (const TokenizerConfig::NamedTemplate& entry : by)

@@ -26,7 +26,7 @@ struct TokenizerJson {
   };
 
   std::string file;  // for errors
-  Json normalizer;   // this and the next four are null if the file lacks them
+  Json normalizer;   // `normalizer` to `added_tokens` are null if the file lacks them
   Json pre_tokenizer;
   Json post_processor;
   Json decoder;

@@ -20,7 +20,7 @@ Status fill_adapters(ModelRunner& runner);
 // an adapter.
 void assign_adapters(ForwardBatch& batch, std::int64_t adapters);
 
-// Returns the runner for `role` that the decision chose: the one with adapters, or the one without.
+// Returns the runner for `role` that the decision chose: with adapters or without adapters.
 inline const GraphRunner& runner_of(ModelRunner& runner, RunnerRole role, const Decision& decision) {
   return runner.parts().runner(with_adapters(role, decision.adapters));
 }

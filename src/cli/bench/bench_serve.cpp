@@ -79,7 +79,8 @@ class LoadBench {
   }
 
  private:
-  // Refuses agents whose last turns would be shortened, because these turns would then have equal prompts.
+  // Refuses agents whose last prompts exceed the server's context, because a session's prompts would be equal
+  // once they were shortened to this context.
   Status check_context(const LoadTarget& target) const {
     const LoadOptions& load = options_.load;
     const std::int64_t most =

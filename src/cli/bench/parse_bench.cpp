@@ -12,7 +12,7 @@ namespace tessera::cli {
 namespace {
 
 // The default number of rounds of a comparison. With this many rounds, the confidence interval of a median is narrower
-// than one percent, the difference to detect.
+// than the difference to detect, which is one percent.
 constexpr std::int64_t kComparedRepeat = 50;
 
 // Parses a list of image sizes such as "224x224,1280x960".

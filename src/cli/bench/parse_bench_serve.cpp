@@ -10,10 +10,10 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::int64_t kMostTurns = 1024;  // each turn holds the list of all earlier parts of its conversation
+constexpr std::int64_t kMostTurns = 1024;  // limits memory, because a turn stores all parts of earlier turns
 constexpr double kMostToolSeconds = 86400;
 constexpr std::int64_t kAgentOutputTokens = 444;  // per turn, as vLLM reports of recorded agents (vllm#57103)
-constexpr int kMostAdapters = 1024;               // the most names behind --lora-name
+constexpr int kMostAdapters = 1024;               // the maximum number of names in --lora-name
 
 // Calls `take` with each item of a list such as "a,b,c".
 Status for_each_item(const std::string& text, const std::function<Status(const std::string&)>& take) {

@@ -28,7 +28,7 @@ class BenchServeFlags {
  private:
   enum class Goes : std::uint8_t {
     kAlways,
-    kWithDrawn,  // with random requests and agents
+    kWithDrawn,  // with random requests or agents, not with --trace
     kWithRandom,
     kWithAgents,
     kWithoutAgents,

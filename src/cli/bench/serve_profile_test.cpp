@@ -1,5 +1,5 @@
-// Catches: sums that include forwards or host work of another run, idle time counted as the device's waiting time, and
-// times that do not add up.
+// Catches: sums that include forwards or host work of another run; time without requests that is counted as time that
+// the device waited for the host; times that do not add up.
 #include "tessera/cli/bench/serve_profile.h"
 
 #include <gmock/gmock.h>

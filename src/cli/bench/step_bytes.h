@@ -33,7 +33,7 @@ Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& hea
 // experts count.
 Result<std::int64_t> expert_bytes(const ir::Graph& body);
 
-// The part of the model on one rank of a stage. If there is only one stage, this is rank 0's part of all layers.
+// The part of the model on rank 0 of one pipeline stage.
 struct StagePart {
   ir::Graph body;
   std::int64_t weights = 0;    // in bytes

@@ -126,7 +126,7 @@ std::string ladders_text(const Explanation& e) {
                      runner.decode_padding ? "" : "\n  decode graphs serve exact sizes only", vision_text(e));
 }
 
-// Describes speculative decoding. Returns "" without it.
+// Describes speculative decoding. Returns "" if the engine does not use it.
 std::string drafts_text(const Explanation& e) {
   const DraftOptions& drafts = e.plan.drafts;
   if (!drafts.any()) return "";

@@ -71,8 +71,8 @@ class StopWithOthers {
       others_->give_up();
     }
   }
-  // Waits for the other nodes, whose ranks need this node's ranks. They get as much time for their requests as this
-  // node had.
+  // Waits for the other nodes, because their ranks need this node's ranks. The other nodes get as much time for their
+  // requests as this node had.
   void leave() {
     if (others_ == nullptr) return;
     const auto limit = std::chrono::duration<double>(options_.drain_s) + kTakingDown;
@@ -137,8 +137,8 @@ Status run_serve(const ServeOptions& options) {
   for (const std::unique_ptr<Engine>& engine : started.engines) served.push_back(engine.get());
   const Result<std::unique_ptr<Server>> server = Server::create(std::move(server_options), served);
   Status ended = server.ok() ? serve(options, **server, started.engines.front()->start(), others) : server.status();
-  // This rank sends its error to the other nodes before its engines are destroyed. Their destruction would only send a
-  // less informative error.
+  // This rank sends its error to the other nodes before its engines are destroyed. Destroying the engines would
+  // only send a less informative error.
   if (!ended.ok() && others != nullptr) others->leave(ended);
   return ended;
 }

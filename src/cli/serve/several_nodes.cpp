@@ -94,7 +94,7 @@ class Leaving {
   std::jthread leaving_;
 };
 
-// Returns the engine's options of this command, with the same changes that node 0 makes to its own.
+// Returns the engine's options of this command, with the same changes that node 0 makes to its own options.
 EngineOptions follower_options(const Command& command) {
   const auto* const bench = std::get_if<BenchOptions>(&command);
   return bench == nullptr ? *engine_of(command) : bench_engine_options(*bench);

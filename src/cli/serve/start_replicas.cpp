@@ -29,7 +29,7 @@ Result<std::unique_ptr<Engine>> start_one(EngineOptions options, int replica, bo
 Result<std::shared_ptr<Lockstep>> start_lockstep(const EngineOptions& options, int count) {
   if (options.nnodes == 1) return Lockstep::create(count, rank_limit(options));
   const std::unique_ptr<Device> device = TRY(open_device(options));
-  TRY(plan_engine(options, *device));  // reports wrong options before it waits for other nodes
+  TRY(plan_engine(options, *device));  // reports wrong options before the wait for other nodes
   announce_node(options);
   return Lockstep::create(count, rank_limit(options), TRY(join_nodes(options, device->properties())));
 }

@@ -178,7 +178,7 @@ Result<std::string> write_failure_report(const Json& report, const std::string& 
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments) {
   const EngineOptions* engine = engine_of(line.command);
   if (engine == nullptr || !is_graph_failure(error)) return "";
-  // A kernel or a compiler that refuses what it is given refuses it with less memory too.
+  // If a kernel or a compiler does not support its input, saving memory does not help.
   const bool of_memory = error.code() != StatusCode::kUnimplemented && error.code() != StatusCode::kInvalidArgument;
   // This process itself may be out of memory, so exceptions are caught.
   try {

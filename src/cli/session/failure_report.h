@@ -12,13 +12,13 @@
 
 namespace tessera::cli {
 
-// Returns the flags that may help, with example values, one per line. Leaves out flags that are already set, and
-// without `of_memory` those that only need less memory. If a share of memory is set, suggests shares that are 0.01 and
-// 0.05 lower.
+// Returns the flags that may help, with example values, one per line. Leaves out flags that have no effect because of
+// flags already set. If `of_memory` is false, also leaves out flags that only save memory. If a share of memory is set,
+// suggests shares that are 0.01 and 0.05 lower.
 std::string failure_advice(const EngineOptions& options, bool of_memory = true);
 
-// Explains a start that continued without graphs: which runners have none because all their sizes failed, the reason of
-// the first failure, and the advice. Returns "" if each runner that should have graphs has some or has not tried to
+// Explains a start that continued without graphs: which runners have no graphs because all their sizes failed, why the
+// first size failed, and the advice. Returns "" if each runner that should have graphs has some or has not tried to
 // capture yet.
 std::string explain_dropped_sizes(const GraphInventory& graphs, const EngineOptions& options);
 

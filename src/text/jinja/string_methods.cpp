@@ -156,7 +156,7 @@ Result<Value> join(Interpreter& interpreter, const Value& self, const CallArgume
   return make_string(std::move(out), interpreter);
 }
 
-// Does methods such as str.isalpha(): true if the string is not empty and the predicate holds for every character.
+// Implements methods like str.isalpha(): true if the string is not empty and the predicate holds for every character.
 template <bool (*predicate)(char32_t)>
 Result<Value> all_characters(Interpreter&, const Value& self, const CallArguments& call) {
   TRY(Arguments::bind("the method", call, {}));
@@ -173,7 +173,7 @@ Result<Value> all_characters(Interpreter&, const Value& self, const CallArgument
 bool is_alphanumeric(char32_t code) { return is_letter(code) || is_number(code); }
 bool is_ascii_digit(char32_t code) { return code >= '0' && code <= '9'; }
 
-// Does str.isupper() or islower(): true if there is a cased character, and no character of the other case.
+// Implements str.isupper() or str.islower(): true if there is a cased character, and no character of the other case.
 template <bool upper_case>
 Result<Value> is_case(Interpreter&, const Value& self, const CallArguments& call) {
   TRY(Arguments::bind("the method", call, {}));

@@ -1,4 +1,4 @@
-// Catches: tokenizers made of lists whose ids differ from those of the library for which the model was made; and wrong
+// Catches: a tokenizer made from lists that computes other ids than the library for which the model was made; and wrong
 // lists that are accepted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

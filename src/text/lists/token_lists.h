@@ -33,7 +33,7 @@ struct TokenLists {
   std::vector<float> scores;             // [id]
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
-  // If one of the next three is absent, the default of most tokenizers with the same `model` applies.
+  // If one of the three members below is unset, the default of most tokenizers with the same `model` applies.
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;
