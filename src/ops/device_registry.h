@@ -52,7 +52,7 @@ class DeviceRegistry {
   Status add_kernel(std::string_view type, const KernelDef& kernel);
 
   // Return the backend of a type of device, and its kernels. Both return kInvalidArgument for an unknown type, with the
-  // known types in the message, or the error of its load().
+  // known types in the message, or the error of the type's load().
   Result<const Backend*> backend(std::string_view type) const;
   Result<const KernelTable*> kernels(std::string_view type) const;
 

@@ -18,8 +18,8 @@ __device__ inline std::int32_t module_of(const AdapterRanges& ranges, std::int64
   return ranges.modules[i];
 }
 
-// The sixteen columns of y of a tile: eight from `first` on and eight from `second` on. With a gate the second eight
-// are up's columns; else they follow the first.
+// A tile's sixteen columns of y: eight from `first` on and eight from `second` on. With a gate the second eight are
+// up's columns; otherwise they follow the first eight.
 struct TileColumns {
   int first;
   int second;
@@ -92,7 +92,7 @@ struct AdapterChange {
     __device__ void store(const TileColumns& columns, Results& results) const {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
-        __syncwarp();  // joins the lanes that stored with the others, because all lanes must multiply
+        __syncwarp();  // reconverges the warp after `continue`, because all lanes must multiply
         Sums sums = {};
         if (slots_[e] >= 0) {
           add_products(e, columns, 0, b_[e], sums);
@@ -100,7 +100,7 @@ struct AdapterChange {
             add_products(e, columns, depth, part_of_b(e, columns, depth), sums);
         }
         // multiply_tile() gives each lane four sums: for two columns of y, the sums of two neighbouring rows of x. Only
-        // the lanes that have the warp's row store theirs.
+        // the lanes with sums of the warp's own row store results.
         if (lane() % 4 != row(0) / 2) continue;
 #pragma unroll
         for (int h = 0; h < 2; ++h)
@@ -123,7 +123,7 @@ struct AdapterChange {
     };
 
     __device__ static int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
-    // Returns the number of the tile's module m.
+    // Returns the index of the module of the tile's first eight columns (m = 0) or second eight (m = 1).
     __device__ std::int32_t module_at(const TileColumns& columns, int m) const {
       return module_of(in_.ranges, m == 0 ? columns.first : columns.second);
     }

@@ -9,8 +9,8 @@
 //
 // S is the number of slots, and R the largest rank. A linear may join N modules, such as q, k and v. The attributes
 // divide its columns into ranges: range i has rows[i] columns and belongs to module modules[i]. Module n of a slot has
-// ranks[slot, n] rows of A from row n · R on, and the same number of rows of B. Kernels do not read the rows of A and B
-// past the rank, or ignore them. A rank of 0 means that the adapter does not change the module. In rows of t that have
+// ranks[slot, n] rows of A from row n · R on, and the same number of rows of B. Rows of A and B past the rank may hold
+// anything, and affect no result. A rank of 0 means that the adapter does not change the module. In rows of t that have
 // an adapter, values past the rank are 0; other rows of t are undefined. A row without an adapter, or with one of rank
 // 0, keeps the bits of its y. Slots are below S. Only copies write the matrices, ranks, scales and rows, never kernels.
 // So a kernel may read them before the preceding kernels have ended.

@@ -69,8 +69,8 @@ bool fits_tiles(const AdapterProductArgs& in) {
   return in.cols % kPackSize<T> == 0 && is_aligned(in.x) && is_aligned(in.a);
 }
 
-// Makes an operator that runs product_many on chunks of adapter_chunk_rows(in.rows) rows; for whole matrices, on up to
-// 64 rows in chunks of one slot. Precondition: fits_tiles<T>().
+// Makes an operator that runs product_many on chunks of adapter_chunk_rows(in.rows) rows. For whole matrices, a block
+// joins chunks of one slot, up to 64 rows (8 if the batch has at most 8 rows). Precondition: fits_tiles<T>().
 template <class T, class Args>
 std::unique_ptr<BoundOp> make_product_of_many(const char* name, const Args& in) {
   const auto make = [&]<int kEights, int kGroups>() {

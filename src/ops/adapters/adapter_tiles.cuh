@@ -6,12 +6,12 @@
 //
 // shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A block takes 16
 // rows of A and some of their columns; the blocks of a cluster divide the columns. With up to 8 rows of x, blocks are
-// large: smaller ones in larger clusters lose more time at their start than they gain. With more rows, they leave room
-// on their multiprocessor for the kernels before and after. product_many has blocks of up to 64 rows of x and 48 rows
-// of A, so that x is read only once for these 48 rows. Its sums have one order for any number of rows, so deterministic
-// forwards use it for few rows too, and so does adapter_whole_linear, whose matrix is far too large for registers. In
-// add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at a time. It splits a value of t into two 16-bit
-// numbers (split_two()), and multiplies both by b.
+// large, because small blocks in large clusters would lose more time at the start than they gain. With more rows of x,
+// blocks are small, so that a multiprocessor has room for blocks of the preceding and the next kernel too. product_many
+// has blocks of up to 64 rows of x and 48 rows of A, so that x is read only once for these 48 rows. Its sums have one
+// order for any number of rows, so deterministic forwards use it for few rows too, and so does adapter_whole_linear,
+// whose matrix is far too large for registers. In add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at
+// a time. It splits a value of t into two 16-bit numbers (split_two()), and multiplies both by b.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ inline constexpr int kStepColumns = 32;  // columns that a warp takes in a step:
 inline constexpr int kManyWarps = 8;     // warps of a block of product_many
 inline constexpr int kMostGroups = 3;    // groups of kValues rows of A that a block of product_many takes
 inline constexpr int kAddWarps = 4;      // warps of a block of adapter_add
-inline constexpr int kAddColumns = 64;   // columns of y that one of these warps takes
+inline constexpr int kAddColumns = 64;   // columns of y that a warp of adapter_add takes
 inline constexpr int kDepth = 16;        // values of t in a tensor-core product
 
 // Returns 16 bytes of a row if `is_there`, else zeros.
@@ -42,7 +42,7 @@ __device__ inline uint4 load_or_zero(const T* from, bool is_there) {
   return is_there ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 }
 
-// Stores a value at the address `own`, but in the shared memory of block `block` of the cluster.
+// Stores a value in block `block` of the cluster, at the place that `own` has in this block's shared memory.
 __device__ inline void store_to_block(float* own, unsigned block, float value) {
   asm volatile(
       "{\n"
@@ -213,8 +213,8 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   if (result < kResults) store_sum<T>(in, chunk, first_value + result % kValues, result / kValues, sum);
 }
 
-// Whether the sums are those of a whole matrix. Such a matrix is large. So blocks of different chunks that read the
-// same rows of it are neighbours, and one block takes several chunks of a slot. A of an adapter is small; x is larger.
+// Whether the matrix is whole (adapter_whole.h) and so larger than x, where an adapter's A is smaller. Then blocks of
+// different chunks that read the same rows of the matrix are neighbours, and one block takes several chunks of a slot.
 template <class Args>
 constexpr bool kOfWhole = std::is_same_v<Args, AdapterWholeLinearArgs>;
 
@@ -235,7 +235,7 @@ __device__ inline Chunk joined_chunk(const AdapterRows& table, unsigned i, unsig
 }
 
 // Computes x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. Grid: x has the groups, and y
-// the chunks; the other way round with kOfWhole.
+// the chunks. With kOfWhole, x has the chunks, and y the groups.
 template <class T, int kEights, int kGroups, class Args>
 __global__ void __launch_bounds__(kManyWarps* kWarp) product_many(const Args in) {
   constexpr int kRows = kEights * 8;

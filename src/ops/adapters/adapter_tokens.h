@@ -1,5 +1,6 @@
-// The operands by which an adapter's operators of embeddings find the id and the slot of each row: ids i32[T], then two
-// others, slots i32[5, T] (adapter_rows.h) and perhaps rows i32[T]; the attribute first_row.
+// The adapters' operators for embeddings read the id and the slot of each row from these operands: ids i32[T], then,
+// after two other operands, slots i32[5, T] (adapter_rows.h) and perhaps rows i32[T]. They also read the attribute
+// first_row.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ struct AdapterTokens {
   const std::int32_t* given = nullptr;  // [rows], or null
   std::int64_t rows = 0;
   std::int64_t columns = 0;    // ids of the vocabulary that this tensor-parallel rank has
-  std::int64_t first_row = 0;  // the first of them
+  std::int64_t first_row = 0;  // the first of these ids
   std::int32_t num_slots = 0;
 
   struct Found {
@@ -33,7 +34,7 @@ struct AdapterTokens {
   }
 };
 
-// `ids` is the index of the operand ids. The first function checks the operands and the attribute.
+// check_adapter_tokens() checks the operands and the attribute. `ids` is the index of the operand ids.
 Status check_adapter_tokens(const ir::OpSignature& s, std::size_t ids, const ir::Dim& rows);
 AdapterTokens adapter_tokens(const BindArgs& args, std::size_t ids, std::int64_t columns, std::int64_t num_slots);
 

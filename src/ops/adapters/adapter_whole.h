@@ -11,8 +11,8 @@
 // adapter_whole_embedding also leaves a row alone that `rows` replaces (rows[row] ≥ 0, as for a row of an image), and a
 // row whose id is outside the V rows of `w`, which are the part of the vocabulary that one tensor-parallel rank has.
 //
-// A row's result depends only on that row and its slot, and not on the number of rows of a deterministic forward. Sums
-// are float32, and are rounded once.
+// A row's result depends only on that row, its slot and the number of rows. In a deterministic forward it does not
+// depend on the number of rows either. Sums are float32, and are rounded once.
 #pragma once
 
 #include <cstdint>

@@ -174,7 +174,7 @@ Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Probl
     kKernel<<<grid, kThreads, kBytes, stream>>>(p);
     if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
   };
-  // The head size decides which instantiation of merge_states runs, so it is the operator's choice().
+  // The head size decides which instantiation of merge_states runs, so choice() returns the head size.
   return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
 }
 

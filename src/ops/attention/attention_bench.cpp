@@ -230,7 +230,7 @@ class Measurement {
   // Members are destroyed in reverse order: graph, operators, plan, memory, stream.
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<Allocation>>
-      memory_;  // q, out and float32 numbers, then the keys and values of each layer
+      memory_;  // q, out, the sinks and scales, then the keys and values of each layer
   std::unique_ptr<Allocation> workspace_;
   ir::Node node_;
   const KernelDef* kernel_ = nullptr;

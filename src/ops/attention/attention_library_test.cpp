@@ -132,7 +132,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryPageSize) {
 }
 
 // An operator of "fa3" or "fa2" that is recorded in a prefill's full graph has no launch for single-row requests,
-// because such a graph only runs for requests of several rows. The other kernels have no separate launch for them.
+// because such a graph only runs for requests of several rows. Other kernels have no separate launch for single rows.
 TEST_P(AttentionLibrary, FullGraphLaunchesNothingForSingleRows) {
   const Config c = library_config(GetParam(), 128, 2, 4);
   const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};

@@ -1,5 +1,5 @@
-// Tests that the bits of a row's attention depend on nothing but the row and its own keys and values. Catches: a scale,
-// a sum or a tile that rows of a forward share; a kernel whose order of sums follows the other rows.
+// Tests that the bits of a row's attention depend on nothing but the row and its own keys and values. Catches: a scale
+// or a sum that several rows share; a kernel whose order of sums depends on other rows.
 #include <algorithm>
 
 #include "tessera/ops/attention/attention_library_test_util.h"
@@ -9,7 +9,7 @@ namespace {
 
 using ir::DType;
 
-// A batch, and operands from which runs with some changes begin.
+// A batch and its operands. Tests change some of the operands, run again and compare the results.
 class Forward {
  public:
   Forward(const Config& c, std::vector<Request> requests, bool deterministic)
@@ -30,8 +30,8 @@ class Forward {
     return out.substr(static_cast<std::size_t>(row) * row_bytes(), row_bytes());
   }
 
-  // Returns operands in which the rows of all requests but `b` have other queries, and these requests other keys and
-  // values: large ones, or NaN.
+  // Returns operands in which all requests but `b` have other queries, keys and values. The new keys and values are
+  // large numbers, or NaN.
   std::vector<HostTensor> with_other_requests(std::size_t b) const {
     std::vector<HostTensor> other = with_other_rows(first_row(b), requests_[b].query_len);
     std::vector<float> token(static_cast<std::size_t>(c_.kv_heads * c_.head_dim));
@@ -44,7 +44,7 @@ class Forward {
     }
     return other;
   }
-  // Returns operands in which all rows but `count` from `first` have other queries.
+  // Returns operands in which all rows except first … first + count - 1 have other queries.
   std::vector<HostTensor> with_other_rows(std::int64_t first, std::int64_t count) const {
     std::vector<HostTensor> other = operands;
     other[0] = random_tensor(c_.dtype, operands[0].dims, 78, -40, 40);
@@ -53,7 +53,7 @@ class Forward {
     return other;
   }
 
-  // Returns a batch of request `b` alone, with its pages of this batch's caches.
+  // Returns a batch of request `b` alone. The request keeps its pages of the caches.
   Forward alone(std::size_t b, bool deterministic) const {
     ForwardBatch batch;
     batch.query_lens = {requests_[b].query_len};
@@ -103,7 +103,8 @@ class AttentionRows : public ::testing::TestWithParam<DType> {
   void SetUp() override {
     if (on_cuda()) GTEST_SKIP() << "the CPU's kernels are tested";
   }
-  // With two heads for a KV head, four rows of a request share a tile of a few rows; with twelve, a decode has none.
+  // Tiles of at most 8 rows have their own kernels. With 2 query heads per KV head, four tokens of a request fit in
+  // such a tile. With 12 query heads, not even one token fits.
   static std::vector<Config> configs() {
     std::vector<Config> configs;
     for (const auto& [head_dim, group] : {std::pair{20, 3}, {64, 8}, {128, 2}, {64, 12}}) {
@@ -142,8 +143,8 @@ TEST_P(AttentionRows, OtherRowsOfTheRequestChangeNoBits) {
     }
 }
 
-// A decode's tile has the rows of one KV head, whatever else is in the batch. Tiles of prompts are smaller in small
-// batches, so that only deterministic ones have the same bits.
+// A decode's tile has the query heads of one KV head, whatever else is in the batch. A prompt's tiles are smaller in
+// small batches, so a prompt alone has the same bits only in deterministic forwards.
 TEST_P(AttentionRows, ARequestAloneHasTheBitsOfTheBatch) {
   for (const Config& c : configs())
     for (const std::vector<Request>& requests : {kTwelveDecodes, kSeveralRows})

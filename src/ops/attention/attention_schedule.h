@@ -15,8 +15,8 @@ namespace tessera {
 
 // The units into which the work of a request's tiles is divided. A worker processes a unit as a whole.
 struct TileUnits {
-  std::int64_t per_tile = 0;  // each has one tile
-  std::int64_t per_pair = 0;  // each has a tile of even index and the tile after it, if the request has that tile
+  std::int64_t per_tile = 0;  // number of units of each tile
+  std::int64_t per_pair = 0;  // number of units of each pair: a tile of even index and the tile after it, if any
 };
 
 // A work item: one unit of a tile or of a pair of tiles, with all keys that the tiles see, or a part of them.
@@ -28,8 +28,8 @@ struct TileWork {
   // sees count.
   std::int32_t first_block = 0;
   std::int32_t end_block = kAllBlocks;
-  // The item is part `part` of `parts`. Results of parts are merged. The results of part 0 have the index `first_part`
-  // among those of all parts, and the other parts follow.
+  // The item is part number `part` of `parts` parts, whose results are merged. The results of part 0 have the index
+  // `first_part` in the array of all partial results. The results of the other parts follow.
   std::uint16_t part = 0;
   std::uint16_t parts = 1;
   std::int32_t first_part = 0;
@@ -71,7 +71,7 @@ class TileSchedule {
 
   std::int64_t workers() const { return static_cast<std::int64_t>(loads_.size()); }
   std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()) + (cuts_ ? workers() - 1 : 0); }
-  // Returns the greatest number of parts of all cut tiles together: a range has at most two.
+  // Returns the greatest number of parts of all cut tiles together. A worker's range has at most two of these parts.
   std::int64_t max_parts() const { return cuts_ ? 2 * workers() : 0; }
 
   // Writes the work items of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order in which the worker
@@ -84,7 +84,7 @@ class TileSchedule {
     std::int64_t keys;  // the number of keys that its last row sees; with a window at most window + tile_rows
     std::int32_t request;
     std::uint16_t index;
-    bool ends_pair;  // it is the later tile of its pair, or the only one
+    bool ends_pair;  // the tile is the later tile of its pair, or alone in its pair
   };
   struct Load {
     std::int64_t cost;

@@ -78,8 +78,8 @@ TEST(TileSchedule, AssignsEveryPairOfTilesOnce) {
   }
 }
 
-// The first request wants only its last row, in tile 1, whose pair begins at tile 0. The second wants a row of tile 2,
-// which has no tile after it.
+// The first request wants only its last row, in tile 1, whose pair begins at tile 0. The second request wants a
+// row of tile 2, which has no tile after it.
 TEST(TileSchedule, AssignsThePairOfAWantedTile) {
   const Assignment a = assign({256, 384}, {256, 384}, {.per_pair = 1}, 2, 1, {255, 383});
   std::set<std::pair<int, int>> given;
@@ -111,7 +111,7 @@ TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
 }
 
-// With a window the kernel relies on whole tiles. A part whose keys all lie before the window would never end.
+// With a window the kernel supports only whole tiles. It would never end a part whose keys all lie before the window.
 TEST(TileSchedule, CutsNothingWithAWindow) {
   for (const TileWork& work : assign({16}, {100'000}, {16}, 66, 1, {}, 128, /*window=*/4096).works)
     EXPECT_EQ(work.parts, 1);

@@ -81,8 +81,8 @@ struct AttentionScratch {
   float* value_scales;    // like key_scales
 };
 
-// The query rows [row_begin, row_end) of one request and KV head; with G = group(), row r is query head r mod G of the
-// KV head, of token r / G.
+// The query rows [row_begin, row_end) of one request and KV head. With G = group(), row r belongs to token r / G and to
+// query head r mod G of the KV head.
 struct AttentionTile {
   std::int64_t head;
   std::int64_t row_begin;

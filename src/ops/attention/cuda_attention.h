@@ -1,6 +1,6 @@
 // Attention on CUDA: the choice of kernel, and the arguments of its launch.
 //
-//   "tessera"  our own (attention.cu): head sizes up to 512, every dtype, window, softcap and sinks; needs no plan
+//   "tessera"  our own (attention.cu): head sizes up to 512, every dtype, window, softcap and sinks; needs no lists
 //   "hopper"   our own for decode on Hopper (decode_attention.h)
 //   "fa3"      our own for extend on Hopper, after FlashAttention-3, without softcap (prefill_attention.h)
 //   "fa2"      FlashInfer's FlashAttention-2, on any GPU: extend, and decode with the query heads of a KV head as one
@@ -16,8 +16,8 @@
 //
 // All kernels but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without a planner
 // "tessera" runs. Deterministic forwards run the same kernel for extend and decode batches: "fa2" if there is neither
-// window nor softcap, else "tessera". The kernel processes all keys of a row in one block, in tiles that start at the
-// same keys in every batch.
+// window nor softcap, else "tessera". Both kernels then process all keys of a row in one block, in tiles that start at
+// the same keys in every batch.
 #pragma once
 
 #include <cstddef>

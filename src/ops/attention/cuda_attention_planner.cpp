@@ -178,7 +178,7 @@ bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, R
 }
 
 // Writes the list of work items and returns their number. The items of wanted rows follow the items of all rows, so
-// that one copy carries both.
+// that one copy uploads both lists.
 std::int64_t CudaAttentionPlanner::write_works(TileRange& range, const TiledRows& rows, RowList list) {
   if (list == RowList::kAll) range.works_of_all = 0;
   const std::int64_t before = range.works_of_all;
@@ -199,8 +199,8 @@ std::int64_t CudaAttentionPlanner::write_blocks(const ShapePlan& plan, const Blo
   return tiles;
 }
 
-// Plans the single-row requests. It also marks the blocks after the grid's as invalid, because a recorded launch has
-// blocks for as many requests as its rows can hold.
+// Plans the single-row requests. It also marks the blocks after the end of the grid as invalid, because a recorded
+// launch has blocks for as many requests as its rows can hold.
 void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch& batch) {
   const auto rows = std::count(batch.query_lens.begin(), batch.query_lens.end(), 1);
   const ChunkGrid grid = single_row_grid(rows, plan.limits);

@@ -24,7 +24,7 @@ struct TilePlan {
   const TileWork* works;
   std::int64_t workers;
   std::byte* part_results = nullptr;  // results of cut tiles (prefill_attention.h)
-  std::int32_t* arrivals = nullptr;   // likewise; 0 between launches
+  std::int32_t* arrivals = nullptr;   // number of finished parts (prefill_attention.h); 0 between launches
 };
 
 // The work of the next extend forward, in host memory.
@@ -156,7 +156,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     SegmentRange segments;  // kHopper, in decode steps and for single rows
     ExtendWork work;
     // The lists for wanted_rows_only, which correspond to the lists above. `tiles` and `short_tiles` need no
-    // counterpart, because each contains both of its lists.
+    // counterpart, because each of them contains both lists (RowList).
     BlockRange wanted_blocks;
     SegmentRange wanted_segments;
     ExtendWork wanted_work;

@@ -142,7 +142,7 @@ class KeyLoader {
     pages_ = p_.page_table + static_cast<std::int64_t>(segment_->request) * p_.max_pages;
   }
   // Moves to the next segment that has keys for this warp, if the current one has no more. Also reads the page number
-  // of the next keys. It is read here, long before these keys are loaded, so that no load waits for it.
+  // of the next keys. The number is read long before these keys are loaded, so that no load waits for it.
   __device__ void settle() {
     while (block_ >= blocks_end_) {
       if (++segment_ == end_) return;
@@ -186,7 +186,7 @@ struct DecodeSums {
   OnlineSoftmax<BaseTwo> rows[2];  // running max over the warp's keys, and sum over this lane's keys
 };
 
-// Returns the index (0 … 15), among 16 elements of a head, of the element in half `i` (0 or 1) of a lane's sums.
+// A lane's sums hold two of every 16 elements of a head. Returns the index (0 … 15) of element `i` (0 or 1).
 template <class Y>
 __device__ inline int element_of(int lane, int i) {
   return kIsFloat8<Y> ? lane / 4 * 2 + i : lane / 4 + i * 8;

@@ -30,7 +30,7 @@ struct WarpSums {
   float values[kWarps][kDecodeHeads][kHeadDim + 4];  // padded, so that neighbouring rows start in different banks
   float running_max[kWarps][kDecodeHeads];           // max of the scores, as an exponent of two
   float total[kWarps][kDecodeHeads];                 // sum of weights
-  bool last;                                         // whether this is the last of its request's blocks to end
+  bool last;                                         // whether this block ends last among its request's blocks
 };
 
 // Joins the warps' sums of every head and divides by the sum of weights. Calls done(head, lse) once for each head.

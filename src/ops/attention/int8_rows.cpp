@@ -34,7 +34,7 @@ TESSERA_CPU_CLONES void round_rows(const float* q, std::int64_t stride, std::int
 
 #ifdef TESSERA_INT8_ROWS
 
-// Instructions are written in assembly, because the intrinsics cannot be used in functions that are compiled for
+// Some instructions are issued by inline assembly, because intrinsics cannot be used in functions that are compiled for
 // several instruction sets.
 template <int kVectorBytes>
 struct Vectors {
@@ -104,8 +104,8 @@ struct Avx2 : Vectors<32> {
   }
 };
 
-// Computes the scores of kRows rows, four keys at a time. A step that begins before `present` or ends after it repeats
-// the first or the last key of `present`, so that all keys are added up in the same way.
+// Computes the scores of kRows rows, four keys at a time. In place of keys before or after `present`, a step repeats
+// the first or the last key of `present`. So every step has four keys, and all scores are added up in the same order.
 template <class V, int kRows>
 TESSERA_INLINE void dot_keys_of(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row,
                                 KeyRange present) {

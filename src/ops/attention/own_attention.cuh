@@ -61,8 +61,8 @@ struct Tile {
   long offsets[kKeys];  // offset of the key from the start of the cache, in elements; -1: no key
 };
 
-// The rows [row_begin, row_begin + rows) of a request and KV head. With G = Problem::group, row r is query head r mod G
-// of the KV head, of token r / G.
+// The rows [row_begin, row_begin + rows) of a request and KV head. With G = Problem::group, row r belongs to token
+// r / G and to query head r mod G of the KV head.
 struct Rows {
   int request;
   int query_start;

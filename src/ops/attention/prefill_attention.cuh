@@ -1,6 +1,6 @@
 // Prefill attention on Hopper over a paged cache. It follows the schedule of FlashAttention-3 (Shah et al., 2024,
-// arXiv:2407.08608): one warpgroup copies, and two compute. While one of these runs matrix products, the other computes
-// exponentials.
+// arXiv:2407.08608): one warpgroup copies, and two compute. While one computing warpgroup runs matrix products, the
+// other computes exponentials.
 //
 // Three things differ from FlashAttention-3. First, the copy engine (TMA) loads keys and values in boxes of 16 tokens,
 // and a warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue
@@ -12,11 +12,11 @@
 //
 // A work item is a tile of query rows of one request and two query heads of one KV head, one for each block. If a KV
 // head has an odd number of query heads, its last head has work items of two tiles, one for each block. Then a block
-// may get keys that none of its rows sees, or a tile without rows: it computes what is not stored. A persistent cluster
-// processes the work items that the planner assigned to it. Lengths, page tables and work items are read from device
-// memory, so that a recorded launch works for any forward of the bucket. Blocks may read them while the preceding
-// kernel still runs, because no kernel writes them: they are copied to the device before the forward. Tiles of keys
-// begin at multiples of kKeys and are taken from the last to the first.
+// may get keys that none of its rows sees, or a tile without rows. The block computes such products too, but they do
+// not reach the output. A persistent cluster processes the work items that the planner assigned to it. Lengths, page
+// tables and work items are read from device memory, so that a recorded launch works for any forward of the bucket.
+// Blocks may read them while the preceding kernel still runs, because no kernel writes them: they are copied to the
+// device before the forward. Tiles of keys begin at multiples of kKeys and are taken from the last to the first.
 //
 // Few rows after many keys give few work items. A work item then has only a part of its tile's keys, and the results of
 // the parts are merged (prefill_parts.cuh).
@@ -26,7 +26,7 @@
 // every tile's keys (Share::kKeys).
 //
 // Heads of 256 elements leave room for tiles of 80 keys and for one tile of queries. The results are written to the
-// memory of the queries, so the next work item's queries are copied only after that.
+// memory of the queries, so the next work item's queries are copied only after the results are stored.
 //
 // With a window, tiles of keys before the window of a work item's first row are left out (Reach::kWindow). A sink is
 // one more score of each row, whose value is zero; it is added to the rows' sums of weights at the end.
@@ -67,7 +67,7 @@ inline constexpr int kJoinStep = kWarpgroup * 16;
 // every tile.
 enum class Share : bool { kRows, kKeys };
 
-// Says which of the keys up to its own position a row sees: all, or only those of a window.
+// Says which keys a row sees: all keys up to the row's own position, or only those within a window.
 enum class Reach : bool { kAll, kWindow };
 
 template <int kDim, Share kShare, Reach kReach>
@@ -163,7 +163,7 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   const TileWork work = p.works[at];
   Work w{};
   w.request = work.request;
-  // The blocks have two heads, or, if the KV head has an odd number of query heads, the last head's two tiles.
+  // The blocks take two heads of one tile, or, for the last head of an odd number of query heads, two tiles.
   const bool two_tiles = work.unit >= p.pairs;
   const int pairs = p.group / 2;  // pairs of query heads of a KV head
   w.head = two_tiles ? (work.unit - p.pairs + 1) * p.group - 1

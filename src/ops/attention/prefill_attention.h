@@ -28,9 +28,9 @@ inline constexpr std::int64_t kShortTileRows = 64;
 // Returns the number of keys of a tile. Work items are cut at multiples of this number.
 constexpr std::int64_t prefill_key_block(std::int64_t head_dim) { return head_dim == 256 ? 80 : 128; }
 
-// Returns the bytes of the results of a part (TileWork::parts): for each of 256 threads of each block
-// head_dim / 2 sums and the running max and sum of weights of two rows, in float32. Each of the block's eight warps has
-// an arrival counter.
+// Returns the bytes of one part's results (TileWork::parts). A part has kPrefillBlocks blocks of 256 threads. A thread
+// stores head_dim / 2 sums, and the running max and the sum of weights of two rows, all in float32. Each of a block's
+// eight warps has an arrival counter.
 constexpr std::int64_t prefill_part_bytes(std::int64_t head_dim) {
   return kPrefillBlocks * 256 * (head_dim / 2 + 4) * 4;
 }

@@ -1,4 +1,4 @@
-// How the computing warpgroups of a block of prefill attention (prefill_attention.cuh) meet, and how their threads
+// Synchronises the computing warpgroups of a block of prefill attention (prefill_attention.cuh). Lets their threads
 // access shared memory.
 #pragma once
 

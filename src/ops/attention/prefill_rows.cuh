@@ -39,7 +39,7 @@ struct RowsWarpgroup {
 
   // Computes the work items begin … end - 1.
   __device__ void run(int begin, int end) {
-    // Gives the other warpgroup its first turn, which lets it issue products or, with kJoined, write its results.
+    // Gives the other warpgroup its first turn. In a turn a warpgroup issues products or, with kJoined, writes results.
     if (S::kJoined || warpgroup == kWarpgroups - 1) give_turn(warpgroup ^ 1);
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
@@ -130,7 +130,7 @@ struct RowsWarpgroup {
     if constexpr (!S::kJoined) give_turn(warpgroup ^ 1);
   }
 
-  // Computes the scores of `tile`, and adds the weighted values of the tile of the previous step. That is tile + 1,
+  // Computes the scores of `tile`, and adds the weighted values of the previous step's tile. This tile is tile + 1,
   // because the steps go from the last tile to the first.
   template <bool kMask>
   __device__ void step(std::uint32_t queries, int tile, int position) {
@@ -184,7 +184,7 @@ struct RowsWarpgroup {
     begin_products();
 #pragma unroll
     for (int i = 0; i < S::kHeadDim / 16; ++i) {
-      const int column = i * 16 / kColumns;  // index of 64 columns
+      const int column = i * 16 / kColumns;  // index of the matrix of 64 columns
       const int offset = column / S::kPanelMatrices * S::kPanelBytes + column % S::kPanelMatrices * kEightRowBytes;
       multiply<T, S::kGroupKeys>(
           scores,
@@ -329,7 +329,7 @@ struct RowsWarpgroup {
     give_turn(warpgroup ^ 1);
   }
 
-  // Returns the weight of the head's sink, which has no value. A row's sum of weights counts it.
+  // Returns the weight of the head's sink, which counts in a row's sum of weights. A sink has no value.
   __device__ float sink_of(const Work& w, int row) const {
     if (p.sinks == nullptr) return 0;
     constexpr float kLog2E = 1.44269504088896F;

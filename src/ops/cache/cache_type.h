@@ -1,11 +1,11 @@
 // The types in which a cache holds keys and values. A cache of f32, bf16 or f16 holds them unchanged. A cache of f8e4m3
-// (E4M3) holds them divided by a scale. A cache of u8 holds int8 codes and, for every 32 of them, a scale of its own
+// (E4M3) holds them divided by a scale. A cache of u8 holds int8 codes and one scale for every 32 codes
 // (int8_cache.h).
 //
-// An operator with a cache of f8e4m3 has two more operands after its others, k_scale f32[1] and v_scale f32[1], which
-// are finite and above 0. Operators with a cache of another type do not have these operands. The stored number is key /
-// k_scale, rounded to nearest even and limited to ±448; NaN stays NaN. Kernels that read the cache multiply by the
-// scale.
+// An operator with a cache of f8e4m3 has two more operands after all others, k_scale f32[1] and v_scale f32[1]. Both
+// scales are finite and above 0. Operators with a cache of another type do not have these operands. The stored number
+// is key / k_scale, rounded to nearest even and limited to ±448; NaN stays NaN. Kernels that read the cache multiply by
+// the scale.
 #pragma once
 
 #include <cstddef>

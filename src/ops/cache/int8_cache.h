@@ -7,8 +7,8 @@
 // magnitude. A block with an infinity or a NaN gets the scale NaN, and all its elements read as NaN. A block whose
 // magnitudes are all below 1.5e-36 becomes zeros.
 //
-// Graphs declare such a cache as u8[P, page_size, Hkv, row_bytes], which is the number of its bytes. Within a page the
-// bytes are not in the order of these dimensions. A page has a chunk for each KV head: first the codes
+// Graphs declare such a cache as u8[P, page_size, Hkv, row_bytes]. This shape gives only the number of bytes: within a
+// page the bytes are not in the order of these dimensions. A page has a chunk for each KV head: first the codes
 // i8[page_size, head_dim], then the scales bf16[page_size, blocks]. The keys of a head that attention reads one after
 // the other lie next to each other, and the scales move with the page.
 #pragma once

@@ -69,7 +69,7 @@ TEST_P(Int8CacheOnCpu, ElementsAreWithinHalfAScale) {
     const std::vector<std::int32_t> slots = {11, -1, 0, 12, 5};  // -1 is padding, and 12 is past the end
     HostTensor k = random_tensor(GetParam(), {5, kHeads * head_dim}, 1, -300, 300);
     const HostTensor v = random_tensor(GetParam(), {5, kHeads * head_dim}, 2, -0.1, 0.1);
-    k.set(0, 60000);  // one great element makes its own block coarse, and no other
+    k.set(0, 60000);  // one great element makes only its own block coarse
     const OpOutcome out = store(k, v, slots, head_dim);
     using Stored = std::pair<const HostTensor*, const HostTensor*>;
     for (const auto& [from, to] : {Stored{&k, &out.operands[3]}, Stored{&v, &out.operands[4]}})
@@ -144,7 +144,7 @@ TEST(Int8Cache, QkvRopeStoreStoresWhatKvStoreStores) {
       const OpOutcome out = run_op(kQkvRopeStore, kQkvRopeStoreCpu,
                                    {qkv, table, places, empty_cache(head_dim), empty_cache(head_dim)}, attributes);
       EXPECT_EQ(out.results[0].bytes, turned.results[0].bytes);
-      // Every slot is a row, and the slots without a token are stored nowhere.
+      // Passes every slot to store() as a row. A row whose slot holds no token is not stored.
       const auto rows = [&](HostTensor cache) {
         cache.dims = {kPages * kPageSize, kHeads * head_dim};
         return cache;

@@ -1,4 +1,4 @@
-// qkv_rope_store does everything between a layer's joint projection of queries, keys and values and its attention.
+// qkv_rope_store does everything between the joint projection of queries, keys and values and a layer's attention.
 //
 //   qkv_rope_store(qkv X[T, (Hq + 2·Hkv)·D], table f32[T, Dr], slots i32[T],
 //                  mut k_cache Y[P, page_size, Hkv, D], mut v_cache Y[…], [q_weight X[D], k_weight X[D]],

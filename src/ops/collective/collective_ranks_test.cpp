@@ -152,8 +152,8 @@ class CollectiveRanks : public ::testing::TestWithParam<Group> {
   }
 };
 
-// The bytes of some rows are a multiple of 16; those of others are only a multiple of 4. Some sizes need one block,
-// some many blocks, and some are larger than a mailbox.
+// Some rows have a multiple of 16 bytes, and other rows only a multiple of 4 bytes. Some sizes need one block, some
+// many blocks, and some are larger than a mailbox.
 TEST_P(CollectiveRanks, RepeatedCallsOfEverySizeGiveTheSum) {
   const auto [ranks, dtype] = GetParam();
   std::vector<std::vector<std::int64_t>> sizes = {{1, 2}, {3, 64}, {1, 4096}, {7, 130}, {2, 8}};
@@ -213,7 +213,7 @@ TEST_P(CollectiveRanks, ManyCallsInARowGiveTheSum) {
 }
 
 // Each rank looks up ids in its slice of an embedding table. The sum over the ranks must equal the rows that a lookup
-// in the whole table gives, also for a token that takes a row of `given` instead of the table.
+// in the whole table gives, also for a token that takes a row of `given` instead of a row of the table.
 TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
   const auto [ranks, dtype] = GetParam();
   const std::int64_t rows = 6;

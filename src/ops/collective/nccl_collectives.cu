@@ -9,9 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// The most bytes that one ncclAllGather gathers from all ranks; more rows take several calls. The limit keeps the
-// scratch memory small in comparison to the activations. It costs no speed, because a call of this size is limited by
-// bandwidth, not by latency.
+// The maximum number of bytes that one ncclAllGather gathers from all ranks; more rows take several calls. The limit
+// keeps the scratch memory small in comparison to the activations. It costs no speed, because a call of this size is
+// limited by bandwidth, not by latency.
 constexpr std::int64_t kGatherBytes = std::int64_t{16} << 20;
 
 // Returns how many of `rows` rows one call gathers. `row_bytes` is the size of one row of all ranks together.
@@ -84,8 +84,8 @@ class NcclLinkOp final : public BoundOp {
   }
 
  private:
-  // Returns a different number for each size, for the reason given in NcclReduceOp. The numbers of the two sides of a
-  // link differ too: a stage between two others both sends and receives, and must warm up once with each neighbour.
+  // Returns a different number for each size, for the reason given in NcclReduceOp. A send and a receive of the same
+  // size have different numbers too. A middle stage receives on one link and sends on another, and must warm up both.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sends_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> link_;

@@ -118,8 +118,8 @@ __device__ inline Unit<kWords>* slot_of(const Peers& peers, const Turn& turn, in
   return buffer + (from < to ? from : from - 1) * units;
 }
 
-// Waits for unit `at` of every other rank's slot in this rank's mailbox, and returns all ranks' units in `of_rank`; the
-// own unit is `mine`. Returns early, with missing words, if the group ends.
+// Waits for unit `at` of every other rank's slot in this rank's mailbox, and returns all ranks' units in `of_rank`;
+// this rank's own unit is `mine`. Returns early, with missing words, if the group ends.
 template <int kWords>
 __device__ inline void receive(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
                                const Unit<kWords>& mine, Unit<kWords> (&of_rank)[kMostPeers]) {

@@ -12,7 +12,7 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int kHeld = 2;  // most 16-byte units of a row that a thread holds
+constexpr int kHeld = 2;  // maximum number of 16-byte units of a row that a thread holds
 
 template <class T>
 struct PeerNorm {
@@ -124,7 +124,7 @@ Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
 
 }  // namespace
 
-// Each row has a block of 512 threads. All blocks must run on the device at once, so the limit is 128 rows.
+// Each row has a block of 512 threads. With at most 128 rows, all blocks run on the device at once.
 const JoinedKernelDef kPeerNorm{.ops = {"all_reduce", "add_rms_norm"}, .name = "peers", .most_rows = 128, .bind = bind};
 
 }  // namespace tessera::cuda

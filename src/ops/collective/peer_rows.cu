@@ -9,9 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// The most blocks of a launch. Launches of different ranks cannot deadlock: block b waits only for block b of each
-// peer, and that block starts sooner or later, because the kernels before it on the peer's GPU do not wait for this
-// rank's block. It may start late if other kernels fill the peer's GPU (two-batch overlap).
+// The maximum number of blocks of a launch. Launches of different ranks cannot deadlock: block b waits only for block b
+// of each peer, and that block starts sooner or later, because the kernels before it on the peer's GPU do not wait for
+// this rank's block. The peer's block may start late if other kernels fill the peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
 
 LaunchShape shape_of(std::int64_t units) {
@@ -19,7 +19,7 @@ LaunchShape shape_of(std::int64_t units) {
           .block = dim3(kPeerThreads)};
 }
 
-// Copies units [0, units) of x of every rank r to units [r · stride, r · stride + units) of y.
+// For every rank r, copies the units [0, units) of that rank's x to the units [r · stride, r · stride + units) of y.
 template <int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     gather_rows(const __grid_constant__ Peers peers, const Unit<kWords>* x, Unit<kWords>* y, std::int64_t units,
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// Computes y[i] for i < units: the sum over all ranks of unit r · stride + i of their x, where r is this rank.
+// Computes y[i] for i < units: the sum of x[r · stride + i] over all ranks, where r is this rank.
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     scatter_sums(const __grid_constant__ Peers peers, const Unit<kWords>* x, Unit<kWords>* y, std::int64_t units,

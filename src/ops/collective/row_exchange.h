@@ -11,7 +11,7 @@
 //
 // The ranks are threads of one process or of several (Communicator). Between GPUs of one process, rows go through
 // mailboxes (peer_exchange.h), in which -0.0 becomes +0.0. Between GPUs of several processes NCCL exchanges the rows.
-// Its sums are made in the tensor's type and in its own order.
+// NCCL adds in the tensor's type, in an order of its own choice.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

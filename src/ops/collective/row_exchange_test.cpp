@@ -179,8 +179,8 @@ void exchange_on_ranks(int ranks, const Body& body) {
 
 class RowExchange : public ::testing::TestWithParam<RowGroup> {};
 
-// The bytes of some rows are a multiple of 16; those of others are only a multiple of 4. Some sizes need one block,
-// some many blocks, and some are larger than a mailbox.
+// Some rows have a multiple of 16 bytes, and other rows only a multiple of 4 bytes. Some sizes need one block, some
+// many blocks, and some are larger than a mailbox.
 TEST_P(RowExchange, RepeatedExchangesOfEverySizeMatch) {
   const auto [ranks, dtype] = GetParam();
   if (!has_devices_for(ranks)) GTEST_SKIP() << "needs " << ranks << " GPUs";

@@ -18,7 +18,7 @@ class RowKernelBuilder;
 // Says which device of a type to open, and how.
 struct DeviceChoice {
   int ordinal = 0;  // index of the device among those that this process sees
-  int act_as = 0;   // older compute capability whose kernels are used; 0: that of the device
+  int act_as = 0;   // older compute capability whose kernels are used; 0: the device's own
   int ranks = 1;    // number of ranks, each with a device of this type
 };
 

@@ -48,7 +48,7 @@ Status DevicePageTables::check(std::size_t b, const PageTable& table, std::int64
 }
 
 // Checks that the entries before first_held are page 0. If the table's number is unchanged, also checks that first_held
-// did not decrease and that the other known entries are the same.
+// did not decrease and that no entry from first_held on differs from the device's.
 Status DevicePageTables::check_unchanged(std::size_t b, const PageTable& table) const {
   const Row row = known(b, table);
   const auto first_held = static_cast<std::size_t>(table.first_held);

@@ -25,7 +25,7 @@ constexpr std::int64_t pages_for(std::int64_t tokens, std::int64_t page_size) {
 }
 
 // Returns the index of the first page of a request that a row at `position` sees. This row and all later rows read no
-// page before it.
+// earlier page.
 constexpr std::int64_t first_page_seen(std::int64_t position, std::int64_t window, std::int64_t page_size) {
   return window > 0 && position >= window ? (position - window + 1) / page_size : 0;
 }
@@ -71,7 +71,7 @@ struct ForwardBatch {
   // its id's embedding; -1: the token uses its id's embedding.
   std::vector<std::int32_t> embedding_rows = {};
   // [B], or empty if all entries are 0: how many of each request's last tokens are drafts. After the forward, a
-  // recurrent state does not include the drafts, but the state's slot holds their rows.
+  // recurrent state does not include the drafts, but the state's slot holds the rows of the drafts.
   std::vector<std::int32_t> draft_lens = {};
   // [B], or empty if all entries are 0: how many of the last drafts before this forward were accepted. A recurrent
   // state is advanced over these drafts first, from the rows that its slot holds.

@@ -45,9 +45,9 @@ class BoundOp {
   KernelVariant variant() const { return {typeid(*this), choice()}; }
 
  private:
-  // Returns a number that differs between the kernels or algorithms that bind() may choose for one dynamic type. If the
-  // operator exchanges data between ranks, the number must depend only on the node and the sizes. All ranks then warm
-  // up the same kernels together.
+  // Returns a number that identifies the kernel or algorithm among those that BoundOps of the same C++ type may run. If
+  // the operator exchanges data between ranks, the number must depend only on the node and the sizes. All ranks then
+  // warm up the same kernels together.
   virtual std::uint64_t choice() const { return 0; }
 };
 

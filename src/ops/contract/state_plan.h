@@ -37,8 +37,8 @@ struct StateMetadata {
   // Returns how many of the request's first rows change its state. It is at least 1.
   std::int64_t kept_rows(std::int64_t b) const { return num_rows(b) - drafts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
-  // Returns whether the request starts from a zero state. There are two reasons: its first row here is its first token,
-  // or it has no state. In the first case the slot holds another sequence's state, which is not read.
+  // Returns whether the request starts from a zero state. There are two reasons: the request's first token is in this
+  // forward, or the request has no state. In the first case the slot holds another sequence's state, which is not read.
   bool starts_anew(std::int64_t b) const { return lengths.kv_lens[b] == num_rows(b) || !keeps_state(b); }
   std::int64_t accepted_drafts(std::int64_t b) const { return starts_anew(b) ? 0 : accepted[b]; }
 };

@@ -1,5 +1,5 @@
-// Catches: bytes of a step that do not reach the device; more copies than the ranges need; uploads of gaps between
-// ranges that change the device's bytes there; bytes of a failed upload that the next upload leaves out.
+// Catches: bytes of a step that do not reach the device; more copies than the ranges need; an upload that changes the
+// device's bytes in the gaps between ranges; bytes of a failed upload that the next upload leaves out.
 #include "tessera/ops/contract/step_buffer.h"
 
 #include <gmock/gmock.h>

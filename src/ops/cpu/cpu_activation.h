@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-// Returns erfc(z) for z >= 0, to 1.2e-7 relative: t · e^(p - z²), where p is a polynomial in t. Source: Numerical
-// Recipes, 6.2, erfcc.
+// Returns erfc(z) for z >= 0 as t · e^(p - z²), where p is a polynomial in t. The relative error is below 1.2e-7.
+// Source: Numerical Recipes, 6.2, erfcc.
 TESSERA_INLINE float erfc_positive(float z) {
   const float t = 1.0f / (1.0f + 0.5f * z);
   float p = 0.17087277f;

@@ -21,7 +21,7 @@
 
 namespace tessera {
 
-// Returns e^x to about 1e-7 relative; 0 for -inf, inf past 88.72, NaN for NaN.
+// Returns e^x with a relative error of about 1e-7; 0 for -inf, inf past 88.72, NaN for NaN.
 TESSERA_INLINE float fast_exp(float x) {
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
@@ -49,10 +49,10 @@ TESSERA_INLINE float fast_exp(float x) {
   return p * scale_a * scale_b;
 }
 
-// Returns 1 / (1 + e^-x) to about 2e-7 relative.
+// Returns 1 / (1 + e^-x) with a relative error of about 2e-7.
 TESSERA_INLINE float sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
 
-// Returns tanh(x) to about 4e-7 relative, small arguments included.
+// Returns tanh(x) with a relative error of about 4e-7, also for small arguments.
 TESSERA_INLINE float fast_tanh(float x) {
   const float large = 1.0f - 2.0f / (fast_exp(2.0f * x) + 1.0f);
   const float s = x * x;

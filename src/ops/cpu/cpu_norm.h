@@ -1,4 +1,4 @@
-// The arithmetic of an RMS norm (norm.h) on the CPU, shared by the norms and by operators that contain one.
+// The arithmetic of an RMS norm (norm.h) on the CPU, shared by the norms and by operators that contain an RMS norm.
 #pragma once
 
 #include <cmath>

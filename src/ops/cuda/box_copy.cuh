@@ -103,9 +103,9 @@ __device__ inline void leave_cluster() {
   arrive_at_cluster_early();
   wait_for_cluster();
 }
-// Stores four neighbouring values at the address `own`, a multiple of 16 bytes, but in the shared memory of block
-// `block` of the cluster. The barrier at the address of `arrived` in that block counts the 16 bytes when they are
-// there. Does not wait for earlier stores.
+// Stores four neighbouring values in the shared memory of block `block` of the cluster, at the place that `own` has in
+// this block's shared memory. The address of `own` is a multiple of 16 bytes. When the 16 bytes have arrived, they
+// count for that block's barrier at the place of `arrived`. Does not wait for earlier stores.
 __device__ inline void send_to_block(float* own, unsigned block, float4 values, const SharedBarrier& arrived) {
   asm volatile(
       "{\n"

@@ -43,7 +43,7 @@ class SharedBarrier {
         "r"(parity)
         : "memory");
   }
-  // Does the same, and makes visible what other blocks of the cluster stored with send_to_block() (box_copy.cuh).
+  // Waits like wait(), and makes visible what other blocks of the cluster stored with send_to_block() (box_copy.cuh).
   __device__ void wait_for_cluster_stores(std::uint32_t parity) {
     asm volatile(
         "{\n"

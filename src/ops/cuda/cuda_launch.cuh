@@ -61,9 +61,9 @@ __device__ inline std::int64_t flat_item() { return static_cast<std::int64_t>(bl
 //
 // Two rules hold. First, a block must wait before it writes memory, and before it reads memory that other kernels
 // write. Second, at least one block of each launch must wait. So a kernel never ends before the kernels ahead of it,
-// and the next kernel need only wait for this one. Pointers are not __restrict__, because the compiler could then move
-// their loads before wait_for_previous(). Before it waits, a block may read memory that only copies write, because no
-// kernel starts before an earlier copy has ended.
+// and a kernel need only wait for the kernel directly before it. Pointers are not __restrict__, because the compiler
+// could then move their loads before wait_for_previous(). Before it waits, a block may read memory that only copies
+// write, because no kernel starts before an earlier copy has ended.
 //
 // let_next_begin() allows the next kernel, if it is launched early, to start its blocks as soon as all blocks of this
 // kernel have started.

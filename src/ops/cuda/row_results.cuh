@@ -1,5 +1,5 @@
-// Two ways in which a kernel stores rows of n values. Numbers stores values of the storage type, and Rounded stores
-// rounded rows (rounded_rows.cuh).
+// Two classes with which a kernel stores rows of n values: Numbers stores values of the storage type, and Rounded
+// stores rounded rows (rounded_rows.cuh).
 #pragma once
 
 #include <cstdint>

@@ -52,7 +52,7 @@ Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::sp
     steps[i] = 1;
   }
   CUtensorMap map{};
-  // Reads of 128 bytes are promoted no further: with 256 bytes an H200 reads boxes of weights up to 7 % slower
+  // The L2 promotion is 128 bytes, because with 256 bytes an H200 reads boxes of weights up to 7 % slower
   // (docs/measurements/kernels.md).
   const CUresult result =
       encode(&map, dtype == ir::DType::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,

@@ -14,7 +14,7 @@ namespace tessera {
 
 struct TensorBox {
   std::int64_t size;    // size of the tensor in this dimension
-  std::int64_t stride;  // in elements: 1 in the first dimension, and a multiple of 16 bytes in every other
+  std::int64_t stride;  // in elements: 1 in the first dimension, a multiple of 16 bytes in the others
   int box;              // elements in the box
 };
 

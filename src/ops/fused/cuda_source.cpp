@@ -16,9 +16,9 @@ namespace {
 // Returns the exact text of a float as a C++ literal.
 std::string literal(double number) { return fmt::format("{:a}f", static_cast<float>(number)); }
 
-// Writes the code of one task, which is a device function. For its element i, a slice reads element i + `shift` of
-// its input. A value that is needed at several shifts is computed once for each shift. Each of these instances of the
-// value has its own variables.
+// Writes the code of one task, which is a device function. Element i of a slice is element i + `shift` of the slice's
+// input. A value that is needed at several shifts is computed once for each shift. Each of these instances of the value
+// has its own variables.
 class TaskWriter {
  public:
   TaskWriter(const RowKernel& kernel, const CudaSchedule& schedule, std::size_t task, int& scratch)

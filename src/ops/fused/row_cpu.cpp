@@ -17,7 +17,7 @@ constexpr std::int64_t kVector = 16;  // floats per cache line; every buffer beg
 
 struct Operand {
   std::byte* data = nullptr;
-  std::int64_t rows = 0;  // elements divided by the stored value's width; 0 if nothing is stored to it
+  std::int64_t rows = 0;  // elements divided by the stored value's width; 0 if nothing is stored to the operand
   ir::DType dtype = ir::DType::kFloat32;
 };
 

@@ -66,7 +66,8 @@ class TaskFinder {
     return id;
   }
 
-  // Puts a value into the same task as the inputs that it reads at its own positions. Loads and slices begin a task.
+  // Puts a value into one task with each input that it reads at the positions that it writes. Repeated operands and
+  // weights join no task. A load or a slice does not join its inputs, so it begins a task.
   void join(int id) {
     if (is_source(value(id).op) || value(id).op == RowOp::kSlice) return;
     for (const int input : value(id).inputs)

@@ -76,7 +76,7 @@ struct RowStore {
 
 struct RowKernel {
   ir::Dim rows = {};
-  int num_operands = 0;  // the kernel's operands are those of the instruction, followed by its results
+  int num_operands = 0;  // the kernel's operands: the instruction's operands, then its results
   std::vector<RowValue> values = {};
   std::vector<RowStore> stores = {};
   friend bool operator==(const RowKernel&, const RowKernel&) = default;

@@ -21,7 +21,7 @@ class RowKernelCode {
   // Returns the number of rows of the operands.
   virtual std::int64_t rows(const BindArgs& args) const = 0;
   // Returns the ways to divide these rows among threads, as numbers whose meaning the device defines. The first number
-  // is used until another one is measured to be faster. All numbers give the same bits.
+  // is used until another number is measured to be faster. All numbers give the same bits.
   virtual std::vector<std::int64_t> schedules(const BindArgs& args) const = 0;
   // Binds the kernel. Precondition: `schedule` is one of schedules(args).
   virtual Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t schedule) const = 0;
@@ -33,7 +33,7 @@ class RowKernelCode {
 class RowKernelBuilder {
  public:
   virtual ~RowKernelBuilder() = default;
-  // Returns the name under which an instruction shows the row kernels of this builder: "cpu" or "nvrtc".
+  // Returns the name that instructions show for row kernels of this builder: "cpu" or "nvrtc".
   virtual std::string_view name() const = 0;
   // Returns what the code depends on besides its source: architecture and compiler. Returns kNotFound, with the places
   // that were tried, if there is no compiler.

@@ -1,6 +1,6 @@
-// Catches: results that differ from the formulas in double; rows that a kernel writes although they are not its own;
-// bits of a row that depend on the batch or the schedule; graphs that differ from the eager run. The tests run on the
-// device that TESSERA_TEST_DEVICE names.
+// Catches: results that differ from the formulas in double; writes to rows that a kernel must not change; bits of a row
+// that depend on the batch or the schedule; graphs that differ from the eager run. The tests run on the device that
+// TESSERA_TEST_DEVICE names.
 #include "tessera/ops/fused/row_kernel.h"
 
 #include <gmock/gmock.h>
@@ -184,7 +184,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
   }
 
   // Makes operands with random contents. Row r has slot rows + 7 - r; every third row, from row 1 on, has -1, except
-  // that row 4 has a slot past the end. An operand that is written through slots has eight more rows than the others.
+  // that row 4 has a slot past the end. An operand that is written through slots has eight more rows than the other
+  // operands.
   static std::vector<HostTensor> operands_of(const RowKernel& kernel, std::int64_t rows) {
     std::vector<HostTensor> operands(static_cast<std::size_t>(kernel.num_operands));
     for (const RowValue& v : kernel.values) {

@@ -58,7 +58,7 @@ class RowSchedules {
   // Notes a problem to be measured. Does nothing if the problem was measured or taken already, or if kMost problems
   // wait to be measured.
   void note(const RowProblem& problem, RowInstance instance);
-  // Returns a noted problem of this device that nobody has measured. It is returned only once.
+  // Returns a noted problem of this device that no process has measured. Returns each problem at most once.
   std::optional<std::pair<RowProblem, RowInstance>> take_unmeasured(const Device& device);
   void improve(const RowProblem& problem, MeasuredSchedules measured);
   // Keeps a result of another process. Results of this process take precedence.

@@ -39,7 +39,7 @@ struct Item {
 };
 
 // Copies `count` rows of a transposed w, from row `depth` on, to the rows 0 … count - 1 of `block`. The columns begin
-// at item.column; columns beyond the item's are zeros.
+// at item.column. Columns past the item's last column become zeros.
 template <class T>
 TESSERA_INLINE void copy_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth, std::int64_t count,
                                  float* block) {
@@ -51,8 +51,8 @@ TESSERA_INLINE void copy_weights(const HeadLinearProblem& p, const Item& item, s
   }
 }
 
-// Copies the transpose of w[item.column …, depth …] to the rows 0 … count - 1 of `block`. Columns beyond the item's are
-// zeros.
+// Copies the transpose of w[item.column …, depth …] to the rows 0 … count - 1 of `block`. Columns past the item's last
+// column become zeros.
 template <class T>
 TESSERA_INLINE void transpose_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth,
                                       std::int64_t count, float* block) {

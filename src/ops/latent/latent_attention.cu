@@ -91,7 +91,7 @@ int splits_of(const BindArgs& args, std::int64_t blocks) {
       std::clamp<std::int64_t>(multiprocessors / std::max<std::int64_t>(blocks, 1), 1, kMostSplits));
 }
 
-// The most rows for which join_values() runs. It reads the value matrices once for each row.
+// The most rows for which join_values() runs. join_values() reads the value matrices once for each row.
 constexpr std::int64_t kFewRows = 8;
 
 Result<Plan> make_plan_of(const BindArgs& args) {

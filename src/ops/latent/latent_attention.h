@@ -21,7 +21,7 @@
 //
 // Requests, rows, lengths and pages are defined as in `attention` (attention.h): row i of request b stands at position
 // kv_len - query_len + i and sees the positions up to its own. The operator has an AttentionPlan of its own. The
-// content of rows of `out` after the last request's is undefined. In a deterministic forward a row's bits are a
+// content of rows of `out` after the last request's rows is undefined. In a deterministic forward a row's bits are a
 // function of its query, its position and the rows of the cache that it sees.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Describes the decoder layers of a dense model as a region. The region's first call is the first layer's norm. One
-// layer is one repetition: its attention, its MLP, and then the norm of the layer after it.
+// repetition is the attention and the MLP of one layer, and then the norm of the next layer.
 #pragma once
 
 #include <array>

@@ -156,14 +156,14 @@ void check_joined(const JoinedKernelDef& joined) {
                                      std::to_string(size.in) + ", n " + std::to_string(size.out));
       }
   EXPECT_GT(served, 4) << name_of(joined);
-  // cuBLASLt has only the tanh form of GELU, and this test uses that form only for odd numbers of rows. So only those
-  // cases are served.
+  // cuBLASLt has only the tanh form of GELU, and this test uses that form only for odd numbers of rows. So the joined
+  // kernel supports only the cases with an odd number of rows.
   if (joined.ops[1] == "gelu") {
     EXPECT_EQ(served, 8);
   }
 }
 
-// Each test takes one of this many parts of the kernels, so that several processes can share them.
+// The number of tests. Each test checks one part of the kernels, so that several processes can share the work.
 constexpr int kParts = 16;
 class JoinedKernelsPart : public ::testing::TestWithParam<int> {};
 
@@ -179,8 +179,8 @@ TEST_P(JoinedKernelsPart, EqualsItsOperators) {
 }
 INSTANTIATE_TEST_SUITE_P(All, JoinedKernelsPart, ::testing::Range(0, kParts));
 
-// Launches a chain of short products, each of which reads the preceding result. Without the wait they would overlap. At
-// these sizes the kernels need no workspace.
+// Launches a chain of short products, each of which reads the preceding result. If a kernel did not wait for the
+// preceding one, they would overlap. At these sizes the kernels need no workspace.
 void check_dependent_launches(std::int64_t rows, std::int64_t width) {
   constexpr int kLaunches = 64;
   const KernelDef& linear = **test_kernels().get("linear");

@@ -1,5 +1,5 @@
-// Describes a linear operator to cuBLASLt, and asks the library for algorithms. Only the files that bind linears to the
-// library and measure its algorithms include this header.
+// Describes a linear operator to cuBLASLt, and asks the library for algorithms. Only files that bind products to the
+// library or measure its algorithms include this header.
 #pragma once
 
 #include <cublasLt.h>
@@ -44,8 +44,8 @@ using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-// Returns the library handle of the thread's current GPU. Each GPU has one. Handles are never destroyed, because the
-// driver may shut down first at exit.
+// Returns the library handle of the thread's current GPU. Each GPU has one handle. Handles are never destroyed, because
+// the driver may shut down first at exit.
 Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device);
 
 // Everything that describes a product except its addresses.

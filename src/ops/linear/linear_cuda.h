@@ -38,7 +38,7 @@ bool can_stream(const BindArgs& args);
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
 // The maximum number of rows for the split kernel, whose blocks split k.
 inline constexpr std::int64_t kMostSplitRows = 64;
-// Returns whether the split kernel supports the linear and is the fastest after the streamed kernel. It supports 2 to
+// Returns whether the split kernel supports the linear and only the streamed kernel may be faster. It supports 2 to
 // kMostSplitRows rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a weight. It needs Hopper
 // and a forward that is not deterministic.
 bool can_split(const BindArgs& args);

@@ -1,6 +1,6 @@
 // Computes a linear by dot products of rows. With a few rows of x, this takes as long as reading w from memory, because
-// each weight is read once for all rows. The kernel also computes any number of rows if rows must not depend on each
-// other.
+// each weight is read once for all rows. A deterministic forward uses this kernel for any number of rows, because the
+// bits of a row do not depend on the number of rows.
 //
 // Every element of y is summed in one order, which depends on k alone. First 16 lanes add up the products, 32 values of
 // k at a time. Then the lanes' sums are added up, and then the products of the remainder of k. The number of rows and
@@ -53,9 +53,8 @@ struct AsFloats {
   }
 };
 
-// Adds 32 products with AVX-512's bfloat16 dot product, which takes two products a lane and is twice as fast. The
-// instruction is written by name, because its intrinsic cannot be used in functions that are compiled for every
-// machine.
+// Adds 32 products with AVX-512's bfloat16 dot product, which takes two products a lane and is twice as fast. It is
+// inline assembly, because the intrinsic cannot be used in functions that are compiled for every machine.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define TESSERA_BFLOAT16_PAIRS
 struct AsPairs {
@@ -88,8 +87,8 @@ TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t coun
 
 constexpr std::int64_t kLineBytes = 64;
 
-// Returns whether to prefetch. One or two rows are computed as fast as memory delivers the weights, and the hardware
-// prefetcher predicts the order of their loads. Only more rows become faster by prefetches.
+// Returns whether to prefetch. With one or two rows, memory bandwidth is the limit, and the hardware prefetcher
+// predicts the loads. Prefetches save time only with more rows.
 constexpr bool fetches_ahead(std::int64_t rows) { return rows > 2; }
 
 // Prefetches the weights of the next columns, `lines` cache lines at each step of k. The prefetches are spread evenly,

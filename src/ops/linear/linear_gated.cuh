@@ -3,9 +3,9 @@
 // read again. At 8192 tokens this saves a fifth of a layer's memory traffic.
 //
 // The tensor map of w places 8 gate rows beside the 8 up rows of the same columns of y in shared memory, so that a
-// thread has both sums of an element. The grid has as many blocks as the device runs at once. Every kGroup rows of
-// tiles form a group. Clusters take the tiles group by group, and within a group column by column, so that concurrent
-// tiles share rows of x and w in L2.
+// thread has both sums of an element. The grid has as many blocks as the device runs at once. The tiles of y form a
+// grid, and every kGroup rows of this grid are a group. Clusters take the tiles group by group, and within a group
+// column by column, so that concurrent tiles share rows of x and w in L2.
 //
 // The lower bound of the time is 4 · m · n · k operations at the 989 dense TFLOP/s of an H200.
 #pragma once

@@ -7,7 +7,7 @@
 //   - The blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the loop.
 //     After the loop each block leaves its sums in its own shared memory. Then each block takes some of the tile's
 //     rows, and adds the sums of all blocks for these rows, in the order of the cluster's blocks.
-//   - Two blocks fit on a multiprocessor, so that one loads while the other adds.
+//   - Two blocks fit on a multiprocessor, so that one block loads while the other adds.
 //
 // The products' first matrix is 64 rows of weights and the second is rows of x, as in hopper_matmul.cuh. An element's
 // sum has the same order for any number of rows. The lower bound of the time is reading w from memory.
@@ -129,9 +129,9 @@ __device__ inline Pack<T, 8> residual_at(const Problem& p, std::int64_t at) {
   return p.residual != nullptr ? load_pack<T, 8>(p.residual + at) : Pack<T, 8>{};
 }
 
-// Computes and stores eight columns of y from `column` on, which begin at element `out`. add(sums, first) sets eight
-// sums of the thread's rows of w from `first` on: from 0 on, and with a gate from 8 on for up. The residual is passed,
-// so that the caller can load it while it waits for sums.
+// Computes and stores eight columns of y from `column` on; the first is element `out` of y. add(sums, first) sets
+// `sums` to the sums of eight of the thread's rows of w, from row `first` on. With a gate, rows 0 to 7 are the gate's
+// and rows 8 to 15 are up's. The residual is passed, so that the caller can load it while it waits for sums.
 template <class T, class Problem, class Add>
 __device__ inline void store_columns(const Problem& p, int column, std::int64_t out, const Pack<T, 8>& residual,
                                      const Add& add) {

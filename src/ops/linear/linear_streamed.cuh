@@ -61,8 +61,9 @@ struct Streamed {
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
 // Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.
-// `changes` has what adapters add. With a gate it is added to gate and up before the activation, otherwise to the value
-// with its residual. The warps that multiply call this function; each thread has at most one value.
+// `changes` has the change by adapters. With a gate, the change is added to gate and up before the activation; without
+// a gate, it is added to the sum after bias and residual. The warps that multiply call this function; each thread has
+// at most one value.
 template <class T, bool kGated, class Change, class Results, class Total>
 __device__ inline void store_tile(const Streamed<T>& p, const Results& changes, int first, const Total& total) {
   constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
   changes.load_b(columns_of_y(static_cast<int>(blockIdx.x)));
   wait_for_previous();
   // The threads of a quad read neighbouring 16 bytes of a row. An instruction's operands may hold the columns of k in
-  // any order, as long as both matrices use the same one.
+  // any order, as long as both matrices use the same order.
   const int row = lane / 4;
   const int column = warp * kStepColumns + lane % 4 * 8;
   const T* mine[kEights];

@@ -29,7 +29,7 @@ using namespace cublaslt;
 constexpr int kMostRounds = 4;
 constexpr double kRoundMs = 0.5;
 constexpr double kMostMs = 80;     // longest time of all rounds together, in milliseconds
-constexpr int kMostLaunches = 50;  // most launches of an algorithm in a round
+constexpr int kMostLaunches = 50;  // maximum number of launches of an algorithm in a round
 constexpr int kMostAlgorithms = 16;
 constexpr double kSmallestGain = 0.01;  // a smaller gain is noise
 constexpr std::size_t kPatternBytes = std::size_t{1} << 20;

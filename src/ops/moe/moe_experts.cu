@@ -11,7 +11,7 @@
 //
 // MXFP4 weights use any of these algorithms but "plain" if x is bfloat16, the type in which models with MXFP4 compute.
 // With other types of x they use "plain". Quantised matrices use any algorithm but "one token", through
-// moe_quantised_stream.cuh, moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16). They use "plain" if
+// moe_quantised_stream.cuh, moe_quantised_readers.cuh and, for bfloat16, moe_hopper_quantised.cuh. They use "plain" if
 // has_whole_pieces() is false; it is true for all published formats. A deterministic forward uses "grouped" or "plain",
 // because in the other algorithms the order of sums depends on the batch. So in a deterministic forward a row's bits do
 // not depend on other rows. Every launch has a fixed shape; the kernels read the router's choice from device memory.
@@ -42,7 +42,7 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
   if (p.quantised && !quantised_experts_serve(p)) return Way::kPlain;
   if (deterministic) return Way::kGrouped;
   if (one_token_serves(p)) return Way::kOneToken;
-  // Weights of 4 bits are unpacked once for all rows of an expert there.
+  // The hopper algorithm unpacks weights of 4 bits only once for all rows of an expert.
   if (p.mxfp4 && hopper_serves(p)) return Way::kHopper;
   if (streamed_serves(p)) return Way::kStreamed;
   if (p.tokens * p.top_k <= kMostPairs) return Way::kFewRows;

@@ -226,7 +226,8 @@ TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
 }
 
 // Covers tiles of all widths in the kernels that CUDA has for prefills on Hopper. One expert has all rows; past 256
-// rows a second tile has the rest. Rows are two boxes of 256 columns and one stage of 64, and one box and three stages.
+// rows a second tile has the rest. Rows of 576 columns are two boxes of 256 columns and one stage of 64. Rows of 448
+// columns are one box and three stages.
 TEST_P(MoeExperts, TakesFourBitsInBoxes) {
   if (GetParam() != DType::kBFloat16) GTEST_SKIP() << "only bfloat16 has such kernels";
   const Form form{.gate_up_bias = true, .down_bias = true, .mxfp4 = true};
@@ -240,7 +241,7 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   std::vector<HostTensor> operands = make_operands(GetParam(), {1, 1, 1, 32, 32}, form);
   for (std::int64_t h = 0; h < 32; ++h) operands[0].set(h, h == 0 ? 1 : 0);
   // The gate is 6 and up is 1 for the first two of the 32 rows, else 0. So only down's first two columns matter. Half
-  // of down's rows have a value in the first column, and the other half have one in the second.
+  // of down's rows have a value in the first column, and the other half have a value in the second column.
   for (std::int64_t i = 0; i < operands[3].size(); ++i)
     operands[3].set(i, i == 0 || i == 16 ? 7 : i == 32 * 16 || i == 33 * 16 ? 2 : 0);
   for (std::int64_t i = 0; i < 64; ++i) operands[6].set(i, 127);

@@ -19,13 +19,14 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kMostPairs = 128;
-inline constexpr int kFewRows = 16;        // rows of x: those of one tensor-core instruction
+inline constexpr int kFewRows = 16;        // rows of x in one tensor-core instruction
 inline constexpr int kFewWeightRows = 16;  // weight rows of a block
 inline constexpr int kFewStep = 32;        // columns that a warp takes at a time: 16 bytes a thread
 inline constexpr int kFewBlocks = 4;       // mxfp4 blocks that a warp takes at a time: 16 bytes a thread
 
-// Writes all pairs that have the same expert as `pair` to `list`, in ascending order, and returns their number. Returns
-// 0 if an earlier pair has the same expert, or if `pair` has no expert. All threads of the block call it.
+// Writes to `list`, in ascending order, all pairs with the same expert as `pair`, and returns the number of these
+// pairs. Returns 0 if an earlier pair has the same expert, or if `pair` has no expert. All threads of the block call
+// it.
 __device__ inline int pairs_of_expert(const std::int32_t* ids, int pairs, int pair, int experts, int* list,
                                       int* count) {
   const int expert = ids[pair];

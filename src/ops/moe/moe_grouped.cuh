@@ -8,8 +8,8 @@
 //
 // A prefill is bounded by 6 · H · I operations for each pair (token, k). mma.sync reaches about 600 of the H200's 989
 // dense TFLOP/s in bfloat16; tiles of 128 rows, three stages of cp.async and two blocks per multiprocessor can be
-// expected to reach about two thirds of that. If an expert has fewer rows than a tile, the bytes of its weights are the
-// bound: computing takes longer than reading the weights only for about 120 rows or more.
+// expected to reach about two thirds of that. If an expert has fewer rows than a tile, reading its weights is the
+// bound: only from about 120 rows on does computing take longer than reading the weights.
 //
 // Weights of 4 bits are loaded to registers while an earlier stage is multiplied, and then written to shared memory as
 // bfloat16. The multiplication is the same.

@@ -19,7 +19,7 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kPackedBoxStages = kHopperRowBytes * 2 / kHopperDepth;  // stages of x per box of weights
-inline constexpr int kPackedMostBlocks = 96;                                 // blocks of 32 values in a row: k / 32
+inline constexpr int kPackedMostBlocks = 96;                                 // maximum of k / 32 (blocks of 32 values)
 inline constexpr int kPackedScales = kHopperWeightRows * kPackedMostBlocks;  // bytes of a tile's scale factors
 template <bool kGateUp>
 inline constexpr int kPackedShared = 1024 + kPackedStages* kPackedRowsBytes + kPackedBoxes* kPackedBoxBytes +
@@ -82,10 +82,11 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
   }
 }
 
-// Unpacks the thread's part of a stage. `word` is the offset in bytes, in the box, of the thread's word of chunk 0 of
-// its first row. Its second row is eight rows further. Chunks have 16 bytes, which are 32 columns, and are permuted by
-// the copy engine. `in_box` is the stage's number in the box. `scales` has two scale factors for each of the two rows.
-// Large factors take a second multiplication. The whole warp branches to it, because models have almost none of them.
+// Unpacks the thread's part of a stage. `word` is the byte offset, in the box, of the thread's word in chunk 0 of the
+// thread's first row. The thread's second row is eight rows further. Chunks have 16 bytes, which are 32 columns, and
+// are permuted by the copy engine. `in_box` is the stage's number in the box. `scales` has two scale factors for each
+// of the two rows. Large factors take a second multiplication. The whole warp branches to that multiplication, because
+// models have almost no large factors.
 __device__ inline void unpack_stage(const unsigned char* box, std::uint32_t word, int in_box,
                                     const std::uint32_t (&scales)[2], PackedOperand& to) {
   const PackedFactors factors[2] = {PackedFactors(scales[0]), PackedFactors(scales[1])};
@@ -132,7 +133,8 @@ __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRin
         sum, r.rows, r.weights, s, /*ends_box=*/true,
         [&](const unsigned char* box, int i, PackedOperand& to) { unpack(box, i, s + i, to); });
   }
-  // Multiplies the stages of the last box, if it is not whole. The products of each of them end before the next one.
+  // Multiplies the stages of the last box, if it is not whole. The products of each stage end before the next stage is
+  // unpacked.
   const int begin = s;
   if (s < stages) r.weights.wait_full();
 #pragma unroll 1
@@ -197,7 +199,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
   const int items = *p.order.num_tiles * across;
   const int stages = p.k / kHopperDepth;
   if (warpgroup == kHopperWarpgroups) {
-    // 168 registers for each of the block's threads are 24 for this warpgroup and 240 for each of the other two.
+    // The block has 168 registers for each of its threads. A thread of this warpgroup keeps 24, and a thread of the
+    // other two warpgroups gets 240.
     keep_registers<24, false>();
     if (threadIdx.x % kWarpgroup == 0) {
       let_copies_see_stores();

@@ -7,9 +7,9 @@
 //
 // Within one call of multiply_slots(), the products of a stage run while the next stage is converted into other
 // registers. The call ends with a wait for all products, so none run while the first stage of the next call is
-// converted. ptxas allows products to run on if the code always goes on to this wait. If products still ran at the end
-// of a loop's body, or where the code may leave these stages earlier, ptxas would make every single product wait for
-// the one before it (its message C7512).
+// converted. ptxas allows products to overlap with this code, because every path leads to the wait. If products still
+// ran at the end of a loop's body, or if a path left these stages before the wait, ptxas would make every single
+// product wait for the one before it (its message C7512).
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper.cuh"
@@ -67,7 +67,7 @@ template <int kBox>
 __host__ __device__ inline constexpr int parts_of(int rows) {
   return rows > kHopperRows / 2 ? 1 : rows > kHopperRows / 4 ? 2 : kBox;
 }
-// Returns the bytes from one of these stages to the next.
+// Returns the bytes from one stage of x in a slot to the next stage.
 __host__ __device__ inline constexpr int part_bytes(int rows) {
   return (rows + kHopperStep - 1) / kHopperStep * kHopperStep * kHopperRowBytes;
 }

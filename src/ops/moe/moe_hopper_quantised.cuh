@@ -266,8 +266,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
   const int items = *p.order.num_tiles * across;
   const int stages = (p.k + kHopperDepth - 1) / kHopperDepth;
   if (warpgroup == kHopperWarpgroups) {
-    // 168 registers for each of the block's threads are 24 for this warpgroup and 240 for each of the other two. If
-    // they were more in total, the kernel would wait for them for ever.
+    // The block has 168 registers for each of its threads. A thread of this warpgroup keeps 24, and a thread of the
+    // other two warpgroups gets 240. If these numbers added up to more, the kernel would wait for registers forever.
     keep_registers<24, false>();
     if (threadIdx.x % kWarpgroup == 0) {
       let_copies_see_stores();

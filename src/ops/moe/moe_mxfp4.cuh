@@ -40,18 +40,18 @@ class PackedFactor {
   std::uint32_t first_;
 };
 
-// The factors of two neighbouring blocks of a row, in the same form.
+// The factors of two neighbouring blocks of a row, in the form of PackedFactor.
 class PackedFactors {
  public:
-  // The scale of the first block is in the lower byte, and that of the second in the byte above it.
+  // The scale of the first block is in the lower byte, and the scale of the second block in the next byte.
   __device__ explicit PackedFactors(std::uint32_t scales) { scales_ = __byte_perm(scales, 0, 0x4140); }
 
-  // Returns the first factor of a block, which PackedFactor describes.
+  // Returns the block's PackedFactor::first().
   __device__ std::uint32_t first(int block) const {
     return of_block(__vminu2(scales_, kLargest) * 0x80U + 0x3f003f00U, block);
   }
   __device__ bool has_large() const { return __vminu2(scales_, kLargest) != scales_; }
-  // Returns the second factor of a block, which is one if the first suffices.
+  // Returns the block's PackedFactor::second(), or 1 if the first factor suffices.
   __device__ std::uint32_t second(int block) const {
     const PackedFactor factor(of_block(scales_, block) & 0xFFU);
     return factor.is_large() ? factor.second() : 0x3f803f80U;
@@ -63,7 +63,7 @@ class PackedFactors {
   __device__ static std::uint32_t of_block(std::uint32_t word, int block) {
     return __byte_perm(word, 0, block == 0 ? 0x1010 : 0x3232);
   }
-  std::uint32_t scales_;  // in the two halves
+  std::uint32_t scales_;  // one in each half
 };
 
 // Converts the values i and i + 4 of `word` to pairs[i], times 2^-126 and without their block's factor.

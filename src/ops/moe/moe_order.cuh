@@ -44,7 +44,7 @@ static __global__ void __launch_bounds__(kOrderThreads)
     order_rows(const uint4* x, const std::int32_t* ids, int tokens, int top_k, int experts, int packs, int most_rows,
                int row_step, Order order, uint4* rows) {
   __shared__ int before[kMaxExperts];     // counts the pairs before the block's own; later the next row of the expert
-  __shared__ int after[kMaxExperts];      // counts the other pairs
+  __shared__ int after[kMaxExperts];      // counts the block's own pairs and the pairs after them
   __shared__ int2 tiles_of[kMaxExperts];  // (rows of a tile, number of tiles)
   __shared__ int2 scratch[kOrderThreads / kWarp];
   constexpr int kAtOnce = 8;  // loads in flight

@@ -24,7 +24,7 @@ struct Formats {
 // Returns the number of operands that a matrix has besides its values.
 std::size_t num_more(const QuantisedFormat& format) { return format.num_operands() - 1; }
 
-// Returns a copy of `node` whose attributes describe down as those of `node` describe gate_up: each attribute "down_x"
+// Returns a copy of `node` in which the attributes that describe gate_up describe down instead: each attribute "down_x"
 // replaces the attribute "x".
 ir::Node node_of_down(const ir::Node& node) {
   constexpr std::string_view kPrefix = "down_";

@@ -25,8 +25,8 @@ __host__ __device__ inline bool has_codes(const QuantisedMatrix& m) {
   return m.format.scales == QuantisedFormat::Scales::kFloat16 || m.format.scales == QuantisedFormat::Scales::kPairs;
 }
 
-// Returns whether kernels that take pieces support the matrix. Its rows must be whole pieces, and so must the columns
-// that share a scale (in NVFP4, and in int4 codes with groups of 16, a piece has two scales).
+// Returns whether kernels that take pieces support the matrix. A row must be a whole number of pieces. A piece must
+// have one scale, or two scales in NVFP4 and in int4 codes with groups of 16.
 inline bool has_whole_pieces(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   if (m.row_bytes() % 16 != 0 || !is_aligned(m.values) || f.groups) return false;
@@ -58,7 +58,8 @@ __device__ inline std::uint32_t code_scale(const QuantisedMatrix& m, std::uint32
   if (m.format.scales == QuantisedFormat::Scales::kPairs) return reinterpret_cast<const std::uint32_t*>(m.scales)[at];
   return reinterpret_cast<const std::uint16_t*>(m.scales)[at];
 }
-// Returns the zero point of int4 codes: 8 if the format has no offsets, else 0. For int8 only this difference matters.
+// Returns the zero point of int4 codes: 8 if the format has no offsets, else 0. With int8 codes, callers only test
+// whether the result is 0.
 __device__ inline int code_zero(const QuantisedMatrix& m) {
   return m.format.scales == QuantisedFormat::Scales::kPairs ? 0 : 8;
 }
@@ -105,8 +106,7 @@ struct Piece {
   }
 };
 
-// True if convert_word() makes one pair of a word's bytes 0 and 2, and one of bytes 1 and 3. Such pairs need no byte
-// permutation.
+// True if convert_word() pairs bytes 0 and 2 of a word, and bytes 1 and 3. Such pairs need no byte permutation.
 template <class T, Values kValues>
 inline constexpr bool kAlternates = !quantised::is_packed(kValues) && quantised::kIsBf16<T>;
 

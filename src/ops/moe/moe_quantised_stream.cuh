@@ -89,8 +89,8 @@ struct QuantisedStream {
   // The scales of a thread's pieces of its two rows.
   class Scales {
    public:
-    // Begins an item. `low` and `high` are the numbers of the thread's two rows among all experts' rows. Rows are
-    // divided by group_rows, which is exact for up to kMostStackRows rows.
+    // Begins an item. `low` and `high` are the numbers of the thread's two rows among all experts' rows. Row numbers
+    // are divided by group_rows; the division is exact for up to kMostStackRows rows.
     __device__ void begin_item(const Streamed<T>& p, int low, int high) {
       const int rows[2] = {low, high};
       const auto groups = static_cast<int>(p.matmul.matrix.num_groups);

@@ -62,8 +62,8 @@ __device__ float choice_of(const RouteProblem& p, const float* scores, int exper
   return isnan(c) ? -INFINITY : c;
 }
 
-// Marks the experts of all groups except the best ones as taken. `groups` is shared memory with one element a group:
-// first its key, then kTaken if the group stays.
+// Marks the experts of all groups except the best ones as taken. `groups` is shared memory with one element for each
+// group: the group's key, which becomes kTaken if the group is one of the best.
 template <int kPerLane>
 __device__ void exclude_groups(const RouteProblem& p, const float* scores, unsigned* groups, unsigned (&keys)[kPerLane],
                                int lane) {

@@ -6,8 +6,8 @@
 //       → ids i32[T, top_k], weights f32[T, top_k]
 //
 // With s = softmax(logits) or sigmoid(logits) over the E experts of a row, in float32, and c = s + correction:
-//   groups     E / groups neighbouring experts form a group. The groups_per_token groups with the highest scores stay:
-//              a group's score is the greatest c ("best", DeepSeek-V2) or the sum of the two greatest ("best_two",
+//   groups     E / groups neighbouring experts form a group. The groups_per_token groups with the highest scores stay.
+//              A group's score is the greatest c ("best", DeepSeek-V2) or the sum of the two greatest ("best_two",
 //              DeepSeek-V3).
 //   ids        the top_k experts with the highest c in those groups, the highest first
 //   weights    s of the ids, times scale, times the expert's expert_scale. If `normalise` is set, s is first divided by

@@ -22,7 +22,7 @@ struct Scratch {
   std::size_t size = 0;
   std::size_t activated = 0;  // T[pairs, I]
   std::size_t rows = 0;       // T[pairs, H]
-  std::size_t num_tiles = 0;  // this and the next three are the parts of Order
+  std::size_t num_tiles = 0;  // num_tiles, tiles, place and row are the parts of Order
   std::size_t tiles = 0;
   std::size_t place = 0;
   std::size_t row = 0;

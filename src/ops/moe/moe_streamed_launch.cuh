@@ -111,7 +111,7 @@ Result<StreamedLaunch<T>> streamed_launch(const ExpertsProblem& p, const Matmul<
                            .shared_bytes = static_cast<std::size_t>(ring_bytes + outputs_of(problem.pairs))};
 }
 
-// Makes the launch of gate and up. `Stream` is a class of moe_streams.cuh, or another with the same members.
+// Makes the launch of gate and up. `Stream` is a class of moe_streams.cuh, or another class with the same members.
 template <class T, class Stream>
 Result<StreamedLaunch<T>> gate_up_launch(const ExpertsProblem& p, const Matmul<T>& matmul,
                                          std::int64_t multiprocessors) {
@@ -129,9 +129,10 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
 }
 
 // Returns how many teams of one warp a block of down has, if `slots` stages with all of k fit; 0: a team is a whole
-// block. Each team needs a stage with all of k, so a multiprocessor runs one block. The number is a multiple of
-// kCopyingWarps, as is that of slots. The result is also 0 if the last of several rounds of blocks would leave too many
-// multiprocessors idle, because two blocks on each multiprocessor are faster then.
+// block. Each team needs a stage with all of k, so a multiprocessor runs one block. The number of teams is a multiple
+// of kCopyingWarps; down_launch() makes the number of slots a multiple of the number of teams. The result is also 0 if
+// the last of several rounds of blocks would leave too many multiprocessors idle, because two blocks on each
+// multiprocessor are faster then.
 inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;

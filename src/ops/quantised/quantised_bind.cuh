@@ -15,7 +15,7 @@ namespace tessera::cuda::quantised {
 
 // How blocks share a product.
 struct Arrangement {
-  int split = 1;                 // blocks of a cluster that split k
+  int split = 1;                 // number of blocks in a cluster that splits k
   std::int64_t split_tiles = 0;  // number of tiles whose k is split; they come first
   bool shared = false;           // two blocks of a cluster share x
   std::int64_t turns = 0;        // an estimate of the time, in stages of a block
@@ -39,11 +39,11 @@ struct BlockMemory {
 inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.n, std::int64_t{kTileWeights}); }
 
 // Chooses how blocks share the product. They split k if this lowers `turns` and leaves each block at least two stages.
-// The largest possible number of tiles have one block each, in full waves of all blocks that run at once. The others
-// are split, and come first, so that the last whole tiles begin when the short blocks of split tiles end, and not when
-// other whole tiles end. clusters_at_once() gives the number of clusters that run at once, because it does not follow
-// from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a deterministic forward
-// no block splits k, because the choice depends on m and would change the order of sums.
+// The greatest possible number of tiles have one block each, in full waves of all blocks. The remaining tiles are
+// split, and come first. So the last whole tiles begin when the short blocks of split tiles end, and not only when
+// other whole tiles end. The number of clusters that run at once comes from clusters_at_once(), because it does not
+// follow from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a deterministic
+// forward no block splits k, because the choice depends on m and would change the order of sums.
 template <class Product>
 Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   constexpr int kN = Product::Ring::kN;

@@ -6,8 +6,8 @@
 // of w by all rows of x; a template parameter, Product, says how. A product of few rounded rows has further warps,
 // which round x for the ring (rounding_warps.cuh). The blocks of a cluster do one of two things:
 //   - with few tiles they split k. At the end each block leaves its sums in its own shared memory, and adds the sums of
-//     all blocks for its share of the rows of x (linear_split.cuh); blocks of few rows send their sums to each other
-//     (sent_sums.cuh). With a few more tiles than blocks that run at once, only the first clusters do so, and each
+//     all blocks for its share of the rows of x (linear_split.cuh). Blocks that round x instead send their sums
+//     (sent_sums.cuh). With a few more tiles than blocks that run at once, only the first clusters split k, and each
 //     block after them computes a whole tile;
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
 #pragma once
@@ -77,9 +77,9 @@ __device__ inline void sync_multiplying() {
   asm volatile("bar.sync 1, %0;" ::"n"(kTileWarpgroups * kWarpgroup) : "memory");
 }
 
-// Computes a block's part of y with a Product. Grid: clusters of `split` blocks, or of two that share x; the blocks of
-// a cluster are neighbours. Consecutive tiles have the same rows of w and the next rows of x, until x has no more rows.
-// Preconditions: n is a multiple of 8, and k is a multiple of 16.
+// Computes a block's part of y with a Product. Grid: clusters of `split` blocks, or of two blocks that share x; the
+// blocks of a cluster are neighbours. Consecutive tiles have the same rows of w and the next rows of x, until x has no
+// more rows. Preconditions: n is a multiple of 8, and k is a multiple of 16.
 //
 // A Product has Ring, Element, kColumns and kWeightRowBytes (of a stage), kScaled (whether stages have scales of x),
 // kRounds (whether it has warps that round x) and

@@ -30,7 +30,7 @@ static_assert(kStep == 2 * kNvfp4Group);
 
 typedef std::uint16_t VecPairs __attribute__((vector_size(64)));  // 32 bfloat16 numbers, in order
 
-// Converts 32 bytes to 16-bit numbers. The instructions are written by name for two reasons: g++ 12 widens vectors of
+// Converts 32 bytes to 16-bit numbers. The instructions are inline assembly for two reasons: g++ 12 widens vectors of
 // bytes one element at a time, and the intrinsics cannot be used in functions that are compiled for several instruction
 // sets.
 TESSERA_INLINE VecPairs widen_bytes(const std::uint8_t* p) {

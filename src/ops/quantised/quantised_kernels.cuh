@@ -55,7 +55,7 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall&
 // rounded by groups or rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. In a
 // deterministic forward the order of sums does not depend on the number of rows.
 bool quantised_fp8_serves(const QuantisedCall& call);
-// Returns whether the product of rounded rows rounds x itself, so that nothing before it should.
+// Returns whether the product of rounded rows rounds x itself, so that no kernel before it need round x.
 bool rounds_itself(const QuantisedCall& call);
 // Returns whether cuBLASLt computes the product of rounded rows (rounded_library.h). It computes no gate.
 bool takes_library(const QuantisedCall& call);

@@ -3,7 +3,7 @@
 //   staged        16-bit types, very few rows, Hopper (quantised_staged.cuh): like streamed, with x in shared memory
 //   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): bound by reading w
 //   rounded rows  FP8 made for rounded inputs, Hopper (quantised_fp8.cuh): products of eight bits
-//   dequantised   16-bit types, at least 1024 to 3072 rows (dequantised.cuh): converts w to scratch memory
+//   dequantised   16-bit types, at least 1024 or 3072 rows (dequantised.cuh): converts w to scratch memory
 //   tiles         16-bit types, any number of rows, Hopper (quantised_tiles.cuh): products of sixteen bits
 //   plain         everything else (quantised_plain.cu)
 //
@@ -21,7 +21,7 @@ namespace {
 using Way = QuantisedWay;
 
 // Returns whether the product of rounded rows is faster than the kernels for few rows although they support the call.
-// It is from two rows up, except for small matrices. With one row the staged kernel is at least as fast
+// It is faster from two rows up, except with small matrices. With one row the staged kernel is at least as fast
 // (docs/measurements/kernels.md).
 bool prefers_rounded_rows(const QuantisedCall& call) {
   constexpr std::int64_t kFewestRows = 2;

@@ -201,8 +201,8 @@ std::vector<double> rounded_inputs(const HostTensor& x, std::int64_t columns, st
   return rounded;
 }
 
-// Up to eight rows, the sizes are of matrices above 4 MiB or fit no kernel of exact values. They split k among two to
-// six blocks, or among the blocks of the first tiles only.
+// Each size of up to eight rows has a matrix above 4 MiB or fits no kernel that leaves x unrounded. These sizes split k
+// among two to six blocks, for all tiles or only for the first tiles.
 class RoundedInputs : public ::testing::TestWithParam<DType> {};
 
 TEST_P(RoundedInputs, AreRoundedAsTheCheckpointRequires) {

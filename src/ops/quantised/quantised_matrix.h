@@ -17,8 +17,8 @@
 //   zeros   u8[N, ⌈K / group_cols⌉], if present; only of int4
 //   groups  i32[K], if present: g of each column, in place of k / group_cols
 //
-// A matrix of GGUF's blocks (block_types.h) has its scales in the blocks, so that values are its only operand, and no
-// other attribute describes it:
+// A matrix of GGUF's blocks (block_types.h) has its scales in the blocks. So its only operand is the one below, and
+// only the attribute `values` describes it:
 //
 //   values  u8[N, bytes of a row of blocks], in the order of blocks/packed_layout.h: "q8_0", "q4_k" and others, as the
 //           format's tools call the types, in lower case

@@ -30,7 +30,7 @@ struct QuantisedProblem {
   std::int64_t workers = 1;  // threads or multiprocessors that the kernel may use
 };
 
-// Makes the arguments from those of a node. Precondition: the shape rule has accepted the node.
+// Makes the problem from the arguments of bind(). Precondition: the shape rule has accepted the node.
 QuantisedProblem make_quantised_problem(const BindArgs& args);
 
 // Returns the problem of the same product with a w of plain numbers. The caller sets w's address and the workspace.

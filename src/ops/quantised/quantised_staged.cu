@@ -21,8 +21,8 @@ using namespace cuda::quantised;
 // kernel is as fast, because every row of x costs this kernel more reads from shared memory.
 constexpr std::int64_t kMostPackedRows = 4;
 constexpr std::int64_t kMostByteRows = 2;
-// The maximum number of bytes that x takes in shared memory. The rest has room for three slots of the ring, or fewer if
-// the scales are large.
+// The maximum number of bytes that x takes in shared memory. The rest of the block's shared memory has room for three
+// slots of the ring, or fewer if the scales are large.
 constexpr int kMostColumnBytes = 40 << 10;
 // The maximum number of bytes that a block takes in shared memory for the ring, the scales and x. Sums and barriers
 // take another 12 KiB. With this limit two blocks fit on a multiprocessor.

@@ -1,14 +1,14 @@
 // Computes quantised_linear for very few rows on Hopper, alone or together with the gate after it. The time to read w
 // from memory bounds the kernel.
 //
-// The kernel differs from quantised_streamed.cuh in three ways. They pay if x fits in shared memory beside the ring,
-// because all tiles then read x from there:
+// The kernel differs from quantised_streamed.cuh in three ways. The differences pay if x fits in shared memory beside
+// the ring, because all tiles then read x from there:
 //   - The copy engine (TMA) brings a stage as one box. Copies of single rows arrive too slowly: with rows of 512 bytes,
 //     an H200 reads at 2.8 instead of 3.4 TB/s.
 //   - Columns of x are arranged once (streamed_columns.cuh), so that a conversion of w needs fewer instructions. Int4's
 //     zeros are not subtracted from w. A sum is therefore too large by the zero times the sum of x, and is corrected at
 //     the end.
-//   - A separate warp adds the sums of a tile, while the others go on with the next tile.
+//   - A separate warp adds the sums of a tile, while the other warps go on with the next tile.
 // The order of sums depends neither on the number of rows nor on the tile. streamed_tile.cuh says where scales are
 // applied.
 #pragma once
@@ -30,8 +30,8 @@ inline constexpr int kChunkBytes =
     128;  // bytes of a row of w that one warp multiplies in a stage; they lie together in a slot
 inline constexpr int kStagedBytes = kStreamWarps * kChunkBytes;  // bytes of a row of w in a stage
 inline constexpr int kStagedSlot = kTileRows * kStagedBytes;
-// The maximum number of boxes that a block has asked for and not yet got. Two of each block keep the memory busy. With
-// more, requests queue up, and the small reads between two kernels, such as those of x, wait behind them.
+// The maximum number of boxes that a block has asked for and not yet got. Two boxes for each block keep the memory
+// busy. With more, requests queue up, and the small reads between two kernels, such as those of x, wait behind them.
 inline constexpr int kBoxesInFlight = 2;
 inline constexpr int kPaddedRows = 8 + 2;  // floats for the sums of eight rows of x, padded
 

@@ -8,8 +8,8 @@
 //
 // The four threads of a quad read 64 neighbouring bytes of a row. Each reads 16 bytes (16 or 32 values) and converts
 // them to pairs (quantised_values.cuh). A tensor-core product multiplies 16 rows of w by eight rows of x. The columns
-// of k may be in any order, as long as both matrices use the same one. The conversion decides which columns of w form a
-// pair, and x's columns are paired alike. streamed_tile.cuh says where scales are applied.
+// of k may be in any order, as long as both matrices use the same order. The conversion decides which columns of w form
+// a pair, and x's columns are paired alike. streamed_tile.cuh says where scales are applied.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,8 @@ struct PairedColumns {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) columns[i] = reinterpret_cast<const uint4*>(from)[i];
   }
-  // Returns the pairs of x for the word of w with the index `word` in a load. A packed word has four pairs, and a word
-  // of bytes has two.
+  // Sets `pairs` to the pairs of x that multiply one word of w. `word` is the index of that word in the thread's 16
+  // bytes of w. A word of packed values has four pairs, and a word of bytes has two.
   __device__ void pairs_of_word(int word, std::uint32_t (&pairs)[is_packed(kValues) ? 4 : 2]) const {
     if constexpr (is_packed(kValues)) {
       pair_up(columns[word], pairs);

@@ -307,8 +307,8 @@ struct ConvertedProduct {
     int slot = 0;
     int turn = 0;
 
-    // Adds the products of kCount stages from `stage` on. At the end, no product runs: the compiler lets no product run
-    // while registers of products of an earlier iteration of a loop are written (ptxas C7513).
+    // Adds the products of kCount stages from `stage` on, and waits for all of them. Otherwise the next iteration of a
+    // loop would write registers that running products use, and ptxas would serialise the products (its message C7513).
     template <int kCount>
     __device__ void multiply(int stage, float (&sum)[kN / 2]) {
       std::uint32_t held[kCount][kSteps][4];  // the weights in the form that multiply_held() takes

@@ -2,11 +2,11 @@
 //
 // A conversion moves bits. The result is the value times a power of two, or the value plus a constant:
 //
-//   e4m3  bfloat16: the bits become the lowest of the exponent and the highest of the mantissa, which gives 2^-120
-//         times the value. float16: the hardware converts.
+//   e4m3  bfloat16: the bits become the lowest bits of the exponent and the highest bits of the mantissa, which gives
+//         2^-120 times the value. float16: the hardware converts.
 //   e2m1  the bits move in the same way, which gives 2^-126 times the value in bfloat16, and 2^-14 times in float16.
-//   int4  the bits become the lowest of the mantissa of 128 (bfloat16) or 1024 (float16), which adds the value.
-//   int8  bfloat16: the value itself, as a difference. float16: the value plus 1152 (1024 + 128).
+//   int4  the bits become the lowest bits of the mantissa of 128 (bfloat16) or 1024 (float16), which adds the value.
+//   int8  bfloat16: the value itself, computed as a difference. float16: the value plus 1152 (1024 + 128).
 //
 // Subnormal values become subnormal numbers, and every step is exact. From the result, exact() computes the value
 // itself, and scaled() computes the value times a scale, rounded to the type. The result of scaled() is kSumGrow times
@@ -54,8 +54,8 @@ __device__ inline std::uint32_t both_halves(float x) {
   const std::uint32_t bits = reinterpret_cast<const std::uint16_t&>(one);
   return bits | bits << 16;
 }
-// Takes the bits of `a` where the mask is one, and the bits of `b` elsewhere. The function is written in assembly. The
-// compiler would use two instructions, because it knows which bits of the operands are zero.
+// Takes the bits of `a` where the mask is one, and the bits of `b` elsewhere. It is inline assembly, because the
+// compiler knows which bits of the operands are zero, and would use two instructions instead of one.
 template <std::uint32_t kMask>
 __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
   std::uint32_t merged;
@@ -122,8 +122,8 @@ template <Values kValues>
 __device__ inline void convert_bytes_apart(std::uint32_t word, std::uint32_t (&pairs)[2]) {
   static_assert(kValues == Values::kE4M3 || kValues == Values::kInt8);
   if constexpr (kValues == Values::kE4M3) {
-    // `signs` has the signs of both pairs. Each merge overwrites the signs of the other pair with bits of its own
-    // pair's values.
+    // `signs` has the signs of both pairs. Each merge keeps one pair's signs, and overwrites the other pair's signs
+    // with bits of values.
     const std::uint32_t signs = word & 0x80808080u;
     pairs[0] = merge<0x07F007F0u>(word << 4, signs << 8);
     pairs[1] = merge<0x07F007F0u>(word >> 4, signs);
@@ -154,9 +154,9 @@ __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs
 #pragma unroll
     for (int i = 0; i < 4; ++i) pairs[i] = merge<0x000F000Fu>(word >> (4 * i), kBase);
   } else if constexpr (kIsBf16<T>) {
-    // Signs are masked for two pairs at once. The merge overwrites the signs of the other pair with bits of this pair's
-    // values. The masks are written in assembly, because the compiler knows which bits are zero, and would mask each
-    // sign separately. Left shifts run in parallel with logic instructions.
+    // Signs are masked for two pairs at once. A merge keeps one pair's signs, and overwrites the other pair's signs
+    // with bits of values. The masks are inline assembly, because the compiler knows which bits are zero, and would
+    // mask each sign separately. Left shifts run in parallel with logic instructions.
     std::uint32_t even;
     std::uint32_t odd;
     asm("and.b32 %0, %1, 0x08080808;" : "=r"(even) : "r"(word));

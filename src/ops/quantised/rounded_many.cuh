@@ -2,16 +2,16 @@
 // alone or together with the gate after it. The time is bounded by 8-bit products: 1979 TFLOP/s on an H100 by its data
 // sheet.
 //
-// Rows of x are the first matrix of a product, so a thread has two rows. All its sums of a stage of 128 columns share
-// two scales of x and, in a block of 128 rows of w, one scale of w. The tensor cores keep only about 14 bits when they
-// add, so a stage's sums are multiplied by the scales and added in float32. A warpgroup keeps two stages' sums in
-// registers, and adds those of one stage while the tensor cores compute those of the other.
+// Rows of x are the first matrix of a product, so a thread has two rows of x. Its sums of a stage of 128 columns need
+// only two scales of x and, if blocks of 128 rows of w share a scale, one scale of w. The tensor cores keep only about
+// 14 bits when they add, so a stage's sums are multiplied by the scales and added in float32. A warpgroup keeps two
+// stages' sums in registers, and adds one stage's sums while the tensor cores compute the next stage's sums.
 //
 // Blocks are persistent, and process tiles of 128 by 128. Two blocks of a cluster have neighbouring rows of w and the
 // same rows of x, and share the copies of x. (Four blocks that share both matrices are slower, because a GPU runs fewer
-// blocks at once in clusters of four.) One thread copies. Its warpgroup gives its registers to the other two, which
-// multiply 64 rows of x each. These two synchronise only at the ring, so that one stores results while the other
-// multiplies.
+// blocks at once in clusters of four.) One thread copies. Its warpgroup gives its registers to the other two
+// warpgroups, which multiply 64 rows of x each. These two synchronise only at the ring, so that one stores results
+// while the other multiplies.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -267,8 +267,9 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
       const auto scales_at = [&](int s) {
         return by_stage && s < stages ? make_float2(of_w[0][s], of_w[1][s]) : make_float2(1, 1);
       };
-      // The loop processes stages in pairs. While the sums of the first stage are added, the tensor cores compute the
-      // second one. The compiler lets no product run across the end of a loop's body while sums are read (ptxas C7514).
+      // The loop processes stages in pairs. While the sums of the first stage are added, the tensor cores compute those
+      // of the second stage. The compiler lets no product run across the end of a loop's body while sums are read
+      // (ptxas C7514).
       float2 w_scales[2] = {scales_at(0), scales_at(1)};
       for (int s = 0; s < stages; s += 2) {
         const float2 now[2] = {w_scales[0], w_scales[1]};

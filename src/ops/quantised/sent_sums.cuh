@@ -3,8 +3,8 @@
 //
 // The results of a tile are divided among the blocks, a unit of 8 columns of y of one row at a time. Each block sends
 // its sums of a unit to the shared memory of the block that stores the unit, where a barrier counts the bytes. A
-// barrier of the whole cluster would take longer, and so would reads of other blocks' memory after it. A block may end
-// as soon as it has the sums that it stores, because others send nothing to it after that.
+// barrier of the whole cluster, followed by reads of other blocks' memory, would take longer. A block may end as soon
+// as it has the sums that it stores, because other blocks send nothing to it after that.
 #pragma once
 
 #include "tessera/ops/cuda/box_copy.cuh"
@@ -14,8 +14,8 @@
 
 namespace tessera::cuda::quantised {
 
-// A bound on the places for floats that a block receives: all sums of the tile, and up to a unit of 16 more for each
-// further block, because units may not divide evenly.
+// An upper bound of the floats in the memory where a block receives sums: all sums of the tile, and fewer than
+// kMostSplit unused units of 16 floats, because the units may not divide evenly among the blocks.
 inline constexpr int kMostSentSums = kMostRoundingRows * kTileWeights + (kMostSplit - 1) * 16;
 
 // The units of a tile. With a gate, a unit has 8 gate rows and their 8 up rows of w.

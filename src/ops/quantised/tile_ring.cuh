@@ -36,8 +36,8 @@ inline constexpr int kTileThreads =
     kTileWarpgroups* kWarpgroup +
     (kMovesRegisters<Product::Ring::kN> ? kWarpgroup : kWarp) + kRoundingWarps<Product>* kWarp;
 
-// The number of blocks that run on a multiprocessor. With few rows there are two, so that one loads while the other
-// converts or adds.
+// The number of blocks that run on a multiprocessor. With few rows there are two, so that one block loads while the
+// other converts or adds.
 template <int kN>
 inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 

@@ -15,8 +15,8 @@ inline const char* tiles_name(const QuantisedCall& p) {
   return p.gate == Gate::kNone ? "quantised_linear, tiles" : "quantised_linear and gate, tiles";
 }
 
-// Weights of eight bits have shorter stages if a tile has more than 128 rows, or the ring would have only two stages.
-// `kGroups` is for a stage of kMostStageColumns columns.
+// Weights of eight bits have shorter stages if a tile has more than 128 rows, because otherwise the ring would have
+// only two stages. `kGroups` is for a stage of kMostStageColumns columns.
 template <class T, Values kValues, StageGroups kGroups, int kN>
 using TilesProduct = ConvertedProduct<T, kValues, (kN > 128 && !is_packed(kValues) ? kGroups.half() : kGroups), kN>;
 
@@ -25,8 +25,8 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
   return make_block<TilesProduct<T, kValues, kGroups, kN>>(tiles_name(p), p, {.data = p.x, .elements = p.k});
 }
 
-// Returns an estimate of the time of tiles of kN rows of x. A stage takes a constant time for its conversion, which
-// serves all rows, and a time for each row (int4 on an H200).
+// Returns an estimate of the time that the product takes with tiles of kN rows of x. A stage takes a constant time for
+// its conversion, which serves all rows, and a time for each row (int4 on an H200).
 template <class T, Values kValues, StageGroups kGroups, int kN>
 Result<std::int64_t> tiles_cost(const QuantisedCall& p) {
   using Product = TilesProduct<T, kValues, kGroups, kN>;

@@ -22,7 +22,7 @@ std::vector<double> sequence(DType dtype, const StateRequest& request, std::int6
       .values();
 }
 
-// Returns the input of channel c in row `row` of a request; 0 for a row before its first.
+// Returns the input of channel c in row `row` of a request; 0 for a row before the first.
 double input(const std::vector<double>& rows, std::int64_t row, std::int64_t channels, std::int64_t c) {
   return row < 0 ? 0 : rows[static_cast<std::size_t>(row * channels + c)];
 }

@@ -1,5 +1,5 @@
-// The second kernel of the chunked form of the gated delta net. For each request, it takes the chunks that lie in the
-// window one after the other and updates the state, using the operands that the first kernel made
+// The second kernel of the chunked form of the gated delta net. For each request, it processes the request's chunks in
+// the window one after the other. It updates the state with the operands that the first kernel made
 // (delta_net_operands.cuh, which also explains the symbols below). Between two windows the state is in the request's
 // slot.
 //

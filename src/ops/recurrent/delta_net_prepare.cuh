@@ -2,10 +2,10 @@
 // chunks of a window in parallel (delta_net_operands.cuh has the formulas).
 //
 // A block of four warps has one chunk of one value head. Warp w has the rows 16w … 16w + 15 of the products k_i·k_j and
-// q_i·k_j. It also has these rows' 16 x 16 block on the diagonal of I + A, which it inverts in float32. Then it solves
-// the triangular system, one block of 16 rows after the other, for 32 of the key dimensions and 32 of the value
-// dimensions, without synchronising with the other warps. The right-hand sides are transposed, so that the sums of one
-// product are the operands of the next without leaving the registers.
+// q_i·k_j. It also has the 16 x 16 block of these rows on the diagonal of I + A, and inverts this block in float32.
+// Then it solves the triangular system, one block of 16 rows after the other, for 32 of the key dimensions and 32 of
+// the value dimensions, without synchronising with the other warps. The right-hand sides are transposed, so that the
+// sums of one product are the operands of the next without leaving the registers.
 #pragma once
 
 #include "tessera/ops/recurrent/delta_net_operands.cuh"
@@ -115,8 +115,8 @@ class Preparation {
     if (lane_ == kWarp - 1) p_.decays[static_cast<std::int64_t>(place_.block) * p_.heads + head_] = exp2f(sum * kLog2E);
   }
 
-  // Loads 16 rows of `tile` [rows, dimensions], from first_row on, as the left operand of a product: their dimensions
-  // from 16 · k on.
+  // Loads 16 rows of `tile` [rows, dimensions], from first_row on, as the left operand of a product. It loads the
+  // dimensions 16 · k … 16 · k + 15 of each row.
   template <int kRows>
   __device__ void load_left(std::uint32_t (&a)[4], Tile<T, kRows>& tile, int first_row, int k) const {
     cuda::load_matrices<false>(a, tile.pack(first_row + lane_ % 16, 2 * k + lane_ / 16));
@@ -246,8 +246,8 @@ class Preparation {
       if (i / 8 == lane_ / kBlockRows) system.matrix[i][warp_ * kBlockRows + lane_ % kBlockRows] = from_float<T>(x[i]);
   }
 
-  // Loads the 16 x 16 block (`block`, `before`) of -A as right operands, or the inverse of the diagonal block if the
-  // two are equal.
+  // Loads the 16 x 16 block (`block`, `before`) of -A as right operands, or the inverse of the diagonal block if
+  // `block` equals `before`.
   __device__ void load_system(std::uint32_t (&b)[4], int block, int before) const {
     cuda::load_matrices<false>(
         b, &m_.own[block].system.matrix[lane_ / 16 * 8 + lane_ % 8][before * kBlockRows + lane_ / 8 % 2 * 8]);

@@ -42,10 +42,10 @@ Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shar
 }
 
 // In decode steps the grid has a block for each item, even if not all are resident at once: a block that starts when
-// another ends loads while its neighbours compute. If requests may have drafts, there may be fewer requests than rows,
-// and blocks without an item would cost time. The grid then has at most kDecodeWaves times the resident blocks. In
-// other forwards `items` is only an upper limit, as if every row were a request. Resident blocks then loop over the
-// items.
+// another block ends can load its data while other blocks compute. If requests may have drafts, there may be fewer
+// requests than rows, and blocks without an item would cost time. The grid then has at most kDecodeWaves times the
+// resident blocks. In other forwards `items` is only an upper limit, as if every row were a request. Resident blocks
+// then loop over the items.
 template <class T, int kHeld>
 Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
   constexpr std::int64_t kDecodeWaves = 16;

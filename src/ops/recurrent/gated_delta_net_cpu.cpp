@@ -222,7 +222,7 @@ void run(const Problem<T>& p) {
     const Buffers own = make_buffers(reinterpret_cast<float*>(p.workspace + begin * scratch_bytes(p.sizes)), p.sizes);
     for (std::int64_t item = next++; item < items; item = next++) run_head(p, item / p.heads, item % p.heads, own);
   });
-  // New drafts may replace accepted ones only now, because all heads of a request read its accepted drafts.
+  // New drafts may replace accepted drafts only now, because all heads of a request read its accepted drafts.
   if (p.held_drafts > 0)
     for (std::int64_t request = 0; request < num_requests; ++request) keep_drafts(p, request);
 }

@@ -1,4 +1,4 @@
-// Gates on the output of a layer's token mixing (attention or delta net), before its output projection. Arithmetic is
+// Gates on the output of a layer's token mixing (attention or delta net), before the output projection. Arithmetic is
 // in float32.
 #pragma once
 

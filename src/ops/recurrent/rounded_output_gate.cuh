@@ -10,7 +10,7 @@
 namespace tessera {
 
 // Binds a gated_norm or sigmoid_gate that writes its result as rounded rows, with the same bits as if the operator's
-// own result were rounded. Returns null for other operators, for float32, for gated_norm with heads of other than
+// own result were rounded. Returns null for other operators, for float32, for gated_norm whose heads do not have
 // kRoundedGroup values, and for rows that are not whole groups of columns.
 std::unique_ptr<BoundOp> bind_rounded_output_gate(const BindArgs& args, const cuda::RoundedRows& to);
 

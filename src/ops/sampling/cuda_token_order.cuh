@@ -38,7 +38,7 @@ struct RowScale {
   float greatest;     // greatest logit of the row; finite
   float temperature;  // above 0
 
-  // Returns the token's distance to the most probable token in nats: 0 or less; NaN for NaN.
+  // Returns the token's distance to the most probable token in nats: 0 or less; NaN for a NaN logit.
   __device__ float nats(float logit) const { return (logit - greatest) / temperature; }
 };
 
@@ -109,7 +109,7 @@ struct Tally {
 __device__ inline Tally operator+(const Tally& a, const Tally& b) { return {a.count + b.count, a.weight + b.weight}; }
 __device__ inline Tally operator-(const Tally& a, const Tally& b) { return {a.count - b.count, a.weight - b.weight}; }
 
-// For each bin, the number of its tokens, their weight and their greatest id, in shared memory. Atomic additions in
+// The number of tokens, the weight and the greatest id of each bin, in shared memory. Atomic additions in
 // shared memory take 32 bits, so a weight is kept as two words with a carry.
 template <int kBins>
 struct Histogram {

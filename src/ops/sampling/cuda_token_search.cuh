@@ -44,7 +44,7 @@ __device__ inline std::uint64_t measure_of(const Tally& tally, Measure measure) 
   return measure == Measure::kCount ? tally.count : tally.weight;
 }
 
-// One bin of a histogram. Each thread of a block holds one.
+// One bin of a histogram. Each thread of a block holds one bin.
 struct Bin {
   Tally tally;
   int token;  // greatest id of a token in the bin
@@ -156,7 +156,7 @@ __device__ inline KeyRange range_of_digit(const KeyRange& range, int digit) {
   return cut(first, last < range.last ? last : range.last);
 }
 
-// Calls f(logit, id, key) for each token of this block's part of the row whose key is in the range, in one pass.
+// Calls f(logit, id, key) for each token whose key is in the range, in one pass over this block's part of the row.
 // Usually few tokens are in the range. The code contains f only once, because a kernel that does not fit the
 // instruction cache spends most of its time waiting for instructions.
 template <int N, class F>

@@ -22,7 +22,7 @@ __global__ void edit_logits(const __grid_constant__ LogitEditArgs a) {
     if (id < 0 || id >= a.vocab) continue;
     float& logit = a.logits[r * a.vocab + id];
     const float x = logit;
-    // The intrinsics keep the compiler from fusing the product with the sum, so that the result is that of the CPU.
+    // The intrinsics keep the compiler from fusing the product with the sum, so that the result equals the CPU's.
     const float penalised = x > 0.0f ? __fdiv_rn(x, a.penalties[e]) : __fmul_rn(x, a.penalties[e]);
     logit = __fadd_rn(penalised, a.offsets[e]);
   }

@@ -1,6 +1,6 @@
 // Catches: a penalty that divides where it should multiply, or that is applied after the offset; edits of another row's
-// tokens; masks that are read from the wrong bit or row; a masked token that stays; reads outside the lists for wrong
-// entries, such as those of padding.
+// tokens; masks that are read from the wrong bit or row; a masked token that stays; reads outside the lists for entries
+// out of range, such as the entries of padding.
 #include "tessera/ops/sampling/logit_edits.h"
 
 #include <gmock/gmock.h>

@@ -226,7 +226,7 @@ __device__ float nats_of_min_p(float min_p) {
   return min_p > 0.0f ? fminf(static_cast<float>(log(static_cast<double>(min_p))), 0.0f) : -INFINITY;
 }
 
-// Chooses the token of each row. A cluster of blocks takes a row. It either takes the argmax, or applies top_k, top_p
+// Chooses the token of each row. A cluster of blocks processes a row: it takes the argmax, or it applies top_k, top_p
 // and min_p and then draws.
 template <int N>
 __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ Sample s) {

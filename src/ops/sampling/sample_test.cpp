@@ -282,8 +282,8 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   EXPECT_EQ(support(0, 0.28), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 0.54), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(0, 0.80), (std::set<double>{1, 2, 3, 4}));
-  // top_k = 3 keeps the tokens 1, 3 and 2. Token 2 has 0.233 of their probability, so top_p = 0.8 needs it and 0.75
-  // does not.
+  // top_k = 3 keeps the tokens 1, 3 and 2. Token 2 has 0.233 of their probability, so top_p = 0.8 keeps it and
+  // top_p = 0.75 does not.
   EXPECT_EQ(support(3, 0.80), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(3, 0.75), (std::set<double>{1, 3}));
   // The probabilities relative to the most probable token are 1, 1, 0.607, 0.607, 0.368, 0.223. Ties are kept together.

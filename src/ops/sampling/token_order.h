@@ -45,8 +45,8 @@ class TokenOrder {
   TokenPrefix first(std::uint64_t n) const;
   // Returns the shortest prefix whose weight is at least `weight`. Precondition: 1 <= weight <= weight().
   TokenPrefix lightest(std::uint64_t weight) const;
-  // Returns the weight of all tokens whose nats, (logit - greatest) / temperature, are at least `nats`. They are the
-  // first ones of the order. Precondition: -kReach < nats <= 0.
+  // Returns the weight of all tokens whose nats, (logit - greatest) / temperature, are at least `nats`. These tokens
+  // come first in the order. Precondition: -kReach < nats <= 0.
   std::uint64_t weight_from(float nats) const;
 
  private:

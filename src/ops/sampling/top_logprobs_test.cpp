@@ -82,7 +82,7 @@ TEST(TopLogprobs, TiesGoByIdWhereverTheyLie) {
     for (std::int64_t i = 0; i < 9001; ++i) x.set(i, static_cast<double>((ascending ? i : 9000 - i) / 3) * 0.01);
     check(x, {4500}, ascending ? "ascending in threes" : "descending in threes");
   }
-  // The most probable tokens all lie in one part of the row, its end; 0 and -0 are equal.
+  // The most probable tokens all lie at the row's end. 0 and -0 are equal.
   HostTensor x = testing::random_tensor(DType::kFloat32, {1, 20000}, 5, -9, -8);
   for (std::int64_t i = 19970; i < 20000; ++i) x.set(i, i % 2 == 0 ? 0.0 : -0.0);
   check(x, {19999}, "together at the end");

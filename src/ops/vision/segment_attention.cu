@@ -87,7 +87,7 @@ Result<std::unique_ptr<BoundOp>> make_shaped(const Problem& p, Together together
   // each block requests more than half of a multiprocessor's shared memory, so that no two blocks share a
   // multiprocessor.
   const std::size_t bytes = together == Together::kOne ? std::max(kBytes, most / 2 + 1) : kBytes;
-  // The limit that is set here holds for all launches of this kernel. It is the device's greatest one, because launches
+  // The limit that is set here holds for all launches of this kernel. It is the device's maximum, because launches
   // for other sizes may take more memory.
   const auto kernel = segments::segment_attention<T, S, kDim>;
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kernel), std::max(bytes, most), "segment_attention"));

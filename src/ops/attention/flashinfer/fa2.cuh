@@ -192,7 +192,7 @@ struct Fa2Kernel {
     return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
   }
   // Launches the kernel. If `early`, blocks may start before the preceding kernels have ended. They read the plan's
-  // lists, which the host copied, and then wait for these kernels. A block without work ends without waiting.
+  // lists, which the host copied, and then wait for the preceding kernels. A block without work ends without waiting.
   // Precondition of `early`: at least one block has work, or the results are not used (a warm-up launch).
   static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
                      cudaStream_t stream) {

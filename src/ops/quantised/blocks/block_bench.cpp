@@ -5,7 +5,7 @@
 // It prints a line for each type and shape. For one row of x it prints the GB/s of weights that products read, and the
 // GB/s at which the same threads add up plain memory. For 128 rows it prints 10^9 operations a second. Each product
 // uses the next of several matrices, which have 384 MiB in all, so that its weights are not in the caches. Runs of
-// products and of plain sums alternate. Each figure is that of the fastest of several runs.
+// products and of plain sums alternate. Each figure is from the fastest of several runs.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 //   number = code · scale + offset
 //
 // In types with blocks of 256 numbers, the scale and the offset of a group are each a product of two stored numbers.
-// The matrix stores the products rounded to float16, so a number may differ from the one of dequantise() by up to 2^-11
-// · (|code · scale| + |offset|). The numbers of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL and NVFP4 are exact.
+// The matrix stores the products rounded to float16, so a number may differ from the result of dequantise() by up to
+// 2^-11 · (|code · scale| + |offset|). The numbers of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL and NVFP4 are exact.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Returns the format of a matrix of the type's integers: int4 or int8, with groups of 16 or 32 columns of a row.
-// Returns null for types with code books, and for types whose scales float16 cannot hold.
+// Returns the format of the matrix into which blocks of this type are split: int4 or int8, with groups of 16 or 32
+// columns of a row. Returns null for types with code books, and for types whose scales float16 cannot hold.
 const QuantisedFormat* block_codes_format(BlockType type);
 
 // The addresses to which split_blocks() writes the parts of neighbouring blocks.

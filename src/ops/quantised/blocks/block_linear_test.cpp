@@ -73,8 +73,8 @@ TEST_P(BlockLinear, MatchesTheReference) {
 
 TEST_P(BlockLinear, BitsDoNotDependOnOtherRows) {
   ForwardContext context;
-  // Rounded inputs are multiplied as integers, and integer products never depend on other rows. Only the other cases
-  // need a deterministic forward.
+  // Rounded inputs are multiplied as integers, and integer products never depend on other rows. So only unrounded
+  // inputs need a deterministic forward.
   context.limits.deterministic = !rounds_inputs(type(), inputs());
   const std::int64_t k = 3 * block_type_info(type()).elements;
   const BlockCase w = random_block_case(type(), 50, k, 3);

@@ -156,10 +156,10 @@ struct LongReader : CodeForm<kMore == More::kOneBit ? 5 : 4, 0, false, false, tr
     scale_of_block = V::halves(p + native * (V::kBytes / 2));
     minimum_of_block = V::halves(p + 2 * kPackedRows + native * (V::kBytes / 2));
     p += 4 * kPackedRows + native * V::kBytes;
-    // Each row has three words, of four bytes each. In the first word, byte i has the scale of part i in its lower six
-    // bits. Its upper two bits are the upper two bits of the scale of part i + 4. The second word has the minima in the
-    // same way. In the third word, byte i belongs to part i + 4: its lower half has the lower four bits of the scale,
-    // and its upper half the lower four bits of the minimum.
+    // Each row has three words, of four bytes each. In the first word, the lower six bits of byte i are the scale of
+    // part i, and the upper two bits of byte i are the upper two bits of the scale of part i + 4. The second word has
+    // the minima in the same way. In the third word, byte i belongs to part i + 4: its lower half has the lower four
+    // bits of the scale, and its upper half the lower four bits of the minimum.
     const U of_scales = V::template load<U>(p);
     const U of_minima = V::template load<U>(p + kPackedVector);
     const U lower = V::template load<U>(p + 2 * kPackedVector);

@@ -2,7 +2,7 @@
 // written once, over one of these structs. A native vector has kLanes numbers of 32 bits, one for each of kLanes rows.
 // Sixteen rows take kNative vectors.
 //
-// Instructions are written in assembly, because the intrinsics cannot be used in functions that are compiled for
+// The instructions are inline assembly, because the intrinsics cannot be used in functions that are compiled for
 // several instruction sets. Everything is inlined into a function that is compiled for the instruction set
 // (block_kernels_*.cpp).
 #pragma once

@@ -1,7 +1,7 @@
 // The form in which the CPU's kernels read block-quantised matrices. Sixteen neighbouring rows are interleaved, so that
 // a vector has the same four columns of all of them, and sums of sixteen rows need no additions across lanes.
 //
-// A packed matrix has the bytes of the plain one, [rows, bytes of a row], in another order. If the number of rows is
+// A packed matrix has the bytes of the plain matrix, [rows, bytes of a row], in another order. If the number of rows is
 // not a multiple of sixteen, the rows left over stay plain blocks. Each group of sixteen rows is a list of records of
 // 256 columns each (the last may have fewer):
 //
@@ -50,9 +50,9 @@ struct PackedLayout {
 const PackedLayout* packed_layout(BlockType type);
 
 // Packs `count` neighbouring rows of a matrix, which begin at a multiple of sixteen. `rows` points to the first row,
-// and `packed` to its place in the packed matrix. If `count` is no multiple of sixteen, the rows left over must be the
-// matrix's last ones; they are copied as plain blocks. Rows of a type without a packed form are all copied. Runs on the
-// calling thread; several threads may pack different rows at once.
+// and `packed` to that row's place in the packed matrix. If `count` is no multiple of sixteen, the rows left over must
+// be the matrix's last ones; they are copied as plain blocks. Rows of a type without a packed form are all copied. Runs
+// on the calling thread; several threads may pack different rows at once.
 void pack_rows(BlockType type, const std::uint8_t* rows, std::int64_t count, std::int64_t cols, std::uint8_t* packed);
 
 // Packs fewer than sixteen rows in the form of sixteen. The bytes of the missing rows are zeros. Precondition: the type

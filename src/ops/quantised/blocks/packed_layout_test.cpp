@@ -102,7 +102,7 @@ TEST_P(BlockProducts, EveryInstructionSetMatchesTheReference) {
             magnitudes += std::abs(product);
           }
           // The tolerance is relative to the magnitudes of all products, because the products with minima may cancel
-          // the others.
+          // the other products.
           ASSERT_NEAR(few[static_cast<std::size_t>(r * kPackedRows + n)], sum, 4e-6 * magnitudes + 1e-7)
               << kernels->name << ", row " << r << ", column " << n;
         }

@@ -93,8 +93,8 @@ void q8_0(const float* x, std::uint8_t* b) {
   for (int i = 0; i < kBlock; ++i) b[2 + i] = static_cast<std::uint8_t>(std::lround(x[i] * inverse));
 }
 
-// OCP's MXFP4. The block's exponent is that of the greatest magnitude minus 2, because E2M1's largest power of two is
-// 2^2. A tie goes to the lesser code.
+// OCP's MXFP4. The block's exponent is the exponent of the greatest magnitude, minus 2, because E2M1's largest power of
+// two is 2^2. A tie goes to the lesser code.
 void mxfp4(const float* x, std::uint8_t* b) {
   constexpr int kBias = 127;
   constexpr int kLargestPower = 2;

@@ -45,8 +45,8 @@ TESSERA_INLINE void affine_codes(const float* x, const float* w, float most, std
     codes[i] = static_cast<std::uint32_t>(nearest(clamped((x[i] + minimum) * inverse, 0, most)));
 }
 
-// Writes blocks of kBits for each number. A block has the scale, the least number if kAffine, the fifth bits of the
-// codes if there are five, and their lower four bits.
+// Writes blocks with codes of kBits bits. A block has the scale, the least number (if kAffine), the fifth bits of the
+// codes (if kBits is 5), and the lower four bits of the codes.
 template <int kBits, bool kAffine>
 TESSERA_INLINE void quantise_blocks(const float* x, const float* importance, std::int64_t count, std::uint8_t* b) {
   constexpr int kScaleBytes = kAffine ? 4 : 2;

@@ -59,7 +59,8 @@ TESSERA_INLINE void weigh_by_square(const float* x, float* w) {
   for (int i = 0; i < kCount; ++i) w[i] = x[i] * x[i];
 }
 
-// Writes the weights of numbers whose importance is known. `mean_square` is that of all numbers of the block.
+// Writes the weights of numbers whose importance is known. `mean_square` is the mean square of all numbers of the
+// block.
 template <int kCount>
 TESSERA_INLINE void weigh_by_importance(const float* x, const float* importance, float mean_square, float* w) {
 #pragma GCC unroll 1
@@ -91,7 +92,7 @@ template <int kCount>
 TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) {
   constexpr int kSteps = 20;
   constexpr float kStep = 0.1F;
-  constexpr float kLeastDeterminant = 1e-5F;  // as a share of the products whose difference it is
+  constexpr float kLeastDeterminant = 1e-5F;  // as a share of the first of the two products in `determinant`
   float least = 0;
   float greatest = 0;
 #pragma GCC unroll 1
