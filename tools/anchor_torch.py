@@ -188,7 +188,7 @@ def time_ms(function):
 def time_or_error(measure):
     try:
         return measure()
-    except Exception as error:  # a variant that this version of torch cannot run must not lose the others
+    except Exception as error:  # if this torch cannot run one variant, the other variants must still be timed
         return repr(error)[:200]
 
 

@@ -2,7 +2,7 @@
 # Runs real clients of OpenAI's and Anthropic's protocols, at pinned versions, against a server of the bundled model.
 #   tools/clients_test.sh                   all of them; environments are kept in build/clients
 #   tools/clients_test.sh --only openai     some of them
-#   tools/clients_test.sh --record          also keeps what they sent for tests/server/client_replay_test.py
+#   tools/clients_test.sh --record          also stores the clients' requests for tests/server/client_replay_test.py
 # TESSERA names another program than build/tessera. A client that cannot be installed is skipped, with the reason. The
 # last line is "N passed, N failed".
 set -euo pipefail

@@ -20,8 +20,8 @@ import transformers
 from goldens import image_families, reference, text_families, weights
 
 SEEDS = range(1, 400)
-# The tests' limits are 1e-4 for logits in float32 and 2 % in bfloat16. If bfloat16 chooses another expert, all later
-# layers change.
+# The tests accept differences of 1e-4 for logits in float32, and of 2 % or more in bfloat16. A mixture of experts has a
+# larger limit for rounding: bfloat16 may send a token to another expert than float32, and then all later layers change.
 DENSE_LIMITS = reference.Limits(gap=2e-3, rounding=0.015)
 ROUTED_LIMITS = reference.Limits(gap=2e-3, rounding=0.3)
 DENSE = ("gemma3", "gemma3-d256", "gemma4", "gemma4-e", "qwen3.5", *image_families.CASES)

@@ -79,7 +79,7 @@ def make_engine(build, folder, target):
     pack.copy_stripped(build / "launcher" / "tessera", package / "bin" / "tessera")
     libraries = pack.copy_libraries([library], package / "lib")
     rename_libraries(package / "lib", library.name)
-    # Uses RPATH, like the build, because the libraries beside this one have no path of their own.
+    # Uses RPATH, like the build, because the loader also applies it to the libraries beside this one, which have none.
     patch(package / "lib" / library.name, ["--force-rpath", "--set-rpath", f"$ORIGIN:$ORIGIN/../../{CUDA_NAME}/lib"])
     info = wheel.write_info(
         folder, NAME, version(), "LLM inference engine built around piecewise CUDA graphs",

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets that are built in a folder, one after the other:
 #   tools/run_fuzz.sh BUILD SECONDS [TARGET…]
-# SECONDS is the total time, divided equally among them. Prints each finding's input; the last line is
+# SECONDS is the total time, divided equally among the targets. Prints each finding's input; the last line is
 # "N passed, N failed".
 set -euo pipefail
 if (($# < 2)) || ! [[ "$2" =~ ^[1-9][0-9]*$ ]]; then

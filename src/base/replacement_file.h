@@ -12,8 +12,8 @@
 namespace tessera {
 
 // A temporary file beside `path`, "<path>.tmp-<process>-<number>". The destructor removes it unless commit() renamed it
-// to `path`. Errors name both files and the reason: kResourceExhausted for a full disk or an exhausted quota, otherwise
-// kDataLoss.
+// to `path`. Errors name both files and the reason. Their code is kResourceExhausted for a full disk or an exhausted
+// quota, otherwise kDataLoss.
 class ReplacementFile {
  public:
   // Creates the temporary file. If that fails, the first write() returns the error.

@@ -68,9 +68,9 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
 }
 
 void Communicator::leave() {
-  // abort() must not interrupt this wait, because no rank may free its memory while another rank still works on it. The
-  // wait always ends, because all earlier waits of a call have a limit, so that every rank that has entered the call
-  // gets here.
+  // abort() must not interrupt this wait, because no rank may free its memory while another rank still works on it. All
+  // earlier waits of a call have a limit, so every rank that has entered the call gets here. This wait therefore always
+  // ends.
   group_->meet(/*ends_call=*/true);
 }
 

@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Receives the messages of other nodes. If a rank fails, a connection may outlive the ranks, which own the group.
-// Messages that arrive after the group was destroyed are dropped.
+// Receives the messages of other nodes. The ranks own the group. If a rank fails, a connection may outlive the group;
+// messages that arrive after the group was destroyed are dropped.
 void Communicator::Group::take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group) {
   from.take(FrameKind::kTensors, [group](int node, std::vector<std::byte>& payload) {
     const std::shared_ptr<Group> owner = group.lock();

@@ -6,7 +6,7 @@
 //   // thread r: ForwardContext{.communicator = group[r].get()}
 //
 // A rank that fails calls abort(); destroying a communicator aborts too. The group is also aborted when a rank does not
-// arrive in time. From then on every waiting or later collective of its ranks returns kCancelled, until the group is
+// arrive in time. From then on every waiting or later collective of the group returns kCancelled, until the group is
 // restarted.
 //
 // With a NodeGroup the group's ranks are spread over several processes, the same number in each, and each process
@@ -48,7 +48,7 @@ class Communicator {
                                                                       const std::shared_ptr<NodeGroup>& nodes);
   // Creates the ranks of a pipeline's stages, in the order of RankLayout. The ranks of a stage form a group of their
   // own. An error that ends the group of one stage also ends the groups of all stages, and the pipeline. With `nodes`,
-  // creates the ranks of this process, which has whole stages.
+  // each process has whole stages, and the call creates only this process's ranks.
   static std::vector<std::unique_ptr<Communicator>> create_stages(const RankLayout& layout,
                                                                   std::chrono::milliseconds limit,
                                                                   const std::shared_ptr<NodeGroup>& nodes = nullptr);
@@ -85,7 +85,7 @@ class Communicator {
   // Aborts the group. `reason` appears in the other ranks' errors. Only the first call's reason is kept.
   void abort(std::string_view reason);
   // Resets an aborted group to its initial state. Returns kFailedPrecondition if a device's kernels take part
-  // (raise_when_ended), because they cannot start again. Precondition: no rank is in a collective, or calls one before
+  // (raise_when_ended), because kernels cannot restart. Precondition: no rank is in a collective, or enters one before
   // this function returns. With several nodes, only node 0 calls it, and it restarts the group on all of them.
   Status restart();
   // Returns ok, or the reason why the group was aborted.
@@ -110,7 +110,7 @@ class Communicator {
   enum class Share { kWhole, kRows };
   Communicator(std::shared_ptr<Group> group, int rank, std::chrono::milliseconds limit);
   // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run their body(). body()
-  // writes `result`. With several nodes only the ranks of node 0 run it; the other ranks receive their share of the
+  // writes `result`. With several nodes only the ranks of node 0 run body(); the other ranks receive their share of the
   // result.
   template <class Body>
   Status together(std::string_view call, const TensorView& x, const TensorView& result, Share share, const Body& body);

@@ -170,8 +170,8 @@ TEST(Collective, DestroyingACommunicatorAborts) {
   });
 }
 
-// An abort may come at any time. All ranks must then return, and no rank may return while another still uses its
-// memory.
+// An abort may come at any time. All ranks must then return. A rank must not return while another rank still uses the
+// returning rank's memory.
 TEST(Collective, AbortAtAnyTimeReleasesAllRanks) {
   for (int round = 0; round < 200; ++round) {
     std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);

@@ -28,9 +28,9 @@ constexpr std::chrono::milliseconds kLook(50);
 // communicator.
 constexpr std::chrono::seconds kRankEnds(1);
 // The longest wait for the watching thread to end. The thread may be inside an NCCL abort, which waits for NCCL's own
-// threads and for threads that serve the machine's other processes. Or the thread may be telling a node that no longer
-// answers, which takes up to NodeGroupOptions::silence, 15 s. The limit is above 15 s, because the communicator must
-// exist until the thread has ended.
+// threads and for threads that serve the machine's other processes. Or the thread may be sending the group's end to a
+// node that no longer answers, which takes up to NodeGroupOptions::silence, 15 s. The limit is above 15 s, because the
+// Communicator must exist until the thread has ended.
 constexpr std::chrono::seconds kAbortLimit(20);
 
 // The data that each rank sends to the others before they connect.
@@ -62,8 +62,8 @@ Status check_ranks(std::span<const Introduction> all, std::span<const int> place
   return ok_status();
 }
 
-// A connection to all other ranks. It may never complete, because NCCL waits without a limit for a rank that is gone. A
-// separate thread therefore runs it, and the rank abandons that thread if the limit passes or the group ends.
+// An attempt to connect to all other ranks. It may never complete, because NCCL waits without a limit for a rank that
+// is gone. A separate thread therefore connects. If the limit passes or the group ends, the rank abandons the thread.
 struct Connecting {
   std::mutex mutex;
   std::condition_variable moved;

@@ -15,9 +15,9 @@
 // kernels that wait for other GPUs; their results are incomplete. Readers of these results see that the group has
 // ended.
 //
-// A rank that ends by itself does not destroy its NCCL communicator, which exists until the process ends. Destroying it
-// would make NCCL wait for the machine's other processes, and these end only later, when this process tells them. Until
-// then NCCL keeps the communicator's memory.
+// A rank that ends by itself does not destroy its NCCL communicator. Destroying it would make NCCL wait for the other
+// processes of the machine, which end only later, when this process tells them. The communicator therefore exists, and
+// keeps its memory, until the process ends.
 //
 // Threads: the rank's thread calls the collectives. This class does not call CUDA itself: streams are opaque handles,
 // and the caller passes in the functions that need the GPU.
@@ -60,7 +60,7 @@ class NcclExchange final : public DeviceExchange {
 
   const NcclLibrary& library() const;
   int ranks() const;
-  // Returns the device memory that NCCL took when the communicator was made. This leaves out memory that NCCL takes
+  // Returns the device memory that NCCL took when it made its communicator. This leaves out memory that NCCL takes
   // later, when the first call of a size connects GPUs.
   std::int64_t bytes() const override { return bytes_; }
 

@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// The id that the ranks of a communicator share. One of them makes it.
+// The id that the ranks of a communicator share. One rank makes it.
 struct NcclId {
   char bytes[128] = {};
 };
@@ -28,8 +28,8 @@ enum class NcclType : int { kUInt8 = 1, kFloat16 = 6, kFloat32 = 7, kBFloat16 = 
 // Value of ncclRedOp_t for a sum.
 inline constexpr int kNcclSum = 0;
 
-// The functions, named as in nccl.h. A result is an ncclResult_t, a communicator an ncclComm_t, a stream a
-// cudaStream_t. Counts are in elements; an all-gather and a reduce-scatter count the elements of one rank.
+// Functions of nccl.h. Each int result is an ncclResult_t, each `comm` is an ncclComm_t, and each `stream` is a
+// cudaStream_t. Counts are in elements. An all-gather and a reduce-scatter count the elements of one rank.
 struct NcclFunctions {
   int (*get_version)(int* version) = nullptr;
   const char* (*get_error_string)(int result) = nullptr;

@@ -1,7 +1,7 @@
 // Messages by which the nodes of a group of ranks tell each other that the group has ended or restarts.
 //
 // `Group` has end_once(why), which returns whether this call ended the group, and begin(epoch). A failing rank may
-// destroy the group before its connections close; messages that arrive in between are dropped.
+// destroy the group before the node's connections close; messages that arrive in between are dropped.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // Carries out collectives between the nodes of a group, for ranks on CPUs. The tensors of all ranks go to node 0, which
-// adds them in rank order and sends the result back. The first rank of each node makes these calls for its node.
+// computes the result and sends it back. Sums are in rank order. The first rank of each node calls this class for its
+// node.
 //
 // Frames carry the number of the restart (their epoch) and of the collective. A frame that was sent before an abort is
 // therefore dropped after the restart.
@@ -57,8 +58,8 @@ class NodeExchange {
 
   // Returns the memory of received frames in bytes: the sum over nodes of each node's largest frame.
   std::int64_t bytes() const;
-  // Return the bytes of a frame with `tensors` bytes of a node's tensors, and of a frame with `result` bytes of a
-  // result.
+  // Return the size in bytes of a frame that holds `tensors` bytes of tensors, and of a frame that holds a result of
+  // `result` bytes.
   static std::int64_t tensors_bytes(std::int64_t tensors);
   static std::int64_t result_bytes(std::int64_t result);
 

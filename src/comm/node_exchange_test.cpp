@@ -269,7 +269,7 @@ TEST(NodeExchange, TensorsBeingAddedAreNotOverwritten) {
   EXPECT_EQ(*tensors[1].as<float>(), 6.0F);
 }
 
-// If an exception ends a rank's thread, the rank's communicator is destroyed, but frames still arrive over its
+// If an exception ends a rank's thread, the rank's communicator is destroyed, but frames still arrive over the node's
 // connection.
 TEST(NodeExchange, FramesForDestroyedRanksAreDropped) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);

@@ -35,8 +35,8 @@ inline constexpr std::uint32_t kAbsent = 0x8000'0000u;
 struct Turns {
   std::uint32_t turn = 0;
   std::uint32_t blocks_done = 0;  // number of finished blocks of the running launch
-  // used[b]: in the last turn that used buffer b of this rank's mailbox, the other ranks wrote to its first used[b]
-  // words.
+  // used[b]: in the last turn that used buffer b of this rank's mailbox, the other ranks wrote the buffer's first
+  // used[b] words.
   std::uint32_t used[kBuffers] = {};
 };
 

@@ -12,8 +12,8 @@ namespace {
 // A slot keeps its buffer for later values if the buffer is at most this large. It frees a larger buffer once the
 // buffer's value is received.
 constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;
-// A receiver tells a sender on another node how many values it has received, each time after this many values. The
-// number is less than kMostWaiting, so that the sender need not wait for this message.
+// After every kToldAfter values from a sender on another node, a receiver tells the sender how many values it has
+// received. kToldAfter is less than kMostWaiting, so that the sender need not wait for this message.
 constexpr std::uint64_t kToldAfter = Pipeline::kMostWaiting / 2;
 
 }  // namespace

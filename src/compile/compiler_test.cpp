@@ -24,7 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Compiles scale(scale(x)) to one instruction. Its handle is the factor. It counts its compilations.
+// Compiles scale(scale(x)) to one instruction. The handle is the factor. `compiled` counts the compilations.
 class FactorCompiler : public Compiler {
  public:
   FactorCompiler(const CompilerContext& context, int version) : Compiler(context), version_(version) {}

@@ -1,5 +1,5 @@
-// Catches: a range in halves (halves.h) with an operator that reads rows other than its own, without an exchange, or
-// with an exchange that needs scratch; a half that is read before it was exchanged; a side stream that is not used;
+// Catches: a range that runs in halves (halves.h) although an operator reads other rows than it writes, an exchange
+// needs scratch, or there is no exchange; a half that is read before it was exchanged; a side stream that is not used;
 // rows that are left out or computed twice; and scratch that is too small for a half.
 #include "tessera/compile/halves.h"
 

@@ -35,12 +35,13 @@ struct MemoryPlan {
   std::int64_t lower_bound_bytes = 0;  // the most bytes that are live in one step: no plan needs less
 };
 
-// Places the largest ranges first, each at the lowest offset that is free in all its steps ("greedy by size", Pisarchyk
-// & Lee, Efficient Memory Management for Deep Neural Net Inference, 2020). O(n²); a 36-layer model has a few hundred
-// ranges. Fails if fixed ranges overlap each other.
+// Places fixed ranges first. Then places the others from the largest to the smallest, each at the lowest offset that is
+// free in all its steps ("greedy by size", Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference,
+// 2020). Cost: O(n²); a 36-layer model has a few hundred ranges. Fails if fixed ranges overlap each other.
 Result<MemoryPlan> plan_memory(std::span<const LiveRange> ranges);
 
-// Returns ok if no two ranges that are live in the same step share a byte, and all lie in [0, size_bytes).
+// Returns ok if no two ranges that are live in the same step share a byte, all lie in [0, size_bytes), and all offsets
+// are multiples of kDeviceAlignment.
 Status check_memory_plan(std::span<const LiveRange> ranges, const MemoryPlan& plan);
 
 }  // namespace tessera

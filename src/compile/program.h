@@ -56,8 +56,8 @@ struct Instruction {
   std::vector<ir::Dim> grid{};           // blocks in x, y and z if the compiler decides them; empty: binding decides
   std::string listing{};  // readable lines of what generated code computes; empty for a registered kernel
   // The joins in order of preference: in each bucket the first one that accepts the bucket runs. If the first operand
-  // has at most Join::most_rows rows in a bucket, the operands and results of all instructions of that join stay live
-  // until the last of these instructions.
+  // has at most a join's `most_rows` rows in a bucket, the operands and results of all instructions of the join stay
+  // live until the join's last instruction.
   std::vector<Join> joins{};
 };
 

@@ -11,8 +11,8 @@
 namespace tessera {
 
 // Returns the number of instructions in the region that begins at `first`; 0 if none begins there. The region contains
-// all consecutive repetitions of the pattern. No other instruction may read its inner values. `outputs` are the values
-// that are read outside of the program.
+// all consecutive repetitions of the pattern. No instruction outside of the region may read the region's inner values.
+// `outputs` are the values that are read outside of the program.
 std::size_t region_from(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
                         const RegionPattern& pattern);
 

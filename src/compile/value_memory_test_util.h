@@ -1,5 +1,5 @@
 // Memory for tests that run programs. Every value of a program has memory of its own, except that a view shares the
-// memory of its value.
+// memory of the value that it shows.
 //
 //   ValueMemory values(device, stream, program, bucket);
 //   values.write("x", {1, 2, 3});

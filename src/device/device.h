@@ -31,7 +31,7 @@ namespace tessera {
 
 struct DeviceProperties {
   std::string type = "cpu";  // the name under which its type is registered: "cpu", "cuda"
-  // Whether kernels run on the host's cores and memory. They are then done when the enqueueing call returns.
+  // Whether kernels run on the host's cores and memory. If so, a kernel is done when the call that enqueues it returns.
   bool on_host = true;
   std::string name;               // "AMD EPYC, 2 threads, avx512"
   std::int64_t memory_bytes = 0;  // all memory that this process may use
@@ -174,10 +174,11 @@ class Stream {
 
   // Returns the side stream, whose work runs concurrently with this stream's work; it may be recorded too. Work
   // enqueued on the side stream after fork_side() begins once everything enqueued here before has ended. Work enqueued
-  // here after join_side() begins once everything enqueued on the side stream has ended. In between, both may run at
-  // the same time, so neither may write memory that the other uses. Each fork must be joined, in a recording before the
-  // recording ends. This stream owns the side stream, which takes only kernels, copies and fills. The first call of
-  // side() must not be made while recording. The default implementation runs all work in order on this stream.
+  // here after join_side() begins once everything enqueued on the side stream has ended. In between, both streams may
+  // run at the same time, so neither stream may write memory that the other uses. Each fork must be joined; in a
+  // recording, before the recording ends. This stream owns the side stream, which takes only kernels, copies and fills.
+  // The first call of side() must not be made while recording. The default implementation runs all work in order on
+  // this stream.
   virtual Result<Stream*> side() { return this; }
   virtual Status fork_side() { return ok_status(); }
   virtual Status join_side() { return ok_status(); }

@@ -5,8 +5,8 @@
 //   std::string svg = to_svg(graph, options);
 //
 // The SVG is one column in execution order. Each node is a rounded box with its operator and results; arrows show
-// results; small labels at the left show inputs, weights and states. It follows the viewer's light or dark scheme. Any
-// graph can be drawn, also one that verify() refuses.
+// results; small labels at the left show inputs, weights and states. Colours follow the viewer's light or dark scheme.
+// Any graph can be drawn, also one that verify() refuses.
 #pragma once
 
 #include <string>

@@ -31,7 +31,7 @@ struct Flow {
   std::vector<NodeStyle> styles;               // [nodes]
   std::vector<int> clusters;                   // [nodes] index into options.clusters or -1
   std::vector<std::vector<FlowLabel>> labels;  // [nodes + 1], each value once; the last entry belongs to the outputs
-  std::vector<FlowEdge> edges;                 // each value at most once for a node
+  std::vector<FlowEdge> edges;                 // at most one for each node and each value that the node uses
 };
 
 // Computes the flow; references to values or nodes that do not exist are omitted.

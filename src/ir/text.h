@@ -31,8 +31,8 @@
 //   word       = (letter | "_") {letter | digit | "_" | "."}
 //   string     = '"' … '"' with \" \\ \n \t and \xHH
 //
-// An integer has neither point nor exponent; a double has one of them or is inf, -inf or nan. Therefore `1` and `1.0`
-// differ. Values are defined before they are used; otherwise statements may come in any order. The printer writes
+// An integer has neither point nor exponent; a double has at least one, or is inf, -inf or nan. Therefore `1` and
+// `1.0` differ. Values are defined before they are used; otherwise statements may come in any order. The printer writes
 // groups, inputs, weights, states and nodes, each in the graph's order, and attributes sorted by name. This is the
 // canonical text, for which print(parse(text)) == text. For any graph, parse(print(graph)) is structurally_equal to the
 // graph; value ids follow the order of the text. Doubles keep their bits.

@@ -38,8 +38,8 @@ class Lexer {
 
   // Returns the next token. Fails at a character that begins no token, and at a string without a closing quote.
   Result<Token> next();
-  // Reads one dimension: everything before the next ',' or ']' of this line. Precondition: "[" or "," was the last
-  // token.
+  // Reads one dimension: the characters before the first one that no dimension contains, such as ',', ']' or a line
+  // break. Precondition: "[" or "," was the last token.
   Result<Token> dimension();
   // Returns an error with the text "line 3, column 14: <message>".
   Status error_at(std::size_t offset, std::string_view message) const;

@@ -8,12 +8,13 @@
 namespace tessera::ir {
 
 // Returns an error for the first rule that `graph` breaks. The message names graph, node, operator and value. The code
-// is kInternal, because only a faulty pass can break a rule. Errors of check_node() keep their own codes.
+// is kInternal, because only a bug in a model or a pass breaks a rule. Errors of OpTable::get() and check_node() keep
+// their own codes.
 //
 //   Values      names are unique and not empty; dimensions can be evaluated and are not negative; inputs, weights and
 //               states are listed once, in the list of their kind; a result has one producer, which lists it.
-//   Nodes       the operator is declared and the node agrees with check_node(); result types are the inferred ones;
-//               operands are defined before.
+//   Nodes       the operator is declared and check_node() accepts the node; result types are the inferred ones;
+//               operands are defined before they are used.
 //   Memory      a view has one result: operand 0 in another shape with as many elements. Inputs and weights are never
 //               written, neither directly nor through a view. A node that writes an operand has no other operand in the
 //               same memory. Memory of an allocating operator is written before a kernel reads it and before it is an

@@ -48,7 +48,7 @@ void NodeLink::end() {
   if (thread_.joinable()) thread_.join();
 }
 
-// Sends a heartbeat, a frame of kind kAlive. Does nothing while another thread sends a frame, because any frame shows
+// Sends a heartbeat (FrameKind::kAlive). Does nothing while another thread sends a frame, because any frame shows
 // the other end that this node is alive.
 void NodeLink::say_alive(NetClock::time_point now) {
   const std::unique_lock lock(sending_, std::try_to_lock);

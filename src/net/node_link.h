@@ -1,8 +1,8 @@
 // A connection to another node. Any thread may send frames; received frames are handled on the link's own thread.
 //
 // An end that has sent no frame for a second, or for a quarter of `silence` if that is less, sends a heartbeat
-// (kAlive). A node is lost if it closed or broke the connection, or sent nothing for `silence`. The link then calls its
-// TakeEnd at once. A send fails if the other end takes no bytes for `silence`.
+// (FrameKind::kAlive). A node is lost if it closed or broke the connection, or sent nothing for `silence`. The link
+// then calls its TakeEnd at once. A send fails if the other end takes no bytes for `silence`.
 #pragma once
 
 #include <atomic>

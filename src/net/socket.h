@@ -75,8 +75,8 @@ class Listener {
 // Waits until one of `descriptors` has data, a new connection or the end of its stream to read, or until `deadline`.
 void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadline);
 
-// Connects. Retries until `deadline`, because the other process and its name may become available later; then returns
-// kNotFound with the last reason.
+// Connects. Retries until `deadline`, because the other process and its name may become available later. If no attempt
+// succeeds, returns kNotFound with the reason of the last one.
 Result<Socket> connect_until(const NodeAddress& address, NetClock::time_point deadline);
 
 }  // namespace tessera

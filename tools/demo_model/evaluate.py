@@ -49,7 +49,7 @@ def judge_sentences(output):
     prompt, text = parts(output)
     before = split_sentences(prompt)
     sentences = split_sentences(prompt + text)
-    finished = len(before)  # the text does not take part in the prompt's complete sentences
+    finished = len(before)  # the text adds nothing to the prompt's complete sentences
     if before and not GRAMMAR.accepts_sentence(before[-1]):
         finished -= 1
     judged = sentences[finished:]

@@ -22,8 +22,8 @@ class Case(NamedTuple):
     settings: dict  # "quantization_config"
     modules: str = ALL_LINEARS  # a regular expression
     dtype: torch.dtype = torch.bfloat16  # type of the weights that are not quantised
-    inputs: Optional[tuple] = None  # (description, function) of the rounding of inputs: for logits_act_<i>
-    beside: Optional[dict] = None  # hf_quant_config.json
+    inputs: Optional[tuple] = None  # description of the inputs' rounding, and the function; for logits_act_<i>
+    beside: Optional[dict] = None  # content of hf_quant_config.json
 
 
 def small(**changes):

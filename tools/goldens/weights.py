@@ -13,7 +13,7 @@ def spread(model, generator):
         elif "per_layer" in name and "embed" in name:
             parameter.data = 0.3 * noise
         elif "embed_tokens" in name:
-            parameter.data = (0.2 if tied else 0.02) * noise  # a tied table makes the logits too
+            parameter.data = (0.2 if tied else 0.02) * noise  # a tied embedding also computes the logits
         else:
             parameter.data = 0.6 * noise / parameter[0].numel() ** 0.5
     for name, buffer in model.named_buffers():

@@ -1,6 +1,6 @@
-// Catches: a fused program that computes something other than its operators; a stored value that only its own group
-// reads; a piece that is compiled again although the cache has it; and an error for a piece that the eager compiler
-// could run.
+// Catches: a fused program that computes something other than its operators; a value that is stored although only its
+// own group reads it; a piece that is compiled again although the cache has it; and an error for a piece that the eager
+// compiler could run.
 #include "tessera/compile/fused/fused.h"
 
 #include <gmock/gmock.h>

@@ -31,8 +31,8 @@ struct FusedForm {
   Decompose decompose{};
 };
 
-// Returns the forms in the order in which they are searched. A form comes after another form if its pattern contains
-// the other form's operator.
+// Returns the forms in the order in which they are searched. If the pattern of a form contains the operator of another
+// form, the form with that pattern comes later.
 std::span<const FusedForm> fused_forms();
 
 }  // namespace tessera

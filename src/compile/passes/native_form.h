@@ -11,8 +11,8 @@
 //   - no inner value is an output or is used outside of the match. Views that nothing writes through are exempt. For
 //     example, two norms may share a view of a value's heads. If one norm is replaced, the view stays for the other
 //     norm.
-//   - all nodes of the match can move to the place of one of them: between them and that place no node writes what they
-//     read, and no node reads or writes what they write.
+//   - all nodes of the match can move to the place of one of them. No other node that a node moves past may write what
+//     the moved node reads, or read or write what the moved node writes.
 #pragma once
 
 #include <optional>

@@ -105,7 +105,7 @@ TEST(CpuDevice, LargestArgumentsArrive) {
   EXPECT_EQ(out, 29 * 30 / 2);
 }
 
-// Bug caught: a graph that is replayed on another device's stream, although only its own device holds its memory.
+// Bug caught: a graph that is replayed on the stream of a device that does not hold the graph's memory.
 TEST(CpuDevice, GraphOfAnotherDeviceIsRefused) {
   std::unique_ptr<CpuDevice> one = create_device();
   std::unique_ptr<CpuDevice> two = create_device();

@@ -1,6 +1,6 @@
-// Reads how many cores and how much memory this process may use. These are the machine's, reduced by the scheduler's
-// affinity, by control groups (versions 1 and 2, at every level above the process), and by the process's limits of
-// address space and data.
+// Reads how many cores and how much memory this process may use. The results are the machine's cores and memory,
+// reduced by the scheduler's affinity, by control groups (versions 1 and 2, at every level above the process), and by
+// the process's limits of address space and data.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Worker threads of CPU kernels. They are OpenMP's threads, which oneDNN uses too, so that both share one team.
+// Worker threads of CPU kernels. They are OpenMP's threads, which oneDNN uses too, so kernels share a team with oneDNN.
 #pragma once
 
 #include <algorithm>

@@ -72,7 +72,7 @@ class CudaDevice final : public Device {
   }
   // Does what begin() does, and refuses calls that the recording thread may not make.
   Status enter(DeviceCall call, std::string_view object) const;
-  // Converts the result of a driver call to a Status. An error after which only a restart helps marks the device as
+  // Converts the result of a driver call to a Status. If only a restart helps after the error, also marks the device as
   // lost for good.
   Status check(CUresult result, const DriverCall& call) {
     if (result == CUDA_SUCCESS) [[likely]]

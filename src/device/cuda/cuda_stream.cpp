@@ -224,7 +224,7 @@ Status CudaStream::end_capture(CUgraph* graph) {
 }
 
 // Replaces the driver's stream. A capture ends only on the thread that began it, or when its stream is destroyed. If a
-// faulty caller ends the capture on another thread, the stream must therefore be destroyed.
+// faulty caller tries to end the capture on another thread, the stream must therefore be destroyed.
 Status CudaStream::replace_handle() {
   const bool had_side = std::exchange(side_, nullptr) != nullptr;  // the side stream may take part in the capture
   const Driver& driver = device_.driver();

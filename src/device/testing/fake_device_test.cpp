@@ -1,4 +1,4 @@
-// Catches: a fake device that does not fail as its plan says, or that a fault leaves unusable. Each test names its bug.
+// Catches: a fake device that does not fail as its plan says, or is unusable after a fault. Each test names its bug.
 #include "tessera/device/testing/fake_device.h"
 
 #include <gmock/gmock.h>

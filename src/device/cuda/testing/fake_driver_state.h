@@ -34,13 +34,13 @@ struct FakeStream {
   std::thread::id capture_thread;
   FakeGraph captured;
   std::shared_ptr<FakeStream> origin;  // the stream whose capture this stream takes part in; null: none
-  std::size_t unjoined = 0;            // items added to that capture since the origin last waited for this stream
+  std::size_t unjoined = 0;            // items that this stream added to the capture since the origin last waited
 };
 
 struct FakeEvent {
   std::shared_ptr<FakeStream> stream;  // null: the event was never recorded
-  // The event has passed when this many of the stream's items are done. If the event was recorded in a capture, this is
-  // the stream's `unjoined` at that time.
+  // The event has passed when this many of the stream's items are done. If the event was recorded in a capture, `at` is
+  // instead the stream's `unjoined` at the time of that recording.
   std::size_t at = 0;
   bool takes_time = false;
   std::shared_ptr<FakeStream> capture;  // the capture in which the event was recorded; null: none
@@ -166,7 +166,7 @@ struct FakeDriver::State {
 // The existing fake driver; null: none.
 inline FakeDriver* the_fake = nullptr;
 
-// The driver's functions. Each counts itself, returns the planned fault if there is one, and then does its work.
+// The driver's functions. Each counts the call. It then returns the planned fault or, if there is none, does its work.
 struct FakeFunctions {
   static FakeDriver::State& state() { return *the_fake->state_; }
 
