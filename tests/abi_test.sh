@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compares the C interface of a built libtessera.so with the stored one: tests/abi_test.sh BUILD_FOLDER
 # Catches: a struct, function or number of include/tessera.h that differs from what programs were compiled with, a symbol
-# that is missing, and engine symbols that could collide with others. Also shows that the comparison finds such changes.
+# that is missing, and engine symbols that could collide with those of other libraries. Also shows that the comparison
+# finds such changes.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 if ! command -v abidw >/dev/null; then

@@ -1,6 +1,6 @@
 // Catches: low-rank adapters whose logits differ from PEFT's; a row whose bits depend on the adapters of other rows;
-// keys of one adapter that are reused for another; graphs with adapters whose results differ from those of the same
-// kernels run one by one.
+// keys of one adapter that are reused for another adapter; graphs with adapters whose results differ from those of the
+// same kernels run one by one.
 #include <gtest/gtest.h>
 
 #include <cstdio>

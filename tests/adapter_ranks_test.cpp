@@ -1,6 +1,6 @@
 // Catches: ranks whose slice of an adapter does not match their slice of the adapted matrix; an adapter's result that
-// is added once for each rank; a rank that lacks the adapter or has another one; an error that does not name the lost
-// rank.
+// is added once for each rank; a rank that lacks the adapter or has another adapter; an error that does not name the
+// lost rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -118,7 +118,7 @@ TEST_P(AdapterRanks, VerifyComparesTheGraphsOfEveryRank) {
 
 INSTANTIATE_TEST_SUITE_P(Of, AdapterRanks, ::testing::Values(kRanks, kStages, kBoth), name_of);
 
-// Rank 1 is lost, in this process or in another one.
+// Rank 1 is lost, in this process or in another process.
 class LostAdapterRanks : public ::testing::TestWithParam<bool> {};
 
 TEST_P(LostAdapterRanks, AreNamedInOneError) {
@@ -142,7 +142,7 @@ TEST_P(LostAdapterRanks, AreNamedInOneError) {
   }
   Engine& engine = GetParam() ? nodes->engine() : *here;
   EXPECT_EQ(run_one(engine, request).output_ids, right);
-  // The next request that names the adapter copies it to its slot. This copy is the first call that fails.
+  // The next request that names the adapter copies the adapter to a slot. This copy is the first call that fails.
   ASSERT_TRUE(testing::load(engine, "tuned", golden.folder, /*replace=*/true).ok());
   devices[1]->set_plan({.lost_from = 1});
   const Status failed = engine.run({&request, 1}).status();

@@ -1,5 +1,5 @@
-// Catches: a head or an embedding of an adapter that does not replace the model's own, or that other rows get; graphs
-// with such matrices whose results differ from those of the same kernels run one by one.
+// Catches: a head or an embedding of an adapter that does not replace the model's own, or that rows of other adapters
+// get; graphs with such matrices whose results differ from those of the same kernels run one by one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +53,8 @@ TEST(WholeMatricesOfAdapters, MixWithOtherAdapters) {
   for (const VerifyRow& row : report->rows) EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
 }
 
-// The adapter brings a copy of the model's embedding, and its head times -1, so that all logits change their sign.
+// The adapter brings a copy of the model's embedding, and the model's head times -1, so that all logits change their
+// sign.
 class WholeMatrices : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WholeMatrices, ReplaceTheModelsOwn) {

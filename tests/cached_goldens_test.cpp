@@ -1,5 +1,5 @@
 // Catches: a family that reads keys, latents, windows or states of other tokens if the beginning of a prompt comes from
-// the prefix cache, or if a request was preempted and is computed again. Its answer then differs from Hugging Face's.
+// the prefix cache, or if a request was preempted and is computed again. The answer then differs from Hugging Face's.
 #include <gtest/gtest.h>
 
 #include "golden.h"

@@ -151,7 +151,7 @@ TEST(DemoModel, ItsNextTokenLayerDraftsWell) {
   const std::unique_ptr<Engine> drafting = *Engine::create(options);
   const std::vector<Request> requests = requests_of_prompts(*plain);
   const std::vector<Completion> want = *plain->run(requests);
-  // Runs the requests one by one, so that no step also computes another prompt, and each step has drafts.
+  // Runs the requests one by one, so that no step computes a prompt beside the drafts of another request.
   for (std::size_t i = 0; i < requests.size(); ++i)
     EXPECT_EQ((*drafting->run({&requests[i], 1}))[0].output_ids, want[i].output_ids) << "prompt " << i;
   const DraftStats drafts = drafting->stats().drafts;

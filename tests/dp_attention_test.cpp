@@ -1,6 +1,6 @@
-// Catches: rows that return to another rank or place; experts that no rank or two ranks compute; ranks that use
-// different graphs for one forward; an engine that waits forever for an idle or failed engine; requests whose results
-// depend on other ranks' tokens.
+// Catches: rows that return to another rank or place; experts that no rank computes, or two ranks compute; ranks that
+// use different graphs for one forward; an engine that waits forever for an idle or failed engine; requests whose
+// results depend on other ranks' tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -186,7 +186,7 @@ TEST_F(DpAttention, RunsWithoutGraphs) {
   EXPECT_EQ(served.of(1)[0].output_ids, golden.greedy[1]);
 }
 
-// No engine waits for the other's end, and each error names the rank that has ended.
+// One rank leaves. The other rank's requests fail at once, and the error names the rank that has left.
 TEST_F(DpAttention, ARankThatEndsFailsTheOthersRequests) {
   const Golden golden = testing::read_golden("qwen3-moe");
   Result<Engines> engines = start(options_for(golden, 2, 2));

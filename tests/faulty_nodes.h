@@ -16,7 +16,7 @@
 
 namespace tessera::testing {
 
-// An engine with equally many ranks on both nodes; the second node's ranks follow it.
+// An engine with equally many ranks on both nodes. The ranks of the second node follow the engine's commands.
 class Nodes {
  public:
   Nodes(const FaultPlan& of_rank_1, EngineOptions options, int ranks_here = 1) {

@@ -1,5 +1,5 @@
-// Catches: a GGUF file whose metadata, tensors or tokenizer are read as another model than the one that it was made
-// from. The logits are those of the weights that gguf-py dequantises, put back into Hugging Face's order.
+// Catches: a GGUF file whose metadata, tensors or tokenizer are read as a model other than the file's source. The
+// expected logits are those of the weights that gguf-py dequantises, put back into Hugging Face's order.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Catches: a projector that does not fit its language model and is used all the same, or refused without the key or
-// tensor that is wrong; a projector that is chosen although there are several, or not used although it is the only one;
+// Catches: a projector that does not fit its language model and is used all the same; an error that does not name the
+// wrong key or tensor; a projector that is chosen although there are several, or not used although it is the only one;
 // a language model in a GGUF file that needs its projector for texts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,15 +34,15 @@ std::string edited(const std::string& name, const std::string& from, const std::
   return bytes;
 }
 
-// Returns a copy of a projector's bytes with one more key, whose value is true. A second new key makes both together 64
-// bytes long, so that the tensors stay aligned.
+// Returns a copy of a projector's bytes with one more key, whose value is true. A second new key pads the new keys to
+// 64 bytes, so that the tensors stay aligned.
 std::string with_true(const std::string& name, const std::string& key) {
   test::GgufBytes pairs;
   for (const std::string& each : {key, std::string(38 - key.size(), 'x')})
     pairs.key(each, GgufType::kBool).put<std::uint8_t>(1);
   EXPECT_EQ(pairs.string().size(), 64U);
   std::string bytes = *read_text_file(projector_of(name));
-  constexpr std::size_t kPairCount = 16;  // the place of the number of keys, behind which the keys begin
+  constexpr std::size_t kPairCount = 16;  // byte offset of the number of keys; the keys follow this number
   bytes[kPairCount] = static_cast<char>(bytes[kPairCount] + 2);
   return bytes.insert(kPairCount + sizeof(std::uint64_t), pairs.string());
 }
@@ -83,7 +83,7 @@ TEST(GgufProjector, SizesMustFitTheLanguageModel) {
   EXPECT_THAT(refusal("qwen3-vl", edited("qwen3-vl", width + u32 + std::string("\x40\0\0\0", 4),
                                          width + u32 + std::string("\x20\0\0\0", 4))),
               HasSubstr("metadata clip.vision.projection_dim is 32; accepted: 64, qwen3vl.embedding_length of"));
-  // The language model of qwen3.5-vl has a hidden size of 32, which the edited projector has too, and no deepstack
+  // The language model of qwen3.5-vl has the same hidden size as the edited projector, 32, but it has no deepstack
   // levels.
   EXPECT_THAT(refusal("qwen3.5-vl", edited("qwen3-vl", width + u32 + std::string("\x40\0\0\0", 4),
                                            width + u32 + std::string("\x20\0\0\0", 4))),
@@ -101,8 +101,8 @@ TEST(GgufProjector, MissingTensorsAreNamed) {
               HasSubstr("tensor v.patch_embd.weight.1 is missing"));
 }
 
-// Returns a projector's bytes with the names of "ffn_up" and "ffn_down" exchanged in the first block. A name's length
-// stands before it. The names differ in length, so both are exchanged together.
+// Returns a projector's bytes with the names of "ffn_up" and "ffn_down" exchanged in the first block. The file
+// stores a name's length before the name. The two names differ in length, so the lengths are exchanged too.
 std::string with_exchanged_mlp(const std::string& bytes) {
   const auto name = [](std::string text) {
     text.insert(0, "v.blk.0.ffn_");
@@ -125,7 +125,7 @@ std::string with_exchanged_mlp(const std::string& bytes) {
   return exchanged;
 }
 
-// Older converters exchanged the names of an MLP's first and last matrix, of gated MLPs and of others.
+// Older converters exchanged the names of an MLP's first and last matrix, whether the MLP was gated or not.
 TEST(GgufProjector, ExchangedNamesOfMlpsAreUndone) {
   struct Mlp {
     const char* golden;
@@ -157,7 +157,8 @@ TEST(GgufProjector, ExchangedNamesOfMlpsAreUndone) {
   }
 }
 
-// The converter writes the language model's size as that of the MLPs, and its predecessor wrote 0. Both are unread.
+// The converter writes the language model's hidden size in place of the size of the tower's MLPs. Its predecessor wrote
+// 0. The engine reads neither number.
 TEST(GgufProjector, Qwen2VlsMlpHasItsMatrixsSize) {
   const std::string width = "clip.vision.feed_forward_length";
   const std::string u32("\x04\0\0\0", 4);
@@ -231,7 +232,7 @@ TEST(GgufProjector, SettingsOfImagesComeFromItsMetadata) {
   EXPECT_EQ(read_model_processor(model_of("qwen3-vl"), projector_of("qwen3-vl"))->min_pixels, 256 * 256);
 }
 
-// Without its projector the file is a language model. Texts have the same logits as with it.
+// Without its projector the file is a language model. Texts have the same logits with and without the projector.
 TEST(GgufProjector, TextsDoNotNeedIt) {
   for (const char* name : {"gguf/qwen2-vl", "gguf/qwen2.5-vl", "gguf/qwen3-vl", "gguf/qwen3.5-vl"}) {
     const testing::ImageGolden golden = testing::read_image_golden(name);

@@ -1,5 +1,5 @@
-// Catches: a reranker in a GGUF file whose score is not the difference of the logits of "yes" and "no"; one that is
-// read as a language model; a head that the engine cannot use and does not name.
+// Catches: a reranker in a GGUF file whose score is not the difference of the logits of "yes" and "no"; a reranker
+// that is read as a language model; a head that the engine cannot use and whose name the error lacks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@ inline constexpr const char* kLatentGoldens[] = {"deepseek-v2", "deepseek-v3", "
 inline constexpr const char* kRecurrentGoldens[] = {"qwen3.5-text", "qwen3.5"};
 inline constexpr const char* kRecurrentMixtureGoldens[] = {"qwen3.5-moe", "qwen3-next"};
 
-// Quantised weights: FP8 in blocks and by rows, also of the head, INT8, and the layouts of int4, NVFP4 and MXFP4.
+// Quantised weights: FP8 in blocks, FP8 by rows (once with a quantised head), INT8, int4, NVFP4 and MXFP4.
 inline constexpr const char* kQuantisedGoldens[] = {
     "quantised/qwen3-fp8-block",  "quantised/llama-ct-w8a8",      "quantised/qwen3-ct-w4a16",
     "quantised/qwen3-gptq",       "quantised/llama-awq",          "quantised/llama-ct-nvfp4",

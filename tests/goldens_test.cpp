@@ -1,5 +1,5 @@
-// Catches: a model family whose results differ from Hugging Face's in one of the ways in which the engine computes a
-// prompt: with graphs or eagerly, whole or in chunks, alone or in a batch, in float32 or bfloat16.
+// Catches: a model family whose results differ from Hugging Face's when the engine computes a prompt in one of these
+// ways: with graphs or eagerly, whole or in chunks, alone or in a batch, in float32 or bfloat16.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -89,8 +89,8 @@ class Goldens : public ::testing::TestWithParam<const char*> {
 };
 
 // Covers models without experts. In a mixture of experts, rounding may decide which of two experts with nearly equal
-// scores a row goes to, so routed_layers_test.cpp compares mixtures layer by layer. It does not cover quantised ones,
-// so this class also covers two small quantised mixtures, with a larger limit.
+// scores a row goes to, so routed_layers_test.cpp compares mixtures layer by layer. That test does not cover
+// quantised mixtures, so this class also covers two small ones, with a larger limit.
 class Bfloat16Goldens : public Goldens {};
 
 // Covers checkpoints that were made for rounded inputs.
@@ -151,7 +151,7 @@ TEST_P(Bfloat16Goldens, Logits) {
 }
 
 // Forwards in float32 keep the inputs of quantised linears; forwards in bfloat16 may round them as the checkpoint
-// expects. Neither may differ from the original by more than such roundings.
+// expects. In both types the logits may differ from the exact ones only by as much as rounded inputs can change them.
 TEST_P(RoundedInputGoldens, LogitsAreNoFartherThanRoundedInputsMakeThem) {
   const Golden golden = read_golden(GetParam());
   for (const char* dtype : {"float32", "bfloat16"}) {
@@ -167,8 +167,8 @@ TEST_P(RoundedInputGoldens, LogitsAreNoFartherThanRoundedInputsMakeThem) {
           "%s %s prompt %zu: %.2e from the exact logits, %.2e from those of rounded inputs, which are %.2e apart\n",
           GetParam(), dtype, i, from_exact, from_rounded, own);
       EXPECT_LE(from_exact, 1.5 * own);
-      // Two independent roundings, with scales for groups of different sizes, differ by √2 times one rounding; bfloat16
-      // adds its own.
+      // Two independent roundings, with scales for groups of different sizes, differ by √2 times one rounding. A
+      // forward in bfloat16 adds a rounding of its own.
       EXPECT_LE(from_rounded, (dtype == std::string_view("float32") ? 1.5 : 2) * own);
     }
   }

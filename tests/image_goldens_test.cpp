@@ -1,7 +1,7 @@
-// Catches: a language model that places images differently from Hugging Face in one of the ways in which the engine
-// computes a prompt (with graphs or eagerly, whole or in chunks that end within an image, alone or in a batch, from the
-// prefix cache, after a preemption); an image that is mistaken for another one; an image that is encoded again although
-// its rows are cached.
+// Catches: a language model that places images differently from Hugging Face when the engine computes a prompt in one
+// of these ways (with graphs or eagerly, whole or in chunks that end within an image, alone or in a batch, from the
+// prefix cache, after a preemption); an image that is mistaken for another image; an image that is encoded again
+// although its rows are cached.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -2,7 +2,7 @@
 # Installs a built Tessera, builds the examples in C++, C and Rust against it and runs them:
 #   tests/install_test.sh BUILD_FOLDER
 # Also builds the plugins of examples/ against the installed header, and loads them.
-# Catches: a header that is not installed or includes one that is not, a symbol missing from the library, a package
+# Catches: a header that is not installed or includes a missing header, a symbol missing from the library, a package
 # that names paths of the build, and an installation that does not work after it was moved.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1

@@ -50,11 +50,11 @@ std::vector<Completion> scored(const Golden& golden, const EngineOptions& option
   return engine == nullptr ? std::vector<Completion>() : run_all(*engine, testing::score_requests(golden));
 }
 
-// A type that is narrower than bfloat16, and how far its logits are from those of an exact cache.
+// A type that is narrower than bfloat16, and limits for the distance of its logits from those of an exact cache.
 struct NarrowType {
   const char* name;
-  double most;         // relative difference
-  double least_times;  // in differences of a bfloat16 cache
+  double most;         // limit of the relative difference
+  double least_times;  // limits as multiples of the difference with a bfloat16 cache
   double most_times;
   bool on_gpus;
 

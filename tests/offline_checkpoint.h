@@ -52,7 +52,7 @@ inline OfflineMatrix read_matrix(const StoredTensor& stored) {
 inline float quotient(double a, double b) { return static_cast<float>(a / b); }
 inline float one_for_zero(float scale) { return scale > 0 ? scale : 1.0F; }
 
-// Returns the code of the format's magnitude that is nearest to the number; of two equally near ones, the even code.
+// Returns the code of the format's magnitude that is nearest to the number; of two equally near codes, the even one.
 // `sign` is added to the code of a negative number.
 inline std::uint8_t nearest_of(const std::vector<double>& magnitudes, double number, std::uint8_t sign) {
   std::size_t best = 0;

@@ -1,6 +1,6 @@
-// Catches: graphs, splitting, planning or an engine that do not find a program's own operator, kernel or family in the
-// registry; a state cache that loses, mixes up or repeats a sequence's state when prompts are cut, prefixes reused or
-// sequences preempted; states and layer descriptions that operators cannot read.
+// Catches: an operator, a kernel or a family of the embedding program that the engine, its planning, its splitting or
+// its graphs do not find; a state cache that loses, mixes up or repeats a sequence's state when prompts are cut,
+// prefixes are reused or sequences are preempted; ForwardStates and layer descriptions that operators cannot read.
 //
 // The family has a recurrent layer, s ← s / 2 + x, y = s, with its state in one slot of a state cache group.
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using ir::ValueId;
 struct Seen {
   std::set<std::int64_t> experts;  // number of experts in the layer's description
   bool compiling = false;          // seen at bind
-  bool capturing = false;          // seen at enqueue, as is the next member
+  bool capturing = false;          // seen at enqueue, like `piecewise`
   bool piecewise = false;
   bool plain = false;
 };

@@ -1,6 +1,6 @@
 // Catches: a family whose layers lose something at a pipeline's cut (residuals, rotations, per-layer embeddings,
 // states); stages that compute other bits than one rank does; a first stage that reads another step's token; groups of
-// requests whose steps are mixed up while several are in flight; stages with unused graphs.
+// requests whose steps are mixed up while several steps are in flight; stages with unused graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

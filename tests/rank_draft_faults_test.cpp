@@ -84,9 +84,10 @@ class RankDraftFaults : public testing::FaultyRanks, public ::testing::WithParam
     EXPECT_GT(within_forwards, 5);
   }
 
-  // Fails the first replay of a rank in each of three steps. It is the replay of the second draft, the only one of a
-  // single row: a prompt of embeddings has no drafts, so the layer reads two rows after each forward. Once the graph is
-  // dropped, no rank replays it. A rank that did would be in other exchanges than the others, or have more replays.
+  // Fails the first replay of a rank in each of three steps. This replay makes the second draft, and is the only
+  // replay of a single row: a prompt of embeddings has no drafts, so the layer reads two rows after each forward. Once
+  // the graph is dropped, no rank replays it. If one rank still replayed it, the ranks' exchanges would not match, or
+  // that rank would count more replays.
   static void fail_replays(Engine& engine, int rank, const std::vector<Completion>& want) {
     const GraphRunner& drafts = engine.runner().parts().runner(RunnerRole::kDraftDecode);
     std::vector<RequestId> ids;

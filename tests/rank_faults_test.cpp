@@ -34,7 +34,7 @@ struct Topology {
   // If one rank has a fault at these calls, a request fails, and so do the requests in flight with it.
   int last_replay = 11;  // number of a request's last replay, or launch
   int lost_from = 40;    // number of a call in the middle of a request
-  // A fault that fails only one step (testing::first_alone_fails). It must do so at more than num_alone calls.
+  // A fault that fails only one step (testing::first_alone_fails) at more than num_alone of the tested calls.
   std::int64_t FaultPlan::*alone_at_fault = &FaultPlan::replay_lost_at;
   int num_alone = 2;
 };
@@ -54,7 +54,7 @@ constexpr Topology kStagesOfNodes{.name = "StagesOfNodes",
                                   .lost_from = 12,
                                   .alone_at_fault = &FaultPlan::replay_fails_at,
                                   .num_alone = 1};
-// Returns the same topology, with steps that are enqueued before the preceding one is collected.
+// Returns the same topology, with steps that are enqueued before the preceding step is collected.
 constexpr Topology ahead(Topology of, const char* name) {
   of.name = name;
   of.overlap = true;
@@ -117,8 +117,8 @@ class Group {
 
 class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInterface<Topology> {
  protected:
-  // Starts groups with the n-th `fault` of rank 1, for growing n until a start has no n-th fault, and calls
-  // `check(group, n)` with each. Tries more values of n in one process, where starts are quick.
+  // For n = 1, 1 + step, …, starts a group in which the n-th `fault` of rank 1 occurs, and calls `check(group, n)`.
+  // Ends after a start without an n-th fault. On two nodes n grows faster, because starts are slower there.
   void each_start(std::int64_t FaultPlan::*fault, int step, const std::function<void(Group&, int)>& check) {
     bool past_the_last = false;
     for (int n = 1; !past_the_last; n += GetParam().nodes > 1 ? 2 * step + 1 : step) {
@@ -257,8 +257,8 @@ using FaultsAhead = RankFaults;
 TEST_P(FaultsAhead, RecomputesStepsBehindAFailedOne) {
   Group group(GetParam());
   ASSERT_TRUE(group.started.ok()) << group.started.to_string();
-  // Fails only in the three forwards that compute prompts. In a decode, all sums over the ranks are in one graph, and
-  // all ranks must reach them.
+  // Fails only in the three forwards that compute prompts. In a decode, all sums over the ranks are in one graph, so
+  // all ranks must replay it.
   const std::int64_t last = 3 * group.engine().runner().prefill().executable().graph().num_pieces();
   for (const int rank : {0, 1}) {
     int alone = 0;

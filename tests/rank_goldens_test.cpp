@@ -1,6 +1,7 @@
-// Catches: a family whose results on several ranks differ from Hugging Face's in one of the ways in which the engine
-// computes a prompt (whole, in chunks, alone, in a batch, from the prefix cache); ranks with different bits (every
-// collected forward compares them); a rank that dispatches differently; experts that no rank or two ranks compute.
+// Catches: a family whose results on several ranks differ from Hugging Face's when the engine computes a prompt in one
+// of these ways (whole, in chunks, alone, in a batch, from the prefix cache); ranks with different bits (every
+// collected forward compares them); a rank that dispatches differently; experts that no rank computes, or two ranks
+// compute.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -54,7 +54,7 @@ Result<std::unique_ptr<Device>> create_hanging(const DeviceChoice& choice) {
 // Collectives that behave like those of GPUs: when the group ends, they continue with incomplete data, and the streams
 // report no error.
 struct Careless {
-  static inline std::atomic<bool> loses = false;  // rank 1 loses the others after its next sum
+  static inline std::atomic<bool> loses = false;  // rank 1 loses the other ranks after its next sum
   static inline std::atomic<std::uint32_t> ended = 0;
 
   static Result<std::unique_ptr<BoundOp>> bind_reduce(const BindArgs& args) {

@@ -1,6 +1,6 @@
-// Catches: a mixture of experts computed wrongly in bfloat16. Whole forwards cannot show this: if two experts are
-// nearly equal, rounding chooses the other one, and all later layers differ. So each layer is computed from the inputs
-// and experts of the float32 forward.
+// Catches: a mixture of experts computed wrongly in bfloat16. Whole forwards cannot show this: if two experts have
+// nearly equal scores, rounding may choose the other expert, and then all later layers differ. So each layer is
+// computed from the inputs and experts of the float32 forward.
 #include <gtest/gtest.h>
 
 #include <algorithm>

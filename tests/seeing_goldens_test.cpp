@@ -1,5 +1,5 @@
 // Catches: models with images whose results, computed from pixels through tower and body, differ from Hugging Face's in
-// one of the ways in which a prompt can run, in one of the dtypes, on one rank or on two.
+// some way of running a prompt, in some dtype, or on one or two ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -36,7 +36,7 @@ struct Lesson {
 
 // The state of the running forward; only one runs at a time.
 struct Teaching {
-  const Lesson* given = nullptr;  // null: each layer continues from the result of the one before it
+  const Lesson* given = nullptr;  // null: each layer continues from the result of the layer before it
   Lesson made;
 };
 inline Teaching teaching;

@@ -253,7 +253,7 @@ class BenchServe(CliTest):
         self.assertIn(run["completed"], (12, 14, 16, 18))  # a sub-agent (a quarter of 4 turns) and a branch add 2
         self.assertEqual((options["agents"], options["agent_context"], options["num_prompts"]), (3, 200, None))
         known, cached, page = run["agents"]["known_tokens"], run["cached_tokens"], 16
-        # Only whole pages are cached. Sessions that begin at once do not find their system prompt of 48 tokens.
+        # Only whole pages are cached. Sessions that begin together do not find the system prompt (48 tokens) cached.
         self.assertLessEqual(cached, known)
         self.assertGreaterEqual(cached, known - run["completed"] * (page + 1) - 3 * 48)
         ranges = run["agents"]["latencies"]

@@ -123,7 +123,7 @@ class Calibrate(CliTest):
         self.text.write_text(STORY)
         for name in ("llama", "llama-bias", "llama3-rope-tied", "mixtral", "qwen2", "qwen3", "qwen3-moe", "gemma2",
                      "qwen3.5-text", "qwen3.5-moe",
-                     # These are quantised.
+                     # These models are quantised.
                      "qwen3-fp8-block", "llama-ct-nvfp4", "qwen3-ct-w4a16", "qwen3.5-moe-fp8-block"):
             with self.subTest(model=name):
                 source = GOLDENS / name
@@ -132,7 +132,7 @@ class Calibrate(CliTest):
                 out = self.folder / f"{name}.gguf"
                 self.ok("quantize", source, out, "--type", "F32")
                 self.close(self.sums(out, *flags), self.sums(source, *flags), 1e-3, name)
-                # The matrix that was computed last is the folder's.
+                # self.out now has the importance matrix of the source folder, which was computed last.
                 if not name.startswith("qwen3.5"):
                     self.ok("quantize", source, self.folder / "small.gguf", "--type", "Q4_0", "--imatrix", self.out,
                             "--overwrite")
@@ -194,7 +194,7 @@ class Calibrate(CliTest):
         refused(["wrong.gguf", "llama-imatrix --in-file OLD -o NEW.gguf"], wrong, exit_code=2)
         wrong.write_bytes(data.replace(b"imatrix.chunk_size", b"imatrix.chunk_sizf"))
         refused(["imatrix.chunk_size is missing"], wrong, exit_code=2)
-        # The last tensor is a count, which zeros follow up to 32 bytes.
+        # The last tensor is a count. Zeros pad it to 32 bytes.
         wrong.write_bytes(data[:-32] + struct.pack("<f", -1) + bytes(28))
         refused(["token_embd.weight.counts", "is -1", "at least 0"], wrong, exit_code=2)
         wrong.write_bytes(data.replace(b"blk.3.ffn_up", b"blk.3.ffn_xp"))

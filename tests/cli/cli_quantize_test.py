@@ -48,7 +48,7 @@ class Quantize(CliTest):
     def test_files_of_all_families_compute_the_same(self):
         for name in ("llama", "llama-bias", "llama3-rope-tied", "llama-yarn", "mixtral", "qwen2", "qwen3", "qwen3-moe",
                      "gemma2", "qwen3.5", "qwen3.5-text", "qwen3.5-moe", "gpt-oss-mxfp4",
-                     # These are quantised already.
+                     # These models are quantised already.
                      "qwen3-fp8-block", "llama-ct-w8a8", "llama-ct-nvfp4", "qwen3-ct-w4a16", "llama-quark-mxfp4",
                      "qwen3-moe-ct-mxfp4", "qwen3.5-moe-nvfp4-modelopt", "qwen3.5-moe-fp8-block"):
             with self.subTest(model=name):

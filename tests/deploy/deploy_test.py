@@ -324,7 +324,7 @@ class Cases:
         while True:
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10).close()
-            except urllib.error.HTTPError:  # its last answers
+            except urllib.error.HTTPError:  # the server answers with an error while it ends
                 pass
             except OSError:
                 return

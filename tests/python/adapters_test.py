@@ -158,7 +158,7 @@ class AdaptersTest(unittest.TestCase):
         self.engine.load_lora_adapter("other", OTHER)
         want = [self.ids(lora_path="tuned"), self.ids(), self.ids(lora_path="other")]
         self.assertEqual([output.outputs[0].token_ids for output in outputs], want)
-        both = llm.generate([prompt] * 2, params, lora_request=other)  # one for all prompts, loaded before
+        both = llm.generate([prompt] * 2, params, lora_request=other)  # one adapter for both prompts, already loaded
         self.assertEqual([output.outputs[0].token_ids for output in both], [want[2]] * 2)
         with self.assertRaisesRegex(TesseraError, "loaded already, from"):
             llm.generate(prompt, params, lora_request=LoRARequest("tuned", 1, str(OTHER)))

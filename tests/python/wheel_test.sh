@@ -124,7 +124,7 @@ names_the_cuda_wheel() {
 }
 
 # Installs the extra: pip installs the other wheel of the same version, and NVIDIA's wheels that it needs, which are
-# replaced by empty ones.
+# replaced by empty wheels.
 installs_cuda() {
   local name
   for name in nvidia-cublas nvidia-cuda-nvrtc nvidia-cublas-cu12 nvidia-cuda-nvrtc-cu12; do

@@ -67,7 +67,7 @@ class Supervisor:
     def stop(self):
         """Stops the command; returns its output over all starts."""
         self.stopping.set()
-        while self.thread.is_alive():  # repeats if it was between two starts
+        while self.thread.is_alive():  # repeats the signal, which is lost between two starts
             self.process.send_signal(signal.SIGTERM)
             self.thread.join(1)
         with self.said:

@@ -36,7 +36,7 @@ class Clients:
         self.context = ssl.create_default_context(cafile=trusted)
         self.served = {"kept": 0, "new": 0}
         self.lost = []
-        self.newest = ""  # the name in the certificate of the connection that was made last
+        self.newest = ""  # the certificate's name on the newest connection
         self.lock = threading.Lock()
         self.ending = threading.Event()
         self.threads = [threading.Thread(target=self.send, args=(kind,)) for kind in ("kept", "new") for _ in range(2)]
