@@ -1,6 +1,7 @@
-// Catches: a CUDA driver error during capture, instantiation or launch of graphs that ends the program, leaves a size
-// partly captured, loses the device without need, leaks objects, or breaks the next forward. The driver is a fake in
-// host memory that fails when told to, so no GPU is needed.
+// Tests errors of the CUDA driver during capture, instantiation and launch of graphs. Catches: the program ends; only
+// some of the graphs of one batch size are kept; an error that leaves the device usable is reported as a lost device;
+// driver objects leak; the next forward fails or is wrong. The driver is a fake in host memory that fails when told to,
+// so no GPU is needed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -122,7 +122,9 @@ TEST_P(QuantisedAtStart, WeightsAndLogitsAreThoseOfAPublishedCheckpoint) {
   EXPECT_LE(between(scored(options, golden), one).relative, 1e-5) << "two ranks";
 }
 
-// The cases: joined matrices and group sizes of three kinds; experts stored one by one; delta nets beside attention.
+// fp8 has a scale for each block, int8 for each row, and int4 and nvfp4 for each group of a row's columns. The
+// checkpoints of mixtral, deepseek-v3 and qwen3-moe store each expert's matrices as separate tensors. phi3 stores q, k
+// and v as one matrix. qwen3.5-text has delta nets beside attention.
 INSTANTIATE_TEST_SUITE_P(Goldens, QuantisedAtStart,
                          ::testing::Combine(::testing::Values("qwen3", "mixtral"),
                                             ::testing::Values("fp8", "int8", "int4", "nvfp4")));

@@ -142,7 +142,8 @@ TEST(TextFamily, ItsParametersAreTheBuiltInFamilys) {
   EXPECT_EQ(got.body.inputs.size(), want.body.inputs.size());
 }
 
-// The fields that a graph declares about its layers come from the graph alone.
+// A family with its own graph does not read `sliding_window` and `layer_types` from config.json. Its graph decides
+// which layers attend to which tokens.
 TEST(TextFamily, KeepsTheGraphsOwnFields) {
   const auto registry = registry_with("plain_llama");
   const auto read = [&](const std::string& architecture) {

@@ -77,7 +77,7 @@ struct Calibration {
   std::vector<std::string> notes;
 };
 
-// Computes the chunks. Returns the perplexity of the text.
+// Runs the model on each chunk. Returns the perplexity of the text.
 Result<double> run_chunks(Engine& engine, const std::vector<std::vector<TokenId>>& chunks, bool json) {
   const auto vocab = static_cast<std::size_t>(engine.config().vocab_size);
   Progress progress("Calibrating", std::ssize(chunks), "chunks", !json && progress_wanted());

@@ -24,7 +24,7 @@ struct CallViews {
 Result<CallViews> views_of(const Program& program, const ir::Node& call, const ir::Bucket& bucket,
                            std::span<const DeviceAddress> addresses);
 
-// The arguments of a kernel's bind(), with the tensors that they point to. The instruction must outlive it.
+// The arguments of a kernel's bind(), with the tensors that they point to. The instruction must outlive this object.
 struct KernelCall {
   const Instruction* instruction;
   CallViews views;

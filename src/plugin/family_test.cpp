@@ -1,4 +1,4 @@
-// Catches: an exception of a plugin's family that is lost.
+// Catches: an exception that a function of a plugin's family throws, and that no warning reports.
 #include "tessera/plugin/family.h"
 
 #include <gmock/gmock.h>

@@ -55,7 +55,8 @@ class Drafter {
   // tell, or if too few drafts were kept while the layer lacked keys.
   std::optional<bool> paid() const;
 
-  // Sets the row of draft_hidden that the layer's first draft continues. Without a row, the layer drafts nothing.
+  // Sets the index of the row in draft_hidden from which the layer makes its first draft. Without an index, the layer
+  // drafts nothing. A draft model needs an index too, although it does not read the row.
   void set_layer_row(std::optional<std::int32_t> row) { layer_row_ = row; }
   const std::optional<std::int32_t>& layer_row() const { return layer_row_; }
   // Sets whether the draft model has yet to read earlier tokens of the request.

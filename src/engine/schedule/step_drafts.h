@@ -17,7 +17,7 @@ namespace tessera {
 
 using Sequences = std::deque<std::unique_ptr<Sequence>>;
 
-// Returns how many pages of cache group `g` running sequences are about to take.
+// Returns how many pages the running sequences are expected to take soon from cache group `g`.
 std::int64_t promised_pages(const Sequences& running, const CacheManager& cache, std::size_t g);
 
 // A sequence of a step, and how many of its tokens the step computes.

@@ -1,4 +1,4 @@
-// Decimal fractions, which are how JSON writes numbers and the steps of "multipleOf".
+// Decimal fractions. JSON writes numbers so, among them the step of the schema keyword "multipleOf".
 #pragma once
 
 #include <compare>

@@ -44,7 +44,8 @@ std::future<LoadTimes> start_libraries(const Registry& registry, Device& device)
   });
 }
 
-// Adds the options that help to the error of a start without enough memory.
+// If a start failed for lack of memory, adds to its error which options reduce the memory needed. An error that already
+// names mem_fraction_static stays as it is.
 Status with_what_helps(Status status) {
   if (status.code() != StatusCode::kResourceExhausted ||
       status.message().find("mem_fraction_static") != std::string::npos)

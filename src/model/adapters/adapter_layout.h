@@ -82,8 +82,8 @@ struct AdapterLimits {
   // experts' matrices. kAllLinears stands for all other linears of the layers. An empty list means the same as
   // kAllLinears.
   std::vector<std::string> targets = {};
-  // Last words of the names of modules whose whole matrices adapters may bring: "lm_head" and "embed_tokens". Every
-  // slot then has memory for such a matrix.
+  // Last words of the names of modules: "lm_head" and "embed_tokens". An adapter may replace the whole matrix of such a
+  // module (PEFT's modules_to_save). Every slot has memory for each such matrix.
   std::vector<std::string> saved = {};
 };
 inline constexpr std::string_view kAllLinears = "all-linear";  // PEFT's word for all linears

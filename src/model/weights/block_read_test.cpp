@@ -38,7 +38,8 @@ class BlockRead : public ::testing::Test {
             .made = make_rows({.matrices = {matrix}}, arrangement),
             .blocks = BlockType::kQ4_K};
   }
-  // Returns the bytes `byte` … `byte` + `bytes` - 1 of `rows` rows, which begin at row `row`, as the file stores them.
+  // Returns a part of the matrix as the file stores it: `rows` rows from row `row` on, and `bytes` bytes of each from
+  // byte `byte` on.
   std::vector<std::uint8_t> plain(std::int64_t row, std::int64_t rows, std::int64_t byte, std::int64_t bytes) const {
     std::vector<std::uint8_t> part;
     for (std::int64_t r = row; r < row + rows; ++r)

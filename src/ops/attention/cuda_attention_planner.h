@@ -155,8 +155,8 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     ChunkLimits limits;
     SegmentRange segments;  // kHopper, in decode steps and for single rows
     ExtendWork work;
-    // The lists for wanted_rows_only, which correspond to the lists above. `tiles` and `short_tiles` need no
-    // counterpart, because each of them contains both lists (RowList).
+    // The lists of wanted rows, for nodes with wanted_rows_only, beside `blocks`, `segments` and `work`. If has_wanted,
+    // `tiles` and `short_tiles` each have two lists themselves (RowList).
     BlockRange wanted_blocks;
     SegmentRange wanted_segments;
     ExtendWork wanted_work;

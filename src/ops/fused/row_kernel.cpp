@@ -66,8 +66,9 @@ class TaskFinder {
     return id;
   }
 
-  // Puts a value into one task with each input that it reads at the positions that it writes. Repeated operands and
-  // weights join no task. A load or a slice does not join its inputs, so it begins a task.
+  // Merges the task of value `id` with the tasks of its inputs. Skips inputs that `id` reads at other positions than it
+  // writes. Skips repeated operands and weights too, because they belong to no task. Loads and slices are not merged
+  // with their inputs, so each begins a task.
   void join(int id) {
     if (is_source(value(id).op) || value(id).op == RowOp::kSlice) return;
     for (const int input : value(id).inputs)

@@ -92,7 +92,7 @@ TESSERA_INLINE VecPairs convert_step(const std::uint8_t* row, std::int64_t at, V
   if constexpr (kValues == Values::kE2M1) return __builtin_shuffle(kE2M1, widen_halves(row + at / 2));
 }
 
-// Multiplies with x as pairs of bfloat16 numbers.
+// Adds the products of w and x, where x is bfloat16. One instruction multiplies pairs of numbers.
 struct PairProducts {
   using X = BFloat16;
   static TESSERA_INLINE void add(const BFloat16* x, VecPairs const& w, Vec16& sum) {
@@ -104,7 +104,7 @@ struct PairProducts {
   }
 };
 
-// Multiplies with x as float32. In x, the 16 even values of a step come before its 16 odd ones.
+// Adds the products of w and x, where x is float32. In x, the 16 even values of a step come before its 16 odd ones.
 struct FloatProducts {
   using X = float;
   static TESSERA_INLINE void add(const float* x, VecPairs const& w, Vec16& sum) {

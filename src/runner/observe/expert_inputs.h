@@ -49,8 +49,8 @@ class ExpertInputs {
 
   // Precondition of both functions: `call` is a moe_experts whose matrices are not MXFP4.
   static Result<ExpertSizes> sizes(const ObservedCall& call);
-  // Returns the inputs of the expert's down, [x.rows, intermediate]. `x` has rows of the call's first operand. The
-  // result is valid until the next call.
+  // Computes the inputs of the expert's down matrix for the rows in `x`: [x.rows, intermediate]. `x` has some rows of
+  // the call's first operand. The result is valid until the next call.
   Result<std::span<const float>> down_inputs(const ObservedCall& call, std::int64_t expert, const ObservedRows& x);
 
  private:

@@ -1,4 +1,5 @@
-// Packs a forward into a message between ranks: all inputs of rank 0's runner, and its decision.
+// Packs a forward into a message from rank 0 to other ranks: all inputs of rank 0's runner, and rank 0's Decision, for
+// example which runner runs the forward and at which size.
 #pragma once
 
 #include <cstdint>

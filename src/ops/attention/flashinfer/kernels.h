@@ -27,8 +27,8 @@ inline constexpr std::int64_t kLeastCappedHeadDim = 128;
 
 bool fa2_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
 
-// Bind a kernel to the operands of `attention`. Preconditions: the kernel supports the shape, and the planner chose
-// this kernel.
+// Binds FA2's kernel to the operands of `attention`. Preconditions: the kernel supports the shape, and the planner
+// chose this kernel.
 Result<std::unique_ptr<BoundOp>> bind_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 
 // Binds the kernel that computes only the single-row requests of an extend step. Precondition: extend_work() of the
