@@ -21,18 +21,18 @@ namespace tessera {
 class Answer {
  public:
   virtual ~Answer() = default;
-  // Takes the next event of request `index`. `end` is null except at the request's last event. Appends to `stream` the
-  // text that a stream sends now: whole server-sent events, or nothing. Not called for an event with an error.
+  // Takes the next event of request `index`. `end` is null except at the request's last event. Appends to `stream` what
+  // a stream sends for this event: whole server-sent events, or nothing. Not called for an event with an error.
   virtual void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) = 0;
-  // Returns ok, or the reason why there can be no answer. Called after each on_event(), and by some makers of jobs
-  // before the first event. After an error, only stream_failure() is called.
+  // Returns ok, or the reason why there can be no answer. Called after each on_event(). Some functions that make jobs
+  // also call it before the first event. After an error, only stream_failure() is called.
   virtual Status failure() const { return ok_status(); }
   // Returns the text that a stream sends before stream_end(). Called after the last event of all requests.
   virtual std::string last_events() { return ""; }
   // Returns a stream's content type.
   virtual std::string_view stream_type() const { return "text/event-stream"; }
-  // Return the text that ends a stream: after success, or after a failure when the stream has begun. The defaults are
-  // OpenAI's.
+  // stream_end() returns the text that ends a stream after success. stream_failure() returns the text that ends a
+  // stream if a failure comes after the stream's beginning. The defaults have OpenAI's form.
   virtual std::string stream_end() const { return "data: [DONE]\n\n"; }
   virtual std::string stream_failure(const ApiError& error) const {
     return "data: " + error.to_json() + "\n\n" + stream_end();
@@ -50,7 +50,7 @@ class Answer {
   // Returns the body in parts if making it at once could delay other streams; otherwise nothing. The parts borrow from
   // the answer, and no other function is called after this one.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }
-  // Returns, in parts, events of a stream that on_event() held back because they may be large. The stream sends
+  // Returns, in parts, the events that on_event() held back from a stream because they may be large. The stream sends
   // last_events() after these events.
   virtual std::optional<JsonParts> large_events() { return std::nullopt; }
 };

@@ -35,7 +35,7 @@ class MemoryBudget {
   // bytes that the charged request then holds. Only small requests may use the last sixteenth of the budget.
   std::int64_t limit(std::int64_t whole) const { return whole <= kSmallBytes ? limit_ : limit_ - limit_ / 16; }
   std::int64_t used() const { return used_; }
-  // Returns the bytes charged since the start: the sum of all growth.
+  // Returns the bytes charged since the start: the sum of all increases of charges.
   std::int64_t charged() const { return charged_; }
   // Return the number of charges that were refused because other charges hold the memory (503), and the number of
   // charges that exceed the limit alone (413).
@@ -80,8 +80,8 @@ class MemoryCharge {
   ~MemoryCharge() { release(); }
 
   // Sets the bytes held, more or fewer than before. `beside`: the bytes that the same request holds in other charges.
-  // After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit for its size, which the
-  // message names; 503 with Retry-After if other requests hold too much now.
+  // After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit for its size (the
+  // message names this limit); 503 with Retry-After if other requests hold too much now.
   ApiStatus set(std::int64_t bytes, std::int64_t beside = 0);
   // Returns the error that set(bytes) would return, and counts it as a refusal. The charge stays unchanged.
   ApiStatus check(std::int64_t bytes) const;

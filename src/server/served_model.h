@@ -83,8 +83,8 @@ struct ServedModel {
   std::int64_t num_logits() const { return num_labels > 0 ? num_labels : vocab_size; }
   // Returns whether the model generates tokens.
   bool generates() const { return !embedding && num_labels == 0; }
-  // Return a 400 unless the model generates tokens (check_generates), makes embeddings, classifies, or scores pairs of
-  // texts. The error says what the model serves instead.
+  // Each of these functions checks one ability of the model: to generate tokens, to make embeddings, to classify, or to
+  // score pairs of texts. Without it, they return a 400 that says what the model serves instead.
   ApiStatus check_generates() const;
   ApiStatus check_embeds() const;
   ApiStatus check_classifies() const;
@@ -94,7 +94,7 @@ struct ServedModel {
   std::vector<std::string> names() const;
   // Returns a 404 if a request names another model. A request without a name means this model.
   ApiStatus check_name(const Json& body) const;
-  // Checks the name in OpenAI's protocols: like check_name(), plus a 400 if the name is missing and `requires_name`.
+  // Checks the name in OpenAI's protocols: like check_name(), but if `requires_name`, a missing name is also a 400.
   ApiStatus check_named(const Json& body) const;
   // Checks the name in protocols whose clients need not give a name: like check_name(), but also accepts "unknown",
   // because gateways write this if their client gave no name.

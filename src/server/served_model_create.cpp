@@ -103,7 +103,7 @@ std::string read_pair_form(const TokenizerConfig& config) {
     log_warn("server", "the model's template \"rerank\" is not used, because it has no {}", placeholder);
     return "";
   }
-  // A Jinja template with both placeholders in its source would otherwise be taken for a text.
+  // Without this check, a Jinja template with both placeholders in its source would be taken for such a text.
   if (form->find("{{") != std::string::npos || form->find("{%") != std::string::npos) {
     log_warn("server", "the model's template \"rerank\" is not used, because it is written in Jinja");
     return "";

@@ -23,7 +23,7 @@ class SessionHintsTest : public ::testing::Test {
   // A server whose cache has room for about six prompts.
   static std::unique_ptr<Engine> small_engine() { return make_engine({.max_total_tokens = 640, .page_size = 16}); }
 
-  // Sends prompt number `number` with more members. Returns how many of its tokens were cached.
+  // Sends the prompt that belongs to `number`, with the members `more`. Returns how many of its tokens were cached.
   static std::int64_t cached(const Running& running, int number, const std::string& more = "",
                              const std::string& headers = "") {
     std::vector<int> ids;
@@ -35,7 +35,7 @@ class SessionHintsTest : public ::testing::Test {
     const Json answer = *Json::parse(reply.body, "answer");
     return answer.find("meta_info")->find("cached_tokens")->as_int();
   }
-  // Sends many other prompts, which need more pages than there are.
+  // Sends many other prompts. Together they need more pages than the cache has.
   static void flood(const Running& running) {
     for (int other = 100; other < 112; ++other) cached(running, other);
   }
@@ -99,8 +99,9 @@ TEST_F(SessionHintsTest, RequestsRunAlthoughEverythingIsRetained) {
   cached(running, 50);
   EXPECT_EQ(cached(running, 9), 96) << "the highest priority is evicted last";
   EXPECT_EQ(cached(running, 0), 0);
-  // The last prompt has 6 of 39 pages. The other 33 hold five retained texts of 6 pages and 3 pages of a sixth, so 27
-  // of the 60 retained pages were evicted. Texts without pages do not count.
+  // The cache has 39 pages. The last prompt takes 6, so 33 of the 60 pages of the ten retained texts are left: five
+  // whole texts of 6 pages and 3 pages of a sixth. The other 27 pages were evicted, and texts without pages do not
+  // count.
   EXPECT_THAT(running.ask(get("/metrics")).body,
               AllOf(HasSubstr("\ntessera:retained_texts 6\n"), HasSubstr("\ntessera:retained_evictions_total 27\n")));
 }

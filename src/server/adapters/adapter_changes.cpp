@@ -58,7 +58,7 @@ void ask_each_engine(const EachEngine& engines, Task task, Done done) {
   });
 }
 
-// Returns the content for an engine.
+// Returns the adapter's content in host memory of the engine's device.
 std::shared_ptr<const Adapter> content_for(const Engine& engine, const LoadAdapterRequest& request,
                                            const ServedAdapters& adapters) {
   const auto at = std::ranges::find(adapters.devices(), &engine.device());

@@ -28,7 +28,7 @@ struct EachEngine {
   int count;  // the number of engines; at least 1
 };
 
-// An adapter that was unloaded from all engines, which requests may still use.
+// An adapter that was unloaded from all engines. Running requests may still use it.
 class UnloadedAdapter {
  public:
   explicit UnloadedAdapter(std::vector<std::weak_ptr<const ServedAdapter>> loads) : loads_(std::move(loads)) {}
@@ -42,15 +42,15 @@ class UnloadedAdapter {
 // The time between two checks of UnloadedAdapter::in_use() by code that waits for the last request, in seconds.
 inline constexpr double kUnloadPollSeconds = 0.01;
 
-// Makes an adapter available on each engine, and then to requests (ServedAdapters::add). Calls `done` on the thread of
-// the engine that finishes last, and before the `done` of any later change. If an engine ends before it runs its task,
-// `done` is destroyed without a call. Errors: the errors of AdapterPool::load(), as a 400.
+// Makes an adapter available on each engine, and then to requests (ServedAdapters::add). The thread of the engine that
+// finishes last calls `done`. The calls of `done` come in the order of the changes. If an engine ends before it runs
+// its task, `done` is destroyed without a call. Errors: the errors of AdapterPool::load(), as a 400.
 void load_adapter(const EachEngine& engines, std::shared_ptr<ServedAdapters> adapters, LoadAdapterRequest request,
                   std::function<void(ApiStatus answer)> done);
 
-// Removes an adapter, so that no new request can name it. Requests that use it finish with it. Calls `done` as
-// load_adapter() does. Errors: 404 for a name that is not loaded, and 400 if no adapters are served, in which case
-// `adapters` is null.
+// Removes an adapter, so that no new request can name it. Running requests that use the adapter keep it until they end.
+// Calls `done` as load_adapter() does. Errors: 404 for a name that is not loaded; 400 if no adapters are served, in
+// which case `adapters` is null.
 void unload_adapter(const EachEngine& engines, std::shared_ptr<ServedAdapters> adapters, std::string name,
                     std::function<void(ApiResult<UnloadedAdapter> answer)> done);
 

@@ -1,6 +1,6 @@
-// The routes that load and unload low-rank adapters while the server runs. A pool's thread reads an adapter from disk.
-// The threads of all engines then make it available between two of their steps. Requests can name it once all of them
-// have it.
+// The routes that load and unload low-rank adapters while the server runs. A thread of a pool reads the adapter from
+// disk. Each engine's thread then makes the adapter available between two steps of the engine. Once all engines have
+// the adapter, requests can name it.
 //
 // Threads: the I/O thread.
 #pragma once

@@ -94,7 +94,7 @@ TEST_F(AdapterRoutes, EveryReplicaHasTheAdapter) {
   {
     const Running running({engine_.get(), second.get()});
     const std::string base = ids(running.json(complete("demo", 60)));
-    // Sends four requests at once, which go to both replicas, two of them to each. Returns the text of all.
+    // Sends four requests at once, so each of the two replicas gets two of them. Returns all four texts.
     const auto texts_of_both = [&](const std::string& name) {
       std::vector<std::unique_ptr<Client>> clients;
       std::set<std::string> texts;

@@ -31,7 +31,7 @@ Result<std::string> ServedAdapters::allowed_path(const std::string& path) const 
   if (folder_.empty()) return path;
   const fs::path folder(folder_);
   std::error_code error;
-  // If `path` is absolute, `folder / path` is `path` alone.
+  // For an absolute `path`, `folder / path` equals `path`.
   const fs::path real = fs::weakly_canonical(folder / path, error);
   const auto differs = std::ranges::mismatch(folder, real);
   if (!error && differs.in1 == folder.end()) return real.string();

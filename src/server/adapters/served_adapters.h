@@ -28,16 +28,16 @@ class ServedAdapters {
   static Result<std::shared_ptr<ServedAdapters>> create(const AdapterLayout& layout, Device& device,
                                                         const std::string& folder);
 
-  // Returns the path of an adapter that a request names. If there is an allowed folder, a relative path starts there
-  // and the result is absolute. Returns invalid_argument for a path that leads outside the folder, whether directly, by
-  // ".." or by a link.
+  // Returns the path of an adapter that a request names. If there is an allowed folder, relative paths are relative to
+  // it, and the result is absolute. Returns invalid_argument for a path that leads outside the folder, whether
+  // directly, by ".." or by a link.
   Result<std::string> allowed_path(const std::string& path) const;
 
   const AdapterLayout& layout() const { return layout_; }
   // Adds the devices of further engines, which have the same layout. Called before the engines get their threads.
   void add_devices(std::span<Engine* const> engines);
-  // The devices of all engines. Each engine gets an adapter in host memory of its own device, because the device must
-  // outlive the adapter.
+  // The devices of all engines. Each engine gets its own copy of an adapter, in host memory that belongs to the
+  // engine's device. The device outlives this copy.
   const std::vector<Device*>& devices() const { return devices_; }
 
   bool has(std::string_view name) const;

@@ -50,9 +50,9 @@ ApiResult<std::string> required_text(const ApiFields& block, std::string_view ke
 // web_search_tool_result, redacted_thinking, …). The server accepts such blocks and does not show them to the model.
 bool is_server_block(std::string_view type);
 
-// Reads a block of type "text", "document", "search_result", "compaction" or "image" into `content`. Images are refused
-// unless `images_allowed`; they are appended to `images` and borrow from the request. Any other type is an error, whose
-// message lists the accepted types and then `others`, the types that only the caller accepts.
+// Reads a block of type "text", "document", "search_result", "compaction" or "image" into `content`. Images are
+// appended to `images` and borrow from the request; they are errors unless `images_allowed`. Any other type is an
+// error. Its message lists the accepted types, and then `others`, the types that only the caller accepts.
 ApiStatus add_block(const ApiFields& block, std::string_view type, std::string_view others, bool images_allowed,
                     std::vector<GivenImage>& images, TurnContent& content);
 

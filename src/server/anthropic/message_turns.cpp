@@ -89,7 +89,8 @@ class TurnReader {
     return api_ok();
   }
 
-  // Adds a system message. Adds nothing for a message that has only "output_config", which read_thinking() reads.
+  // Adds a system message. A message with nothing but "output_config" adds nothing here, because read_thinking() reads
+  // it.
   ApiStatus add_system(const ApiFields& message) {
     const Json* given = message.find("content");
     if (given != nullptr && given->is_string()) return add_system_text(*given);
@@ -254,7 +255,7 @@ ApiResult<ChatMessages> read_turns(const ApiFields& body, const MessageTools& to
   const auto is_user = [](const Json& message) { return is_of_role(message, "user"); };
   const auto last_user = std::find_if(list.rbegin(), list.rend(), is_user).base();
   for (auto message = list.begin(); message != list.end(); ++message) {
-    // Skips a system message that is valid only until the user's next message, if that message has come.
+    // Skips a system message with this "clear_at" if a message of the user follows it.
     const Json* clear_at = is_of_role(*message, "system") ? message->find("clear_at") : nullptr;
     if (clear_at != nullptr && *clear_at == Json("next_user_message") && message < last_user) continue;
     TRY(reader.add_message(*message, fmt::format("messages[{}]", message - list.begin())));

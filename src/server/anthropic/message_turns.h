@@ -11,11 +11,11 @@ namespace tessera {
 // first; the turns of "messages" follow in their order. Images borrow from the request.
 //
 // A system message may have tool_addition and tool_removal blocks, which become texts. A system message with "clear_at"
-// "next_user_message" is left out after the user's next message. A tool_result becomes a turn with the role "tool" and
-// the name of the called tool. Its images follow in the user's turn, because few templates render images of tools. Ids
-// of calls are replaced by ids of nine letters and digits. A tool_reference becomes the definition of the tool. If the
-// first line of "system" begins with "x-anthropic-billing-header", the line is dropped. It differs between sessions,
-// and their prompts would otherwise have no common prefix.
+// "next_user_message" is left out once the user's next message has come. A tool_result becomes a turn with the role
+// "tool" and the name of the called tool. Its images follow in the user's turn, because few templates render images of
+// tools. Ids of calls are replaced by ids of nine letters and digits. A tool_reference becomes the definition of the
+// tool. If the first line of "system" begins with "x-anthropic-billing-header", the line is dropped. This line differs
+// between sessions, so the prompts of two sessions would have no common prefix.
 //
 // Errors name the path of the block: an unknown role or type, a missing member, a tool_result without its tool_use.
 ApiResult<ChatMessages> read_turns(const ApiFields& body, const MessageTools& tools, bool images_allowed);

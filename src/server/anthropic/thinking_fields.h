@@ -14,8 +14,8 @@ namespace tessera {
 
 struct ThinkingFields {
   // True if the request asks for thinking. If false, thinking is left out of the answer, because a client that does not
-  // expect thinking would mistake the first block for the answer's text. If the template has a variable for thinking,
-  // the variable is then set to off.
+  // expect thinking would mistake the first block for the answer's text. A variable for thinking in the template is
+  // then set to off.
   bool on = false;
   bool omitted = false;                  // blocks of thinking have no text, only a signature
   std::optional<std::int64_t> budget{};  // in tokens; replaces a missing `effort`, but does not limit the thinking

@@ -1,6 +1,6 @@
-// The signature of a thinking block, which a client sends back with the block in the next turn. This server's signature
-// proves nothing. It holds the thinking that a client asked not to see ("display": "omitted"), encoded but not
-// encrypted. The next prompt therefore has this thinking, although the server stores nothing.
+// The signature of a thinking block. A client sends the block and its signature back in the next turn. This server's
+// signature proves nothing. It holds the thinking that a client asked not to see ("display": "omitted"), encoded but
+// not encrypted. The server can therefore put this thinking into the next prompt without storing anything.
 #pragma once
 
 #include <optional>

@@ -20,8 +20,8 @@ namespace {
 struct KindNames {
   BatchRequestKind kind;
   std::string_view url;
-  // A member of the body that shows the request's kind if the line has only a body. "": a line of this kind must name
-  // the url.
+  // Shows the kind of a line that is only a body: a body with this member is a request of this kind. "": a line of this
+  // kind must name the url.
   std::string_view field;
 };
 constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},

@@ -1,6 +1,6 @@
-// Runs batches on a thread of its own. Their requests use the readers of the live routes and the same engines, with the
-// lowest priority. If a live request finds no room in the engine, it preempts a request of a batch, which continues
-// later.
+// Runs batches on a thread of its own. The requests of batches are read and run like live requests, by the same readers
+// and engines, but with the lowest priority. If a live request finds no room in the engine, it preempts a request of a
+// batch. The preempted request continues later.
 //
 //   BatchRunner runner(model, files, batches, responses, hooks);
 //   runner.wake();            // a batch was added, or is to be cancelled
@@ -114,7 +114,7 @@ class BatchRunner {
   BatchStore& batches_;
   ResponseStore& responses_;
   const Hooks hooks_;
-  std::atomic<std::int64_t> requests_ = 0;  // requests of batches that the engines have; only `thread_` changes it
+  std::atomic<std::int64_t> requests_ = 0;  // batches' requests that the engines run or queue; set only by `thread_`
 
   // Used only by `thread_`:
   EngineJobs jobs_;

@@ -1,5 +1,5 @@
-// Catches: requests of batches without a span, or with a span of no batch; a batch whose trace breaks off
-// when the server starts again; and spans although the client does not record its trace.
+// Catches: requests of batches that have no span, or whose span belongs to no batch; a batch whose trace breaks off
+// when the server starts again; and spans that are made although the client does not record its trace.
 #include "tessera/server/batches/batch_spans.h"
 
 #include <gmock/gmock.h>

@@ -57,7 +57,8 @@ class FileStore {
   // disk is full; 413 if the file alone exceeds the limit; 500 for any other fault of the disk.
   ApiResult<StoredFile> put(StoredFile file, std::string_view content);
   // Moves the file at `path` into the store. Precondition: the caller has reserved the file's bytes with take(). Sets
-  // the file's id and created_at. Errors: 503 for a full disk, else 500; adopt() then gives the reserved bytes back.
+  // the file's id and created_at. Errors: 503 for a full disk, else 500; after an error, the bytes are no longer
+  // reserved.
   ApiResult<StoredFile> adopt(StoredFile file, const std::filesystem::path& path);
   // take() reserves bytes for a later adopt(); give_back() ends the reservation. Errors: 503 if there is no room, 413
   // if the bytes alone exceed the limit.

@@ -45,8 +45,8 @@ Result<std::unique_ptr<EventSockets>> EventSockets::open(const KvEventsOptions& 
                      {.type = ZMQ_PUB, .listens = options.listens(), .waiting = options.hwm, .linger_ms = kLingerMs})
               .with_context("\"endpoint\""));
   if (!options.replay_endpoint.empty()) {
-    // A replay is sent without waiting for the client, so the socket must have room for all of its messages: up to
-    // `buffer_steps` batches and the mark of the end.
+    // A replay is sent without waiting for the client. The socket therefore needs room for all messages of a replay: up
+    // to `buffer_steps` batches, and the mark of the end.
     impl->replays = TRY(
         impl->context
             ->open(endpoint_of(options.replay_endpoint, rank),

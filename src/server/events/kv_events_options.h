@@ -19,7 +19,7 @@ struct KvEventsOptions {
   std::int64_t buffer_steps = 10'000;     // batches that can be replayed
   std::int64_t hwm = 100'000;             // batches that ZMQ keeps for a subscriber that does not read
   std::int64_t max_queue_size = 100'000;  // batches that wait for the publisher's thread
-  // Where the first engine's load is published too (see load_endpoint()); "": loads are not published.
+  // The endpoint at which the first engine's load is also published (see load_endpoint()); "": loads are not published.
   std::string load_endpoint{};
 
   // Returns whether the PUB socket listens at its endpoint. If `bind` is set, its value decides. Otherwise the socket
@@ -42,8 +42,8 @@ std::optional<TcpAddress> tcp_address(std::string_view endpoint);
 // `endpoint` unchanged.
 std::string endpoint_of(const std::string& endpoint, int rank);
 
-// Checks that `engines` (at least 1) successive port numbers from the port of `first` on are valid. Returns ok if
-// `first` is unset, because the endpoint then needs no ports. Errors name the ports that are needed.
+// Checks that the ports of all engines are valid: the port of `first`, and the `engines` - 1 ports after it. Returns ok
+// if `first` is unset, because the endpoint then needs no ports. Errors name the needed ports. `engines` is at least 1.
 Status check_ports(const std::optional<TcpAddress>& first, int engines);
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // Publishes the loads of a server's engines on a thread of its own. Each engine has a PUB socket. A load that has
-// changed is sent within kCheck, and an unchanged load is sent again after kRepeat. If a subscriber reads too
-// slowly, it misses loads; the next load replaces them. An engine that has failed for good publishes nothing more,
-// because its load would be zeros, and a gateway would choose it for requests.
+// changed is sent within kCheck, and an unchanged load is sent again after kRepeat. If a subscriber reads too slowly,
+// it misses loads; the next load replaces them. An engine that has failed for good publishes nothing more: its load
+// would be all zeros, and gateways would therefore choose this engine for requests.
 //
 //   std::unique_ptr<LoadPublisher> loads = TRY(LoadPublisher::start(endpoint, engines, max_requests, read));
 #pragma once

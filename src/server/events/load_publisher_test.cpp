@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr std::int64_t kFailed = -1;  // stands in running_ for an engine that has failed
+constexpr std::int64_t kFailed = -1;  // this value in running_ stands for a failed engine
 
 class LoadPublisherTest : public ::testing::Test {
  protected:
@@ -35,7 +35,7 @@ class LoadPublisherTest : public ::testing::Test {
   static std::string message(int rank, std::int64_t running) {
     return load_message({.numbers = {.running = running}, .max_running_requests = 12}, rank);
   }
-  // Returns the next message of an engine in which the load is not zero.
+  // Returns the engine's next message that reports a load other than zero.
   static ZmqFrames next_busy(ZmqPeer& subscriber, int rank) {
     for (;;) {
       ZmqFrames frames = subscriber.receive();
@@ -50,7 +50,7 @@ class LoadPublisherTest : public ::testing::Test {
 
   const int port_ = free_ports(3) + 1;  // the port before it is free too
   std::array<std::atomic<std::int64_t>, 2> running_{};
-  std::unique_ptr<LoadPublisher> publisher_;  // last, because its thread reads the others
+  std::unique_ptr<LoadPublisher> publisher_;  // last member, because its thread reads the others
 };
 
 TEST_F(LoadPublisherTest, AChangedLoadIsSentAtTheEnginesPort) {

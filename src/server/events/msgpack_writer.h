@@ -31,8 +31,9 @@ class MsgpackWriter {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  // The bytes before the content of a value with a size. If size ≤ `fixed_most`, they are one byte, `fixed` + size.
-  // Otherwise they are the byte `sized` and the size in 2 bytes, or the byte `sized` + 1 and the size in 4 bytes.
+  // Says how the header of a value is written if the value has a size, such as a text. A size of at most `fixed_most`
+  // is written in one byte: `fixed` + size. A larger size is written as the byte `sized` and 2 bytes with the size, or
+  // as the byte `sized` + 1 and 4 bytes with the size.
   struct Kind {
     std::uint8_t fixed = 0;
     std::size_t fixed_most = 0;

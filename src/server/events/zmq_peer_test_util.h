@@ -1,4 +1,4 @@
-// A ZeroMQ socket of a subscriber and free ports, for tests.
+// For tests: the ZeroMQ socket of a subscriber, and a search for free ports.
 #pragma once
 
 #include <arpa/inet.h>

@@ -19,18 +19,18 @@ namespace tessera {
 
 class JsonParts {
  public:
-  // Adds a part that `write` writes in one call. The references in `write` must stay valid until the part is written.
+  // Adds a part whose text comes from one call of `write`. References in `write` must stay valid until this call.
   JsonParts& once(std::function<void(JsonWriter& json)> write) {
     return each(1, [write = std::move(write)](JsonWriter& json, std::size_t) { write(json); });
   }
-  // Adds `count` parts: `write` is called with 0 … count - 1 in order.
+  // Adds a part whose text comes from `count` calls of `write`, with i = 0 … count - 1 in order.
   JsonParts& each(std::size_t count, std::function<void(JsonWriter& json, std::size_t i)> write) {
     if (count > 0) parts_.push_back({count, std::move(write)});
     return *this;
   }
 
   bool done() const { return part_ == parts_.size(); }
-  // Returns the text of the next parts, at least `bytes` long unless no parts are left. Returns "" after the last part.
+  // Returns the next text, at least `bytes` long unless it is the last text. Returns "" after the last part.
   std::string next(std::size_t bytes) {
     while (!done() && json_.text().size() < bytes) write_next(json_);
     return json_.take_part();
@@ -56,7 +56,7 @@ class JsonParts {
   };
   std::vector<Part> parts_;
   std::size_t part_ = 0;
-  std::size_t index_ = 0;  // index of the next write in the current part
+  std::size_t index_ = 0;  // the `i` with which the current part's `write` is called next
   JsonWriter json_;
 };
 

@@ -18,7 +18,7 @@ JsonScanner::Part JsonScanner::push(char c) {
   const bool inside_before = state_ == State::kString || state_ == State::kEscape || state_ == State::kHex;
   const bool key_before = inside_before && string_is_key_;
   if (!step(c)) return Part::kError;
-  // A bracket inside a member is part of the member's value, and so is the bracket that ends the value. The test
+  // All brackets inside a member's value belong to the value, including the bracket that ends it. The condition
   // therefore uses the depth before and after the byte.
   if (depth_before > 1 || open_.size() > 1) return Part::kValue;
   if (inside_before) return key_before ? Part::kKey : Part::kValue;

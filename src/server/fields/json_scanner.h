@@ -9,8 +9,8 @@ namespace tessera {
 
 class JsonScanner {
  public:
-  // The part of the outermost object to which a byte belongs. The object's braces, colons, commas and the spaces around
-  // them are kBetween.
+  // The part of the outermost object to which a byte belongs. kBetween stands for the object's own braces, colons and
+  // commas, and for the spaces around these.
   enum class Part : std::uint8_t { kError, kBetween, kKey, kValue };
 
   // Takes the next byte and returns its part. Precondition: neither an error nor the end was reached.

@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// Returns one letter per byte: k(ey), v(alue), - (between), ! (an error) or ? (a byte after the end). The last two end
-// the result.
+// Returns one letter per byte: k(ey), v(alue), - (between), ! (an error) or ? (a byte after the end). The first ! or ?
+// ends the result.
 std::string parts(std::string_view text) {
   JsonScanner scanner;
   std::string out;

@@ -40,8 +40,8 @@ class JsonWriter {
   // Writes the text, or null if it is empty.
   JsonWriter& value_or_null(std::string_view text) { return text.empty() ? null() : value(text); }
 
-  // Writes JSON text made elsewhere as one value. It may also be the beginning of an object ("{\"id\": 1"); what
-  // follows is then the object's next member.
+  // Writes JSON text made elsewhere as one value. The text may also be the beginning of an object ("{\"id\": 1"). The
+  // next call then writes the next member of this object.
   JsonWriter& raw(std::string_view json);
 
   // Writes text between two values without a comma, such as the "data: " of a server-sent event.

@@ -28,8 +28,8 @@ struct Truncation {
   bool keeps_first = false;            // keeps the first tokens instead of the last
   void apply(std::vector<TokenId>& prompt) const;
 };
-// Reads the fields. If truncate_prompt_tokens is -1, the prompt keeps as many tokens as leave room in the context for
-// `asked` output tokens, or for one output token if `asked` is unset.
+// Reads the fields. If truncate_prompt_tokens is -1, the prompt is cut so that the context has room for `asked` output
+// tokens, or for one output token if `asked` is unset.
 ApiResult<Truncation> read_truncation(const ApiFields& fields, const ServedModel& model,
                                       std::optional<std::int64_t> asked);
 

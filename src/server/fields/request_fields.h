@@ -17,8 +17,8 @@ enum class FieldTreatment : std::uint8_t {
   kHarmless,  // accepted, because it cannot change what is generated
   kRefused,   // refused unless the value means the same as an absent field: null, a value in "accepted" of
               // request_fields.json, or a list of such values
-  kChecked,   // refused if the value would have an effect in this request. Whether it has one depends on other fields,
-              // so the field's reader checks it
+  kChecked,   // refused if the value would have an effect in this request. The effect depends on other fields, so the
+              // field's reader checks the value
 };
 
 // Bits for the JSON objects that have fields of their own: the requests of each route, and objects inside them.

@@ -1,6 +1,5 @@
-// Catches: a field of OpenAI's, Anthropic's, SGLang's or vLLM's requests that is accepted without effect, or treated
-// differently than request_fields.json (and so docs/request-fields.md) says; and a misspelt field that is silently
-// accepted.
+// Catches: a field of OpenAI's, Anthropic's, SGLang's or vLLM's requests that is accepted without effect, or is not
+// treated as request_fields.json (and so docs/request-fields.md) says; and a misspelt field that is silently accepted.
 #include "tessera/server/fields/request_fields.h"
 
 #include <gmock/gmock.h>
@@ -34,8 +33,9 @@ TEST_F(RequestFields, AFieldThatIsServedHasAnEffect) {
   });
 }
 
-// Some fields have an effect only together with other fields, the members of "with". If the row has "alone", the field
-// must be accepted without effect when these are absent; otherwise the field must not be silently ignored.
+// Some fields have an effect only together with other fields, which the row lists in "with". Sends such a field without
+// the others. If the row has "alone", the field must be accepted and have no effect. Otherwise, the field must be
+// refused or have an effect.
 TEST_F(RequestFields, AQualifyingFieldAloneIsRefusedOrHarmless) {
   int harmless = 0;
   for_each({"served"}, [&](const Json& row, const std::string& object) {

@@ -55,8 +55,8 @@ struct FieldModel {
     return json.dump();
   }
 
-  // Returns an embedding model if `embeds`; otherwise a classifier of text pairs, which a template joins. Neither has
-  // tools or grammars.
+  // Returns an embedding model if `embeds`; otherwise a classifier that joins text pairs by a template. Both models
+  // lack tools and grammars.
   ServedModel without_tokens(bool embeds) const {
     ServedModel model = test::test_model();
     model.tokenizer = &tokenizer;

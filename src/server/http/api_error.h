@@ -1,5 +1,5 @@
 // An error of the HTTP interface, and its body in the shape that each protocol's clients expect. The members `type` and
-// `code` have OpenAI's values. Anthropic's shape has a type of its own, which follows from the HTTP status.
+// `code` have OpenAI's values. In Anthropic's shape, the error type follows from the HTTP status instead.
 #pragma once
 
 #include <string>

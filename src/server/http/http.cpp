@@ -23,10 +23,10 @@ namespace net = boost::asio;
 using boost::system::error_code;
 using net::ip::tcp;
 
-// The number of connections beyond HttpOptions::max_connections that get an error. Further connections are closed
-// without an answer.
+// How many connections beyond HttpOptions::max_connections get an error. Further connections are closed without an
+// answer.
 constexpr std::size_t kMaxRefusing = 64;
-// The pause after an accept that failed for lack of file descriptors. Meanwhile connections may close and free some.
+// The pause after an accept that failed for lack of file descriptors. Closing connections may free some meanwhile.
 constexpr std::chrono::milliseconds kAcceptPause{50};
 // The time that clients have to receive the last answers before a stopping server closes their connections.
 constexpr std::chrono::seconds kLastSend{2};

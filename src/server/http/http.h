@@ -53,9 +53,9 @@ struct HttpOptions {
   std::vector<std::string> allowed_hosts{};
   // Accepted origins of web pages, in addition to the server's own: "*" or origins. Requests of other pages get 403.
   std::vector<std::string> cors_origins{};
-  // Called on the I/O thread with the status of each answer that the server makes itself, before it is sent: refusals,
-  // 500 for a handler that failed, 503 for a request that was not answered in time, and answers to OPTIONS. Must not
-  // throw. May be empty.
+  // Called on the I/O thread before the server sends an answer that it makes itself, with the status of this answer:
+  // refusals, 500 for a handler that failed, 503 for a request that was not answered in time, and answers to OPTIONS.
+  // Must not throw. May be empty.
   std::function<void(int status)> on_own_answer{};
   // Called on the I/O thread once for each request, after its answer was handed to the connection or was broken off.
   // Also called for requests that are not valid HTTP. May be empty.
@@ -141,7 +141,7 @@ class HttpExchange {
   const HttpRequest& request() const;
   std::string take_body();  // moves the request's body out, without a copy
   // Returns the request's charge to HttpOptions::memory. The charge covers the request's body until a caller changes
-  // the charge. It ends with the last handle, but not before the answer was sent. Any thread may use it, one at a time.
+  // it. It ends with the last handle, but not before the answer was sent. Any thread may use the charge, one at a time.
   MemoryCharge& memory() const;
   // Returns the facts that FinishedRequest::generation will have. Changes after the answer's end have no effect.
   GenerationFacts& generation() const;
@@ -186,15 +186,15 @@ class HttpServer {
   void after(double seconds, std::function<void()> task);
   struct Stop {
     double drain_s = 0;   // running exchanges get this many seconds to finish
-    double notice_s = 0;  // minimum seconds that connections are still accepted, so that load balancers notice the end;
+    double notice_s = 0;  // new connections are accepted for at least this long, so that load balancers notice the end;
                           // ≤ drain_s
     // Called on the I/O thread if exchanges are left after `drain_s`: the last chance to answer them.
     std::function<void()> give_up{};
   };
-  // Drains the server; then run() returns. Callable from any thread. While exchanges run, and for `notice_s`, requests
-  // on old and new connections still go to the handler, which refuses them; each answer announces that its connection
-  // closes. After that the server accepts no connection and closes idle ones. Exchanges that run longer than `drain_s`
-  // are answered 503, or cut off if a stream has begun. A further call can only shorten these times.
+  // Drains the server; then run() returns. Callable from any thread. While exchanges run, and for at least `notice_s`,
+  // requests on old and new connections still go to the handler, which refuses them; each answer announces that its
+  // connection closes. After that the server accepts no connection and closes idle ones. Exchanges that run longer than
+  // `drain_s` are answered 503, or cut off if a stream has begun. A further call can only shorten these times.
   void stop(Stop how);
 
  private:

@@ -36,7 +36,7 @@ constexpr double kLingerS = 1;
 constexpr double kProbeAfterS = 1;
 constexpr std::chrono::milliseconds kHangUpInterval{250};
 
-// The seconds that a connection is kept longer than announced, so that a request sent at the last moment still arrives.
+// A connection is kept open this many seconds longer than announced, so that a request sent at the last moment arrives.
 constexpr double kKeepAliveGraceS = 1;
 
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -170,7 +170,7 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
 
     const bool idle = reader.head_bytes == 0 && in_.empty();
     if (sessions_.closing && !has_arrived()) co_return idle ? false : refuse(503, "the server is shutting down");
-    // Checks the deadline before each wait, because its timer fires only once, perhaps while nothing waits.
+    // Checks the deadline before each wait. Its timer fires only once, and may have fired while nothing was waiting.
     if (wait_is_over(idle, whole)) co_return false;
     const Read read = co_await read_some(whole ? kBodyRead : kHeadRead);
     if (read == Read::kData || read == Read::kWoken) continue;
@@ -181,8 +181,8 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
   co_return true;
 }
 
-// Removes empty lines before a request, which some clients send after a body (RFC 9112, 2.2). Returns false if there
-// are too many.
+// Removes empty lines before a request, because some clients send empty lines after a body (RFC 9112, 2.2). Returns
+// false if there are too many.
 bool HttpSession::skip_blank_lines(Reader& reader) {
   std::size_t blank = 0;
   while (in_.compare(blank, 2, "\r\n") == 0) blank += 2;
@@ -267,8 +267,8 @@ HttpSession::Task<void> HttpSession::watch() {
   wake_.slot().clear();
 }
 
-// Sends "100 Continue", which every client of HTTP/1.1 accepts, to find out whether the client is still there. If it
-// has closed both sides of the connection, its system answers with a reset.
+// Sends "100 Continue", which every client of HTTP/1.1 accepts, to find out whether the client is still there. If the
+// client has closed both sides of the connection, its system answers with a reset.
 void HttpSession::probe() {
   if (!exchange_->started && http_1_1_) send(kContinue);
 }

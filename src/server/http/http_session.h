@@ -56,7 +56,7 @@ class HttpExchange::State {
   std::function<void()> on_sent{};
 };
 
-// Runs a callback and logs an exception.
+// Runs a callback. If the callback throws, logs the exception.
 void call_guarded(const std::function<void()>& function);
 
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
@@ -72,7 +72,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void start();
   // Answers that there are too many connections. Called instead of start().
   void start_refusing();
-  // Closes the connection after the current answer. If there is none, first answers requests that have already arrived.
+  // Closes the connection after the current answer. Without a current answer, first answers requests that have arrived.
   void drain();
   // Answers the current exchange with 503, or closes the connection if its answer has begun.
   void give_up();
@@ -186,7 +186,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool writing_reads_ = false;  // TLS must receive bytes before it can send more
   bool socket_full_ = false;    // a wait for room in the socket is in progress
   Deadline write_deadline_;
-  std::shared_ptr<HttpExchange::State> unsent_;  // the exchange whose complete answer is not fully sent
+  std::shared_ptr<HttpExchange::State> unsent_;  // an exchange that has ended, but whose answer is not fully sent
   MemoryCharge backlog_;                         // charge for a stream's events that the client has not taken
 };
 

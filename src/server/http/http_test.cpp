@@ -1,5 +1,5 @@
-// Catches: requests that are read or answered wrongly as HTTP, and limits of heads, bodies, time and connections that
-// do not hold. Every test uses a bare socket.
+// Catches: requests that are read or answered wrongly as HTTP, and limits (of heads, bodies, time and connections) that
+// are not enforced. Every test uses a bare socket.
 #include "tessera/server/http/http.h"
 
 #include <gmock/gmock.h>

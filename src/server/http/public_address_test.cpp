@@ -1,5 +1,5 @@
 // Catches: an address of the server's own machine, network or cloud to which a client could make the server connect,
-// also an IPv4 address in any of IPv6's notations; and a public address that is refused.
+// including IPv4 addresses in any of IPv6's notations; and a public address that is refused.
 #include "tessera/server/http/public_address.h"
 
 #include <arpa/inet.h>

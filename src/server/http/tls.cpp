@@ -29,7 +29,7 @@ using Bio = std::unique_ptr<BIO, decltype(&BIO_free_all)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
-// Returns OpenSSL's reason for the last error of this thread, and clears all of its errors.
+// Returns OpenSSL's reason for this thread's last error. Clears all errors of this thread.
 std::string last_fault() {
   const unsigned long code = ERR_peek_last_error();
   const char* const reason = code == 0 ? nullptr : ERR_reason_error_string(code);
@@ -165,8 +165,8 @@ Result<std::shared_ptr<SSL_CTX>> make_context(const TlsOptions& options) {
   return context;
 }
 
-// Functions of a BIO over a socket. OpenSSL's own socket BIO is not used, because it raises SIGPIPE if the client has
-// gone, which ends the process.
+// Functions of a BIO over a socket. OpenSSL's own socket BIO would raise SIGPIPE if the client has gone, and SIGPIPE
+// would end the process.
 int socket_of(BIO* bio) { return *static_cast<const int*>(BIO_get_data(bio)); }
 
 int send_to_socket(BIO* bio, const char* data, std::size_t size, std::size_t* taken) {

@@ -1,5 +1,5 @@
-// Catches: bytes lost or mixed up by TLS, clients without a certificate that get in, connections lost when a
-// certificate is replaced, and files that cannot be used but let a server start.
+// Catches: bytes lost or mixed up by TLS, clients that get in without a certificate, connections lost when a
+// certificate is replaced, and a server that starts although its files cannot be used.
 #include "tessera/server/http/tls.h"
 
 #include <gmock/gmock.h>

@@ -32,7 +32,7 @@ Result<std::string> site_of(const std::string& text) {
   return fmt::format("{}://{}", scheme, part_of(url, CURLUPART_HOST));
 }
 
-// The state of one transfer that libcurl's callbacks use.
+// The state of one transfer, for libcurl's callbacks.
 struct Transfer {
   const UrlFetchOptions* options = nullptr;
   std::string body{};

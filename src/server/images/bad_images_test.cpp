@@ -1,5 +1,5 @@
-// Catches: a wrong image whose error does not name its part and the limit, an image that a text model silently accepts,
-// text that passes as an image placeholder, and images that use memory without a limit.
+// Catches: an error of a wrong image that does not name the content part and the limit, an image that a text model
+// silently accepts, text that passes as an image placeholder, and images that use memory without a limit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,8 @@ std::string read_data(const std::string& name) {
 }
 
 const std::string kUrl = "messages[1].content[1].image_url.url";
-// Make a case whose second part is the bad image: with this URL, with a data: URL of this file, or with this JSON.
+// Each function makes a case whose second content part is the bad image. url() takes the image's URL, file() the bytes
+// of the image's file, and part() the JSON of the whole content part.
 BadImage url(const std::string& text, const std::string& message) {
   return {image_chat(text_part("a") + "," + image_part(text)), kUrl, message};
 }
@@ -182,7 +183,8 @@ TEST(BadImage, MemoryThatOtherRequestsHoldIs503) {
   EXPECT_EQ(model.images->memory->used(), 75264);
 }
 
-// The rows of a tall image are resized before its columns, so the resized rows are as many as the rows of the image.
+// An image is resized first in width and then in height. The intermediate image of a tall image is therefore large: it
+// has all rows of the original, in the new width.
 TEST(BadImage, ResizedRowsBeyondTheBudgetAreRefused) {
   constexpr std::int64_t kWidth = 15;
   constexpr std::int64_t kHeight = 2800;
@@ -209,8 +211,8 @@ TEST(BadImage, ResizedRowsBeyondTheBudgetAreRefused) {
   const ApiResult<PreparedImages> prepared = prepare(source + kResized + kRows + 1000);
   ASSERT_TRUE(prepared.ok()) << prepared.error().message;
   EXPECT_EQ(model.images->memory->used(), kPatches);
-  // Checks that the refused call had room for decoding the image, and for the patches beside twice the resized pixels.
-  // The call was therefore refused because of the resized rows.
+  // Checks that the refused call had enough memory to decode the image, and enough for the patches and twice the
+  // resized pixels. Only the intermediate image can therefore have been too large.
   EXPECT_GT(source + kResized + kRows - 1000, std::ssize(file) + kWidth * kHeight * 8);
   EXPECT_GT(source + kResized + kRows - 1000, source + kPatches + 2 * kResized);
 }

@@ -89,7 +89,7 @@ ApiError too_many_tokens(const GivenImage& image, std::int32_t width, std::int32
   return error;
 }
 
-// An image with the charge for its memory, which lasts until the last owner releases the image.
+// An image and the charge for its memory. The charge lasts until the last owner releases the image.
 struct ChargedPatches {
   Patches patches;
   std::shared_ptr<MemoryBudget> budget;
@@ -100,8 +100,8 @@ std::int64_t bytes_of(const Patches& patches) {
   return static_cast<std::int64_t>(patches.values.size() * sizeof(float));
 }
 
-// Returns the bytes that are charged for make_patches(): the resized pixels, and the larger of the resized rows and the
-// patches, which do not exist together. Rows are resized before columns, so each row of `image` gives a resized row.
+// Returns the bytes that are charged for make_patches(): the resized pixels, plus the larger of the resized rows and
+// the patches, which never exist together. Rows are resized before columns, so each row of `image` gives a resized row.
 std::int64_t bytes_of_patches(const Image& image, const PatchGrid& grid, const ImageProcessorConfig& config) {
   constexpr std::int64_t kColours = 3;
   const std::int64_t row = kColours * grid.w * config.patch_size;
@@ -188,8 +188,8 @@ class Preparation {
     }
   }
 
-  // Reads an image's bytes. Fetches URLs one after another, because the server limits simultaneous fetches, and one
-  // request must not use them all.
+  // Reads an image's bytes. Fetches the URLs of a request one after another: the server limits simultaneous fetches,
+  // and one request must not take up the whole limit.
   ApiResult<std::string> read(const GivenImage& image, MemoryCharge& memory) {
     if (has_scheme(image.text, kScheme)) {
       TRY(hold(memory, std::ssize(image.text)));

@@ -35,8 +35,8 @@ struct ImageInput {
   std::int64_t most_images = 16;                              // per prompt
   DecodeLimits limits{.most_bytes = std::int64_t{32} << 20};  // per image
   std::shared_ptr<const UrlFetcher> fetcher{};                // null: URLs are refused
-  // The budget for images. It is charged with files and pixels while they are prepared, then with the patches until the
-  // engine has finished with them.
+  // The budget for images. While images are prepared, it is charged with their files and pixels. Afterwards it is
+  // charged with the patches until the engine no longer needs them.
   std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>(std::int64_t{8} << 30);
   // The number of free helper threads, at first one for each core. A request prepares its images on its own thread and
   // on the helper threads that are free.

@@ -1,6 +1,6 @@
 // Catches: images that do not reach the engine, or reach it in the wrong order, at the wrong place in the prompt, or
-// with another number of tokens than the tower computes; token counts that omit images; and images in the forms of
-// other protocols that are not read.
+// with another number of tokens than the tower computes; token counts that omit images; and images that are not read
+// because they have the form of another protocol.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 namespace tessera {
 
 struct ChatMessages {
-  // A list of {"role", "content", …}. The arguments of tool calls are objects. A content is a string (text parts are
-  // joined by line breaks); a content with images is a list of {"type": "text", "text": …} and {"type": "image"}.
+  // A list of {"role", "content", …}. Arguments of tool calls are objects. A content without images is a string, its
+  // text parts joined by line breaks; one with images is a list of {"type": "text", "text": …} and {"type": "image"}.
   Json list = Json::array();
   std::vector<GivenImage> images{};  // in the order of the messages; borrowed from the request
 };

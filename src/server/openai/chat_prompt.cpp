@@ -82,8 +82,9 @@ bool has_other_parts(const Json* messages) {
   });
 }
 
-// Reads a request that gives ids, so that no template is needed. The request's messages are not rendered: only their
-// images are read, for the placeholders among the ids. A model that reads no images refuses them.
+// Reads a request that gives ids, so that no template is needed. The request's messages are not rendered. Only the
+// images in the messages are read, for the placeholders among the ids. A model that reads no images refuses these
+// images.
 ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model) {
   constexpr std::string_view kWithoutTemplate[] = {"chat_template",
                                                    "chat_template_kwargs",

@@ -117,8 +117,8 @@ struct ChatText::Impl {
   Status status{};
   CallList required{style.id_prefix};
   bool named_begun = false;
-  // Two pairs, one for reasoning and one for calls. In each pair at most one is set: the server's own parser or a
-  // plugin format.
+  // Two pairs of parsers, one pair for reasoning and one pair for calls. In each pair at most one member is set: the
+  // server's own parser or the plugin format's.
   std::optional<ReasoningParser> reasoning{};
   std::optional<OutsideReasoning> outside_reasoning{};
   std::optional<ToolCallParser> tools{};

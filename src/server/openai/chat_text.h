@@ -28,7 +28,7 @@ struct ChatTextStyle {
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
   // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format; text_style_of()
-  // finds it by the format's marks in the prompt.
+  // finds the place by the format's marks in the prompt.
   ReasoningStart reasoning_start = ReasoningStart::kBefore;
 };
 

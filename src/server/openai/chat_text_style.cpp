@@ -36,7 +36,7 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
   return style;
 }
 
-// All of the server's own parsers of calls read special tokens. A plugin format says whether it does.
+// The server's own parsers of calls all read special tokens. A plugin format says whether it reads them.
 bool needs_special_tokens(const ChatTextStyle& style) {
   const bool of_reasoning = style.reasoning_format != nullptr ? style.reasoning_format->reads_special_tokens()
                                                               : reads_special_tokens(style.reasoning_parser);

@@ -43,7 +43,7 @@ ApiResult<std::string> cut_at_mark(std::string prompt) {
   return prompt;
 }
 
-// Returns the field whose content a fault of rendering is about.
+// Returns the field that an error of rendering names.
 std::string field_of(const Conversation& conversation) {
   return conversation.own_template ? "chat_template" : "messages";
 }

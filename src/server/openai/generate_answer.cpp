@@ -175,7 +175,7 @@ class GenerateAnswer : public Answer {
   static bool is_large(const Choice& choice) { return choice.style.hidden_states || choice.style.input_logprobs; }
   static bool has_ended(const Choice& choice) { return choice.finish != FinishReason::kNone; }
 
-  // Writes one event of a stream. Not used for the last event of a large choice, which large_events() writes.
+  // Writes one event of a stream. The last event of a large choice is instead written by large_events().
   void write(JsonWriter& json, const Choice& choice, std::int64_t index) const {
     write_begin(json, choice, index);
     if (!has_ended(choice)) {

@@ -1,6 +1,5 @@
-// Catches: requests and answers that differ from OpenAI's or from a gateway's in something on which clients rely: the
-// model's name, the fingerprint, requests whose limit of tokens is 0, the limits of metadata, and paths under another
-// base URL.
+// Catches: deviations from what clients are used to from OpenAI and from gateways: the model's name, the fingerprint,
+// requests with a token limit of 0, the limits of metadata, and paths under another base URL.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
-// Stores chats in the browser (localStorage) for this page's address, one entry each. Nothing is deleted to make room:
-// a chat that does not fit is not stored, and the page says so.
+// Stores chats in the browser (localStorage) for this page's address, with one entry for each chat. Nothing is deleted
+// to make room: a chat that does not fit is not stored, and the page says so.
 const kKeptPrefix = "tessera.chat.";
 const kMaxKept = 100;             // number of chats
 const kMaxKeptLetters = 4000000;  // characters of all chats together; browsers have room for about five million

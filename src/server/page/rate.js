@@ -22,8 +22,8 @@ class TokenRate {
     return this.last && this.last.at > began ? this.last.tokens * 1000 / (this.last.at - began) : null;
   }
 
-  // Returns the rate between the first and the last arrival; null if all tokens came (almost) at once, when only
-  // perSecondSince() gives a rate.
+  // Returns the rate between the first and the last arrival. Returns null if all tokens came at almost the same time;
+  // use perSecondSince() then.
   perSecond() {
     return this.span_ms < kLeastSpan_ms ? null : (this.last.tokens - this.first.tokens) * 1000 / this.span_ms;
   }

@@ -51,7 +51,7 @@ void HarmonyReasoning::take_text(std::string_view text, ReasoningText& out) {
   }
 }
 
-// Takes text at the beginning of the turn: a recipient, or text that is not a header.
+// Takes text at the beginning of the turn. The text is either the recipient in a header or content.
 void HarmonyReasoning::take_beginning(std::string_view text, ReasoningText& out) {
   header_ += text;
   const std::string_view begun = without_spaces_in_front(header_);
@@ -105,7 +105,7 @@ void HarmonyReasoning::begin_body(ReasoningText& out) {
   parts_ = is_analysis ? had_reasoning_ : had_content_;
 }
 
-// Turns text that proved not to be a header into content.
+// Makes the held text content, because it is not a header.
 void HarmonyReasoning::flush_header(ReasoningText& out) {
   state_ = State::kContent;
   add(std::exchange(header_, {}), out);

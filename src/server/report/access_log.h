@@ -20,7 +20,7 @@ std::string access_line(const FinishedRequest& finished, std::string_view time, 
 // Threads: one at a time.
 class AccessLog {
  public:
-  // Opens a file, pipe or device, and creates a file that does not exist; "-" is standard error. `model` is the name of
+  // Opens the file, pipe or device at `path`, or standard error for "-". Creates a missing file. `model` is the name of
   // the model. Errors name the path and the reason.
   static Result<std::unique_ptr<AccessLog>> open(const std::string& path, std::string model);
   AccessLog(const AccessLog&) = delete;

@@ -28,8 +28,8 @@ class EventLog : public std::enable_shared_from_this<EventLog> {
   const ApiStatus& kept() const { return kept_; }
   // Records that no event will follow, and ends the streams of the followers.
   void end();
-  // Starts a stream of the events after number `after` (-1: all), including future ones. Error: 400 if no event has
-  // the number `after` yet, or if the events were dropped.
+  // Streams all events whose numbers are greater than `after` (-1: all events), including future ones. Error: 400 if no
+  // event has the number `after` yet, or if the events were dropped.
   ApiStatus follow(Call call, std::int64_t after);
 
  private:

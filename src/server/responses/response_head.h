@@ -1,4 +1,4 @@
-// Writes the beginning of a response object. It repeats fields of the request.
+// Writes the beginning of a response object, which repeats fields of the request.
 #pragma once
 
 #include <cstdint>

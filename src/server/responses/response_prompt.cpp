@@ -108,8 +108,8 @@ std::vector<std::size_t> later_turns(const Json::Array& messages) {
   return turns;
 }
 
-// Returns the conversation without the turns before index `begin`: the system and developer messages at the front, and
-// the messages from `begin` on.
+// Returns the conversation without the turns before index `begin`. Keeps the system and developer messages at the
+// front, and the messages from index `begin` on.
 Json without_turns(const Json::Array& messages, std::size_t begin) {
   Json kept = Json::array();
   bool leading = true;  // only instructions (system and developer messages) have come so far
@@ -121,8 +121,8 @@ Json without_turns(const Json::Array& messages, std::size_t begin) {
   return kept;
 }
 
-// Renders the conversation. If `truncates` and there are no images, drops as few of the oldest turns as needed for the
-// prompt and `answer_tokens` more tokens to fit into the context.
+// Renders the conversation. If `truncates` and there are no images, drops the oldest turns, but no more than needed, so
+// that the prompt and `answer_tokens` more tokens fit into the context.
 ApiResult<ChatPrompt> fit_prompt(const ServedModel& model, Conversation conversation, std::int64_t answer_tokens,
                                  bool truncates) {
   if (!truncates || !conversation.messages.images.empty()) return make_prompt(model, std::move(conversation));

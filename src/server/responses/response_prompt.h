@@ -15,7 +15,7 @@ namespace tessera {
 
 struct ResponsePrompt {
   ChatPrompt prompt{};
-  std::string kept_input{};  // the request's items in the form in which they are stored, a JSON list; "" unless `keeps`
+  std::string kept_input{};  // the request's items in the stored form, a JSON list; "" unless ResponseAsker::keeps
   std::shared_ptr<const ConversationTurn> before{};
 };
 

@@ -33,7 +33,7 @@ struct StoredResponse {
   std::string id;
   std::string owner{};
   std::string body{};                              // the response object
-  std::shared_ptr<const ConversationTurn> turn{};  // null: not ended, failed, cancelled, or without room for the items
+  std::shared_ptr<const ConversationTurn> turn{};  // null: still running, failed, cancelled, or its items do not fit
   std::vector<std::string> item_ids{};             // ids of the turn's output items
   std::shared_ptr<EventLog> events{};              // set for streamed background responses; only the I/O thread uses it
   bool background = false;
@@ -45,7 +45,7 @@ class ResponseStore {
   struct Limits {
     std::int64_t bytes = std::int64_t{256} << 20;
     std::size_t number = 10'000;  // 0: nothing is stored
-    double age_s = 30.0 * 86400;  // seconds since the response was stored
+    double age_s = 30.0 * 86400;  // seconds for which a response is kept
   };
   using Clock = std::function<double()>;  // seconds
 

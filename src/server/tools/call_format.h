@@ -3,8 +3,8 @@
 //   <tool_call>  \n{"name": "get", "arguments": {"a": 1}}  \n</tool_call>
 //   mark         head and body                             tail
 //
-// ToolCallParser feeds the format byte by byte. It holds back text until it is certain whether the text is a call. Text
-// that is not a call becomes content. One object reads all calls of one text, one after the other.
+// ToolCallParser feeds the format byte by byte, and holds back text until it is certain whether the text is a call.
+// Text that is not a call becomes content. One object reads all calls of one text, one after the other.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,7 @@ class CallFormat {
   // Called if the whole text ends within a head. `seen`: the mark and the text after it. Returns a complete body if
   // this is a call nevertheless, else null.
   virtual std::unique_ptr<CallBody> end_in_head(std::string_view /*seen*/) { return nullptr; }
-  // Takes `seen`, the text after the body without leading white space; it is not empty.
+  // Classifies `seen`, the text after the body so far, without its leading white space. `seen` is not empty.
   virtual Tail take_tail(std::string_view /*seen*/) { return Tail::kNone; }
 };
 

@@ -39,9 +39,9 @@ Json parameters_of(const Json& tool) {
   return any;
 }
 
-// Returns a tool's parameters for embedding in the schema of all calls. If they have no "$id", they get one, so that
-// their references ("#/$defs/…") resolve inside them. In old drafts of JSON Schema, "$id" may be an anchor ("#name"),
-// which becomes "$anchor".
+// Returns the schema of a tool's parameters, ready to be embedded in the schema of all calls. A schema without an "$id"
+// gets one, so that its references ("#/$defs/…") resolve inside it. In old drafts of JSON Schema, "$id" may be an
+// anchor ("#name"). The anchor is then moved to "$anchor".
 Json embedded_parameters(const Json& tool) {
   Json parameters = parameters_of(tool);
   const Json* id = parameters.find("$id");

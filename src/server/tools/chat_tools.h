@@ -26,8 +26,8 @@ struct ToolFields {
 
 ApiResult<ToolFields> read_tools(const ApiFields& body);
 
-// Returns the grammar for kRequired and kNamed; nothing for other choices. References in a tool's parameters cannot
-// leave these parameters.
+// Returns the grammar for kRequired and kNamed; nothing for other choices. A reference in a tool's parameters can point
+// only into the same parameters.
 ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools);
 
 }  // namespace tessera

@@ -28,10 +28,11 @@ bool shows_system_message(const ChatTemplate& chat, const RenderOptions& options
 
 // Returns `messages`, the result of read_messages(), in a form without tools. The assistant's calls are appended to its
 // text. Consecutive "tool" messages and a "user" message after them become one "user" message, because some templates
-// require the roles to alternate. The description of `tools`, if there are any, is appended to the first message if
-// this is a system or developer message. Otherwise, the description becomes a system message at the front if
-// `shows_system`. If not, it is prepended to the first message if this is a user message; else it becomes a user
-// message at the front.
+// require the roles to alternate. If there are tools, the first of these rules that applies places their description:
+// - If the first message is a system or developer message, the description is appended to it.
+// - If `shows_system`, the description becomes a system message at the front.
+// - If the first message is a user message, the description is prepended to it.
+// - Otherwise, the description becomes a user message at the front.
 Json with_generic_tools(const Json& messages, const ToolFields& tools, bool shows_system);
 
 }  // namespace tessera

@@ -65,7 +65,7 @@ std::string ebnf_literal(std::string_view text) {
   return literal + '"';
 }
 
-// Returns an EBNF grammar that matches one of several texts.
+// Returns an EBNF grammar that accepts exactly the texts listed in the field `key`.
 ApiResult<std::string> choice_grammar(const ApiFields& fields, std::string_view key) {
   constexpr std::string_view kAccepted = "a list of strings, none of them empty";
   const Json* list = fields.find(key);

@@ -20,7 +20,7 @@ namespace tessera {
 struct CallTags {
   enum class Values : std::uint8_t { kBySchema, kStrings, kJson };
   struct ValueBegin {
-    std::string_view tag{};  // "": the value directly follows the name's end
+    std::string_view tag{};  // "": the value directly follows `name_end`
     Values values = Values::kBySchema;
   };
   std::string_view name_begin;  // "<parameter="

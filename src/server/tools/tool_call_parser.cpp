@@ -169,8 +169,8 @@ void ToolCallParser::add_content(std::string_view text) {
   }
 }
 
-// Ends a head that proved not to begin a call. The mark becomes content, and the text after the mark is read again.
-// `next` is the byte that proved it.
+// Ends a head that turned out not to begin a call. The mark becomes content, and the text after the mark is read again.
+// `next` is the byte that showed this, if there is one.
 void ToolCallParser::refuse_head(std::optional<char> next) {
   phase_ = Phase::kContent;
   std::string again = std::exchange(raw_, {});

@@ -1,5 +1,5 @@
-// Catches: calls that are not found or found where there are none, arguments that are not JSON or not the model's, text
-// that is lost or shown twice, and answers that depend on where the deltas end.
+// Catches: calls that are missed, or found in text without calls; arguments that are not JSON or differ from the
+// model's; text that is lost or shown twice; and results that depend on where the deltas end.
 #include "tessera/server/tools/tool_call_parser.h"
 
 #include <gmock/gmock.h>

@@ -68,7 +68,7 @@ Parsed parse_calls(std::string_view name, const Json& tools, std::string_view te
   return out;
 }
 
-// Checks the calls of a text that is parsed as a whole, byte by byte, and cut into two parts at every byte.
+// Parses the text as a whole, byte by byte, and in two parts for each possible cut. Checks the result each time.
 inline void expect_calls(std::string_view name, const Json& tools, std::string_view text, const Parsed& expected) {
   EXPECT_EQ(parse_calls(name, tools, text, [&] { return text.size(); }), expected) << name << ": " << text;
   EXPECT_EQ(parse_calls(name, tools, text, [] { return std::size_t{1}; }), expected) << name << ": " << text;

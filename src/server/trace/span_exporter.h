@@ -28,7 +28,7 @@ namespace tessera {
 class SpanExporter {
  public:
   static constexpr std::size_t kMostWaiting = 8192;
-  static constexpr std::size_t kMostSent = 512;  // spans of one request to the collector
+  static constexpr std::size_t kMostSent = 512;  // most spans in one request to the collector
 
   // Errors: options.endpoint is not a URL, or libcurl cannot be started. Does not check whether the collector answers,
   // because the collector may start later.

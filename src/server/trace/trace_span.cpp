@@ -39,7 +39,7 @@ std::string_view operation_of(std::string_view route) {
   return found == std::end(kOperations) ? std::string_view() : found->name;
 }
 
-// Returns a client's text as an attribute may have it.
+// Returns a client's text for an attribute: its first kMostText bytes, with invalid UTF-8 replaced.
 std::string shown(std::string_view text) { return replace_invalid_utf8(text.substr(0, kMostText)); }
 
 // Writes attributes in OTLP's form, in which integers are JSON strings.

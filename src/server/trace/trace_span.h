@@ -13,14 +13,16 @@
 
 namespace tessera {
 
-// The header traceparent (W3C Trace Context): the client's trace, and the span of this trace that sent the request.
+// The header traceparent (W3C Trace Context). It names the client's trace and the span in this trace that sent the
+// request.
 struct TraceParent {
   std::string trace_id{};  // 32 hexadecimal digits
   std::string span_id{};   // 16 hexadecimal digits
   bool sampled = true;     // the client records its trace
 };
 
-// A request that has ended, from a batch's file. Its method, status and route are those of the file's lines.
+// A request that came from a batch's file and has ended. Its method, status and route are those of a direct HTTP
+// request.
 struct FinishedLine {
   FinishedRequest request{};
   std::string batch_id{};

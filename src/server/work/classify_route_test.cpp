@@ -1,5 +1,5 @@
 // Catches: scores of labels that differ from the engine's logits, that belong to another text or label, or whose scale
-// is not the config's; and models without labels that answer.
+// is not the config's; and a route that answers although the model has no labels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -6,7 +6,8 @@
 //   while (const auto job = queue.next()) …;              // run each job on a thread of its own
 //   queue.done(job);
 //
-// - The next job is the oldest job of the client that runs the fewest jobs. Clients that run equally many take turns.
+// - The next job is the oldest waiting job of the client that runs the fewest jobs. If several clients run equally many
+//   jobs, these clients take turns.
 // - The last free thread is only for a client that runs no job. If there are at least two threads, one client can
 //   therefore never occupy all of them.
 // - If the queue is full, the newest job of the client with the most waiting jobs is dropped. One client's jobs can

@@ -1,4 +1,4 @@
-// Gives memory that requests have freed back to the operating system.
+// Returns memory to the operating system after requests have freed it.
 //
 // glibc keeps freed memory that lies below the last used block of a heap, and each thread has its own heap. After a few
 // large bodies, gigabytes stay. malloc_trim(3) gives these pages back. It takes some milliseconds for each gigabyte and
@@ -27,7 +27,7 @@ class FreedMemory {
   FreedMemory(const MemoryBudget& budget, std::function<void(double, std::function<void()>)> after,
               std::function<void(std::function<void()>)> elsewhere);
 
-  // Checks after one second whether to give memory back, and then every second while requests hold memory.
+  // Checks after one second whether to return memory, and then every second while requests hold memory.
   void request_came();
 
  private:

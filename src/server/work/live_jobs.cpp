@@ -28,7 +28,8 @@ ApiError error_of(const RequestEvent& event) {
   return api_error(event.error);
 }
 
-// Returns the coding that the client accepts; "" if it accepts none, or memory for an encoder is lacking.
+// Returns the coding that the client accepts. Returns "" if the client accepts none, or if memory for an encoder is
+// lacking.
 std::string_view affordable_coding(const Call& call) {
   const std::string_view coding = call.accepted_coding();
   const std::int64_t bytes = call.memory().bytes() + static_cast<std::int64_t>(kEncoderBytes);

@@ -29,7 +29,7 @@ class LiveJobs {
     // thread. If `build` fails, fails the call instead.
     std::function<void(const Call& call, std::function<std::string()> build, std::function<void(std::string)> then)>
         build_elsewhere;
-    // A stream that sent nothing for this many seconds sends Answer::keep_alive(), if Answer::keeps_alive().
+    // A stream that sent nothing for this many seconds sends Answer::keep_alive() if Answer::keeps_alive() is true.
     double silent_s = 15;
   };
 
@@ -42,8 +42,8 @@ class LiveJobs {
   void start(Call call, ApiJob job);
   // Takes the events of one or more steps, in order. Events of jobs that have ended are dropped.
   void dispatch(std::span<EngineThread::Event> events);
-  // Cancels the requests of the job with this id if the job has a function ApiJob::deliver. The function then gets
-  // Answer::cancelled().
+  // If the job with this id has a function ApiJob::deliver, cancels the job's requests and passes Answer::cancelled()
+  // to this function.
   void cancel(std::string_view id);
   // Ends the requests that have this id or belong to the answer with this id; all requests if `id` is empty. Their
   // answers have the results so far. Returns the number of ended requests.

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// The `length` parts from `first` on, which occur `repeats` times in a row.
+// A sequence of `length` parts that begins with part `first` and occurs `repeats` times in a row.
 struct PartGroup {
   std::size_t first = 0;
   std::size_t length = 1;
@@ -21,7 +21,7 @@ struct PartGroup {
 // equal if their kind, operators and output types are equal.
 //
 //   embedding, (attention, mlp), (attention, mlp), (attention, mlp), attention, head
-//   → {0, 1, 1}, {1, 2, 3}, {7, 2, 1}
+//   → groups {first, length, repeats}: {0, 1, 1}, {1, 2, 3}, {7, 2, 1}
 std::vector<PartGroup> group_parts(std::span<const Part> parts);
 
 }  // namespace tessera

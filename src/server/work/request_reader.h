@@ -1,8 +1,8 @@
-// Reads the bodies of calls on the pools' threads: inflates them, and converts each to the form that its route needs.
-// The memory for this is charged to the call.
+// Reads the bodies of calls on the pools' threads: inflates a body, and converts it to the form that the call's route
+// needs. The memory for this is charged to the call.
 //
-// A body of up to kSmallTextBytes starts in the pool of small texts; a larger or compressed one starts in the pool of
-// large texts. If it turns out to need other work, it is read again in that work's pool (text_work.h).
+// A body of up to kSmallTextBytes starts in the pool of small texts; a larger or compressed body starts in the pool of
+// large texts. If a body turns out to need other work, it is read again in that work's pool (text_work.h).
 //
 // Threads: the I/O thread.
 #pragma once

@@ -44,9 +44,9 @@ class TextPool {
   // Finishes the running jobs and drops the waiting ones.
   ~TextPool();
 
-  // Adds a job. Either its `run` or its `not_run` is called, unless the pool's end drops the job. If the pool is full,
-  // a waiting job of another client may be dropped for this one; then the `not_run` of that job is called
-  // (fair_queue.h).
+  // Adds a job. Calls either its `run` or its `not_run`, unless the pool is destroyed while the job waits. If the pool
+  // is full, a waiting job of another client may be dropped to make room; the pool then calls the `not_run` of the
+  // dropped job (fair_queue.h).
   Id post(Job job);
   // Removes a job that has not begun.
   void cancel(Id id);

@@ -26,9 +26,9 @@ struct TextPoolsOptions {
 
 class TextPools {
  public:
-  // The largest numbers of jobs that wait in the pool of small texts, and in each other pool. Reading a thousand bodies
-  // of kSmallTextBytes takes some seconds; other work takes longer. It is better that a client retries later than that
-  // it waits in a longer queue.
+  // How many jobs may wait: in the pool of small texts, and in each other pool. Reading a thousand bodies of
+  // kSmallTextBytes takes some seconds; other work takes longer. It is better that a client retries later than that it
+  // waits in a longer queue.
   static constexpr std::size_t kMostSmall = 4096;
   static constexpr std::size_t kMostOthers = 1024;
   static constexpr int kHeavyNice = 10;
@@ -37,7 +37,7 @@ class TextPools {
   TextPools(const TextPoolsOptions& options, std::span<const std::string> api_keys);
 
   // Runs `run` on a thread of the pool when it is the client's turn. If the pool is full, a call of the client with the
-  // most waiting jobs is answered 503 with Retry-After. The job is dropped if its client leaves before it starts.
+  // most waiting jobs is answered 503 with Retry-After. If a client leaves before its job starts, the job is dropped.
   void post(TextWork work, const Call& call, std::function<void()> run);
 
   // Posts work that belongs to no call. The work is dropped if the pool is full.

@@ -1,9 +1,9 @@
 // The kinds of work that a request needs before and after it runs on the engine. Each kind has a pool (text_pools.h). A
 // thread of a pool takes on only the kinds that its pool allows.
 //
-// The kind of work that a body needs is unknown until the body is read. Its size decides whether it is read in the pool
-// of small or of large texts. If it turns out to need another kind of work, reading stops with an error and begins
-// again in the pool for that kind:
+// The kind of work that a body needs is unknown until the body is read. The body's size decides whether it is read in
+// the pool of small or of large texts. If the body turns out to need another kind of work, reading stops with an error
+// and begins again in the pool for that kind:
 //
 //   TextPoolScope scope(TextWork::kSmall);
 //   made = prepare(…);                            // calls TRY(take_on(TextWork::kImages)) before it decodes an image

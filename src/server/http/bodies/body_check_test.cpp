@@ -1,4 +1,5 @@
-// Catches: accepted bodies that a web page's form could send, and accepted encodings that the server cannot inflate.
+// Catches: a check that accepts a body which a web page's form could send, or an encoding that the server cannot
+// inflate.
 #include "tessera/server/http/bodies/body_check.h"
 
 #include <gmock/gmock.h>

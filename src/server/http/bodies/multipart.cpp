@@ -33,7 +33,7 @@ std::string take_value(std::string_view& rest) {
   return value;
 }
 
-// Returns the parameter `name` of a header's value: for 'form-data; name="file"', the parameter "name" is "file".
+// Returns the value of a header's parameter: for 'form-data; name="file"', the parameter "name" has the value "file".
 std::optional<std::string> parameter(std::string_view header, std::string_view name) {
   std::size_t at = header.find(';');
   while (at != std::string_view::npos) {

@@ -128,7 +128,7 @@ ApiStatus read_tei_fields(const ApiFields& fields, RerankStyle& style) {
 }
 
 ApiStatus read_list_fields(const ApiFields& fields, RerankStyle& style) {
-  // Gateways of SGLang always write "rid", often as null, and read no other form than SGLang's.
+  // A request with "rid", even null, comes from a gateway of SGLang, which can read only SGLang's form.
   const auto names_rid = [](const auto& member) { return member.first == "rid"; };
   if (std::ranges::any_of(fields.members(), names_rid)) style.form = RerankForm::kSglang;
   if (fields.find("return_text") != nullptr) return fields.unsupported("return_text", "none without \"texts\"");

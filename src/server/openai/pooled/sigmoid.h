@@ -1,4 +1,4 @@
-// The sigmoid, which makes a score from 0 to 1 of a classifier's logit.
+// Turns a classifier's logit into a score from 0 to 1 by the sigmoid function.
 #pragma once
 
 #include <cmath>

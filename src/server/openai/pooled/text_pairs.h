@@ -26,9 +26,9 @@ ApiResult<std::string> read_instruction(const ApiFields& fields);
 
 class PairScores {
  public:
-  // Makes the pairs: pair i joins firsts[i], or the only first, with seconds[i]. Errors: 400 if the model makes no
-  // scores, the numbers of texts do not match, a text is empty or too long, or the template does not name the
-  // instruction.
+  // Makes the pairs: pair i joins firsts[i] with seconds[i]. If `firsts` has only one text, this text is the first of
+  // all pairs. Errors: 400 if the model makes no scores, the numbers of texts do not match, a text is empty or too
+  // long, or the template does not name the instruction.
   static ApiResult<PairScores> create(const ServedModel& model, const PooledFields& fields, const PairSide& firsts,
                                       const PairSide& seconds, const std::string& instruction);
 
