@@ -1,5 +1,5 @@
-// Describes model families. Each family is one file, which reads the family's own fields of config.json and builds its
-// forward as a graph.
+// Describes model families. Each family has one source file, with code that reads the family's own fields of
+// config.json and builds the graph of the family's forward.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace tessera {
 class LayerBuilder;
 struct ModelOptions;
 
-// The graph of a family's body, with a spec for each of its weights.
+// The graph of a family's body, with a spec for each weight.
 struct FamilyBody {
   ir::Graph graph;
   std::vector<WeightSpec> weights = {};
@@ -36,7 +36,7 @@ struct ModelFamily {
   // Whether the family's experts may be stored in MXFP4 ("quantization_config"). If so, `defaults.moe` is set.
   bool mxfp4_experts = false;
   // Reads the fields that only this family has, or that this family reads in its own way. Also sets
-  // config.sliding_windows. When it is called, sizes, activation and norms are already in `config`.
+  // config.sliding_windows. When this function is called, sizes, activation and norms are already in `config`.
   Status (*read_config)(const Fields& fields, ModelConfig& config) = nullptr;
   // Builds the body. Inputs: input_ids, positions, …; returns hidden [T, hidden]. The builder keeps the first error.
   ir::ValueId (*build_body)(LayerBuilder& b, const ModelConfig& config) = nullptr;

@@ -4,8 +4,8 @@ namespace tessera {
 
 Result<ImageTokens> read_image_tokens(const Fields& fields, std::int64_t vocab_size) {
   const std::int64_t image = TRY(fields.required_int("image_token_id", 0, vocab_size - 1));
-  // Some files omit the ids of vision_start and vision_end. In all published tokenizers these are the placeholder's id
-  // minus three and minus two.
+  // Some files omit the ids of vision_start and vision_end. In all published tokenizers, vision_start is the
+  // placeholder's id minus three, and vision_end is that id minus two.
   const auto id = [&](std::string_view key, std::int64_t otherwise) -> Result<TokenId> {
     const std::int64_t given = TRY(fields.optional_int(key, 0, vocab_size - 1)).value_or(otherwise);
     if (given < 0) return fields.wrong(key, "an id, where image_token_id is below 3");

@@ -15,7 +15,8 @@ struct ImageTokens {
   TokenId vision_start;  // precedes an image's placeholders
   TokenId vision_end;    // follows an image's placeholders
   // The number of deepstack levels (Qwen3-VL). A row holds the embedding of one placeholder and one further vector for
-  // each level. Layer i of the language model, counted from 0, adds further vector i to the placeholder's hidden state.
+  // each level. Layer i of the language model, counted from 0, adds the vector of level i to the placeholder's hidden
+  // state.
   std::int64_t deepstack_levels = 0;
 
   // Returns the number of values in a row, whose shape is [1 + deepstack_levels, hidden_size].

@@ -29,7 +29,7 @@ std::map<ir::ValueId, std::int64_t> first_columns(const ir::Graph& graph) {
   return columns;
 }
 
-// Tests one layer, as many layers as one split has results (8), and more layers, among them 35 as in Gemma 4 E2B.
+// Tests up to 8 layers, for which one split suffices, and more than 8. Gemma 4 E2B has 35 layers.
 TEST(LayerInputs, EachLayerTakesItsOwnColumns) {
   for (const std::int64_t layers : {1, 2, 8, 9, 35, 70}) {
     SCOPED_TRACE(layers);

@@ -87,8 +87,8 @@ Status check_options(const ModelConfig& config, const ModelOptions& options) {
 }
 
 // Finishes the graph of `b`, gives the graph's result `output` the name `name`, and merges the graph's weights into
-// `weights`, the weights of the earlier graphs. Weights with the same name share memory, so their types must agree.
-// This is checked, because families may declare any weights.
+// `weights`, the weights of the earlier graphs. Weights with the same name share memory, so their types and tensors
+// must agree. Checks this, because families may declare any weights.
 Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, std::vector<WeightSpec>& weights,
                          std::optional<ir::ValueId> further = std::nullopt) {
   b.graph.output(output);
@@ -99,8 +99,8 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
-// Returns the formats of linears that are stored as `stored` says. If `format` is given, unquantised linears are
-// quantised to it while they are read.
+// Returns `stored`, the formats in which linears are stored. If `format` is given, the result also says that
+// unquantised linears are quantised to `format` while they are read.
 WeightFormats at_start(const WeightFormats& stored, const std::optional<StartFormat>& format) {
   return format ? stored.quantised_at_start(*format) : stored;
 }
@@ -112,8 +112,8 @@ void take_notes(LayerBuilder& b, ModelGraphs& graphs) {
   std::ranges::move(b.take_at_start(), std::back_inserter(graphs.at_start));
 }
 
-// Returns whether drafts have a head of their own: one with fewer ids, or a quantised copy. There is no quantised copy
-// if the model's head is quantised already, or if its rows cannot be quantised.
+// Returns whether drafts have a head of their own: a head with fewer ids, or a quantised copy of the model's head.
+// There is no quantised copy if the model's head is quantised already, or if its rows cannot be quantised.
 bool has_own_draft_head(const ModelConfig& config, const ModelOptions& options, const ir::Graph& head) {
   if (options.draft_vocab > 0) return true;
   if (!options.draft_format || !format_at_start(*options.draft_format, config.hidden_size)) return false;
@@ -144,8 +144,8 @@ Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& o
   return draft;
 }
 
-// Adds the next-token layer to the last stage. On every other stage, adds the weights of the layer that this stage does
-// not use to weights_elsewhere.
+// Adds the next-token layer to the last stage. On every other stage, adds the layer's weights to weights_elsewhere,
+// except the weights that the stage uses itself.
 Status add_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                  const ModelFamily& family, ModelGraphs& graphs) {
   const auto before = static_cast<std::ptrdiff_t>(graphs.weights.size());
@@ -174,7 +174,7 @@ Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOpti
   ModelOptions own = options;
   const std::size_t groups = graphs.body.cache_groups.size();
   const std::size_t group = full_group(graphs.body);
-  if (graphs.body.cache_groups.size() > groups) {  // else the layer belongs to a group of the target's config
+  if (graphs.body.cache_groups.size() > groups) {  // full_group() added one; else the layer uses a group of the target
     own.guest = {.groups = graphs.body.cache_groups, .group = group, .takes_embeddings = true};
     own.guest->groups[group].layers.push_back(eagle.config.num_hidden_layers - 1);
   }

@@ -6,7 +6,7 @@
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
 //   tower    patches of images → rows of embeddings, if the model has a vision tower
 //   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if a next-token layer or a draft model is
-//            requested; its head and sampler are graphs of their own
+//            requested; the draft's head and sampler are separate graphs
 //   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of targets and most probable tokens
 //
 // With pipeline parallelism these are the graphs of one stage. A stage's body ends with the transfer of hidden states
@@ -39,9 +39,8 @@ namespace tessera {
 struct DraftModel;
 struct EagleDraft;
 
-// Says which layer numbers and which cache group the layers of a guest get beside the layers of the target model
-// (families/draft_model.h). The guest is a draft model, or an EAGLE-3 layer whose target has no layer with full
-// attention.
+// The layer numbers and the cache group of a guest's layers (families/draft_model.h). A guest is a draft model, or an
+// EAGLE-3 layer whose target has no layer with full attention. It uses the target's cache groups.
 struct GuestPlace {
   std::int64_t first_layer = 0;             // added to the numbers of the guest's layers; 0 for an EAGLE-3 layer
   std::vector<ir::CacheGroup> groups = {};  // the target's cache groups; one of them also has the guest's layers
@@ -86,17 +85,17 @@ struct ModelOptions {
   // "draft_hidden".
   bool draft_layer = false;
   std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer from a separate folder, instead of draft_layer
-  std::shared_ptr<const DraftModel> draft_model = nullptr;  // a model that drafts, instead of a layer
+  std::shared_ptr<const DraftModel> draft_model = nullptr;  // a draft model, instead of a draft layer
   // Set while the graphs of a guest are built. The guest's layers then have the numbers and the cache group that
   // GuestPlace says.
   std::optional<GuestPlace> guest = std::nullopt;
   std::int64_t max_draft_rows = 2048;
-  // The format to which a draft layer and the head of its drafts are quantised while they are read. The head is then a
-  // second matrix beside the model's own. Linears that are stored quantised stay as they are.
+  // The format to which a draft layer and the head of its drafts are quantised while they are read. The draft head is
+  // then a matrix of its own, beside that of the model's head. Linears that are stored quantised keep their format.
   std::optional<StartFormat> draft_format = std::nullopt;
   // The format to which the head is quantised while it is read. A tied head becomes a matrix of its own.
   std::optional<StartFormat> head_format = std::nullopt;
-  std::int64_t draft_vocab = 0;  // a next-token layer drafts the ids below this number; 0: all ids
+  std::int64_t draft_vocab = 0;  // ids that a next-token layer may draft are below this; 0: all ids
   // The maximum number of draft tokens of a request in a forward. A recurrent layer keeps the rows of these tokens
   // until the request's next forward.
   std::int64_t max_drafts = 0;
@@ -117,8 +116,8 @@ struct VisionGraph {
   VisionConfig config;
 };
 
-// Graphs that prefill runs instead of body and head. After a certain point of the forward only the wanted rows are
-// needed. `body` ends at this point. `head` computes the rest of the forward for the wanted rows
+// The graphs that run in a prefill, instead of the model's body and head. From a certain point of the forward on, only
+// the wanted rows are needed. `body` ends at this point. `head` computes the rest of the forward for the wanted rows
 // (runner/wanted_rows.h).
 struct PrefillGraphs {
   ir::Graph body;  // its outputs are inputs of the head and have the same names
@@ -132,11 +131,11 @@ struct DraftGraphs {
   ir::Graph body;     // its output is hidden [T, hidden], which the head and the row of the next draft read
   ir::Graph head;     // reads hidden and wanted_rows; its output is logits f32[R, ids]
   ir::Graph sampler;  // like ModelGraphs::sampler, for the draft's logits
-  // Index of the output of the model's body that becomes draft_hidden. Absent for a draft model, whose rows read no
-  // hidden state of the model. At position p, a draft model's row has the id of token p, whereas a layer's row has the
-  // id of token p + 1.
+  // Among the outputs of the model's body, the index of the one that becomes draft_hidden. Absent for a draft model,
+  // whose rows read no hidden state of the model. At position p, a draft model's row has the id of token p, whereas a
+  // layer's row has the id of token p + 1.
   std::optional<std::size_t> body_output = 0;
-  std::vector<TokenId> target_ids = {};  // [ids]: the model's id for each id of the head; empty if the ids are equal
+  std::vector<TokenId> target_ids = {};  // [ids]: the model's id for each id of the draft's head; empty if equal
 };
 
 // Describes how a checkpoint with quantised linears stores one linear's matrix.
@@ -146,7 +145,7 @@ struct StoredMatrix {
   bool unquantised = false;
 };
 
-// A quantised matrix of the checkpoint that is converted to numbers of the model's type.
+// A matrix that is stored quantised, but is converted to numbers of the model's type while it is read.
 struct DequantisedWeight {
   std::string module;  // "model.layers.0.self_attn.kv_b_proj"
   std::string format;  // describe(WeightFormat)
@@ -190,7 +189,7 @@ struct ModelGraphs {
   bool has_head = true;
   int dp_size = 1;                                 // ModelOptions::dp_size
   std::vector<WeightSpec> weights_elsewhere = {};  // weights that only other stages use
-  // The graphs that prefills run, if they are not `body` and `head`.
+  // The graphs that run in prefills; absent if these are `body` and `head`.
   std::optional<PrefillGraphs> prefill = std::nullopt;
 
   std::optional<AdaptedGraphs> adapted = std::nullopt;  // absent if no adapters are served
@@ -211,7 +210,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
 // Returns the weights of all stages.
 std::vector<WeightSpec> all_weights(const ModelGraphs& graphs);
 
-// Names of the static inputs that the runner stages before every forward.
+// Names of the static inputs. The runner fills these inputs before every forward.
 namespace input_names {
 inline constexpr std::string_view kInputIds = "input_ids";    // i32[T]
 inline constexpr std::string_view kInputRows = "input_rows";  // i32[T]: row of last_ids, or -1

@@ -1,4 +1,4 @@
-// Reads the config and opens the checkpoint of a model, which is a folder in Hugging Face's layout or a GGUF file.
+// Reads a model's config and opens its checkpoint. A model is a folder in Hugging Face's layout or a GGUF file.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Replaces every tensor's name `n` in the part, or in all parts of the weights, by name(n). This includes tensors of
-// scales and shapes, and `beside`. The names of the weights themselves stay.
+// Replaces every tensor name n in the part, or in all parts of the weights, by name(n). This includes the names of
+// tensors with scales and shapes, and the names in `beside`. The weights keep their own names.
 void rename_tensors(const std::function<std::string(const std::string&)>& name, WeightPart& part);
 void rename_tensors(const std::function<std::string(const std::string&)>& name, std::vector<WeightSpec>& weights);
 

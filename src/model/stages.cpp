@@ -19,7 +19,8 @@ namespace {
 using ir::ValueId;
 using ir::ValueKind;
 
-// Finds the last node that reads each value of a body, and the nodes that several stages may compute.
+// Finds, for each value of a body, the last node that reads the value. Also finds the nodes that several stages may
+// compute.
 class BodyReads {
  public:
   BodyReads(const ir::Graph& body, const BodyCuts& cuts) : body_(body), last_use_(body.values.size(), -1) {
@@ -139,7 +140,7 @@ class StageGraph {
   ir::Graph graph_;
 };
 
-// Checks that no state is used both by nodes begin … end - 1 and by other nodes.
+// Checks that no state is used by a node in begin … end - 1 and also by a node outside of this range.
 Status check_states(const ir::Graph& body, std::size_t begin, std::size_t end) {
   std::set<ValueId> inside;
   std::set<ValueId> outside;
@@ -168,7 +169,7 @@ Result<ir::Graph> take_stage(const ir::Graph& body, const LayerRange& layers, co
   const std::vector<ValueId> received = begin == 0 ? std::vector<ValueId>{} : reads.crossing(begin);
   const std::vector<ValueId> sent = reads.crossing(end);
 
-  // Marks the stage's own nodes, and the repeatable earlier nodes whose results they read, directly or indirectly.
+  // Marks the stage's own nodes, and the repeatable earlier nodes whose results the stage's nodes need.
   std::vector<bool> runs(body.nodes.size(), false);
   for (std::size_t n = end; n-- > 0;) {
     runs[n] = runs[n] || n >= begin;

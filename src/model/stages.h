@@ -1,5 +1,5 @@
-// Cuts a body into the stages of a pipeline. A stage consists of consecutive layers. It receives the values of earlier
-// layers that it needs, and sends the values that later layers need (ops/collective/stage_exchange.h).
+// Cuts a body into the stages of a pipeline. A stage consists of consecutive layers. It receives the values that it
+// needs from earlier layers, and sends the values that later layers need (ops/collective/stage_exchange.h).
 //
 //   stage 0    %h = embedding(…)  layers 0 …                     send_to_next(mut %h)
 //   stage 1    %h = empty  receive_from_previous(mut %h)  layers … → %hidden
@@ -26,8 +26,8 @@ struct LayerRange {
   friend bool operator==(const LayerRange&, const LayerRange&) = default;
 };
 
-// Returns the layers of stage number `stage` if `layers` layers are divided into `stages` stages of nearly equal size.
-// Precondition: 1 <= stages <= layers.
+// Returns the layers of one stage if `layers` layers are divided into `stages` stages of nearly equal size. `stage` is
+// the index of the stage. Precondition: 1 <= stages <= layers.
 LayerRange layers_of_stage(std::int64_t layers, int stage, int stages);
 
 struct BodyCuts {
@@ -37,8 +37,9 @@ struct BodyCuts {
 
 // Cuts a stage out of a body with one output [T, N]. The result has all inputs of the body, the body's cache groups
 // reduced to the stage's layers, and one output with the name of the body's output. In the last stage the output is the
-// body's output. In other stages it is the sent value of the same type. Returns kUnimplemented if a layer reads the
-// cache of a layer in another stage, or if a value to be sent does not have one row for each token.
+// body's output. In other stages the output is the last sent value that has the type of the body's output. Returns
+// kUnimplemented if a layer reads the cache of a layer in another stage, or if a value to be sent does not have one row
+// for each token.
 Result<ir::Graph> take_stage(const ir::Graph& body, const LayerRange& layers, const BodyCuts& cuts);
 
 }  // namespace tessera

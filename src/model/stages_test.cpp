@@ -141,8 +141,8 @@ TEST(TakeStage, AValueWithoutTokenRowsIsNotSent) {
 }
 
 // Checks three families, one of them with experts. Each weight must be in exactly one stage, except constants and a
-// tied embedding, which several stages may have. Each stage must know all weights of the model, its own and those
-// elsewhere.
+// tied embedding, which several stages may have. Each stage must list all weights of the model: its own weights, and
+// the weights of other stages.
 TEST(BuildModel, StagesHaveTheModelsWeights) {
   for (const char* architecture : {"LlamaForCausalLM", "Gemma2ForCausalLM", "Qwen3MoeForCausalLM"}) {
     SCOPED_TRACE(architecture);

@@ -1,4 +1,4 @@
-// Helpers for the tests of this folder: the folder with real data, files that a test builds, and checks of errors.
+// Helpers for the tests in src/model: the path of real data, files that a test builds, and checks of errors.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -35,7 +35,8 @@ inline std::filesystem::path shared_dir() {
     }                                           \
   } while (false)
 
-// Returns a safetensors file with the header's length, the header, and `data_bytes` bytes 0, 1, 2, …
+// Returns the content of a safetensors file: the header's length, the header, and `data_bytes` bytes of data, 0, 1, 2,
+// …
 inline std::string safetensors_bytes(std::string_view header, std::size_t data_bytes) {
   const std::uint64_t length = header.size();
   std::string bytes(sizeof length, '\0');

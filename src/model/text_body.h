@@ -1,5 +1,5 @@
 // Reads a family's body that is written as text (ir/text.h), with its weights. Checks that the body uses only inputs
-// that the engine stages before a forward and states that the engine keeps between forwards.
+// that the engine fills before a forward, and only states that the engine keeps between forwards.
 //
 //   FamilyBody body = TRY(read_text_body(text, specs, config, options, ops));
 //

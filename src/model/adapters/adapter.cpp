@@ -60,7 +60,8 @@ Result<std::vector<float>> floats_of(const StoredTensor& tensor, const std::stri
   return values;
 }
 
-// Returns the places of a module's whole matrix. Returns an error if the layout has none, or if the shape differs.
+// Returns the places of a module's whole matrix. Returns an error if the layout has no place for it, or if the module's
+// matrix has another shape in the layout.
 Result<std::vector<AdapterLayout::Place>> places_of_whole(const std::string& path, const std::string& module,
                                                           const StoredTensor& tensor, const AdapterLayout& layout) {
   std::vector<AdapterLayout::Place> places = layout.places_of(module, /*whole=*/true);
@@ -82,7 +83,7 @@ Result<std::vector<AdapterLayout::Place>> places_of_whole(const std::string& pat
   return places;
 }
 
-// Refuses an adapter that changes the embedding or the head if the settings tie both (ensure_weight_tying).
+// If the settings tie the embedding to the head (ensure_weight_tying), refuses an adapter that changes either of them.
 Status check_tying(const std::string& path, const AdapterConfig& config, const AdapterTensors& tensors) {
   if (!config.ties_weights()) return ok_status();
   const auto check = [&](const auto& modules) -> Status {

@@ -28,8 +28,8 @@ constexpr std::string_view kRefused[] = {"use_dora",
                                          "alora_invocation_tokens",
                                          "trainable_token_indices"};
 
-// Returns whether a setting is in use. A setting that is false, an empty list or an empty object is not. `value` is
-// null if the setting is absent or null (Fields::find()).
+// Returns whether a setting is in use. It is not in use if its value is false, an empty list or an empty object.
+// `value` is null if the setting is absent or null (Fields::find()).
 bool is_set(const Json* value) {
   if (value == nullptr) return false;
   if (value->is_bool()) return value->as_bool();

@@ -27,7 +27,7 @@ class AdapterConfig {
   Result<std::int64_t> rank_of(std::string_view module) const;
   // Returns the factor by which B · A of a module is multiplied: alpha / rank or, with use_rslora, alpha / √rank.
   Result<double> scale_of(std::string_view module, std::int64_t rank) const;
-  // Returns the last words of modules_to_save: "lm_head" and "embed_tokens".
+  // Returns the last word of each module in modules_to_save: "lm_head" or "embed_tokens".
   const std::vector<std::string>& saved() const { return saved_; }
   // Returns whether a change to the embedding or to the head applies to both (ensure_weight_tying).
   bool ties_weights() const { return ties_weights_; }

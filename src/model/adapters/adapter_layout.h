@@ -49,8 +49,8 @@ struct AdaptableLinear {
   std::string weight;  // name of the graph's value that holds the matrix or table
   bool embeds = false;
   // If true, adapters contain no A and B but a whole matrix that replaces the model's matrix (PEFT's modules_to_save).
-  // The linear then has one module, the head or the embedding, and has all of the module's columns or, if it
-  // embeds, all of its rows.
+  // The linear then has one module. If this is the head, the linear has all of the module's columns. If it is the
+  // embedding, the linear has all of the module's rows.
   bool whole = false;
   // Number of experts in the model if the weight is a stack of experts' matrices; otherwise 0.
   std::int64_t experts = 0;
@@ -76,7 +76,7 @@ struct AdaptableLinear {
 std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<const LinearPart> parts);
 
 struct AdapterLimits {
-  std::int64_t slots = 8;      // adapters that one forward may mix; at least 1
+  std::int64_t slots = 8;      // maximum number of adapters in one forward; at least 1
   std::int64_t max_rank = 16;  // at least 1
   // Last words of the names of modules that adapters may change, such as "q_proj" or "lm_head". kExperts stands for the
   // experts' matrices. kAllLinears stands for all other linears of the layers. An empty list means the same as
@@ -149,7 +149,7 @@ std::string_view last_word(std::string_view module);
 constexpr bool can_be_saved(std::string_view module) { return module == "lm_head" || module == "embed_tokens"; }
 // Returns a module's name without the prefix before "layers.": "layers.0.self_attn.q_proj". This prefix may differ
 // between checkpoints of one model. The names of the embedding and the head become "embed_tokens" and "lm_head"; any
-// other name without a layer is returned whole.
+// other name without a layer is returned unchanged.
 std::string_view from_layer(std::string_view module);
 
 }  // namespace tessera

@@ -16,8 +16,8 @@
 
 namespace tessera {
 
-// A module's matrices as floats, in the layout of the adapter's file. Either A and B, or a matrix that replaces the
-// module's own.
+// A module's matrices in the layout of the adapter's file: either A and B as floats, or the tensor of a matrix that
+// replaces the module's own matrix.
 struct AdapterMatrices {
   std::int64_t rank = 0;
   double scale = 1;
@@ -36,8 +36,8 @@ struct AdapterLinearPart {
   // Offset in AdapterShare::bytes() of the matrices A [rank, cols of the linear] of all modules, one after the other. A
   // whole matrix takes the place of A: [rows, cols] or, for an embedding, [cols, rows].
   std::size_t a_offset = 0;
-  // Offset of B of the whole linear, transposed: [most_rank, rows of the linear], with zeros beyond a module's rank.
-  // There is no B beside a whole matrix.
+  // Offset of the linear's B, transposed: [most_rank, rows of the linear], with zeros beyond a module's rank. Beside a
+  // whole matrix there is no B.
   std::size_t b_offset = 0;
 };
 
@@ -62,7 +62,7 @@ class AdapterShare {
   }
 
  private:
-  // Sets the offsets in `linears` from their LoRA ranks, and allocates the memory.
+  // Computes the offsets in `linears` from the linears' LoRA ranks, and allocates the memory.
   static Result<AdapterShare> place(const std::vector<AdaptableLinear>& of_rank, ir::DType dtype,
                                     std::vector<AdapterLinearPart> linears, Device& device);
 

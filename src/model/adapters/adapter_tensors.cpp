@@ -34,7 +34,7 @@ constexpr Ending kEndings[] = {{.text = ".lora_A.weight", .is_a = true},
                                {.text = ".modules_to_save.weight", .is_whole = true},
                                {.text = ".weight", .is_whole = true}};
 
-// If the tensor is not supported, `refused` says what it is.
+// If the tensor is not supported, `refused` says of what kind the tensor is.
 struct TensorRole {
   std::string module;
   Ending ending = {};

@@ -22,7 +22,7 @@ struct AdapterTensors {
   std::map<std::string, const StoredTensor*> whole;  // matrices that replace the model's own; not in `pairs`
 
   // Returns unimplemented for a tensor of an unsupported kind, and invalid_argument for tensors that contradict each
-  // other, for a type that is not floating, and for a file without tensors. Omits copies of the base model's
+  // other, for a type that is not floating-point, and for a file without tensors. Omits copies of the base model's
   // matrices, and logs their names.
   static Result<AdapterTensors> of(const SafetensorsFile& file);
 };

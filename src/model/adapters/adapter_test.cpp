@@ -74,8 +74,8 @@ TEST(Adapter, PlacesMatricesByModule) {
   EXPECT_EQ(part.most_rank, 2);
   EXPECT_EQ((*adapter)->rank(), 2);
   EXPECT_EQ(floats(share, part.a_offset, 9), (std::vector<float>{0, 1, 2, 3, 4, 5, 50, 51, 52}));
-  // B is stored transposed, as two rows, because the largest LoRA rank is 2. A row has q's four values, then k's two.
-  // k's LoRA rank is 1, so its values in the second row are zeros.
+  // B is stored transposed, as two rows, because the largest LoRA rank is 2. Each row has q's four values, then k's two
+  // values. k's LoRA rank is 1, so its values in the second row are zeros.
   EXPECT_EQ(floats(share, part.b_offset, 12),
             (std::vector<float>{100, 102, 104, 106, 150, 151, 101, 103, 105, 107, 0, 0}));
 }
@@ -319,10 +319,10 @@ AdapterLayout layout_of_experts() {
 TEST(Adapter, CutsStacksOfExperts) {
   Folder folder;
   const std::string stack = "base_model.model.model.layers.0.mlp.experts.";
-  // The LoRA rank is 2, so that A has two rows for expert 0, then two for expert 1.
+  // The LoRA rank is 2, so A has two rows for expert 0, then two rows for expert 1.
   folder.add(stack + "base_layer.lora_A.weight", {4, kCols}, 0);
-  // B has one row for gate and one for up. A row has column 0 of expert 0's B and of expert 1's B, then column 1 of
-  // both.
+  // B has one row for gate and one for up. Each row of B has column 0 for expert 0, column 0 for expert 1, then column
+  // 1 for expert 0 and column 1 for expert 1.
   folder.add(stack + "base_layer.lora_B.weight", {2, 4}, 100);
   folder.add(stack + "lora_A.weight", {4, 1}, 200);
   folder.add(stack + "lora_B.weight", {kCols, 4}, 300);

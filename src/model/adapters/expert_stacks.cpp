@@ -24,7 +24,7 @@ std::string_view stack_of(std::string_view module) {
   return module.substr(0, module.rfind('.'));
 }
 
-// Returns the number of rows that the modules of one expert have together in the stack.
+// Returns the number of rows of one expert in the stack, which all modules of the expert have together.
 std::int64_t stack_rows(const AdaptableLinear& linear) {
   std::int64_t rows = 0;
   for (const AdaptableModule& module : linear.modules) rows = std::max(rows, module.stack_row + module.rows);
@@ -32,7 +32,8 @@ std::int64_t stack_rows(const AdaptableLinear& linear) {
 }
 
 // Cuts the matrices of one expert's module out of the stack's matrices `a` and `b`. The modules of an expert share its
-// A, so the module gets all of it. They divide the rows of the expert's B, so the module gets only its own rows.
+// A, so the module gets all of it. The rows of the expert's B are divided among its modules, so the module gets only
+// its own rows.
 AdapterMatrices of_expert(const AdapterMatrix& a, const AdapterMatrix& b, std::int64_t experts, std::int64_t rank,
                           const AdaptableModule& module) {
   AdapterMatrices made;
@@ -55,7 +56,7 @@ Result<std::vector<ExpertMatrices>> cut_expert_stack(const std::string& path, co
                                                      const AdapterConfig& config, const AdapterLayout& layout) {
   const std::string_view stack = from_layer(without_nesting(module));
   std::vector<ExpertMatrices> cut;
-  // Matrices by the module's name. Ranks that hold parts of the same expert share them.
+  // The key is the module's name. Ranks that hold parts of the same expert share its matrices.
   std::map<std::string, std::shared_ptr<const AdapterMatrices>> made;
   bool known = false;
   for (std::size_t rank = 0; rank < layout.num_ranks(); ++rank)

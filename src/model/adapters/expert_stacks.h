@@ -1,7 +1,7 @@
-// Reads adapters that change whole stacks of experts' matrices. PEFT writes them for the setting target_parameters. A
-// is [experts · rank, columns]: the rows of expert 0, then those of expert 1 and so on. B is [rows, rank · experts]:
-// the first column of every expert's B, then the second column of every expert's B and so on. In a stack of gate and
-// up, the rows of gate come before those of up.
+// Reads adapters that change whole stacks of experts' matrices. PEFT writes such adapters for the setting
+// target_parameters. With the LoRA rank r, A is [experts · r, columns]: the r rows of expert 0, then the rows of expert
+// 1 and so on. B is [rows, r · experts]: the first column of every expert's B, then the second column of every expert's
+// B and so on. If the stack contains gate and up, the rows of gate come before those of up in B.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,9 @@ struct ExpertMatrices {
   AdapterLayout::Place place;
   std::shared_ptr<const AdapterMatrices> matrices;
 };
-// Splits a stack's A and B into the matrices of each expert, for all ranks. The shapes decide whether the stack holds
-// gate and up, or down. Returns invalid_argument for a stack that the layout does not contain, for shapes that fit no
-// stack, and for an unsupported LoRA rank. Messages begin with `path`.
+// Splits a stack's A and B into the matrices of each expert, for all ranks. The shapes show whether the stack holds the
+// matrices gate and up or the matrix down. Returns invalid_argument for a stack that the layout does not contain, for
+// shapes that fit no stack, and for an unsupported LoRA rank. Messages begin with `path`.
 Result<std::vector<ExpertMatrices>> cut_expert_stack(const std::string& path, const std::string& module,
                                                      const AdapterMatrix& a, const AdapterMatrix& b,
                                                      const AdapterConfig& config, const AdapterLayout& layout);

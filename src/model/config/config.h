@@ -101,7 +101,7 @@ struct ModelConfig {
   // [num_hidden_layers]: each layer's window w, with which position p attends to p - w + 1 … p; 0 for full attention.
   std::vector<std::int64_t> sliding_windows = {};
   RopeConfig rope = {};
-  std::optional<RopeConfig> sliding_rope = std::nullopt;  // the rotation of layers with a window, if it differs
+  std::optional<RopeConfig> sliding_rope = std::nullopt;  // rotation of layers with a window, if not `rope`
   std::optional<MoeConfig> moe = std::nullopt;
   std::optional<MlaConfig> mla = std::nullopt;
   std::optional<DeltaNetConfig> delta_net = std::nullopt;

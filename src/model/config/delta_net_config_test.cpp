@@ -78,8 +78,8 @@ TEST(DeltaNetConfigs, RefuseContradictions) {
           {"mrope_section", "4 rotated pairs"});
 }
 
-// The layers use two cache groups. One group holds the states of the delta nets, and the other holds the KV cache of
-// attention. The group of states has one slot for each sequence.
+// The layers use two cache groups. One group holds the KV cache of attention. The other group holds the states of the
+// delta nets and has one slot for each sequence.
 TEST(DeltaNetConfigs, LayersShareAStateGroup) {
   const Result<ModelGraphs> graphs = graphs_of(*small_delta_net());
   ASSERT_TRUE(graphs.ok()) << graphs.status().message();

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 constexpr auto kWrongValue = StatusCode::kInvalidArgument;
 constexpr auto kNotServed = StatusCode::kUnimplemented;
 
-// Reads a small config. The members of the JSON object `changes` replace its members or are added.
+// Reads a small config. The members of the JSON object `changes` replace the config's members or are added.
 Result<ModelConfig> small_gemma(const char* architecture, const char* changes = "{}") {
   Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
                                "num_attention_heads": 4, "max_position_embeddings": 2048})",

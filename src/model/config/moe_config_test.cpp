@@ -125,7 +125,7 @@ TEST(MoeConfig, RefusesWithFieldValueAndWhatIsAccepted) {
   }
 }
 
-// Sets two fields at a time to extreme values. With every config that is accepted, tokens must be routable.
+// Sets two fields at a time to extreme values. The router must be able to route tokens with every accepted config.
 TEST(MoeConfigFuzz, NeverCrashesAndAcceptsOnlyRoutableConfigs) {
   std::mt19937 random(20250429);
   const char* const kArchitectures[] = {"Qwen3MoeForCausalLM", "MixtralForCausalLM", "Glm4MoeForCausalLM"};

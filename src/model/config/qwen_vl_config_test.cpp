@@ -22,7 +22,7 @@ Result<ModelConfig> read_vision_model(const char* architecture, const std::strin
   return ModelConfig::from_json(small_config(architecture, members.c_str()), "m/config.json", built_in_families());
 }
 
-// A "vision_config" that is valid for both kinds of tower.
+// A "vision_config" that is valid for the towers of both Qwen2.5-VL and Qwen3-VL.
 constexpr const char* kTower = R"({"depth": 12, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4,
     "out_hidden_size": 64, "patch_size": 14, "window_size": 112, "fullatt_block_indexes": [7],
     "num_position_embeddings": 64, "deepstack_visual_indexes": [5, 11]})";

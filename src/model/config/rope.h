@@ -83,12 +83,12 @@ Result<RopeConfig> read_rope_config(const Json& config, const std::string& file,
 // proportional it is the size of the whole head.
 std::int64_t rotary_dim(const RopeConfig& rope, std::int64_t head_dim);
 
-// Returns [rotary_dim / 2] angles per position, for dimension pairs (i, i + rotary_dim / 2). They are computed in
-// float32 by the same operations in the same order as in transformers, so that results agree to the last bit or two.
-// Larger differences would matter: at position 100 000 a relative error of 1e-6 would turn the first pair by 0.1 rad.
-// `context_length` is the length of the longest sequence to be run, where 0 means the original context. Only longrope
-// uses this length. If it exceeds the original context, the long factors are used for all positions, because a row's
-// rotation must not depend on how long its text will become. Precondition: head_dim is even and > 0.
+// Returns [rotary_dim / 2] frequencies, in radians per position, for dimension pairs (i, i + rotary_dim / 2). They are
+// computed in float32 by the same operations in the same order as in transformers, so that results agree to the last
+// bit or two. Larger differences would matter: at position 100 000 a relative error of 1e-6 would turn the first pair
+// by 0.1 rad. `context_length` is the length of the longest sequence to be run, where 0 means the original context.
+// Only longrope uses this length. If it exceeds the original context, the long factors are used for all positions,
+// because a row's rotation must not depend on how long its text will become. Precondition: head_dim is even and > 0.
 std::vector<float> compute_inv_freq(const RopeConfig& rope, std::int64_t head_dim, std::int64_t context_length = 0);
 
 // Returns the factor by which cos and sin are multiplied: 1 except for yarn and longrope.

@@ -149,7 +149,7 @@ Result<RopeConfig> read_scaling(const Fields& top, const Fields& scaling, const 
   if (rope.type != RopeType::kLinear && rope.type != RopeType::kProportional) {
     // A value at the top level overrides a value inside `scaling`, as in transformers.
     const bool outer = top.find("original_max_position_embeddings") != nullptr;
-    // The least accepted value. It is 2 for longrope, which divides by the logarithm of the value.
+    // The least accepted original context. It is 2 for longrope, which divides by the logarithm of this length.
     const std::int64_t least = rope.type == RopeType::kLongRope ? 2 : 1;
     const std::optional<std::int64_t> original =
         TRY((outer ? top : scaling).optional_int("original_max_position_embeddings", least, kMaxOriginalPositions));

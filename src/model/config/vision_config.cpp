@@ -24,7 +24,8 @@ const char* out_size_key(const VisionConfig& config) {
   return config.kind == C::Kind::kQwen2 ? "hidden_size" : "out_hidden_size";
 }
 
-// Reads the intermediate size of MLPs, which files give as a multiple of the hidden size. transformers rounds down too.
+// Reads the intermediate size of MLPs, which files give as a multiple of the hidden size. Rounds down like
+// transformers.
 Status read_mlp_ratio(const Fields& fields, VisionConfig& config) {
   constexpr double kDefaultRatio = 4;  // configuration_qwen2_vl.py
   const double ratio = TRY(fields.optional_number("mlp_ratio", 0, C::kMaxHiddenSize)).value_or(kDefaultRatio);

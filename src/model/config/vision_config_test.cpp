@@ -1,5 +1,5 @@
-// Catches: accepted sizes of a tower that no kernel supports or that contradict the file; a field of a published file
-// that is overlooked.
+// Catches: a tower's sizes that are accepted although no kernel supports them or they contradict other fields; a field
+// of a published file that is overlooked.
 #include "tessera/model/config/vision_config.h"
 
 #include <gmock/gmock.h>

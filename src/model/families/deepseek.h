@@ -16,8 +16,8 @@ ir::ValueId build_deepseek_body(LayerBuilder& b, const ModelConfig& config);
 ir::ValueId build_deepseek_draft(LayerBuilder& b, const ModelConfig& config);
 
 // Reads the fields of DeepSeek-V3's experts into config.moe, which already has the architecture's defaults. If no field
-// says which layers have experts, all layers except the first `first_dense` have them. A null n_routed_experts means
-// that no layer has experts.
+// says which layers have experts, all layers except the first `first_dense` layers have experts. A null
+// n_routed_experts means that no layer has experts.
 Status read_deepseek_experts(const Fields& fields, std::int64_t first_dense, ModelConfig& config);
 
 }  // namespace tessera

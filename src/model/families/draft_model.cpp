@@ -45,7 +45,8 @@ Status check_family(const ModelConfig& config, const FamilyRegistry& families, c
   return ok_status();
 }
 
-// Refuses an EAGLE-3 layer by its name, because it is an unknown architecture to ModelConfig::read().
+// Refuses an EAGLE-3 layer with an error that says how to use it. ModelConfig::read() would only report an unknown
+// architecture.
 Status check_no_eagle(const std::string& file) {
   const Result<Json> json = Json::read_file(file);
   const Json* const names = json.ok() && json->is_object() ? json->find("architectures") : nullptr;
@@ -66,7 +67,7 @@ StoredTypeOf stored_types_of(std::shared_ptr<const Checkpoint> checkpoint) {
   };
 }
 
-// Returns the place of the draft's layers behind the target's layers.
+// Returns the place of the draft's layers, which follow the target's layers.
 GuestPlace place_behind(ModelGraphs& target, std::int64_t layers) {
   GuestPlace place{.first_layer = target.own_layers.end, .groups = {}, .group = full_group(target.body)};
   place.groups = target.body.cache_groups;
@@ -75,8 +76,8 @@ GuestPlace place_behind(ModelGraphs& target, std::int64_t layers) {
   return place;
 }
 
-// Finishes the graph of `b`, gives its result the name `name`, and moves the weights and the builder's records to
-// `target`, under names of the draft's own.
+// Finishes the graph of `b`, and gives its result the name `name`. Moves the weights and the builder's records to
+// `target`, and puts kDraftModelPrefix before their names.
 Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const ModelFamily& family, const char* name,
                          ModelGraphs& target) {
   b.graph.output(output);

@@ -1,5 +1,5 @@
-// A draft model: a smaller model of the same vocabulary, in a folder of its own, whose tokens the target model checks
-// (Leviathan et al., arXiv 2211.17192).
+// A draft model: a smaller model of the same vocabulary, in a folder of its own. The target model checks the tokens
+// that the draft model proposes (Leviathan et al., arXiv 2211.17192).
 //
 //   row t:  token t, keys and values of the tokens before it  →  hidden state, from which the head drafts token t + 1
 //
@@ -37,15 +37,16 @@ struct DraftModel {
 Result<DraftModel> read_draft_model(const std::string& folder, const ModelConfig& target,
                                     const FamilyRegistry& families, bool reads_weights);
 
-// Builds the graphs of options.draft_model. Adds its weights to target.weights, and its records about formats to
-// `target`. Precondition: target.body is complete. Returns unimplemented if no layer of the target caches the keys and
-// values of all tokens, and invalid_argument if ranks cannot share the draft's heads equally.
+// Builds the graphs of options.draft_model. Adds the draft's weights to target.weights, and the records about the
+// formats of the draft's linears to `target`. Precondition: target.body is complete. Returns unimplemented if no layer
+// of the target caches the keys and values of all tokens, and invalid_argument if ranks cannot share the draft's heads
+// equally.
 Result<DraftGraphs> build_draft_model(const ModelOptions& options, const ir::OpTable& ops,
                                       const FamilyRegistry& families, ModelGraphs& target);
 
 // The prefix that distinguishes the names of the draft's weights and tensors from the target's names.
 inline constexpr std::string_view kDraftModelPrefix = "draft.";
-// Reads the draft's tensors from its folder, and all others from `model`.
+// Reads the draft's tensors from its folder, and all other tensors from `model`.
 WeightSource with_draft_model(WeightSource model, const DraftModel& draft);
 
 }  // namespace tessera

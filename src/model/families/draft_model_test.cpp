@@ -1,4 +1,5 @@
-// Catches: a model that cannot draft for another model but is accepted; a draft's ids that the target does not have.
+// Catches: a model that cannot draft for another model but is accepted; a draft that may propose ids that the target
+// does not have.
 #include "tessera/model/families/draft_model.h"
 
 #include <gmock/gmock.h>

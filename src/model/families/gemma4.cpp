@@ -38,8 +38,8 @@ ModelConfig layer_config(const ModelConfig& config, std::int64_t layer) {
   return of_layer;
 }
 
-// Builds attention layers. Keeps the rotation tables and the newest KV caches for layers with a window and for layers
-// with full attention.
+// Builds attention layers. Keeps a rotation table and the newest KV cache for layers with a window, and both again for
+// layers with full attention.
 class Attention {
  public:
   Attention(LayerBuilder& b, const ModelConfig& config, const TokenInputs& tokens)
@@ -109,7 +109,7 @@ ir::Attributes id_attributes(const ModelConfig& config) {
 }
 
 // Adds experts beside the MLP. The router reads the residual stream through a norm of its own. The outputs of the MLP
-// and of the experts are each normed, then added.
+// and of the experts are normed separately, then added.
 ValueId add_mixture(LayerBuilder& b, const ModelConfig& config, const TokenInputs& tokens, ResidualStream& h,
                     ValueId dense, const std::string& p) {
   const ValueId scores = b.graph.op("scale", {h.norm_of(h.value(), p + "router.scale")},

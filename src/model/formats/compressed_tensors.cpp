@@ -152,7 +152,7 @@ Result<Inputs> read_inputs(const Fields& inputs) {
   const std::string strategy = TRY(inputs.optional_string("strategy")).value_or("tensor");
   if (!dynamic && strategy == "tensor") return Inputs::kTensor;
   // The dynamic strategy "tensor" would use one scale for all tokens of a step, so that a row would depend on its
-  // neighbours. It is therefore read as "token", which gives each row its own scale.
+  // neighbours. "tensor" is therefore read as "token", which gives each row its own scale.
   if (dynamic && (strategy == "token" || strategy == "tensor")) return Inputs::kToken;
   if (dynamic && strategy == "group") {
     const std::optional<std::int64_t> size = TRY(inputs.optional_int("group_size", 1, kMaxGroup));

@@ -34,7 +34,7 @@ inline WeightFormat format_of(const char* settings, std::string_view module = kL
   return format_of(formats_of(settings), module);
 }
 
-// The types of the tensors of the linear kLinear. The key is the part of the tensor's name after "<kLinear>.".
+// The type of each tensor of the linear kLinear. The key is the part of the tensor's name after "<kLinear>.".
 using Suffixes = std::map<std::string, StoredDtype>;
 inline StoredTypeOf stored_as(Suffixes suffixes) {
   return [suffixes = std::move(suffixes)](std::string_view tensor) -> std::optional<StoredDtype> {

@@ -47,7 +47,7 @@ struct WeightFormat {
   // closer to those of the unquantised model.
   enum class Inputs : std::uint8_t {
     kPlain,   // not rounded, or rounded to 4 bits, which this engine ignores
-    kTensor,  // the stored "input_scale" for all tokens
+    kTensor,  // one scale for all tokens, which is stored as "input_scale"
     kToken,   // one scale for each token
     kGroup,   // one scale for each 128 values of a token
     kBlock,   // one scale for each 32 values of a token, which the kernels for GGUF compute

@@ -36,7 +36,8 @@ class ConfigWriter {
   bool has_tensor(std::string_view name) const { return model_.find_tensor(name) != nullptr; }
 
   void set(std::string member, Json value) { config_.set(std::move(member), std::move(value)); }
-  // Both functions copy a value of the metadata to a member. If the value is absent, the member is not set.
+  // Each function copies the metadata's value of the key `name` to a member of the config. If the value is absent, the
+  // member is not set.
   Status copy_integer(std::string_view name, std::string member);
   Status copy_number(std::string_view name, std::string member);
 

@@ -18,8 +18,8 @@ struct FoundProjector {
 Result<std::string> find_named_projector(const std::string& model_path, const std::string& name);
 
 // Returns the only projector beside the model. Returns an empty path without a note if `model_path` is neither a GGUF
-// file nor a folder with one, if no projector is there, or if the engine runs no projector with the model's
-// architecture. Returns invalid_argument, with their names, if several projectors are there. A projector of an
+// file nor a folder with one, if there is no projector, or if the engine supports no projector for the model's
+// architecture. Returns invalid_argument, with the projectors' names, if there are several. A projector of an
 // unsupported type is not used; the note says why.
 Result<FoundProjector> find_projector_beside(const std::string& model_path);
 

@@ -68,8 +68,8 @@ Status write_qwen3(ConfigWriter& writer) {
 
 constexpr TensorNameRule kQwen3Names[] = {{"cls.output.weight", "/score.weight", Form::kYesLessNo}};
 
-// Checks the head of a reranker. llama.cpp's converter takes two rows of the head of Qwen3-Reranker, those of "yes" and
-// "no", and the probability of "yes" is the score.
+// Checks the head of a reranker. llama.cpp's converter keeps two rows of Qwen3-Reranker's head, one for "yes" and one
+// for "no". The probability of "yes" is the score.
 Status check_reranker(const ConfigWriter& writer) {
   constexpr const char* kHead = "cls.output.weight";
   const GgufTensor* head = writer.model().find_tensor(kHead);
@@ -293,7 +293,7 @@ Status write_deepseek2(ConfigWriter& writer) {
   return write_grouped_experts(writer);
 }
 
-// Qwen2-VL and Qwen2.5-VL have language models of one architecture, and towers of their own.
+// The language models of Qwen2-VL and Qwen2.5-VL have the same architecture, but the towers differ.
 constexpr GgufImages kQwen2Images[] = {{.projector = kQwen2Projector,
                                         .architecture = "Qwen2VLForConditionalGeneration",
                                         .body_prefix = "model.",
@@ -311,8 +311,8 @@ constexpr GgufImages kQwen3MoeImages[] = {qwen3_images("Qwen3VLMoeForConditional
 constexpr GgufImages kQwen35Images[] = {qwen3_images("Qwen3_5ForConditionalGeneration")};
 constexpr GgufImages kQwen35MoeImages[] = {qwen3_images("Qwen3_5MoeForConditionalGeneration")};
 
-// Without a projector the architectures that end in "vl" are read as language models, because a text token has the same
-// position in time, height and width.
+// Without a projector, a model whose architecture's name ends in "vl" is read as a language model, because the
+// positions of a text token in time, height and width are equal.
 constexpr GgufArchitecture kArchitectures[] = {
     {.name = "llama", .write = write_llama, .names = kLlamaNames},
     {.name = "qwen2", .write = write_qwen2},

@@ -17,9 +17,9 @@ namespace tessera {
 // metadata that are missing or wrong.
 Result<Json> gguf_config(const GgufModel& model);
 
-// Returns the tokens that end an answer: the tokens that the metadata name (eos, eot, eom), and the vocabulary's
-// control tokens that end a turn in published chat formats. These control tokens are needed because the metadata of
-// many files name only one of several end tokens.
+// Returns the tokens that end an answer: the tokens that are listed in the metadata (eos, eot, eom), and the
+// vocabulary's control tokens that end a turn in published chat formats. These control tokens are needed because the
+// metadata of many files contain only one of several end tokens.
 Result<std::vector<TokenId>> gguf_end_tokens(const GgufModel& model);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Collects the metadata for a GGUF file that is written.
+// Collects the metadata of a GGUF file before the file is written.
 #pragma once
 
 #include <cstdint>

@@ -129,7 +129,7 @@ TEST(FindGguf, FolderStandsForItsOneModel) {
   EXPECT_EQ(*find_gguf(dir.path()), std::nullopt);
 }
 
-// Integers are no weights, and nothing decodes them to numbers.
+// Tensors of integers are not weights, so no code converts their elements to floats. The same holds for F64.
 TEST(GgufModel, TensorsOfIntegersAreNoWeights) {
   GgufTensor tensor;
   tensor.name = "v.blk.0.attn_q.weight";

@@ -108,7 +108,7 @@ Status write_windows(const GgufModel& projector, std::int64_t depth, Json& visio
 }
 
 // Writes the members of Qwen2-VL's tower. The ratio of an MLP's sizes is taken from its first matrix, because
-// converters write another size as clip.vision.feed_forward_length: that of the language model's MLPs, or 0.
+// clip.vision.feed_forward_length is wrong: converters write the size of the language model's MLPs, or 0.
 Status write_qwen2_tower(const GgufModel& projector, Json& vision) {
   for (const char* key : {"clip.use_gelu", "clip.use_silu"})
     if (TRY(projector.optional_boolean(key)).value_or(false))
@@ -127,7 +127,7 @@ Status write_qwen2_tower(const GgufModel& projector, Json& vision) {
   return ok_status();
 }
 
-// Writes the sizes of a tower whose members have the names of Qwen2.5-VL.
+// Writes a tower's sizes under the names of members that Qwen2.5-VL uses.
 Status write_tower_sizes(const GgufModel& projector, Json& vision) {
   for (const auto& [key, member] :
        {std::pair("embedding_length", "hidden_size"), std::pair("feed_forward_length", "intermediate_size"),

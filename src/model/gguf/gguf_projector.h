@@ -24,9 +24,9 @@ Result<const GgufImages*> projector_images(const GgufModel& projector, const Ggu
 // members of the language model are written.
 Status write_images(ConfigWriter& writer, const GgufImages& images);
 
-// Returns the tower's tensors under Hugging Face's names and in Hugging Face's layout. Returns data_loss if a tensor
-// that the metadata promise is missing, or if the shapes of tensors that belong together differ; invalid_argument for
-// wrong metadata; unimplemented for types that cannot be read.
+// Returns the tower's tensors under Hugging Face's names and in Hugging Face's layout. Returns data_loss if the file
+// lacks a tensor that the metadata require, or if the shapes of tensors that belong together differ; invalid_argument
+// for wrong metadata; unimplemented for types that cannot be read.
 Result<TensorFile> read_projector_tensors(const GgufModel& projector);
 
 // Returns those members of a preprocessor_config.json that the projector states: the sizes of patches, the mean and the

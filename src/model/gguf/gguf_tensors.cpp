@@ -164,8 +164,8 @@ class Translator {
   }
 
   // Splits a stack of experts' matrices. Each expert gets one tensor for each of `parts`, and the expert's rows are
-  // divided equally among these tensors. A tensor's name is `name`, in which the expert's number replaces "{}",
-  // followed by the part.
+  // divided equally among these tensors. A tensor's name consists of `name`, in which the expert's number replaces
+  // "{}", and the element of `parts`.
   Status add_experts(const std::string& name, const GgufTensor& tensor, std::initializer_list<const char*> parts) {
     const auto count = static_cast<std::int64_t>(parts.size());
     if (tensor.shape.size() != 3 || tensor.shape[1] % count != 0)
@@ -186,8 +186,8 @@ class Translator {
     return ok_status();
   }
 
-  // One of two tensors of the file that are joined. The tensor that is read first is kept here until the second tensor
-  // is read.
+  // One of two tensors of the file that become one tensor. The tensor that is read first is kept here until the second
+  // tensor is read.
   struct Half {
     const GgufTensor* tensor;
     bool is_second;

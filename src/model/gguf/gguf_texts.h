@@ -27,7 +27,8 @@ Result<GenerationConfig> gguf_generation_config(const GgufModel& model);
 inline constexpr std::int64_t kGgufRankPooling = 4;
 
 // Returns how hidden states become a normalised embedding; nothing for a language model. Returns unimplemented for
-// other ways of pooling, among them kGgufRankPooling, so callers must check first whether the model is a classifier.
+// unsupported ways of pooling. One of these is kGgufRankPooling, so callers must check first whether the model is a
+// classifier.
 Result<std::optional<EmbeddingConfig>> gguf_embedding_config(const GgufModel& model);
 
 }  // namespace tessera

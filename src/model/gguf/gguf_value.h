@@ -33,8 +33,8 @@ std::string_view gguf_type_name(GgufType type);  // "UINT8", …
 // Returns the size of one value in bytes; 0 for strings and arrays, whose size varies.
 std::size_t gguf_type_bytes(GgufType type);
 
-// A single value or a list of values of one type; lists do not nest. Borrows the file's bytes. Each accessor returns
-// nothing if the value has another type.
+// A single value, or a list of values of one type (not a list of lists). Borrows the file's bytes. Each accessor
+// returns nothing if the value has another type.
 class GgufValue {
  public:
   // `bytes` contain `count` values, complete and checked. A string is its length in eight bytes, then UTF-8.

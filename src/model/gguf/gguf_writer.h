@@ -23,7 +23,7 @@ struct GgufLayout {
   std::int64_t bytes() const { return rows() * row_bytes(); }
 };
 
-// Writes to a temporary file beside `path` and renames it when it is complete. `content` is called for whole rows.
+// Writes to a temporary file beside `path` and renames it when it is complete. content.fill() is called for whole rows.
 // Returns invalid_argument for a name that is too long or used twice, a shape with more dimensions than the format
 // allows, and a type whose block size does not divide the row length. Errors of writing are those of ReplacementFile.
 // An error of `content` is returned unchanged.

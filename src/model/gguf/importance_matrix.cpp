@@ -96,7 +96,7 @@ class ImportanceReader {
     entry.sums = TRY(values(*pair.sums));
     entry.counts = TRY(values(*pair.counts));
     const auto rows = static_cast<std::int64_t>(entry.counts.size());
-    // A single count may stand for several matrices. Otherwise each count belongs to one row of sums.
+    // Either each matrix (row of sums) has its own count, or a single count applies to all matrices.
     const bool misfits = rows > 1 && pair.sums->shape.back() * rows != std::ssize(entry.sums);
     if (entry.counts.empty() || entry.sums.empty() || misfits)
       return data_loss(fmt::format("{}: tensor {} has {} elements; accepted: a row for each of the {} of {}",

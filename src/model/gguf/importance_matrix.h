@@ -1,6 +1,7 @@
-// An importance matrix: for each matrix of a model, how large the numbers of its input are. `tessera calibrate` and
-// llama.cpp's llama-imatrix write it as a GGUF file (general.type is "imatrix"), which has two F32 tensors for each
-// matrix: "<name>.in_sum2", the sums of the squares of the input's columns, and "<name>.counts", the numbers of rows.
+// An importance matrix: for each matrix of a model, how large the numbers of the matrix's input are. `tessera
+// calibrate` and llama.cpp's llama-imatrix write an importance matrix as a GGUF file (general.type is "imatrix"), which
+// has two F32 tensors for each matrix of the model: "<name>.in_sum2", the sums of the squares of the input's columns,
+// and "<name>.counts", the numbers of rows.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 
 namespace tessera {
 
-// The sums of one tensor of a model. A tensor with the matrices of all experts has sums for each expert. A count is 0
-// if a text never chose the expert.
+// The sums of one tensor of a model. A tensor with the matrices of all experts has sums for each expert. An expert's
+// count is 0 if no token of the text was routed to it.
 struct ImportanceEntry {
   std::string name;           // name of the tensor in GGUF files, "blk.0.attn_q.weight"
   std::vector<float> sums;    // [counts, columns]: sum of the squares of each column of the input
@@ -31,10 +32,10 @@ struct ImportanceMatrix {
   const ImportanceEntry* find(std::string_view name) const;  // null if there is none
 };
 
-// Reads a file. It is untrusted. Tensors that llama-imatrix writes for its statistics ("<name>.in_sum") are skipped.
-// Returns the errors of MappedFile::open() and GgufFile::parse(); data_loss for a file that is no importance matrix or
-// lacks keys, and for a tensor that has no partner, another type or size, or values that are negative or not finite.
-// The message names the file, the tensor, the value and what is accepted.
+// Reads an untrusted file. Tensors that llama-imatrix writes for its statistics ("<name>.in_sum") are skipped. Returns
+// the errors of MappedFile::open() and GgufFile::parse(); data_loss for a file that is no importance matrix or lacks
+// keys, and for a tensor that has no partner, another type or size, or values that are negative or not finite. The
+// message names the file, the tensor, the value and what is accepted.
 Result<ImportanceMatrix> read_importance(const std::string& path);
 // Like read_importance(), for bytes in memory. `path` is for messages.
 Result<ImportanceMatrix> parse_importance(std::span<const std::byte> bytes, const std::string& path);

@@ -37,7 +37,7 @@ GgufBytes start_of(std::uint64_t tensors, const Keys& keys = {}) {
   return file;
 }
 
-// Returns a file in which one matrix with two columns has these numbers.
+// Returns an importance matrix's file with one entry: sums of two columns, and a count.
 GgufBytes one_matrix(float first, float second, float count) {
   GgufBytes file = start_of(2);
   file.tensor("a.weight.in_sum2", {2}, BlockType::kF32, 0).tensor("a.weight.counts", {1}, BlockType::kF32, 32).pad();

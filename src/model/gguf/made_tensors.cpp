@@ -24,7 +24,7 @@ void change_numbers(NumberChange change, float* numbers, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) numbers[i] = std::log(-numbers[i]);
 }
 
-// F32 elements in rows of `cols`. A subclass implements read_row(), which writes part of one row.
+// F32 elements in rows of `cols` elements. A subclass implements read_row(), which writes part of one row.
 class RowElements : public TensorElements {
  public:
   explicit RowElements(std::int64_t cols) : cols_(cols) {}

@@ -1,4 +1,4 @@
-// Makes Hugging Face's tensors from those of a GGUF file. Elements are computed while they are read.
+// Makes Hugging Face's tensors from the tensors of a GGUF file. Elements are computed while they are read.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// A permutation of rows or columns. The first `first` rows or columns keep their places. The others form groups of
-// a · b · unit. Each group is stored transposed: element (i, j, e) of the group [a, b, unit] is stored at (j, i, e) of
-// [b, a, unit]. The default changes nothing.
+// A permutation of rows or columns. The first `first` rows or columns keep their places. The others form groups of a ·
+// b · unit rows or columns. Each group is stored transposed: element (i, j, e) of the group [a, b, unit] is stored at
+// (j, i, e) of [b, a, unit]. The default changes nothing.
 struct StoredOrder {
   std::int64_t first = 0;
   std::int64_t a = 1;
@@ -78,12 +78,14 @@ std::shared_ptr<const TensorElements> make_column(const StoredBlocks& matrix, st
 // Returns F32 elements that are kept in memory.
 std::shared_ptr<const TensorElements> make_numbers(std::vector<float> numbers);
 
-// The next two functions return U8 elements for rows of type MXFP4. The first returns the values, two neighbours in a
-// byte, of which the first is in the lower half. The second returns the exponents, one for each block of 32 values.
+// The next two functions return U8 elements for rows of type MXFP4. The first function returns the values, two
+// neighbours in each byte, with the first neighbour in the lower half. The second function returns the exponents, one
+// for each block of 32 values.
 std::shared_ptr<const TensorElements> make_mxfp4_values(JoinedRows rows);
 std::shared_ptr<const TensorElements> make_mxfp4_exponents(JoinedRows rows);
 
-// The sizes of one head in the projections of multi-head latent attention from latent vectors to keys and values.
+// The sizes of one head in the matrices that project latent vectors to keys and to values (multi-head latent
+// attention).
 struct LatentRowSizes {
   std::int64_t key_rows = 0;
   std::int64_t value_rows = 0;

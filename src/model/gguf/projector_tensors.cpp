@@ -1,4 +1,4 @@
-// Converts the tensors of a projector to those of a vision tower in a Hugging Face checkpoint.
+// Converts the tensors of a projector to the tensors of a vision tower in a Hugging Face checkpoint.
 #include <fmt/format.h>
 
 #include <array>
@@ -17,7 +17,8 @@
 namespace tessera {
 namespace {
 
-// A tensor's name in the file and in a checkpoint. In tables for blocks, both begin after the block's number.
+// A tensor's name in the file and in a checkpoint. In tables for blocks, both names lack the part up to the block's
+// number.
 struct NamePair {
   const char* gguf;
   const char* own;
@@ -208,7 +209,7 @@ class TowerTranslator {
 
   const GgufModel& projector_;
   const TowerNames& names_;
-  std::set<std::string> used_;  // names of the file's tensors that the tower has
+  std::set<std::string> used_;  // names of the file's tensors that the tower uses
   TensorFile file_;
 };
 

@@ -1,4 +1,4 @@
-// Describes tensors of GGUF files as tensors of a checkpoint, without a change of their order.
+// Describes tensors of GGUF files as tensors of a checkpoint. The elements keep their order.
 #pragma once
 
 #include <cstdint>

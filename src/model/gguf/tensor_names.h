@@ -1,4 +1,4 @@
-// Maps the names of a GGUF file's tensors to Hugging Face's, and says how converters changed the content.
+// Maps the names of a GGUF file's tensors to Hugging Face's names, and says how converters changed the tensors.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,11 @@ enum class TensorForm : std::uint8_t {
   kMixedRows,
   kConvolution,  // like kMixedRows; Hugging Face's tensor has an additional middle dimension of 1
   kDecay,        // like kValueHeads; the file stores −exp(value)
-  // The rows of "yes" and "no" of a reranker's head, which become one row, their difference. A single row stays.
+  // The rows of "yes" and "no" of a reranker's head, which become one row, their difference. A head with a single row
+  // is not changed.
   kYesLessNo,
-  // Two tensors of multi-head latent attention that Hugging Face joins. The joined tensor has, for each head, the rows
-  // of the keys, then the rows of the values. The file stores the rows of the keys transposed.
+  // Two tensors of multi-head latent attention, which are one tensor in Hugging Face's layout. The joined tensor has,
+  // for each head, the rows of the keys, then the rows of the values. The file stores the rows of the keys transposed.
   kLatentKeys,
   kLatentValues,
 };
@@ -61,7 +62,7 @@ struct GgufTensorName {
 };
 GgufTensorName parse_tensor_name(std::string_view name);
 
-// Returns the rule for a tensor. Searches `own`, the rules of the file's architecture, and then the rules that most
+// Returns the rule for a tensor. First searches the rules of the file's architecture (`own`), then the rules that most
 // architectures share. Returns null if no rule has the tensor's name.
 const TensorNameRule* find_name_rule(const GgufTensorName& name, std::span<const TensorNameRule> own);
 // Like find_name_rule(), but searches by Hugging Face's name (TensorNameRule::own).

@@ -188,8 +188,8 @@ bool HttpReply::is_temporary() const {
   return !broken.empty() || status == 408 || status == 429 || (status >= 500 && status != 501);
 }
 
-// Searches for the certificates itself, because the libcurl of the packaged program looks only where Debian keeps them,
-// and the program also runs on other distributions.
+// Searches for the certificates itself, because the packaged program's libcurl looks only where Debian keeps
+// certificates. The program also runs on other distributions.
 std::string system_ca_file() {
   static constexpr std::array<const char*, 4> kPlaces = {"/etc/ssl/certs/ca-certificates.crt",
                                                          "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",

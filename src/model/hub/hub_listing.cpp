@@ -54,7 +54,7 @@ Result<HubFile> parse_file(const Json& entry, const std::string& name, const std
   return file;
 }
 
-// Returns whether the name has the form "1_Pooling/config.json". modules.json of an embedding model refers to this
+// Returns whether the name has the form "1_Pooling/config.json". An embedding model's modules.json refers to such a
 // file. No other files in subfolders are downloaded.
 bool is_pooling_config(std::string_view name) {
   return name.ends_with("_Pooling/config.json") && name.find('/') == name.rfind('/');

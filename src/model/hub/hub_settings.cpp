@@ -21,7 +21,7 @@ HubSettings hub_settings_from(const std::function<const char*(const char*)>& get
     const char* text = get(name);
     return std::string(text == nullptr ? "" : text);
   };
-  // Only shells expand "~". A variable that was set elsewhere may still contain it.
+  // Only shells expand "~". A variable that no shell has set may still contain "~".
   const auto path = [&](const char* name) {
     std::string text = value(name);
     if (text.starts_with("~/")) text = value("HOME") + text.substr(1);

@@ -81,7 +81,7 @@ class HubTest : public ::testing::Test {
             .headers = {{"Content-Range", "bytes " + said + std::to_string(bytes.size())}}};
   }
 
-  // A function that returns the reply to send instead of the hub's reply, or nothing if the hub's reply is to be sent.
+  // A function that returns the reply that replaces the hub's own reply, or nothing if the hub's own reply is sent.
   using Before = std::function<std::optional<ServedReply>(const ServedRequest&)>;
   void answer_first(Before before) {
     const std::scoped_lock lock(mutex_);

@@ -1,5 +1,5 @@
-// Attention layers. Such a layer takes the normed hidden states and returns the result that is added to the residual
-// stream.
+// Attention layers. An attention layer takes the normed hidden states and returns the result that is added to the
+// residual stream.
 #pragma once
 
 #include <cstdint>

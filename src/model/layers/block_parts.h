@@ -14,9 +14,9 @@ namespace tessera {
 QuantisedWeights block_weights(const std::string& name, std::span<const LinearPart> parts);
 
 // Joins parts with the same block type to two weights: codes u8[all parts' rows, bytes of a row] and scales f16[all
-// parts' rows, groups of a row]. If the format has pairs of a scale and an offset, the second weight has twice as many
-// columns. Preconditions: the formats have WeightFormat::codes set; no slice begins or ends within a group, the values
-// that share a scale.
+// parts' rows, groups of a row]. If each group has a scale and an offset, the second weight has twice as many columns.
+// Preconditions: the formats have WeightFormat::codes set; no slice begins or ends within a group (values that share a
+// scale).
 QuantisedWeights block_code_weights(const std::string& name, std::span<const LinearPart> parts);
 
 }  // namespace tessera

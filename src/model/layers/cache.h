@@ -25,7 +25,8 @@ LocalHeads local_heads(const ModelConfig& config, const ModelOptions& options);
 // recurrent layers share a group. declare_token_inputs() refuses more than ir::kMaxCacheGroups groups.
 std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config);
 // Returns the index of the group whose layers cache the keys and values of all tokens. A draft's layers belong to this
-// group too. A body that caches latent vectors or has windows in all layers has no such group, so it gets an empty one.
+// group too. Adds an empty group if the body has no such group, because it caches latent vectors or has windows in all
+// layers.
 std::size_t full_group(ir::Graph& body);
 // Returns the index of the layer's group, below ir::kMaxCacheGroups.
 std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer);

@@ -98,7 +98,7 @@ DeltaNetBlocks joint_delta_net_blocks(LayerBuilder& b, const ModelConfig& config
   const LocalDeltaNet local = local_delta_net(b, net);
   const std::int64_t shared = net.value_heads / net.key_heads;
   DeltaNetBlocks blocks;
-  // Adds rows `first` … `first` + `rows` - 1 of each local key head. A key head has `stride` rows in the tensor.
+  // Adds `rows` rows of each local key head, from row `first` on. A key head has `stride` rows in the tensor.
   const auto add = [&](std::vector<LinearBlock>& to, const char* tensor, std::int64_t stride, std::int64_t first,
                        std::int64_t rows, Quantisable quantisable = Quantisable::kYes) {
     for (std::int64_t head = 0; head < local.key_heads; ++head)

@@ -1,10 +1,10 @@
-// Next-token layers, also called multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2). Such a layer
-// follows a model's own layers and drafts tokens.
+// Next-token layers, also called multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2). A next-token
+// layer follows the model's own layers and drafts tokens.
 //
 //   row t:  hidden state of token t, id of token t + 1  →  hidden state, from which the head drafts token t + 2
 //
-// To draft one more token, the layer runs again on the next row, with this hidden state and the id of the drafted
-// token. The layer stores the keys and values of row t at position t of the model's cache.
+// To draft one more token, the layer runs again on the next row, with the hidden state that it returned and the id of
+// the drafted token. The layer stores the keys and values of row t at position t of the model's cache.
 #pragma once
 
 #include <functional>

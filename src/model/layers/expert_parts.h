@@ -1,5 +1,5 @@
-// Finds the experts of one rank, or its slices of them, in the tensors of a checkpoint. Knows every layout in which
-// checkpoints store experts.
+// Finds one rank's experts, or the rank's slices of experts, in the tensors of a checkpoint. Knows every layout in
+// which checkpoints store experts.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace tessera {
 
-// The experts that one rank has, and its slice of each of them. The experts are divided into ep_size groups of
-// consecutive experts. Neighbouring ranks hold the same group. Each of these ranks has a slice of the intermediate size
-// of every expert in the group.
+// The experts that one rank has, and the rank's slice of each of these experts. A layer's experts are divided into
+// ep_size groups of consecutive experts. Neighbouring ranks hold the same group. Each of these ranks has a slice of the
+// intermediate size of every expert in the group.
 struct ExpertShare {
   std::int64_t first_expert = 0;
   std::int64_t experts = 0;
@@ -27,7 +27,8 @@ struct ExpertShare {
 ExpertShare expert_share(const MoeConfig& moe, const ModelOptions& options);
 
 // The stored parts from which a rank's ExpertShare is read. The rank has one weight for the matrices gate and up of all
-// its experts, and one for down. Borrows `tensors`. Precondition: the number of slices divides the intermediate size.
+// its experts, and one weight for their matrices down. Borrows `tensors`. Precondition: the number of slices divides
+// the intermediate size.
 class ExpertParts {
  public:
   using Packed = PackedStorage::Content;
@@ -39,8 +40,8 @@ class ExpertParts {
   std::int64_t whole_size() const { return size_; }   // the intermediate size
   std::int64_t local_size() const { return local_; }  // this rank's slice of the intermediate size
   std::int64_t local_experts() const { return share_.experts; }
-  // Returns whether this rank adds the bias of down. The results of the ranks that share an expert are summed, so
-  // exactly one of these ranks adds the bias.
+  // Returns whether this rank adds the bias of the matrix down. The results of the ranks that share an expert are
+  // summed, so exactly one of these ranks adds the bias.
   bool adds_down_bias() const { return share_.slice == 0; }
 
   std::vector<WeightPart> gate_up() const;  // [local_experts, 2 · local_size, H], rows of gate before those of up
@@ -50,12 +51,12 @@ class ExpertParts {
   std::vector<WeightPart> gate_up_elsewhere() const;
   std::vector<WeightPart> down_elsewhere() const;
 
-  // Returns the parts of the MXFP4 values or of their scales in GPT-OSS's layout, in which rows of gate and up
+  // Returns the parts of the MXFP4 values, or of the values' scales, in GPT-OSS's layout. There the rows of gate and up
   // alternate: "<prefix>gate_up_proj_blocks" [E, 2I, H/32, 16] and "…_scales" [E, 2I, H/32].
   std::vector<WeightPart> packed_gate_up(Packed content) const;
   // Like packed_gate_up(), for "<prefix>down_proj_blocks" [E, H, I/32, 16] and "…_scales" [E, H, I/32].
   std::vector<WeightPart> packed_down(Packed content) const;
-  // Returns how many parameters of an expert belong to one stored byte of `content`: 2 for kFourBits, otherwise 32.
+  // Returns how many parameters share one stored byte: 2 for kFourBits, or 32 for scales.
   static std::int64_t values_of(Packed content);
 
   // The next two functions return the matrices of this rank's experts, or with kOthers the matrices of all other

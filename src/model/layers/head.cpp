@@ -13,8 +13,8 @@ bool divides(const LayerBuilder& b, std::int64_t rows) {
   return b.options().tp_size > 1 && rows % b.options().tp_size == 0;
 }
 
-// Returns the weight with the rows `slice` of a table. If the table is stored as a GGUF file's blocks, adds the
-// attributes that describe the blocks to `attributes`.
+// Returns the weight that contains the rows `slice` of a table. If the table is stored as a GGUF file's blocks, adds
+// the attributes that describe the blocks to `attributes`.
 Result<WeightSpec> table_weight(LayerBuilder& b, const EmbeddingTable& table, const TensorSlice& slice,
                                 ir::Attributes& attributes) {
   constexpr std::string_view kSuffix = ".weight";

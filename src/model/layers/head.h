@@ -41,10 +41,10 @@ ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const Tok
 
 // Returns the logits of the wanted rows, f32[R, vocab], or f32[R, labels] for a classifier. Applies the config's soft
 // cap. A tied head uses the memory of the embedding table or of its slice. With `quantise` the head is quantised as the
-// builder's formats say, and a tied head is a matrix of its own, "lm_head".
+// builder's formats say, and even a tied head has a separate matrix, "lm_head".
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, bool quantise);
-// Like logits(), but with a matrix of its own, "draft_head", which has the head's first `ids` rows and is quantised as
-// the builder's formats say.
+// Like logits(), but with a separate matrix, "draft_head", which has the first `ids` rows of the model's head and is
+// quantised as the builder's formats say.
 ir::ValueId draft_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, std::int64_t ids);
 // Returns x multiplied by the head, f32[R, head.rows], complete on every rank. If `may_slice` and the ranks can share
 // the head's rows equally, each rank computes the logits of its slice. The head's weight has the name `name`.

@@ -1,4 +1,4 @@
-// Declares the static inputs of all graphs. The runner stages their content before each forward.
+// Declares the static inputs of all graphs. The runner fills these inputs before each forward.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The builder that layers use to write a graph and its weights. A layer declares each weight where it uses the weight:
-// as a value of the graph, with the tensors of the checkpoint from which it is made.
+// as a value of the graph, with the checkpoint's tensors from which the weight is made.
 #pragma once
 
 #include <cstddef>
@@ -136,11 +136,11 @@ class LayerBuilder {
                                   std::string_view reason);
 
   // Returns the format to which the unquantised matrix of `module`, with rows of `cols` values, is quantised at the
-  // engine's start. Returns an unquantised format if linears are not quantised then. If `cols` is not a multiple of
-  // start_cols(), returns an unquantised format and records the reason.
+  // engine's start. Returns an unquantised format if linears are not quantised at the start. If `cols` is not a
+  // multiple of start_cols(), returns an unquantised format and records the reason.
   WeightFormat format_at_start(const std::string& module, std::int64_t cols);
   // Records that the unquantised matrix of `module` is not quantised at the engine's start, with the reason. Has no
-  // effect if no linears are quantised then.
+  // effect if no linears are quantised at the start.
   void leave_at_start(const std::string& module, const std::string& reason);
   // Returns whether linears are quantised at the engine's start.
   bool quantises_at_start() const { return formats_.at_start().has_value(); }

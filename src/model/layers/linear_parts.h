@@ -1,5 +1,5 @@
-// Describes the matrix of a linear on one rank: the stored matrices, the parts of them that the rank has, and their
-// formats.
+// Describes the matrix of a linear on one rank: the parts of stored matrices that form it, and the formats of these
+// parts.
 #pragma once
 
 #include <cstdint>
@@ -61,9 +61,9 @@ enum class LastBlock : std::uint8_t { kCut, kWhole };
 Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts,
                                            LastBlock last = LastBlock::kCut);
 
-// Returns how many of the first parts can form one matrix. Such parts have equal formats. If the format permutes
-// columns, the parts must belong to one tensor. If operators take a GGUF file's blocks themselves, every part except
-// the last must have a multiple of sixteen rows.
+// Returns the number of parts, counted from the first, that can form one matrix. These parts must have equal formats.
+// If the format permutes columns, the parts must belong to one tensor. If operators take a GGUF file's blocks
+// themselves, every part except the last must have a multiple of sixteen rows.
 std::size_t end_of_run(std::span<const LinearPart> parts);
 
 }  // namespace tessera

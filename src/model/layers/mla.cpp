@@ -23,7 +23,7 @@ ValueId rows_of(LayerBuilder& b, std::int64_t columns) {
 
 // Stores the tokens' latent vectors and rotated keys in the cache. Returns a value whose rows begin with the queries,
 // local heads · (qk_nope_head_dim + qk_rope_head_dim) columns. If queries have no latent vector, one matmul computes
-// queries, latent vectors and rotated keys, and the returned rows contain all of them. With config.qkv_bias two matmuls
+// queries, latent vectors and rotated keys, and the returned rows contain all three. With config.qkv_bias two matmuls
 // are needed, because then latent vectors and rotated keys have biases, but queries do not.
 ValueId queries_and_store(LayerBuilder& b, const AttentionInputs& in, ValueId cache, ValueId x, const std::string& p) {
   const ModelConfig& config = in.config;
@@ -74,7 +74,7 @@ Absorbed absorbed_weights(LayerBuilder& b, const ModelConfig& config, const std:
     b.graph.fail(storage.status());
     return {};
   }
-  // Adds a weight with `size` rows of each head, which begin at the head's row `first`.
+  // Adds a weight that contains, of each head, `size` rows from the head's row `first` on.
   const auto rows_of_heads = [&](const char* name, std::int64_t first, std::int64_t size) {
     WeightSpec spec{.name = p + name, .type = {b.options().weight_type(), {local, size, mla.kv_lora_rank}}};
     for (std::int64_t h = 0; h < local; ++h)

@@ -43,8 +43,8 @@ std::string activation_name(const ModelConfig& config) {
   return config.hidden_act == Activation::kGeluTanh ? "gelu_tanh" : "silu";
 }
 
-// The weights of a rank's experts: all matrices gate_up in one weight, all matrices down in another, and the further
-// weights that packed or quantised experts need.
+// The weights of a rank's experts: all matrices gate_up in one weight, all matrices down in a second weight, and the
+// further weights that packed or quantised experts need.
 struct ExpertStacks {
   ir::ValueId gate_up = {};
   ir::ValueId down = {};

@@ -50,8 +50,8 @@ struct MoeTensors {
 // Returns the usual names: "<prefix>gate", "<prefix>experts.<e>.gate_proj", "<prefix>gate.e_score_correction_bias".
 MoeTensors separate_experts(const std::string& prefix);
 
-// The experts of each token and their weights, as moe_route returns them. An expert that is not on this rank has id -1
-// and weight 0.
+// The experts of each token and the experts' weights, as the operator moe_route returns them. An expert that is not on
+// this rank has id -1 and weight 0.
 struct Routing {
   ir::ValueId ids = {};      // i32[T, experts_per_token]
   ir::ValueId weights = {};  // f32[T, experts_per_token]

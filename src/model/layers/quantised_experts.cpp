@@ -19,8 +19,8 @@ using Of = ExpertParts::Of;
 // The matrices gate_up and down of this rank, then gate_up and down of other ranks.
 using Matrices = std::array<std::vector<LinearPart>*, 4>;
 
-// Sets the format of each matrix to the format in the checkpoint, checks that all matrices have the same format, and
-// returns it.
+// Sets the format of each matrix to the format in the checkpoint. Checks that all matrices have the same format, and
+// returns this format.
 Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
   std::optional<WeightFormat> first;
   for (std::vector<LinearPart>* matrices : all) {
@@ -38,12 +38,12 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 
 // Sets the formats of matrices that are stored as GGUF blocks, and returns the format of gate_up. Returns an
 // unquantised format if operators cannot take the blocks or their codes; the blocks are then dequantised. Operators can
-// take them on two conditions. A rank's slice of a row must consist of whole blocks, or of whole groups of codes. All
-// gate and up matrices of the layer's experts must have the same block type, and so must all down matrices.
+// take blocks or codes on two conditions. A rank's slice of a row must consist of whole blocks, or of whole groups of
+// codes. All gate and up matrices of the layer's experts must have the same block type, and so must all down matrices.
 //
 // Operators also need numbers of rows that are multiples of sixteen. This follows from the first condition, which makes
-// the numbers of columns multiples of sixteen: gate and up have as many rows as down has columns, and down has as many
-// rows as gate and up have columns.
+// the numbers of columns multiples of sixteen. The number of rows of gate and up equals the number of columns of down,
+// and vice versa.
 WeightFormat set_blocks(LayerBuilder& b, const Matrices& all) {
   std::array<std::optional<WeightFormat>, 2> found;  // [0]: gate_up, [1]: down
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -1,5 +1,5 @@
-// Finds the tensor of a GGUF file to which a matrix of a folder belongs. Importance matrices use the names of
-// GGUF tensors.
+// Finds the GGUF tensor that contains a matrix of a folder's checkpoint. Importance matrices use the names of GGUF
+// tensors.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct FilePlace {
 };
 
 // Returns the place of a tensor of the folder; nothing if GGUF files of the architecture do not have this tensor. The
-// last word of a quantised matrix's name may differ from "weight". It is ignored.
+// last word of a quantised matrix's name may differ from "weight". This word is ignored.
 std::optional<FilePlace> find_file_place(std::string_view tensor, const ModelConfig& config,
                                          const GgufArchitecture& architecture);
 

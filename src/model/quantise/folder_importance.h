@@ -22,10 +22,10 @@ struct FolderImportance {
   std::vector<std::string> notes;
 };
 
-// `tensors` are the names of the checkpoint's tensors, and `model` its path for messages. Returns unimplemented for a
-// family without GGUF files, because importance matrices use their names; invalid_argument, with the name, for an entry
-// that is no tensor of the checkpoint or has another size, and for a layer's linear that has no entry. The notes are
-// those of ImportanceUse.
+// `tensors` are the names of the checkpoint's tensors. `model` is the checkpoint's path, for messages. Returns
+// unimplemented for a family that GGUF files do not support, because importance matrices use GGUF's names;
+// invalid_argument, with the name, for an entry whose tensor the checkpoint lacks or has with another size, and for a
+// layer's linear that has no entry. The notes are those of ImportanceUse.
 Result<FolderImportance> choose_folder_importance(const ModelConfig& config, const std::string& model,
                                                   std::span<const std::string_view> tensors, const FolderType& type,
                                                   std::span<const QuantisedLinear> linears,

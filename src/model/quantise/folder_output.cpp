@@ -122,7 +122,7 @@ class FolderOutput : public QuantisedOutput {
   }
 
  private:
-  // Lists the settings of an embedding model's modules for copying. They lie in folders like 1_Pooling.
+  // Adds the settings of an embedding model's modules to the files to copy. They lie in folders like 1_Pooling.
   void copy_modules() {
     const Result<Json> modules = Json::read_file((fs::path(folder_) / "modules.json").string());
     if (!modules.ok() || !modules->is_array()) return;
@@ -133,7 +133,7 @@ class FolderOutput : public QuantisedOutput {
       if (stays_inside(folder)) copy_too(folder / "config.json");
     }
   }
-  // Lists a file of the source folder for copying, if the file exists.
+  // Adds a file of the source folder to the files to copy, if the file exists.
   void copy_too(const fs::path& file) {
     std::error_code error;
     const fs::path path = fs::path(folder_) / file;

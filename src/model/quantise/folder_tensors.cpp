@@ -234,8 +234,8 @@ class FolderTensors {
     if (gpt_oss && kind == "down_proj_blocks") return add_mxfp4(name("down", "weight"), tensor, 0, 1);
     if (gpt_oss && kind == "gate_up_proj_bias" && tensor.shape.size() == 2 && type_of(tensor.dtype)) {
       const std::vector<std::int64_t> shape{tensor.shape[0], tensor.shape[1] / 2};
-      // Gate and up alternate, so the biases are a matrix whose first column belongs to gate and whose second belongs
-      // to up.
+      // The biases of gate and up alternate, so they form a matrix with two columns: the first for gate, the second for
+      // up.
       const StoredBlocks pairs(*type_of(tensor.dtype), tensor.data.data(), 2);
       add_made(name("gate", "bias"), tensor, shape, make_column(pairs, 0));
       add_made(name("up", "bias"), tensor, shape, make_column(pairs, 1));

@@ -40,7 +40,7 @@ SpecialTokens special_tokens(const Tokenizer& tokenizer, const TokenizerConfig& 
   special.ends = generation.eos_token_ids.empty() ? config.eos_token_ids : generation.eos_token_ids;
   const std::optional<TokenId> eos = id_of(tokenizer, texts.eos_token);
   if (!eos) return special;
-  // The tokenizer's eos token comes first. It is added if the list does not have it.
+  // The tokenizer's eos token comes first. This token is added if the list does not contain it.
   std::erase(special.ends, *eos);
   special.ends.insert(special.ends.begin(), *eos);
   return special;

@@ -70,7 +70,7 @@ Json weights_of(const FolderType& type, std::int64_t group) {
   return scheme(int4 ? "int" : "float", 4, int4 ? "group" : "tensor_group", false).set("group_size", group);
 }
 
-// Returns how other engines should round inputs; null if they should not round them.
+// Returns how other engines should round inputs; null if inputs should not be rounded.
 Json inputs_of(const FolderType& type) {
   if (!type.channels) return {};
   return scheme(type.format == StartFormat::kFp8 ? "float" : "int", 8, "token", true);

@@ -21,8 +21,8 @@ struct GgufSourceTensor {
   BlockType stored = BlockType::kF32;             // the type in the source
   const std::byte* rows = nullptr;                // the rows as `stored`; null if they must be computed or permuted
   std::shared_ptr<const TensorElements> numbers;  // the elements as F32
-  // Only if GGUF files do not have the format of the source: the format's name and the tensor's size in that format,
-  // for messages. Otherwise empty and 0, because `stored` determines both.
+  // Only set if GGUF files do not have the format of the source: the format's name and the tensor's size in that
+  // format, for messages. Otherwise empty and 0, because `stored` determines both.
   std::string format = {};
   std::int64_t bytes = 0;
 
@@ -37,7 +37,7 @@ struct GgufContent {
   std::vector<std::string> notes;  // messages about content that is left out
   // Sizes on which the choice of types depends.
   std::int64_t layers = 0;
-  std::int64_t draft_layers = 0;  // next-token layers among `layers`, of which they are the last
+  std::int64_t draft_layers = 0;  // number of next-token layers, which are the last of `layers`
   std::int64_t experts = 0;
   std::int64_t queries_per_key = 1;
 

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// Returns the plan of the file. Chooses the tensors' types and adds the file type to the metadata. Null `importance`:
-// there is no importance matrix. Otherwise the metadata say which matrix and texts were used, as in files of
+// Returns the plan of the file. Chooses the tensors' types and adds the file type to the metadata. If `importance` is
+// null, there is no importance matrix. Otherwise the metadata say which matrix and texts were used, as in files of
 // llama-quantize. Returns the errors of choose_importance(). The matrix need not outlive the call.
 Result<std::unique_ptr<QuantisedOutput>> make_gguf_output(GgufContent content, const GgufFileType& type,
                                                           const ImportanceMatrix* importance = nullptr);

@@ -1,4 +1,4 @@
-// Checks the entries of an importance matrix against an output's tensors, and counts what is not used.
+// Checks the entries of an importance matrix against an output's tensors, and counts entries that are not used.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ class ImportanceUse {
   // `source` is the model's path, for messages. Borrows the matrix.
   ImportanceUse(const ImportanceMatrix& matrix, std::string source) : matrix_(matrix), source_(std::move(source)) {}
 
-  // Returns invalid_argument, with the name, if an entry has none of these names.
+  // Returns invalid_argument, with the entry's name, if an entry has a name that is not in `names`.
   Status check_names(const std::set<std::string, std::less<>>& names) const;
-  // Returns invalid_argument if the entry does not have the sizes of a tensor of `matrices` matrices with `cols`
-  // columns.
+  // Returns invalid_argument if the entry does not fit a tensor that contains `matrices` matrices of `cols` columns
+  // each.
   Status check_sizes(const ImportanceEntry& entry, std::int64_t matrices, std::int64_t cols) const;
-  // Returns the error for a layer's matrix that becomes `type` and has no entry.
+  // Returns the error for a layer's matrix that is written as `type` although it has no entry.
   Status missing(const std::string& tensor, std::string_view type) const;
 
   void add_used() { ++used_; }

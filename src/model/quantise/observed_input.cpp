@@ -43,7 +43,7 @@ class InputNames {
   std::vector<ImportanceEntry> take() { return std::move(entries_); }
 
  private:
-  // Returns the name with the usual prefix "model." in place of the config's.
+  // Parses the name, after the config's prefix is replaced by the usual prefix "model.".
   OwnName own_name(const std::string& tensor) const {
     return parse_own_name(
         tensor.starts_with(config_.tensor_prefix) ? "model." + tensor.substr(config_.tensor_prefix.size()) : tensor);
@@ -78,7 +78,7 @@ class InputNames {
       sums[i] = own[static_cast<std::size_t>(order.stored(static_cast<std::int64_t>(i)))];
   }
 
-  // The rows of a tensor may belong to several weights, which have the same input.
+  // If a tensor's rows belong to several weights, these weights have the same input, so one entry is enough.
   Status add_entry(const std::string& name, const ObservedInput& input) {
     if (!names_.insert(name).second) return ok_status();
     if (!std::ranges::all_of(input.sums, [](double sum) { return std::isfinite(static_cast<float>(sum)); }))

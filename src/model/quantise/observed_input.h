@@ -24,10 +24,10 @@ struct ObservedInput {
   std::vector<double> counts;  // rows that were added up; one element, or one for each expert
 };
 
-// Returns the entries of an importance matrix for the inputs. Their names and their order of columns are those of GGUF
-// files. The columns of zeros that pad an input are left out. `weights` are those of the model's graphs, and `file`
-// names the config in messages. Returns unimplemented for a family without GGUF files and for a tensor that such files
-// do not have; invalid_argument, with the tensor, for sums that are not finite.
+// Returns the entries of an importance matrix for the inputs. The entries have the names and the order of columns of
+// GGUF files. The columns of zeros that pad an input are left out. `weights` are those of the model's graphs, and
+// `file` names the config in messages. Returns unimplemented for a family without GGUF files and for a tensor that GGUF
+// files do not have; invalid_argument, with the tensor, for sums that are not finite.
 Result<std::vector<ImportanceEntry>> importance_of_inputs(const ModelConfig& config, const std::string& file,
                                                           std::span<const WeightSpec> weights,
                                                           std::span<const ObservedInput> inputs);

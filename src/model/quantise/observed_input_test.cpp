@@ -1,4 +1,4 @@
-// Catches: sums under the name of another tensor; columns that are not in the file's order; sums of padding.
+// Catches: sums under the name of another tensor; columns that are not in the order of GGUF files; sums of padding.
 #include "tessera/model/quantise/observed_input.h"
 
 #include <gmock/gmock.h>

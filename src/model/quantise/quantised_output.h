@@ -1,4 +1,5 @@
-// A plan for writing a checkpoint with smaller values. It says what the output will contain, and can write the output.
+// A plan for writing a checkpoint whose values have fewer bits. It says what the output will contain, and can write the
+// output.
 #pragma once
 
 #include <cstdint>

@@ -32,8 +32,8 @@ class QuantisedSource {
   Result<std::optional<Linear>> find(const StoredTensor& tensor) const;
 
  private:
-  // part() returns the tensor `name` of the linear `module`, which must have `elements` elements. number() returns the
-  // value of a tensor that must contain a single number above 0.
+  // part() returns the tensor `name` of the linear `module`. This tensor must have `elements` elements. number()
+  // returns the value of a tensor, which must contain a single number above 0.
   Result<const StoredTensor*> part(const std::string& module, const std::string& name, std::int64_t elements) const;
   Result<float> number(const std::string& module, const std::string& name) const;
 

@@ -1,4 +1,4 @@
-// Prepares an importance matrix for the tensors of an output: which of its entries are used, and with which numbers.
+// Prepares an importance matrix for the tensors of an output: chooses the entries that are used, and scales them.
 #pragma once
 
 #include <cstdint>
@@ -40,11 +40,11 @@ struct OutputImportance {
   std::vector<std::string> notes;
 };
 
-// Chooses the importances of the content's tensors, which become `types`. Notes say which entries are not used because
-// their tensor's type has no use for them, which tensors outside of the layers have no entry, and how many matrices got
-// no input from the text. Returns invalid_argument in three cases. An entry belongs to no tensor of the content, or has
-// another size than its tensor. A matrix of the layers has no entry although its type uses importances. No tensor uses
-// the importance matrix.
+// Chooses the importances of the content's tensors, which are written as `types`. Notes say which entries are not used
+// because their tensor's type has no use for them, which tensors outside of the layers have no entry, and how many
+// matrices got no input from the text. Returns invalid_argument in three cases. An entry belongs to no tensor of the
+// content, or has another size than its tensor. A matrix of the layers has no entry although its type uses importances.
+// No tensor uses the importance matrix.
 Result<OutputImportance> choose_importance(const GgufContent& content, std::span<const BlockType> types,
                                            const ImportanceMatrix& matrix);
 

@@ -8,7 +8,8 @@
 //   e2m1  factor of the matrix = greatest magnitude / (448 · 6); scale of a block = its greatest magnitude / 6 /
 //         factor, rounded to E4M3 and at least 2^-9; a value is divided by scale · factor
 //
-// A scale or factor that would be 0 becomes 1. This changes nothing, because all numbers of its block are zero.
+// A scale or factor that would be 0 becomes 1. This changes nothing, because all numbers of the block or matrix are
+// zero.
 #pragma once
 
 #include <cstddef>
@@ -38,11 +39,11 @@ struct Rounding {
 // is infinite or NaN if these bits are at least kInfiniteBits.
 inline constexpr std::uint32_t kInfiniteBits = 0x7f800000u;
 
-// Sets greatest[i] to the bits of the magnitude of x[i] if these bits are greater. Precondition: both arrays have the
-// same length.
+// Sets greatest[i] to the bits of the magnitude of x[i] if these bits are greater than greatest[i]. Precondition: both
+// arrays have the same length.
 void raise_to_magnitudes(std::span<const float> x, std::span<std::uint32_t> greatest);
-// Sets of_blocks[(first + i) / block] to bits[i] if bits[i] is greater, for every i. Preconditions: 0 <= first < block,
-// and `of_blocks` has an element for each of these blocks.
+// Sets the element (first + i) / block of `of_blocks` to bits[i] if bits[i] is greater than the element, for every i.
+// Preconditions: 0 <= first < block, and `of_blocks` has all these elements.
 void raise_to_columns(std::span<const std::uint32_t> bits, std::int64_t first, std::int64_t block,
                       std::span<std::uint32_t> of_blocks);
 

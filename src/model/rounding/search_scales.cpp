@@ -61,7 +61,7 @@ TESSERA_INLINE float fit_int4(const float* x, const float* w, std::int64_t count
 
 TESSERA_CPU_CLONES void search_int4(const float* x, const float* w, std::int64_t block, float* scales,
                                     std::int64_t count) {
-  // `inverse` maps the greatest magnitude to kLeastTop … kMostTop. Numbers above 7 are then clamped to 7.
+  // Each try maps the block's greatest magnitude to a number in kLeastTop … kMostTop, and clamps results above 7 to 7.
   constexpr float kGreatest = 7.0F;
   constexpr float kLeastTop = 6.0F;
   constexpr float kMostTop = 9.0F;
@@ -82,8 +82,8 @@ TESSERA_CPU_CLONES void search_int4(const float* x, const float* w, std::int64_t
 
 TESSERA_CPU_CLONES void search_e2m1(const float* x, const float* w, std::int64_t block, float factor, float* scales,
                                     std::int64_t count) {
-  // The given scale maps the greatest magnitude to 6. E4M3 has eight numbers in an octave, so the tried codes map it to
-  // about 4 … 8.
+  // The given scale maps the greatest magnitude to 6. E4M3 has eight numbers in an octave, so the scales that are tried
+  // map this magnitude to about 4 … 8.
   constexpr int kBelow = 3;
   constexpr int kAbove = 5;
   constexpr int kGreatestCode = 0x7e;

@@ -76,7 +76,7 @@ class SearchScales : public ::testing::TestWithParam<Rounding> {
     for (float& number : x) number = normal(random_);
     return x;
   }
-  // Importances from e^-spread to e^spread.
+  // Returns a random importance in e^-spread … e^spread for each number.
   std::vector<float> importance(float spread) {
     std::uniform_real_distribution<float> exponent(-spread, spread);
     std::vector<float> of_columns(size());

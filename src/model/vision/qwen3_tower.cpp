@@ -13,7 +13,7 @@ using ir::Symbol;
 using ir::ValueId;
 
 // Returns the position embeddings of the patches. The checkpoint has one learned embedding for each point of a square
-// grid. A patch lies between four points. Its embedding is interpolated from their embeddings.
+// grid. A patch lies between four points, and its embedding is interpolated from the embeddings of these points.
 ValueId learned_positions(LayerBuilder& b, const VisionConfig& config) {
   const ValueId rows =
       b.graph.input(std::string(vision_inputs::kPositionRows), {DType::kInt32, {Symbol::kVisionRows, 4}});

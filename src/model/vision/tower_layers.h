@@ -31,8 +31,8 @@ ir::ValueId attend_patches(LayerBuilder& b, const VisionConfig& config, const To
 // Returns the layer norm of the rows of x, with the tensors "<prefix>weight" and "<prefix>bias".
 ir::ValueId layer_norm(LayerBuilder& b, const VisionConfig& config, ir::ValueId x, const std::string& prefix);
 
-// Returns y + second(activation(first(x))), x and y [S, hidden], for an `activation` of the operators' names. The rows
-// between the two linears have intermediate_size values.
+// Returns y + second(activation(first(x))), where x and y are [S, hidden] and `activation` is an operator's name. The
+// rows between the two linears have intermediate_size values.
 ir::ValueId plain_mlp(LayerBuilder& b, const VisionConfig& config, ir::ValueId x, ir::ValueId y,
                       const std::string& first, std::string_view activation, const std::string& second);
 

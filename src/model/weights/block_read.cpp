@@ -87,8 +87,8 @@ void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, con
   }
 }
 
-// Copies `rows` rows of the piece, beginning with its row `first`, from `made` to their place in `dst`. `made` contains
-// the elements of all blocks of these rows, also elements outside of the piece.
+// Copies `rows` rows of the piece, of which the first is row `first`, out of `made` to their place in `dst`. `made`
+// contains all blocks of these rows, so it also contains elements outside of the piece.
 template <class T>
 void copy_rows(const BlockPiece& piece, std::int64_t first, std::int64_t rows, std::span<const T> made,
                std::byte* dst) {

@@ -72,8 +72,8 @@ TEST_F(BlockRead, ColumnsArePackedAsAMatrixOfTheirOwn) {
 }
 
 TEST_F(BlockRead, RowsInAnotherOrderArePacked) {
-  // The last 36 rows are permuted. The result has two halves of 18 rows, and the file stores row i of both halves as a
-  // pair.
+  // The last 36 rows are permuted. They form two halves of 18 rows. The file stores row i of the first half just before
+  // row i of the second half.
   const StoredTensor stored = tensor({.rows = {.first = 1, .a = 2, .b = 18}});
   std::vector<std::uint8_t> rows = plain(0, 1, 0, kRowBytes);
   for (const std::int64_t half : {0, 1})

@@ -37,7 +37,7 @@ class StridedRows {
   // for types that are not numbers.
   static Result<StridedRows> of(const StoredTensor& stored, const StridedMatrix& matrix);
 
-  // Fills `floats` with the elements that begin at (row, col). Precondition: all of them lie in that row of the matrix.
+  // Fills `floats` with the elements of row `row` from column `col` on. Precondition: the row has that many elements.
   void read(std::int64_t row, std::int64_t col, std::span<float> floats) const;
   // Returns the index of element (row, col) in the tensor.
   std::int64_t index(std::int64_t row, std::int64_t col) const {

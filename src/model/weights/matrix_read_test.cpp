@@ -60,7 +60,7 @@ TEST(MatrixRead, TransposedElementsComeFromTheirPlace) {
     }
 }
 
-// Reads every other row of the second matrix of a stack [3, 2100, 74], transposed.
+// The stack is [3, 2100, 74]. Reads the transpose of every other column of the stack's second matrix.
 TEST(MatrixRead, StridedElementsComeFromTheirPlace) {
   constexpr std::int64_t kRows = 37;
   constexpr std::int64_t kCols = 2100;

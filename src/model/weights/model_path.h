@@ -10,8 +10,8 @@ namespace tessera {
 // Returns whether `path` is a folder. If that cannot be determined (path too long, no permission), returns false. The
 // code that reads the path then reports the error.
 bool is_folder(const std::filesystem::path& path);
-// Returns whether a path that a model's file names stays inside the model's folder: it is relative, and no part is
-// "..".
+// Returns whether `path`, which comes from a file of a model, stays inside the model's folder: it is relative, and no
+// part of it is "..".
 bool stays_inside(const std::filesystem::path& path);
 // Returns the folder that contains config.json and its companion files.
 std::string model_folder(const std::string& model_path);

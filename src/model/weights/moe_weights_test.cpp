@@ -176,7 +176,7 @@ TEST_F(ExpertsInEveryLayout, AllLayoutsAreQuantisedAlikeAtTheStart) {
   }
 }
 
-// The ranks' results are summed, so only the first rank adds the bias of down.
+// The ranks' results are summed, so only the first rank adds the bias of the matrix down.
 TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
   const auto first = load(kInterleaved, 0, 2, /*biases=*/true);
   const auto second = load(kInterleaved, 1, 2, /*biases=*/true);
@@ -190,7 +190,7 @@ TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
 }
 
 // With six ranks and three groups of experts, ranks 2 and 3 share expert 1. Rank 3 has the expert's second half. Rank 2
-// has the first half and adds the bias of down.
+// has the first half and adds the bias of the matrix down.
 TEST_F(ExpertsInEveryLayout, AllLayoutsGiveTheSamePartOfTheExperts) {
   const auto part = load(kSeparate, 3, 6, /*biases=*/false, /*parts=*/3);
   std::vector<float> rows;

@@ -23,8 +23,8 @@ namespace tessera {
 
 struct RandomCheckpointOptions {
   std::uint64_t seed = 0;  // the seed of dummy_source()
-  // Maximum size of the data of a file, in bytes. A tensor that is larger gets a file of its own. The default is
-  // Hugging Face's.
+  // Maximum size of the data of a file, in bytes. A tensor that is larger gets a file of its own. The default is that
+  // of Hugging Face's tools.
   std::int64_t max_shard_bytes = 5'000'000'000;
 };
 

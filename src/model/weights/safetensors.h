@@ -64,7 +64,7 @@ class SafetensorsFile {
 };
 
 // Writes the tensors to a temporary file beside `path` and renames it, so that a reader sees either the old file or the
-// complete new file. Tensors are ordered by element size, so that the data of each are aligned. Returns
+// complete new file. Tensors are ordered by element size, so that the data of each tensor are aligned. Returns
 // invalid_argument for a name that occurs twice or data whose size is not dtype × shape. Errors of writing are those of
 // ReplacementFile.
 Status write_safetensors(const std::string& path, std::span<const StoredTensor> tensors,

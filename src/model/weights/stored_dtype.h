@@ -44,7 +44,7 @@ inline constexpr std::array kQuantisedDtypes{StoredDtype::kF8E4M3, StoredDtype::
 // The types in which exponents of scales are stored. The exponent e stands for the scale 2^(e - 127), except that 255
 // stands for NaN.
 inline constexpr std::array kExponentDtypes{StoredDtype::kU8, StoredDtype::kF8E8M0};
-// The type of weights where neither a config nor a file says one.
+// The type of weights if neither the config nor the file states a type.
 inline constexpr StoredDtype kDefaultWeightDtype = StoredDtype::kBF16;
 bool is_weight_dtype(StoredDtype dtype);
 bool is_exponent_dtype(StoredDtype dtype);

@@ -1,4 +1,4 @@
-// Finds the files with a model folder's weights. Tries these possibilities, in this order:
+// Finds the files that contain the weights of a model folder. Tries these possibilities, in this order:
 //   model.safetensors                     one file
 //   model.safetensors.index.json          shards by its weight_map
 //   model-00001-of-00003.safetensors …    shards without an index

@@ -173,8 +173,9 @@ struct WeightSpec {
 std::vector<std::int64_t> stored_shape(const WeightPart& part);
 
 // Returns the number of parameters in the tensors from which the weights are made. Each tensor is counted once and
-// completely, even if the weights are slices of it. An element counts as one parameter. In a packed tensor it may
-// contain several parameters, and in a tensor of scales, zero points or indices it contains none.
+// completely, even if the weights are slices of it. An element counts as one parameter, with two exceptions: an element
+// of a packed tensor may contain several parameters, and an element of a tensor of scales, zero points or indices
+// contains none.
 std::int64_t parameter_count(std::span<const WeightSpec> specs);
 
 }  // namespace tessera

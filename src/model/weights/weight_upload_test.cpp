@@ -1,5 +1,6 @@
 // Catches: weights that are copied through pinned buffers to the wrong place or in the wrong order, which direct writes
-// on the CPU would not show; zeros in the wrong place after padded parts; a source's error that is lost.
+// on the CPU would not show; zeros in the wrong place after padded parts; an error of the weight source that is not
+// returned.
 #include "tessera/model/weights/weight_upload.h"
 
 #include <gmock/gmock.h>
