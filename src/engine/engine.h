@@ -8,9 +8,9 @@
 // load_model() makes the model ready, Admission turns requests into sequences, and the StepLoop computes them. Programs
 // use all three through this class.
 //
-// Threads: one thread owns an engine; engine_thread.h gives it a thread of its own. submit() returns the errors of a
-// single request, such as a bad parameter or a prompt that is too long. An error of step() fails the requests of that
-// step and no others.
+// Threads: one thread owns an engine (EngineThread runs an engine on a thread of its own). submit() returns the errors
+// of a single request, such as a bad parameter or a prompt that is too long. An error of step() fails the requests of
+// that step and no others.
 #pragma once
 
 #include <chrono>
@@ -67,8 +67,8 @@ class Engine {
   // Checks the request and queues it; errors are those of Admission::admit().
   Result<RequestId> submit(Request request);
   bool idle() const { return steps_.idle(); }
-  // Schedules and enqueues one forward and collects results. On an asynchronous device, these are the results of the
-  // previous forward, so the next forward is enqueued before its predecessor's tokens are read. Returns the events of
+  // Schedules and enqueues one forward, then collects the results of a forward. On an asynchronous device this is the
+  // previous forward, so a forward is enqueued before the tokens of the previous one are read. Returns the events of
   // every request that progressed, possibly none. The events are valid until the next call, and the caller may move
   // from them. Allocates nothing in a steady decode without drafts.
   Result<std::span<RequestEvent>> step() { return steps_.step(); }
@@ -108,15 +108,16 @@ class Engine {
   EngineProfile end_profile() { return report_.recorder().end(); }
   // Returns the profiler that measures work between steps; null while no profile is recorded.
   StepProfiler* profiler() const { return report_.recorder().profiler(); }
-  // Return the adapters that requests may name, and the linears that adapters may change (null if none are served).
-  // Adapter::load() takes the layout and device() on any thread; the pool belongs to the engine's thread.
+  // Return the adapters that requests may name, and the layout of the linears that adapters may change. The layout is
+  // null if no adapters are served. Any thread may pass the layout and device() to Adapter::load(), but only the
+  // engine's thread may use the pool.
   AdapterPool& adapters() { return adapters_; }
   const AdapterPool& adapters() const { return adapters_; }
   const AdapterLayout* adapter_layout() const { return runner().adapter_layout(); }
   Device& device() const { return runner().device(); }
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_.flush_prefixes(); }
-  // Ends the retention of the text of a session (RetentionHint). Returns whether there was one.
+  // Ends the retention of a session's text (RetentionHint). Returns whether a text was retained.
   bool release_session(const std::string& session) { return scheduler_.release_session(session); }
   // Empties the prefix cache, and from now on reports its changes to `sink`, beginning with BlocksCleared. An empty
   // `sink` ends these reports. Precondition: idle().

@@ -28,7 +28,7 @@ constexpr std::int64_t kVocab = 512;
 class EngineFeatures : public test::EngineRuns {};
 INSTANTIATE_TEST_SUITE_P(, EngineFeatures, ::testing::Bool(), test::overlap_name);
 
-// Returns the log-probability of every token of the vocabulary as the token after `position`.
+// Returns the log-probabilities of all tokens of the vocabulary for the place after `position`.
 std::vector<double> log_softmax(const std::vector<float>& logits, std::size_t position) {
   const auto row = logits.begin() + static_cast<std::ptrdiff_t>(position * kVocab);
   const double greatest = *std::max_element(row, row + kVocab);

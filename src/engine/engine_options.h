@@ -49,15 +49,15 @@ struct GraphOptions {
   std::vector<std::string> disabled_passes;  // names of passes; compile/pass.h
 };
 
-// The source of drafts in speculative decoding (engine/drafts), which guesses a request's next tokens and checks them
-// in one forward.
+// The source of drafts (engine/drafts). Drafts are guesses of a request's next tokens. Speculative decoding checks all
+// drafts of a step in one forward.
 enum class DraftSource : std::uint8_t {
   kNone,   // no drafts: each step decodes one token
   kAuto,   // AUTO: kLayer if the checkpoint has a next-token layer and no other option excludes drafts
-  kText,   // speculative_algorithm SUFFIX: what followed the same tokens earlier in the request's text
+  kText,   // speculative_algorithm SUFFIX: the tokens that followed an earlier occurrence of the text's last tokens
   kLayer,  // MTP: the checkpoint's next-token layer, or the text if it repeats itself
-  kEagle,  // EAGLE3: like kLayer, but with the layer of another folder
-  kModel,  // STANDALONE: like kLayer, but by a whole model from another folder
+  kEagle,  // EAGLE3: like kLayer, but with a layer from another folder
+  kModel,  // STANDALONE: like kLayer, but with a whole draft model from another folder
 };
 
 std::string_view draft_source_name(DraftSource source);  // "none" "auto" "suffix" "mtp" "eagle3" "standalone"
@@ -65,28 +65,28 @@ std::string_view draft_source_name(DraftSource source);  // "none" "auto" "suffi
 struct DraftOptions {
   DraftSource source = DraftSource::kNone;
   std::string model_path = {};  // speculative_draft_model_path, for kEagle and kModel
-  // speculative_num_draft_tokens: limit of drafts from the text per request and step; >= 1
+  // speculative_num_draft_tokens: the most drafts that a request gets from its text in a step; >= 1
   std::int64_t most_tokens = 8;
-  std::int64_t layer_steps = 3;  // speculative_num_steps: limit of drafts by a layer per request and step; >= 1
+  std::int64_t layer_steps = 3;  // speculative_num_steps: the same limit for drafts by a layer or draft model; >= 1
 
   // speculative_draft_model_quantization: the format to which a draft layer and the head of its drafts are quantised at
   // the start: fp8, int8, int4 or nvfp4. Empty: they stay as they are.
   std::string quantization = {};
-  // speculative_draft_vocab_size: a next-token layer or a draft model drafts only the ids below this number. 0: all
-  // ids.
+  // speculative_draft_vocab_size: the drafts of a next-token layer or of a draft model are ids below this number. 0:
+  // any ids.
   std::int64_t vocab_size = 0;
 
-  // speculative_forced_tokens, for measurements: accepts drafts at random, so that a step yields this many tokens on
-  // average (ForcedAcceptance). 0: accepts the drafts that equal the model's own choice.
+  // speculative_forced_tokens, for measurements: drafts are accepted at random, so that a step yields this many tokens
+  // on average (ForcedAcceptance). 0: only drafts that equal the model's own choice are accepted.
   double forced_tokens = 0;
-  // For tests: the layer drafts for every request, even where drafts seldom pay (draft_trials.h).
+  // For tests: the layer makes drafts for every request, even if drafts seldom pay (draft_trials.h).
   bool for_all_requests = false;
 
   bool any() const { return source != DraftSource::kNone; }
   // Returns whether the drafts come from speculative_draft_model_path.
   bool from_folder() const { return source == DraftSource::kEagle || source == DraftSource::kModel; }
-  // Returns whether a next-token layer or a draft model makes the drafts. With kAuto it returns true, as one may;
-  // EnginePlan::drafts holds the decision.
+  // Returns whether a next-token layer or a draft model makes the drafts. For kAuto returns true, because a layer may
+  // then make them; EnginePlan::drafts holds the decision.
   bool by_layer() const { return source == DraftSource::kAuto || source == DraftSource::kLayer || from_folder(); }
   // Returns the limit of drafts per request and step for the chosen source.
   std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
@@ -116,31 +116,31 @@ struct EngineOptions {
   // The number of ranks that share every layer. Each rank has its own device. The first rank has the device that
   // `device` names ("cuda:N"), and the other ranks have the devices after it.
   int tp_size = 1;
-  // The number of groups that a mixture's experts are divided among; must divide the number of ranks. If it equals
-  // tp_size, each expert is on one rank.
+  // The number of groups among which the experts of a mixture-of-experts model are divided; must divide the number of
+  // ranks. If it equals tp_size, each expert is on one rank.
   int ep_size = 1;
   int pp_size = 1;  // pipeline stages of neighbouring layers, each with tp_size ranks
-  // Index of this engine among the engines that share the requests. Its devices come after those of the engines on this
-  // node with a lower index.
+  // Index of this engine among the engines that share the requests. On a node, the engines take devices in the order of
+  // their indices.
   int replica = 0;
   int replicas = 1;  // number of engines that share the requests, over all nodes
   // True for data-parallel attention: the replicas are ranks that share the experts of one model, but have requests of
   // their own. `lockstep` must then be set.
   bool dp_attention = false;
   std::shared_ptr<Lockstep> lockstep{};
-  // The number of processes that share the ranks equally, one on each machine. With several, node 0 has the engine and
-  // the other nodes follow it (engine_node.h). With dp_attention each node has the engines of its ranks.
+  // The number of processes, one on each machine; each has an equal part of the ranks. With several, node 0 has the
+  // engine and the other nodes follow it (engine_node.h). With dp_attention each node has the engines of its own ranks.
   int nnodes = 1;
   int node_rank = 0;
   std::string dist_init_addr{};  // "HOST:PORT" at which node 0 listens for the other nodes
   double rank_timeout_s = 300;   // longest wait of ranks for one another, except while weights load
   std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
   // The format of quantised weights. For a quantised checkpoint, it must be the checkpoint's own format, by the name
-  // that SGLang and vLLM use. Any other checkpoint is quantised at the start to the format named here: fp8, int8, int4
-  // or nvfp4. Empty: weights stay as they are.
+  // that SGLang and vLLM use. An unquantised checkpoint is quantised at the start to the format named here: fp8, int8,
+  // int4 or nvfp4. Empty: weights stay as they are.
   std::string quantization{};
   // The format to which the head (lm_head) is quantised at the start: fp8, int8, int4 or nvfp4. Empty: the head stays
-  // as it is, also with `quantization`. A tied head becomes a matrix of its own.
+  // as it is, even if `quantization` is set. A tied head becomes a matrix of its own.
   std::string lm_head_quantization{};
   // Type of the KV cache: a name that dtype accepts, "fp8_e4m3", or on the CPU "int8"; auto: the type of the
   // activations.
@@ -169,7 +169,8 @@ struct EngineOptions {
   std::int64_t two_batch_least_tokens = 1024;
   double mem_fraction_static = 0;  // share of memory for weights and KV cache; 0: chosen by the plan
   std::uint64_t random_seed = 0;   // 0: a random seed is drawn
-  // Schedules and enqueues a step while the step before it runs. Unset: only on a device that runs asynchronously.
+  // Whether a step is scheduled and enqueued while the previous step runs. Unset: true on devices that run
+  // asynchronously.
   std::optional<bool> overlap_schedule{};
   DraftOptions drafts{};
   AdapterOptions adapters{};

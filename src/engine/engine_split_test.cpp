@@ -1,4 +1,4 @@
-// Catches: a chunk above the largest graph that runs eagerly although it could be cut; a cut chunk with other results
+// Catches: an eager forward for a chunk that exceeds the largest graph but could be cut; a cut chunk with other results
 // than an uncut one; and log-probabilities of a prompt that are lost or doubled at a cut.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -105,7 +105,7 @@ struct EngineThread::Impl {
     carried_out_ = 0;
   }
 
-  // Refuses the command that threw an exception and those after it, so that each of their requests still gets a last
+  // Refuses the command that threw an exception and all later commands, so that every refused request still gets a last
   // event.
   void refuse_rest(std::vector<Command>& commands, const Status& error) {
     for (; carried_out_ < commands.size(); ++carried_out_) {
@@ -125,8 +125,8 @@ struct EngineThread::Impl {
     failed_ = nullptr;
   }
 
-  // Waits for commands: until the next step is due if there is a forward to make, for a short pause if only idle work
-  // is left, otherwise without a limit. Returns false once the thread must end.
+  // Waits for commands. If there is a forward to make, waits at most until the next step is due. If only idle work is
+  // left, waits at most for a short pause. Otherwise waits without a limit. Returns false once the thread must end.
   bool receive(std::vector<Command>& commands) {
     const StepProfiler::Scope idle(engine_.profiler(), HostWork::kIdle);
     std::unique_lock lock(mutex_);

@@ -50,8 +50,7 @@ class EngineThread {
 
   // Statistics as of the last step.
   EngineStats stats() const;
-  // Returns ok, or the error for which the engine no longer serves (a lost device). All requests then fail with this
-  // error.
+  // Returns ok, or the error that stopped the engine for good (a lost device). All requests then fail with this error.
   Status health() const;
 
  private:

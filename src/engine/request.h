@@ -38,8 +38,8 @@ struct SamplingParams {
   double frequency_penalty = 0;   // multiplied by the token's count in the output, then subtracted; [-2, 2]
   double presence_penalty = 0;    // subtracted once for each token in the output; [-2, 2]
   std::vector<std::pair<TokenId, float>> logit_bias{};  // added to the token's logit; [-100, 100]
-  // Sequences of at least one id. If the output ends with all ids of a sequence but the last, the last one is not
-  // chosen.
+  // Forbidden sequences of one or more ids. The last id of a sequence is not chosen when the output ends with the ids
+  // before it.
   std::vector<std::vector<TokenId>> bad_words{};
   // Only these tokens may be chosen; empty: all may be. Not allowed together with a grammar.
   std::vector<TokenId> allowed_tokens{};
@@ -120,8 +120,8 @@ struct Request {
   bool return_graph_info = false;       // the completion lists how the forwards ran
   bool skip_special_tokens = true;      // leave special tokens out of the text
   bool wants_text = true;               // events and completion have the text; ignored without a tokenizer
-  // The request generates nothing; its completion has the logits at prompt token `score_from` and at all later ones.
-  // From a classifier these are the logits of its labels; those at the last token classify the whole text.
+  // The request generates nothing; its completion has a row of logits for prompt token `score_from` and for each later
+  // prompt token. A row of a classifier has one logit for each label; the last row classifies the whole text.
   bool score = false;
   std::int64_t score_from = 0;  // below the number of prompt tokens
   // Generates nothing if set; the completion has one vector pooled from the prompt's normed hidden states.
@@ -134,8 +134,8 @@ struct Request {
   bool generates() const { return !score && pooling == Pooling::kNone; }
 };
 
-// Checks the fields of the request, except `sampling`, as far as they need no model; errors are like those of
-// check_sampling().
+// Checks all fields of the request, except `sampling`, as far as this is possible without a model. Errors are like
+// those of check_sampling().
 Status check_request(const Request& request);
 
 enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kTimeout, kError };

@@ -15,8 +15,8 @@
 
 namespace tessera::test {
 
-// Writes an adapter of rank 2 that changes every module of the layout. If `seed` is odd, the adapter brings the whole
-// matrices that the layout has places for. `folder` must exist.
+// Writes an adapter with matrices A and B of rank 2 for every module of the layout that takes them. If `seed` is odd,
+// also writes each whole matrix by which an adapter may replace a matrix of the model. `folder` must exist.
 inline void write_random_adapter(const std::string& folder, const AdapterLayout& layout, std::uint32_t seed) {
   constexpr std::int64_t kRank = 2;
   std::mt19937 random(seed);

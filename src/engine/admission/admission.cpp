@@ -76,8 +76,8 @@ Status Admission::check(Request& request) const {
   return ok_status();
 }
 
-// Checks the ids that the request's options name, and its prompt. The prompt must consist of valid embeddings, or of
-// ids of the vocabulary with the request's images at their placeholders.
+// Checks the ids in the request's options, and its prompt. The prompt must consist of valid embeddings, or of ids in
+// the vocabulary, with placeholders exactly where the request has images.
 Status Admission::check_inputs(const Request& request) const {
   TRY(check_chosen_ids(request, model_.config.vocab_size));
   if (!request.input_embeds.empty()) return check_embeddings(request, model_.config.hidden_size);
@@ -124,8 +124,8 @@ Status Admission::check_queue(const Request& request) const {
   return resource_exhausted(fmt::format("{} requests wait already, the most that max_queued_requests allows", queued));
 }
 
-// Reserves device memory for embedding rows: for images, as many rows as the request's largest image has tokens. For
-// given embeddings, as many rows as the prompt has tokens, and at least as many as one forward may have.
+// Reserves device memory for embedding rows. Images need one row for each token of the request's largest image. Given
+// embeddings need one row for each token of the prompt, and at least as many rows as a forward may have tokens.
 Status Admission::reserve_embeddings(const Request& request) {
   ModelRunner& runner = *model_.runner;
   std::int64_t rows = 0;
@@ -161,12 +161,12 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   const DraftOptions& drafts = model_.options.drafts;
   const bool by_layer = drafts.by_layer();
   const bool is_tried = by_layer && !drafts.for_all_requests;
-  // With a next-token layer or a draft model, only few requests draft once trials have shown that drafts do not pay
-  // (draft_trials.h). Drafts from the text need no trials, because whether a text repeats itself does not depend on
-  // other requests.
+  // If a next-token layer or a draft model makes the drafts, and trials have shown that they do not pay, only few
+  // requests get drafts (draft_trials.h). Drafts from the text need no trials, because whether a text repeats itself
+  // does not depend on other requests.
   if (drafts.any() && may_draft(*sequence) && (!is_tried || trials_->begin(sequence->arrived))) {
-    // With forced acceptance (for measurements), only the layer drafts. Forced texts repeat themselves, so drafts from
-    // the text would otherwise replace the layer's.
+    // With forced acceptance (for measurements), all drafts come from the layer. Forced texts repeat themselves, so
+    // drafts from the text would otherwise replace the layer's.
     const bool by_layer_alone = by_layer && drafts.forced_tokens > 0;
     sequence->drafter.emplace(by_layer_alone ? 0 : drafts.most_tokens, by_layer ? drafts.layer_steps : 0,
                               is_tried ? trials_ : nullptr);

@@ -1,6 +1,6 @@
-// Catches: a bad word that still appears; a last token of a bad word that is forbidden although the rest of the word
-// does not precede it; a chosen token that is not allowed; and a request that gets a forbidden token when no token is
-// left.
+// Catches: a bad word that still appears; a bad word's last token that is forbidden although the word's other tokens do
+// not precede it; a chosen token that is not allowed; and a request that gets a forbidden token when all tokens are
+// forbidden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -13,8 +13,8 @@ namespace tessera {
 // input_embeds is not empty.
 Status check_embeddings(const Request& request, std::int64_t hidden_size);
 
-// Gives a request with embeddings a prompt with one token for each row. If the model's image rows have more values than
-// a hidden state, pads the given embeddings with zeros to that length. Precondition: check_embeddings().
+// Sets the prompt of a request with embeddings to one token for each row. If the model's image rows have more values
+// than a hidden state, pads the given embeddings with zeros to that length. Precondition: check_embeddings().
 void take_embeddings(const ModelConfig& config, Request& request);
 
 }  // namespace tessera

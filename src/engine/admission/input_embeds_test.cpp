@@ -30,7 +30,7 @@ constexpr std::int64_t kVocabSize = 512;
 class InputEmbeds : public test::EngineRuns {};
 INSTANTIATE_TEST_SUITE_P(, InputEmbeds, ::testing::Bool(), test::overlap_name);
 
-// Returns the request with the checkpoint's embeddings in place of its ids.
+// Returns the request with each id replaced by the embedding that the checkpoint has for it.
 Request embedded(const Engine& engine, Request ids) {
   const std::int64_t hidden = engine.config().hidden_size;
   const Checkpoint checkpoint = *Checkpoint::open(small_options().model_path);

@@ -1,5 +1,5 @@
 // Events that say what changed in a prefix cache, for observers outside the engine. A gateway, for example, sends a
-// prompt to the server that already has its beginning.
+// prompt to the server whose cache already has the prompt's beginning.
 //
 // A block is a full page of tokens, which continues the tokens of its parent block. A block's id is a 64-bit hash. The
 // hash covers the adapter, and the tokens and images of the block and of all its ancestors. So two servers with the
@@ -43,9 +43,9 @@ using CacheEvents = std::vector<CacheEvent>;  // in the order in which they happ
 // Receives the events of one step on the engine's thread, and must return soon.
 using CacheEventSink = std::function<void(CacheEvents events)>;
 
-// Returns the id of the block of `text` that holds `page_tokens`; `parent` is 0 for a block that begins a text. The
-// adapter enters only the hash of a block that begins a text. Later blocks depend on the adapter through their parents'
-// ids.
+// Returns the id of the block of `text` that holds `page_tokens`. `parent` is the id of the preceding block, or 0 if
+// there is none. The adapter enters only the hash of a block that begins a text. Later blocks depend on the adapter
+// through their parents' ids.
 std::uint64_t block_id(std::uint64_t parent, const PrefixTokens& text, std::span<const TokenId> page_tokens,
                        std::span<const PageImage> images);
 

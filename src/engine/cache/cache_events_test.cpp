@@ -1,4 +1,4 @@
-// Catches: blocks that an observer believes to be cached although they are not, or misses although they are; wrong
+// Catches: an observer that takes a block for cached although it is not, or for missing although it is cached; wrong
 // parents, tokens or adapters of events; and ids that differ between servers or agree for different texts.
 #include "tessera/engine/cache/cache_events.h"
 

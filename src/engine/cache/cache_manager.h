@@ -1,5 +1,5 @@
-// Decides which pages of the KV cache belong to which sequence. It has a pool for each cache group and the prefix cache
-// over all groups. The pages of each sequence are in its SequenceCache.
+// Decides which pages of the KV cache belong to which sequence. It has one pool for each cache group, and one prefix
+// cache over all groups. A SequenceCache holds the pages of one sequence.
 //
 //   cache.find(own, tokens);                       // finds and locks the cached prefix of the tokens
 //   … cache.needed(group, own, n) <= cache.available(group) for every group …
@@ -122,16 +122,17 @@ class CacheManager {
 
   // Enters the full pages of `tokens` into the prefix cache. Precondition: they are computed.
   void keep(SequenceCache& own, const PrefixTokens& tokens);
-  // Copies the sequence's states to checkpoints at its path's last node, in each group in which the node has no
-  // checkpoint yet and a slot is free or can be freed. Precondition: the slots hold the states after the path's tokens.
+  // Copies the sequence's states to checkpoints at its path's last node. Skips state groups in which the node already
+  // has a checkpoint, or in which no slot is free or can be freed. Precondition: the slots hold the states after the
+  // path's tokens.
   void add_checkpoint(const SequenceCache& own);
-  // Hands the slots of a sequence that stops running to the prefix cache as checkpoints at its path's last node,
-  // without a copy.
+  // Gives the slots of a sequence to the prefix cache as checkpoints at the last node of its path, without a copy. Call
+  // it when the sequence stops running.
   void leave_checkpoint(SequenceCache& own);
   void release(SequenceCache& own);
 
-  // Retains the text of an ending sequence, whose prompt has `prompt_tokens` tokens, in the prefix cache. Call it
-  // before release().
+  // Retains the text of a sequence in the prefix cache. The first `prompt_tokens` tokens of the text are the prompt.
+  // Call it when the sequence ends, before release().
   void retain(const SequenceCache& own, const RetentionHint& hint, std::int64_t prompt_tokens, Retentions::Time now);
   // These four functions do the same as in PrefixCache.
   bool release_session(const std::string& session) { return prefixes_.release_session(session); }

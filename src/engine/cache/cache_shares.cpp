@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 // The assumed number of tokens of a sequence. A state group gets one slot and one checkpoint for each sequence of this
-// length that the pages of context would hold.
+// length that would fit into the pages of context.
 constexpr std::int64_t kTokensOfSequence = 1024;
 
 }  // namespace

@@ -100,7 +100,8 @@ PrefixCache::Key PrefixCache::key_of(Node& node, std::size_t group) const {
           .node = &node};
 }
 
-// Calls `change`, which changes the level of a place. Then moves the place within its order of eviction.
+// Calls `change`, which changes the level of `place`. Sorts `place` again in its order of eviction, if it was in the
+// order.
 void PrefixCache::reorder(Retentions::Place place, const std::function<void()>& change) {
   Node& node = *static_cast<Node*>(place.node);
   const bool whole = place.group == Retentions::kWhole;
@@ -272,7 +273,7 @@ void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<Group
 }
 
 void PrefixCache::note_added(Node& node, const PrefixTokens& tokens) {
-  // Drops the part without tokens that images_of() adds for the adapter, because it is no part of an image.
+  // Drops the entry that images_of() adds for the adapter. The entry has no tokens and belongs to no image.
   std::vector<PageImage> images = node.page.images;
   std::erase_if(images, [](const PageImage& image) { return image.count == 0; });
   const std::uint64_t parent = node.parent->block;
@@ -342,8 +343,8 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   return parent;
 }
 
-// Removes the node if it is an unlocked leaf without pages, and then its ancestors likewise. Does nothing if there is a
-// paged group, because every node has a page of that group.
+// Removes the node if it is an unlocked leaf without pages, and then does the same with its parent, and so on. With a
+// paged or latent group it removes nothing, because every node then has a page.
 void PrefixCache::remove_empty(Node* node) {
   while (node->locks == 0 && node->children.empty() && !node->has_pages()) node = remove(*node);
 }

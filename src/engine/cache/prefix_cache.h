@@ -9,9 +9,10 @@
 // groups, and the last node's checkpoint of state groups.
 //
 // A node that a running sequence uses is locked, as are all its ancestors. Unlocked nodes stay until a paged group
-// needs their page. They are evicted least recently used first, and leaves before their ancestors. A window group's
-// pages are locked and evicted separately: a sequence locks those that its window reaches. Checkpoints are never
-// locked. What clients want to continue (retain()) is evicted after everything else, by priority.
+// needs their page. They are evicted least recently used first, and leaves before their ancestors. The pages of window
+// groups are locked and evicted independently of their nodes: a sequence locks those that its window reaches.
+// Checkpoints are never locked. Texts that clients want to continue (retain()) are evicted after all others, lower
+// priorities first.
 //
 //   PrefixCache::Path path = cache.find(tokens);  // locks the nodes it found
 //   … compute the rest into pages from the pools …
@@ -41,13 +42,13 @@
 
 namespace tessera {
 
-// The pages that a sequence holds of one cache group.
+// The pages of one sequence in one cache group.
 struct GroupPages {
   // Page i has the tokens [i · page_size, (i + 1) · page_size). It is 0 for i < first_held, since the window has left
   // those tokens. A state group has one slot.
   std::vector<PageId> pages;
   std::int64_t first_held = 0;
-  PageTableNumber number{};  // given at admission; a new number when an entry is replaced
+  PageTableNumber number{};  // set at admission; changes when an entry of `pages` is replaced
 
   std::int64_t size() const { return static_cast<std::int64_t>(pages.size()); }
   std::int64_t num_held() const { return size() - first_held; }
@@ -106,7 +107,7 @@ class PrefixCache {
   // Returns the number of a group's pages that no sequence has locked.
   std::int64_t num_evictable(std::size_t group) const;
   std::int64_t num_nodes() const { return num_nodes_; }
-  // Returns up to `count` unlocked pages of a group to its pool; returns how many it returned.
+  // Gives up to `count` unlocked pages of a group back to the pool; returns how many pages it gave back.
   std::int64_t evict(std::size_t group, std::int64_t count);
   // Removes every node that no sequence has locked, all checkpoints, and all window pages that no sequence has locked.
   // Ends all retentions.

@@ -24,8 +24,8 @@ struct ImageSpan {
   friend bool operator==(const ImageSpan&, const ImageSpan&) = default;
 };
 
-// Borrows its ids and images. Images are in the order of their tokens. If an image reaches past the last id, only the
-// part before it counts.
+// The ids and images are borrowed. Images are in the order of their tokens. If an image reaches past the last id, only
+// the part before it counts.
 struct PrefixTokens {
   std::span<const TokenId> ids;
   std::span<const ImageSpan> images;
@@ -47,10 +47,10 @@ struct PrefixTokens {
   bool empty() const { return ids.empty(); }
 };
 
-// Returns the number of equal tokens at the beginning of both. Texts with different adapters have none.
+// Returns the number of equal tokens at the beginning of both texts. Texts with different adapters have none.
 std::int64_t common_prefix(const PrefixTokens& a, const PrefixTokens& b);
 
-// The part of an image that lies in one page. The prefix cache finds nodes by their ids and these parts.
+// The part of an image that lies in one page. The prefix cache finds a node by the ids in its page and by these parts.
 struct PageImage {
   std::int64_t at = 0;     // index of the part's first token within the page
   std::int64_t count = 0;  // number of the part's tokens

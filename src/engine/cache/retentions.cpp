@@ -35,7 +35,7 @@ void Retentions::retain(const RetentionHint& hint, std::span<const Place> places
 }
 
 // Drops texts until there is room for another text with `marks` marks. Each time, the owner with the most texts or
-// marks loses the text that expires first. So an owner never pushes out the texts of an owner with fewer.
+// marks loses the text that expires first. So an owner with few texts loses none to an owner with many.
 void Retentions::make_room(std::size_t marks) {
   while (!texts_.empty()) {
     const bool too_many_texts = texts_.size() >= kMost;

@@ -39,11 +39,11 @@ class Retentions {
   // hundreds of marks. A text with more than kMostMarks marks of its own is not retained.
   static constexpr std::size_t kMost = 4096;
   static constexpr std::size_t kMostMarks = std::size_t{1} << 18;
-  // end() stops after so many marks, so that a step of the engine never waits long for it.
+  // end() stops after this many marks, so that a step of the engine never waits long for it.
   static constexpr std::size_t kMarksAtOnce = 4096;
   static constexpr std::size_t kWhole = SIZE_MAX;
 
-  // A node of the cache as a whole (`group` is kWhole), or what it keeps of one cache group.
+  // A whole node of the cache (`group` is kWhole), or the node's page or checkpoint in one cache group.
   struct Place {
     void* node = nullptr;
     std::size_t group = kWhole;
@@ -67,15 +67,15 @@ class Retentions {
   void retain(const RetentionHint& hint, std::span<const Place> places, Time now);
   // Ends the retention of a session's text. Returns whether there was one.
   bool release(const std::string& session);
-  // Ends retentions whose time is over, the earliest first. Stops once the ended ones had kMarksAtOnce marks or more;
-  // the next call then ends further ones.
+  // Ends retentions whose time is over, the earliest first. Stops once the ended retentions had kMarksAtOnce marks or
+  // more; the next call continues.
   void end(Time now);
   // Ends all retentions, but calls no Reorder. The caller must sort all places again.
   void clear();
 
-  // Records that a place is about to vanish. Drops a text that loses its last mark, or its last mark in a cache group,
-  // because no group then has what a next token needs. Precondition: the place is not sorted by its level at the
-  // moment.
+  // Records that a place is about to vanish. Drops every text marked there that has no mark left. If `place` is in a
+  // cache group, also drops every text marked there that has no mark left in any cache group, because no window or
+  // state is left for continuing it. Precondition: the place is not sorted by its level at the moment.
   void forget(Place place);
   // Gives the marks of a node to another node. Precondition: neither node is sorted by its level at the moment, and
   // both places are whole nodes.
@@ -94,7 +94,7 @@ class Retentions {
     std::size_t group_marks = 0;  // how many of the marks are in a cache group
   };
   struct Owner {
-    std::set<std::pair<Time, TextId>> texts;  // by their ends
+    std::set<std::pair<Time, TextId>> texts;  // sorted by the times at which their retentions end
     std::size_t marks = 0;                    // the marks of all its texts
   };
   // All marks at one place.

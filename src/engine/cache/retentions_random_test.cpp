@@ -20,8 +20,8 @@ namespace {
 constexpr std::int64_t kNaivePageSize = 2;
 constexpr Retentions::Time kNaiveStart{std::chrono::seconds(1000)};
 
-// A naive model of one full-attention group: which texts are in the cache, when each page was used last, and how far
-// each retained text is still there.
+// A naive model of one full-attention group: which texts are in the cache, when each page was used last, and which part
+// of each retained text is left.
 struct NaivePages {
   using Text = std::vector<TokenId>;
   struct Retained {

@@ -1,6 +1,6 @@
-// Catches: a text that is evicted although others are not retained, or that is kept after its time or its session's
-// end; a retention that takes pages away from requests for good; and a client that ends the retention of another
-// client's texts.
+// Catches: a retained text that is evicted before texts that are not retained, or that is kept after its time or its
+// session's end; a retention that takes pages away from requests for good; and a client that ends the retention of
+// another client's texts.
 #include "tessera/engine/cache/retentions.h"
 
 #include <gmock/gmock.h>

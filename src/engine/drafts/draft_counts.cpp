@@ -10,8 +10,8 @@ namespace {
 constexpr std::int64_t kCheapRows = 64;
 constexpr double kCostOfCheapRows = 0.5;
 
-// A step without prompts drafts only if its predicted tokens per time are at least this many times those of a step
-// without drafts. With prompts, drafts must save this many times the time that they take. The factor is above 1 because
+// A step without prompts gets drafts only if they raise its predicted tokens per time at least by this factor. In a
+// step with prompts, drafts must save at least this many times the time that they take. The factor is above 1 because
 // estimates are uncertain, and because a step with drafts is not scheduled ahead.
 constexpr double kMargin = 1.04;
 
@@ -57,8 +57,9 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   const double slowdown = measured && costs.slowdown ? costs.slowdown(requests) : 1;
   const double decode_ms = forward_ms(requests);
   const auto tokens = static_cast<double>(requests);
-  // Returns the value of a step with drafts of which `kept` are expected to be kept. This is tokens per time or, for a
-  // step with prompts, the milliseconds that the drafts save, less kMargin times their cost.
+  // Returns the value of a step with `drafts` drafts, of which `kept` are expected to be kept. For a step without
+  // prompts, this is the number of tokens per time. For a step with prompts, it is the time that the drafts save, less
+  // kMargin times the time that they take.
   const auto worth = [&](std::int64_t drafts, double kept, double layer_ms) {
     if (has_prompts) return kept * decode_ms / tokens - kMargin * (longer_ms(drafts) + layer_ms);
     return (tokens + kept) / ((forward_ms(requests + drafts) + layer_ms) * slowdown);

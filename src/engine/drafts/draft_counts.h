@@ -1,4 +1,4 @@
-// Chooses how many tokens each request of a step drafts, so that the step gives the most tokens for its time.
+// Chooses how many drafts each request of a step makes, so that the step gives the most tokens for its time.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct DraftCosts {
   // Returns the time of one more draft by the layer, for all requests at once; 0: unknown. An empty function means that
   // there is no layer.
   std::function<double()> draft_ms = {};
-  // Returns the factor by which steps with drafts take longer than predicted, in comparison with steps without
-  // (DraftSlowdown). An empty function means 1.
+  // Returns the ratio of measured to predicted times of steps with drafts, divided by the same ratio of steps without
+  // drafts (DraftSlowdown). An empty function means 1.
   std::function<double(std::int64_t requests)> slowdown = {};
 };
 
@@ -43,17 +43,16 @@ class DraftCounts {
   };
 
   // Returns the number of drafts of each offer, [offers]; valid until the next call. Adds drafts in descending order of
-  // their probability, and compares the steps with 0, 1, 2, … drafts up to the room. It does not stop at the first
-  // number that does not pay, because padding makes a forward's cost jump at some numbers of rows and stay the same
-  // between them.
+  // their probability, and compares the steps with 0 to step.room drafts. It does not stop at the first number that
+  // does not pay, because padding makes a forward's cost jump at some numbers of rows and stay the same between them.
   //
-  // A step without prompts should give the most tokens for its time. A step with prompts runs for the prompts anyway.
-  // Each kept draft in it saves its request's share of a later decode, and costs the time by which it makes the step
-  // longer. (If every later step has prompts too, a kept draft saves only one row of a later step, but its request is
-  // still served sooner.)
+  // A step without prompts should give the most tokens for its time. A step with prompts runs for the prompts anyway. A
+  // draft in it costs the time by which it makes the step longer. A kept draft saves its request's share of a later
+  // decode step. (If every later step has prompts too, a kept draft saves only one row of a later step, but its request
+  // is still served sooner.)
   std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, const Step& step, const DraftCosts& costs);
-  // Returns the predicted milliseconds of the chosen step, without the slowdown; 0: it has no drafts, it has prompts,
-  // or no costs are measured.
+  // Returns the predicted milliseconds of the chosen step, not multiplied by DraftCosts::slowdown. Returns 0 if the
+  // step has no drafts or has prompts, or if no costs are measured.
   double predicted_ms() const { return predicted_ms_; }
 
  private:

@@ -1,5 +1,6 @@
-// Estimates the probability that a request's drafts are kept from how many were kept. If the estimate is low and a step
-// keeps none of its drafts, the next steps draft nothing: at first one step, then two, four and so on.
+// Estimates the probability that a request's next drafts are kept. It counts how many of the earlier drafts were kept.
+// If the estimate is low and a step keeps none of its drafts, the next steps draft nothing: at first one step, then
+// two, four and so on.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@ namespace tessera {
 namespace {
 
 // kStepWeight: how far one step moves its factor towards the step's own ratio. kRestWeight: how far a step without
-// drafts moves the factor of steps with drafts towards the factor of steps without.
+// drafts moves the factor of steps with drafts towards the factor of steps without drafts.
 constexpr double kStepWeight = 1.0 / 8;
 constexpr double kRestWeight = 1.0 / 256;
 // Ratios outside of this range come from single events, for example a stalled host.

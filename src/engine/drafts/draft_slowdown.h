@@ -1,6 +1,7 @@
-// Learns by which factor decode steps take longer than predicted, with drafts and without. Predictions come from
-// forwards that were measured alone, with short contexts and with prompts of one request. They leave out the costs that
-// grow with the number of requests and drafts: rows of the head, recurrent states, and the host's work for each token.
+// Learns how much longer decode steps take than predicted: one factor for steps with drafts, and one for steps without
+// drafts. Predictions come from forwards that were measured alone, with short contexts and with prompts of one request.
+// They leave out the costs that grow with the number of requests and drafts: rows of the head, recurrent states, and
+// the host's work for each token.
 //
 // Threads: the engine's.
 #pragma once
@@ -24,13 +25,13 @@ class DraftSlowdown {
     bool has_drafts;
   };
 
-  // Begins a step at `now`, which ends the step before it, and records how long that step took. Call it without a
-  // `step` if the engine does something else: a step with prompts, handling a failure, or nothing. Then neither the
-  // time before `now` nor the time after it is recorded.
+  // Ends the previous step at `now`, records how long it took, and begins `step`. Call it without a `step` if the
+  // engine does something else: a step with prompts, handling a failure, or nothing. Then neither the time before `now`
+  // nor the time after it is recorded.
   void begin(std::optional<Step> step, Clock::time_point now);
-  // Returns the factor between measured and predicted times of steps with drafts, divided by the same factor of steps
-  // without drafts; 1 if nothing was recorded. While no step has drafts, the result moves slowly towards 1, so that
-  // drafts are tried again.
+  // Returns the ratio of measured to predicted times of steps with drafts, divided by the same ratio of steps without
+  // drafts; 1 if nothing was recorded. While no step has drafts, the result moves slowly towards 1, so that drafts are
+  // tried again.
   double factor(std::int64_t requests) const;
 
  private:

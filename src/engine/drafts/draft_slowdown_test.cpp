@@ -40,7 +40,7 @@ TEST_F(DraftSlowdownTest, LearnsTheRatioOfEachLoad) {
   EXPECT_GT(slowdown_.factor(1 << 20), 1);
 }
 
-// Long contexts make steps with drafts and steps without equally slower.
+// Long contexts slow steps with drafts and steps without drafts by the same factor.
 TEST_F(DraftSlowdownTest, WhatSlowsAllStepsDoesNotCount) {
   repeat(40, {.requests = 16, .predicted_ms = 9, .has_drafts = false}, 18);
   repeat(40, {.requests = 16, .predicted_ms = 13, .has_drafts = true}, 26);

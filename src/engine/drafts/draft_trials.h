@@ -1,6 +1,6 @@
-// Decides which new requests draft. While drafts pay, all new requests draft. After several requests in a row whose
-// drafts did not pay, only one request at a time tries again, and only after a pause. This limits the cost of trials,
-// because no request's steps can be scheduled ahead while any request drafts.
+// Decides which new requests get drafts. While drafts pay, all new requests get them. After several requests in a row
+// whose drafts did not pay, only one request at a time tries again, and only after a pause. This limits the cost of
+// trials, because no request's steps can be scheduled ahead while any request has drafts.
 //
 // Threads: the engine's thread.
 #pragma once
@@ -15,7 +15,7 @@ class DraftTrials {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Returns whether a request that arrives now drafts. If so, end() must follow.
+  // Returns whether a request that arrives at `now` should make drafts. If so, end() must follow.
   bool begin(Clock::time_point now);
   // Records that a request stops drafting, because it has ended or its drafts did not pay. `paid`: whether its drafts
   // were worth the steps that they took part in; nothing if there were too few steps to tell.

@@ -1,5 +1,5 @@
-// Catches: requests that draft one after another although drafts never pay; trials that follow each other too fast or
-// never come; and requests that do not draft although drafts pay.
+// Catches: requests that make drafts one after another although drafts never pay; trials that follow each other too
+// fast or never come; and requests that make no drafts although drafts pay.
 #include "tessera/engine/drafts/draft_trials.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Drafts the next tokens of one request. The model then computes the last token and all drafts in one forward. The
-// drafts that the model would have chosen too are kept (StepLoop).
+// Guesses the next tokens of one request; the guesses are its drafts. The model then computes the last token and all
+// drafts in one forward. The drafts that the model would have chosen too are kept (StepLoop).
 //
 // Drafts come from the request's own text: if its last tokens occurred earlier, the drafts are the tokens after that
 // occurrence. This needs no weights. If the model has a next-token layer, drafts come from that layer (LayerDrafts),
@@ -22,9 +22,9 @@ namespace tessera {
 
 class Drafter {
  public:
-  // Drafts up to `most_of_text` tokens from the text, and up to `most_of_layer` by a next-token layer; 0 means that
-  // there is no such source. If `trials` is given, its begin() has returned true for this request; the destructor calls
-  // its end().
+  // Makes up to `most_of_text` drafts from the text, and up to `most_of_layer` by a next-token layer or draft model; 0
+  // means that there is no such source. If `trials` is given, its begin() has returned true for this request; the
+  // destructor calls its end().
   explicit Drafter(std::int64_t most_of_text, std::int64_t most_of_layer = 0,
                    std::shared_ptr<DraftTrials> trials = nullptr);
   ~Drafter();

@@ -1,5 +1,5 @@
 // Catches: drafts that differ from the tokens after the earlier occurrence; more drafts than there is room for; drafts
-// although nothing repeats; a layer that drafts although the text repeats itself, where copying the text gives better
+// for a text without repetition; drafts by a layer for a text that repeats itself, where copying the text gives better
 // drafts; and drafting that goes on although no draft is kept.
 #include "tessera/engine/drafts/drafter.h"
 

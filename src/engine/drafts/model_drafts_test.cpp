@@ -1,6 +1,6 @@
 // Catches: drafts of a draft model that change what a request gets; a draft model that does not read every token, reads
-// one at a wrong position, or finds the keys and values of other tokens behind a cached prefix; drafts of ids that the
-// model does not have; and a draft model that does not fit but is not refused before weights are read.
+// a token at a wrong position, or finds the keys and values of other tokens behind a cached prefix; drafts of ids that
+// the target model does not have; and an unsuitable draft model that is not refused before weights are read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,8 +36,8 @@ EngineOptions drafted_by(EngineOptions options, const std::string& draft, std::i
   return options;
 }
 
-// A model that is its own draft model drafts the tokens that it will choose, if it sees the same tokens at the same
-// positions in both roles. Requests sample greedily, because drafts are always the most probable tokens.
+// If a model is its own draft model and sees the same tokens at the same positions in both roles, its drafts are the
+// tokens that it then chooses. Requests sample greedily, because drafts are always the most probable tokens.
 class DraftsOfItself : public ::testing::TestWithParam<const char*> {
  protected:
   void expect_all_kept(const EngineOptions& options, const std::vector<std::vector<Request>>& rounds,
@@ -137,8 +137,8 @@ TEST(ModelDrafts, QuantisedDraftsChangeNothing) {
 }
 
 // The draft model's keys and values are in the target model's pages, whose sizes depend on the cache type. The second
-// round finds the first round's prompts in the cache. A model that drafts for itself reads the same rounded keys and
-// values in both roles, so all of its drafts are kept.
+// round finds the first round's prompts in the cache. A model that is its own draft model reads the same rounded keys
+// and values in both roles, so all of its drafts are kept.
 TEST(ModelDrafts, NarrowCachesChangeNothing) {
   const std::vector<Request> requests{request(12, 40), request(30, 25, 2), request(1, 30, 3), request(40, 15, 4)};
   std::vector<std::string> types{"fp8_e4m3"};
@@ -160,7 +160,7 @@ TEST(ModelDrafts, NarrowCachesChangeNothing) {
     }
 }
 
-// The requests may choose only the ids 5 and 400, and the draft can only draft id 5.
+// The requests may choose only the ids 5 and 400, and the draft model can draft only id 5.
 TEST(ModelDrafts, FewerIdsChangeNothing) {
   std::vector<Request> requests{request(12, 40), request(20, 25, 2)};
   for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(400)};
@@ -199,7 +199,7 @@ TEST(ModelDrafts, LayersFollowTheTargetsInItsPages) {
   for (const ir::ValueId weight : draft.weights) EXPECT_TRUE(draft.value(weight).name.starts_with("draft."));
 }
 
-// A folder with a golden's config.json whose vocabulary has `vocab_size` ids, and a tokenizer of the given text.
+// Writes to `folder` the golden's config.json with a vocabulary of `vocab_size` ids, and `tokenizer` as tokenizer.json.
 void write_folder(const test::ScratchDir& folder, std::int64_t vocab_size, const std::string& tokenizer) {
   Json config = *Json::read_file(testing::data_path("goldens/llama/config.json"));
   config.set("vocab_size", Json(vocab_size));
@@ -214,7 +214,7 @@ std::string tokenizer_with(const std::string& last) {
 
 class DraftVocabularies : public ::testing::Test {
  protected:
-  // Plans a draft whose folder has this size and tokenizer. Weights are random.
+  // Plans an engine whose draft model has this vocabulary size and this tokenizer. Weights are random.
   Result<EnginePlan> plan(std::int64_t vocab_size, const std::string& tokenizer) {
     const test::ScratchDir draft;
     write_folder(draft, vocab_size, tokenizer);

@@ -1,4 +1,5 @@
-// Writes an EAGLE-3 layer of random numbers for tests of a target that has none among the reference data.
+// Writes an EAGLE-3 layer of random numbers, for tests of a target model without an EAGLE-3 layer in the reference
+// data.
 #pragma once
 
 #include <gtest/gtest.h>

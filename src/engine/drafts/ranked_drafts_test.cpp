@@ -1,7 +1,7 @@
 // Catches: drafts of a model on several ranks that change what a request gets; a rank with another rank's slice of the
-// draft layer or of its head; ranks that draft different tokens; memory of a draft layer that a rank's report or its
-// prediction leaves out; and a draft's keys and values that are kept in a wrong place beside latent vectors. The ranks
-// are CPU ranks of one process.
+// draft layer or of its head; ranks that draft different tokens; a rank's memory report or prediction that leaves out
+// the draft layer; and keys and values of a draft layer at a wrong place beside latent vectors. The ranks are CPU ranks
+// of one process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -128,7 +128,7 @@ std::vector<std::vector<TokenId>> run(Engine& engine, const std::vector<Request>
   return outputs;
 }
 
-// Loads three adapters; the device has slots for two of them. One brings its own head and embedding.
+// Loads three adapters; the device has slots for two of them. One adapter replaces the head and the embedding.
 void load_adapters(Engine& engine) {
   for (std::uint32_t i = 0; i < 3; ++i) {
     const test::ScratchDir folder;

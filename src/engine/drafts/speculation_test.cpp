@@ -102,8 +102,8 @@ TEST(Speculation, WindowsSeeTheSameTokens) {
   }
 }
 
-// A recurrent state does not include the drafts of its forward. The next forward first advances the state over those
-// drafts that were kept.
+// After a forward, the recurrent state does not include the forward's drafts. The next forward first advances the state
+// over the drafts that were kept.
 TEST(Speculation, RecurrentStatesGoBackOverRefusedDrafts) {
   for (const char* name : {"qwen3.5-text", "qwen3-next"}) {
     EngineOptions options = small_options();

@@ -1,4 +1,4 @@
-// Catches: an automaton that misses the longest suffix of a text that occurs earlier, or reports a wrong length or
+// Catches: an automaton that misses a text's longest suffix that also occurs earlier, or reports a wrong length or
 // place.
 #include "tessera/engine/drafts/suffix_automaton.h"
 

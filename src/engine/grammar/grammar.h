@@ -45,10 +45,9 @@ struct GrammarOptions {
 // schema/ compiles JSON schemas (draft 2020-12, and the parts that draft 4 to 7 write differently). Every generated
 // text is a value that the schema accepts; otherwise the schema is refused. The following accepted values are never
 // generated:
-// - Properties and items that the schema does not mention. Properties beyond the named ones, and items beyond
-// prefixItems, are generated only in three cases: additionalProperties, patternProperties or items allow them; nothing
-// is named at all; or minProperties or minItems needs them. Named properties are generated in the order written, and
-// the others follow.
+// - Properties beyond the named ones and items beyond prefixItems, with three exceptions: additionalProperties,
+// patternProperties or items allow them; nothing is named at all; or minProperties or minItems needs them. Named
+// properties are generated in the order written, and the others follow.
 // - Integers of more than 18 digits. Bounded numbers of more than 15 digits, or with an exponent.
 // - Arrays with "uniqueItems" in another order than the one written, if there are more than 6 values. Up to 6 values
 // are generated in any order.
@@ -92,7 +91,7 @@ class GrammarCompiler {
   // Bounds the bytes of all kept grammars together; the default is kMaxGrammarMemory. Call it before compile().
   void keep_at_most(std::size_t bytes);
 
-  // Returns the grammar if compile() made it lately and still keeps it, else null. Any thread may call it.
+  // Returns the grammar if compile() has made it and the compiler still keeps it, else null. Any thread may call it.
   std::shared_ptr<const Grammar> find(const GrammarSpec& spec) const;
   // Compiles a grammar, unless find() has it; any thread may call it. Returns invalid_argument if `spec` is malformed,
   // too large or too deep (the message says what and where), and unimplemented if it is valid but cannot be enforced.

@@ -1,5 +1,5 @@
 // Catches: schemas whose compilation time grows with the lengths that they allow. Work is counted in time checks
-// (grammar_watch.h), one for each tried token or byte, which is the same on every machine.
+// (grammar_watch.h), one for each tried token or byte. The count is the same on every machine.
 #include <gtest/gtest.h>
 
 #include "tessera/engine/grammar/grammar.h"

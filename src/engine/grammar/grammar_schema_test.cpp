@@ -1,4 +1,4 @@
-// Catches: JSON schemas whose grammar lacks a text that the schema accepts, or has a text that it does not accept.
+// Catches: JSON schemas whose grammar lacks a text that the schema accepts, or has a text that the schema refuses.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Catches: strings of JSON schemas with minLength and maxLength that are too long or too short, cannot contain an
-// escape, or count an escape as several characters; and counts that are mixed up between several strings.
+// Catches: strings that break the minLength or maxLength of their JSON schema; grammars that allow no escape in a
+// string, or count an escape as several characters; and counts that are mixed up between several strings.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -175,7 +175,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
       {R"({"type":"string","pattern":"a","minLength":2,"maxLength":4})",
        {R"("ab")", R"("\nxya")"},
        {R"("a")", R"("bcd")", R"("abcde")"}},
-      // Strings with different bounds on their length that may begin at the same place and share one rule for
+      // Strings that have different bounds on their length, may begin at the same place, and share one rule for
       // characters.
       {R"({"anyOf":[{"type":"string","maxLength":2},{"type":"string","minLength":4,"maxLength":4}]})",
        {R"("")", R"("a")", R"("ab")", R"("abcd")"},

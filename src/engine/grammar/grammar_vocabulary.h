@@ -16,7 +16,7 @@ class Tokenizer;
 struct GrammarVocabulary {
   std::vector<std::string> bytes;  // [ids up to the tokenizer's last]; "": a special token, or an id without a token
   std::vector<TokenId> end_ids;    // each in [0, vocab_size)
-  std::vector<std::uint32_t> allowed;  // [mask_words] bits of the tokens with bytes and the end ids
+  std::vector<std::uint32_t> allowed;  // [mask_words]: bits of all tokens with bytes, and of the end ids
 
   // Recognises vocabularies of bytes (GPT-2's alphabet) and of SentencePiece ("▁", "<0x0A>") by their tokens. Leaves
   // out ids that are not below `vocab_size`; returns invalid_argument if an end id is among them.

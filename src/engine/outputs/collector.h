@@ -34,8 +34,8 @@ class Collector {
                             StepProfiler* profiler);
 
   std::int64_t output_tokens() const { return output_tokens_; }
-  // Returns the phase that ends with the engine's first token and begins when that token's request arrived, on the
-  // clock of LoadedModel::start; nothing before the engine's first token.
+  // Returns the time span from a request's arrival to its first token, for the request that got the engine's first
+  // token. The times are on the clock of LoadedModel::start. Returns nothing before that token.
   const std::optional<Timeline::Phase>& first_token() const { return first_token_; }
 
  private:

@@ -9,8 +9,8 @@
 namespace tessera {
 
 // Checks that the tokenizer in `draft_folder` gives the same ids as the model's tokenizer, because drafts are passed as
-// ids. An id that has a token in only one of the two tokenizers is accepted. The sizes are those of the embeddings of
-// the model and the draft, which may be padded. If a tokenizer is missing, only equal sizes are accepted. Returns
+// ids. An id that has a token in only one of the two tokenizers is accepted. The two sizes are the numbers of rows of
+// the embeddings, which may be padded. If a tokenizer is missing, only equal sizes are accepted. Returns
 // invalid_argument if the vocabularies differ, and errors of Tokenizer::load() for a broken file.
 //
 // Cost: the read of both files if they are equal, otherwise about 0.2 s for each.

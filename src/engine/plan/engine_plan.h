@@ -39,7 +39,7 @@ struct MemoryShares {
 struct StepOrder {
   // Whether a step is scheduled and enqueued while the step before it runs.
   bool overlap = false;
-  // Whether a step is delayed until the step before it nearly ends, so that requests join it (step_pace.h).
+  // Whether a step waits until the previous step nearly ends, so that new requests can join it meanwhile (step_pace.h).
   bool paced = false;
   int turns = 1;  // SchedulerOptions::turns
 };

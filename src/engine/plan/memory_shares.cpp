@@ -147,7 +147,7 @@ std::string sizes_list(const std::vector<std::int64_t>& sizes) {
   return sizes.empty() ? "none" : fmt::format("{}", fmt::join(sizes, " "));
 }
 
-// Drops the sizes that exceed the budget or the free memory. Returns the bytes of those that remain.
+// Drops the sizes that exceed the budget or the free memory. Returns the bytes of the graphs that remain.
 std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan) {
   RunnerOptions& runner = plan.runner;
   const bool budgeted = budget > 0 && budget <= room.bytes;
@@ -195,8 +195,8 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   of_one.limits.max_requests = 1;
   std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
   if (in.on_host) cache = std::min(cache, kCpuMaxKvBytes);
-  // With a given fraction, forwards and graphs get what the fraction leaves. Without one, forwards leave the KV cache
-  // at least a page. Graphs leave it room for one request of the longest context, if forwards do so too.
+  // If a fraction is given, forwards and graphs share what it leaves. Otherwise forwards must leave the KV cache at
+  // least one page. Graphs must leave it room for one request of the longest context, if forwards leave that much.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {

@@ -114,7 +114,7 @@ TEST(MemoryShares, GraphsLeaveRoomForARequestThatFits) {
   EXPECT_EQ(*room_for_graphs(in), (6 * kGiB + kGiB / 2 - 302 * kMiB) / 8);
 }
 
-// An 8B model with a context of 131 072 tokens, of which a request takes 16 GiB of cache.
+// An 8B model with a context of 131 072 tokens. A request of this length takes 16 GiB of cache.
 TEST(MemoryShares, LongContextsLeaveGraphsOnACpu) {
   ShareInputs in = gpu();
   in.on_host = true;

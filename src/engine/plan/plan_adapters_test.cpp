@@ -11,7 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Plans rank 0 of two for a model whose head takes 16 GB.
+// Plans rank 0 of two ranks for a model whose head takes 16 GB.
 Status plan_large(int nodes, const std::vector<std::string>& saved) {
   const test::ScratchDir folder;
   Json config = *Json::read_file(test::kGoldens + "llama/config.json");

@@ -1,4 +1,4 @@
-// Opens the checkpoint that several steps of a plan ask about stored tensors.
+// Opens the checkpoint, in which several steps of a plan look up stored tensors.
 #include "tessera/engine/plan/plan_steps.h"
 
 namespace tessera {

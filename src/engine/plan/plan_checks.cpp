@@ -1,4 +1,4 @@
-// Checks the options of a plan that need no model.
+// Checks those options of a plan that can be checked without a model.
 #include <fmt/format.h>
 
 #include "tessera/engine/plan/plan_steps.h"

@@ -69,8 +69,8 @@ Status check_rows(const PlanDraft& draft) {
       "row besides its request's own; 2 or more is");
 }
 
-// Checks that the checkpoint has tensors of the next-token layer that its config names. Some tools drop them and keep
-// the config.
+// Checks that the checkpoint has tensors of the next-token layer that its config names. Some tools drop these tensors
+// but keep the config.
 Status check_layer_tensors(PlanDraft& draft) {
   const std::shared_ptr<const Checkpoint> checkpoint = TRY(find_checkpoint(draft));
   if (checkpoint == nullptr) return ok_status();
@@ -82,7 +82,8 @@ Status check_layer_tensors(PlanDraft& draft) {
       "config.json has a next-token layer (MTP), but the checkpoint has none of its tensors, {}* or mtp.*", layer));
 }
 
-// Returns ok if the checkpoint has a next-token layer that can draft with these options. Otherwise returns the reason.
+// Returns ok if the checkpoint has a next-token layer that can make drafts with these options. Otherwise returns why
+// not.
 Status check_layer(PlanDraft& draft) {
   TRY(check_ways(draft.options));
   TRY(check_rows(draft));
@@ -104,9 +105,9 @@ void choose_automatically(PlanDraft& draft) {
           : fmt::format("speculative_algorithm: AUTO decodes without drafts: {}", layer.message()));
 }
 
-// If the model has recurrent states and a layer or a draft model drafts, limits drafts from the text to the number that
-// the layer or model drafts in a step. A slot of a recurrent state holds one row for each draft of a step, so more
-// drafts from the text would make every slot larger.
+// Makes sure that a request gets no more drafts from its text than from the next-token layer or draft model, if there
+// is one and the model has recurrent states. A slot of a recurrent state holds one row for each draft of a step, so
+// more drafts from the text would make every slot larger.
 void limit_drafts_from_text(EnginePlan& plan) {
   DraftOptions& drafts = plan.drafts;
   if (!drafts.by_layer() || !plan.config.delta_net || drafts.most_tokens <= drafts.layer_steps) return;

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Returns a format's name as in WeightFormats::method(). Accepts names of kernels too, like other engines.
+// Returns a format's name as in WeightFormats::method(). Also accepts names of kernels, as other engines do.
 std::string_view method_of(std::string_view quantization) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"gptq_marlin", "gptq"},
                                                                       {"awq_marlin", "awq"},
@@ -36,8 +36,8 @@ Status apply_quantization(PlanDraft& draft) {
   const std::optional<StartFormat> start = start_format_from_name(asked);
   if (asked.empty() || method_of(asked) == method) return ok_status();
   if (!method.empty()) {
-    // Also accepts a name of a format for quantisation at the start, if the checkpoint is stored in that format. The
-    // name "fp8" is excluded, because it is also the name of a checkpoint's method, which was compared above.
+    // Accepts the name of a StartFormat too, if the checkpoint already has that format. "fp8" is excluded: it is also
+    // the name of a checkpoint's method, and the comparison of methods above has already decided about it.
     if (start && *start != StartFormat::kFp8 && start == config.formats.kind()) return ok_status();
     return invalid_argument(
         fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));

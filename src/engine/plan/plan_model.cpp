@@ -195,7 +195,7 @@ void count_parameters(EnginePlan& plan) {
   plan.draft_parameters = parameter_count(drafts);
 }
 
-// Refuses a load format that the model is not in.
+// Refuses a load format that is not the format of the model's files.
 Status check_load_format(const EngineOptions& options, bool gguf) {
   const LoadFormat asked = options.load_format;
   if (asked == LoadFormat::kGguf && !gguf)
@@ -290,9 +290,9 @@ Status rewrite_graphs(PlanDraft& draft) {
   return ok_status();
 }
 
-// Lets prefill compute the body's last nodes only for the wanted rows. Does nothing for four kinds of plans: embedding
-// models and plans with a draft layer or draft model need all rows, pipeline stages without a head want no rows, and
-// with dp_attention the ranks share forwards but want different rows.
+// Lets prefill compute the body's last nodes only for the wanted rows. Does nothing in four cases. Embedding models and
+// plans with a draft layer or draft model need all rows. A pipeline stage without a head wants no rows. With
+// dp_attention the ranks share forwards but want different rows.
 Status add_wanted_rows(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1 || plan.graphs.draft) return ok_status();

@@ -28,7 +28,7 @@ using PlanStep = Status (*)(PlanDraft& draft);
 
 // Opens the model's checkpoint, once for all steps.
 Result<std::shared_ptr<const Checkpoint>> open_checkpoint(PlanDraft& draft);
-// Does the same, but returns null for random weights and for a folder without weights, because a plan needs no weights.
+// Like open_checkpoint(), but returns null for random weights and for a folder without weights. Plans need no weights.
 Result<std::shared_ptr<const Checkpoint>> find_checkpoint(PlanDraft& draft);
 
 // Steps in plan_checks.cpp:
@@ -50,8 +50,8 @@ void note_draft_head(EnginePlan& plan);
 Status apply_quantization(PlanDraft& draft);
 // Sets the format of lm_head_quantization. Refuses it for models without a head of logits, and for GGUF files.
 Status choose_head_format(PlanDraft& draft);
-// Returns an error if the head was to be quantised but is stored quantised, or its rows do not fit the format. Needs
-// the plan's graphs.
+// Returns an error if the head should be quantised, but is already stored quantised or has rows that do not fit the
+// format. Needs the plan's graphs.
 Status check_quantised_head(const PlanDraft& draft);
 
 // The step in plan_types.cpp:

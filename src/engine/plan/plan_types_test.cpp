@@ -1,5 +1,5 @@
-// Catches: weights that are widened to float32 because config.json names no type, as GPT-OSS's does; and a model that
-// computes in float32 on a GPU without a note.
+// Catches: weights that are widened to float32 because config.json names no type (GPT-OSS's names none); and a model
+// that computes in float32 on a GPU without a note.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -48,8 +48,8 @@ class ProfileStore {
   // Returns options.known_costs or the stored costs. Returns an empty table if there are none, or if the plan measures
   // no costs (RunnerOptions::measure_costs).
   CostTable load_costs();
-  // Gives the backend the algorithms that were chosen or measured before, and row_schedules() the measurements of
-  // generated kernels. On several nodes it gives no algorithms, because the nodes' caches differ, and all ranks must
+  // Passes the algorithms that were chosen or measured before to the backend, and the measurements of generated kernels
+  // to row_schedules(). On several nodes, passes no algorithms, because the nodes' caches differ, and all ranks must
   // compute alike.
   void restore_algorithms();
   // Returns the number of entries found by loading and restoring.
@@ -59,8 +59,9 @@ class ProfileStore {
   // Precondition: nothing runs on `device`.
   Result<bool> measure_algorithms(Device& device);
   std::int64_t measured_algorithms() const { return measured_algorithms_; }
-  // Measures other schedules for one generated kernel (ops/fused/row_tuning.h), like measure_algorithms(). All
-  // schedules give the same bits, so it also runs on several nodes. Kernels bound afterwards use the fastest schedule.
+  // Measures alternative schedules of one generated kernel (ops/fused/row_tuning.h), like measure_algorithms(). All
+  // schedules give the same bits, so this works on several nodes too. Kernels bound afterwards use the fastest
+  // schedule.
   Result<bool> measure_schedules(Device& device);
   std::int64_t measured_schedules() const { return measured_schedules_; }
   // Returns all schedules measured on this device before, for any model; empty if measuring is off.

@@ -31,9 +31,9 @@ constexpr std::chrono::milliseconds kMostSilence(15'000);
 // The device type of CUDA devices. Their names begin with it.
 constexpr std::string_view kCuda = "cuda";
 
-// Hashes config.json. For a GGUF file, hashes the config that is made from its metadata and from those of the projector
-// instead. There is no projector if `projector` is "". Unless the weights are random numbers, also hashes the names,
-// types and shapes of the tensors.
+// Hashes config.json. For a GGUF file, instead hashes the config that is made from the file's metadata and from the
+// projector's metadata. There is no projector if `projector` is "". Unless the weights are random numbers, also hashes
+// the names, types and shapes of the tensors.
 Result<std::string> model_hash(const std::string& path, LoadFormat format, const std::string& projector = "") {
   Hasher hasher;
   if (const std::optional<std::string> gguf = TRY(find_gguf(path))) {

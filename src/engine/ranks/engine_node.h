@@ -1,7 +1,7 @@
-// An engine on several machines. Each machine has one process with an equal part of the ranks (whole stages of a
-// pipeline). Node 0 has the engine, and the other nodes follow it (runner/ranks/rank_node.h). If ranks have requests of
-// their own, each node has engines instead (lockstep.h). All ranks are on CPUs, or all are on GPUs that exchange values
-// by NCCL (comm/nccl_exchange.h).
+// An engine on several machines. Each machine has one process with an equal part of the ranks (in a pipeline, with
+// whole stages). Node 0 has the engine, and the other nodes follow it (runner/ranks/rank_node.h). If ranks have
+// requests of their own, each node has engines instead (lockstep.h). All ranks are on CPUs, or all are on GPUs that
+// exchange values by NCCL (comm/nccl_exchange.h).
 #pragma once
 
 #include <chrono>

@@ -118,7 +118,7 @@ TEST_F(UnequalStages, AgreeOnTheLeastOfAllStages) {
   }
 }
 
-// If the options name a number of requests, stages with room for it keep it, and the engine has no note about it.
+// If the options name a number of requests and every stage has room for it, the number is kept, without a note.
 TEST_F(UnequalStages, KeepARequestedNumber) {
   EngineOptions options = options_for(3);
   options.max_running_requests = 4;

@@ -1,5 +1,6 @@
-// Catches: exchange memory between ranks that an engine's report or its prediction leaves out. The ranks are on CPUs.
-// They are ranks or stages of this process, or of two nodes, the second of which is a thread of this process.
+// Catches: an engine's memory report or prediction that leaves out the memory for exchanges between ranks. The ranks
+// are on CPUs. They are ranks or stages of this process, or of two nodes, the second of which is a thread of this
+// process.
 #include <gtest/gtest.h>
 
 #include <future>

@@ -39,12 +39,12 @@ class Replicas {
   void forget_prefixes();
 
   int size() const { return static_cast<int>(threads_.size()); }
-  // Return the statistics of one engine, or of each, as of their last steps.
+  // Return the statistics as of the last step: of one engine, or a list with those of each engine.
   EngineStats stats(int replica) const { return threads_[static_cast<std::size_t>(replica)]->stats(); }
   std::vector<EngineStats> each_stats() const;
   // Returns the sums over all engines; the graphs are those of the first engine.
   EngineStats stats() const { return sum_of(each_stats()); }
-  // Returns ok while any engine serves; otherwise the reason why the last one no longer does.
+  // Returns ok while any engine serves; otherwise the error of the last engine in order.
   Status health() const;
   Status health(int replica) const { return threads_[static_cast<std::size_t>(replica)]->health(); }
 

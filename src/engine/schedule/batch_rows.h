@@ -17,8 +17,8 @@ void clear_rows(std::size_t num_cache_groups, ForwardBatch& batch, RopeAxes& rop
 // up to the caller. Precondition: the sequence holds the pages.
 void append_rows(const Sequence& sequence, std::int64_t first, std::int64_t count, const CacheManager& cache,
                  ForwardBatch& batch, RopeAxes& rope_positions);
-// Call it once all requests are added. If some sequences have rotary positions of their own, gives the rows after the
-// last such sequence plain ones (the positions in the text).
+// Call it once all requests are added. If some sequences have rotary positions of their own, gives plain positions
+// (those in the text) to the rows after the last such sequence.
 void finish_rows(const ForwardBatch& batch, RopeAxes& rope_positions);
 
 }  // namespace tessera

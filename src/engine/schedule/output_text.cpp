@@ -49,7 +49,7 @@ bool OutputText::cut_at_stop() {
   return matched_.has_value();
 }
 
-// Returns the length of the longest suffix of the text that begins a stop string.
+// Returns the length of the text's longest suffix that is also the beginning of a stop string.
 std::size_t OutputText::length_held_back() const {
   std::size_t longest = 0;
   for (const std::string& stop : stops_) {

@@ -207,8 +207,8 @@ void Scheduler::compute_again() {
   flush_prefixes();
 }
 
-// Enters the full pages of computed tokens that the host knows into the prefix cache. Returns whether these pages hold
-// exactly the tokens that the states include.
+// Enters full pages into the prefix cache, if their tokens are computed and known to the host. Returns whether these
+// pages hold exactly the tokens that the states include.
 bool Scheduler::keep_computed(Sequence& sequence) {
   if (!caches(sequence)) return false;
   const std::int64_t known = std::min(sequence.computed, std::ssize(sequence.tokens) - sequence.pending);

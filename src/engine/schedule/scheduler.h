@@ -1,27 +1,27 @@
 // Decides which tokens the next forward computes, and in which pages. Pure bookkeeping: it holds no model and runs
 // nothing.
 //
-// A step takes one decode token of every running sequence, with drafts after it (step_drafts.h). Prompts fill the step
-// up to `max_tokens` tokens, so a long prompt is computed in chunks together with running decodes. Higher priorities
-// come first, then older sequences. Prompts that each fill the device alone are not computed together (prompt_share.h).
+// A step takes one token of every decoding sequence, with drafts after it (step_drafts.h). Prompts fill the step up to
+// `max_tokens` tokens, so a long prompt is computed in chunks together with running decodes. Higher priorities come
+// first, then older sequences. Prompts that each fill the device alone are not computed together (prompt_share.h).
 // `fit` may shorten the step's prompts, the last one first, so that the step fills a captured size, as long as prompts
 // still make up at least half of the step (drafts not counted). Decodes are never postponed. A decoding sequence keeps
 // its place in the batch as far as possible, because attention plans keep each place's page table on the device and
 // write only what changes.
 //
-// A sequence is admitted when every cache group has pages for its tokens so far, less those found in the prefix cache,
-// and for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. If no
-// page is left, pages that only the prefix cache holds are evicted. After that the last running sequence is preempted:
-// it gives its pages back, waits in its old place, and is computed again, except what the prefix cache still has. A
-// sequence may also preempt sequences of lower priority to be admitted. A sequence that begins like a prompt that is
-// being computed waits for that prompt. A sequence whose adapter finds no slot waits too. Other sequences may pass it,
-// but only a limited number of those that have adapters. If window groups lack pages for a whole chunk, less of the
-// prompt is computed.
+// A sequence is admitted when every cache group has enough pages for its tokens so far (except those found in the
+// prefix cache) and for what the running sequences are expected to take soon (cache_manager.h). It takes further pages
+// as it grows. If no page is left, pages that only the prefix cache holds are evicted. If there are no such pages
+// either, the last running sequence is preempted: it gives its pages back, waits in its old place, and is computed
+// again, except what the prefix cache still has. A sequence may also preempt sequences of lower priority to be
+// admitted. A sequence that begins like a prompt that is being computed waits for that prompt. A sequence whose adapter
+// finds no slot waits too. Other sequences may pass it, but only a limited number of sequences with adapters. If window
+// groups lack pages for a whole chunk, less of the prompt is computed.
 //
 // For a model with state groups, a prompt's forwards end at a page's end, and the state there is kept as a checkpoint.
 //
-// A step may be scheduled before the previous one is done. mark_submitted() counts its tokens as computed and gives
-// each sampled row a place in its sequence, which settle() fills once the token is known.
+// A step may be scheduled before the previous one is done. mark_submitted() counts the step's tokens as computed, and
+// appends a placeholder to the sequence of each sampled row. settle() replaces the placeholder once the token is known.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,8 @@ struct SchedulerOptions {
   std::int64_t adapter_slots = 0;  // adapters that the sequences of one forward may use; 0: none are served
 };
 
-// Returns how many of a step's tokens (prompts and decodes together) to compute at once: 1 … tokens (split_tokens in
-// runner/dispatch/dispatch.h). Empty: all of them.
+// Returns how many tokens of a step with `tokens` tokens (prompts and decodes together) to compute at once, at least
+// one (split_tokens in runner/dispatch/dispatch.h). Empty: all of them.
 using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
 // Returns the number of tokens above which a forward's time is proportional to its tokens (filling_tokens in
 // runner/dispatch/dispatch.h). Empty: unknown.
@@ -99,7 +99,7 @@ class Scheduler {
   void forget_rows() {
     for (const auto& sequence : running_) sequence->last_row = -1;
   }
-  // Records that a forward overwrites the rows that a next-token layer would continue.
+  // Records that a forward overwrites the rows from which a next-token layer would make drafts.
   void forget_layer_rows() {
     for (const auto& sequence : running_)
       if (sequence->drafter) sequence->drafter->set_layer_row(std::nullopt);

@@ -33,8 +33,8 @@ struct Sequence {
   std::int64_t pending = 0;     // number of tokens at the end that forwards in flight have yet to sample
   // The number of tokens with keys and values in the cache, including those that forwards in flight compute.
   std::int64_t computed = 0;
-  // The number of accepted drafts of the last forward, which are the last of the computed tokens. Recurrent states do
-  // not include them yet: the next forward first advances the states over them. 0 for models without states.
+  // The number of the last forward's drafts that were accepted. They are the last of the computed tokens. Recurrent
+  // states do not include them yet: the next forward first advances the states over them. 0 for models without states.
   std::int64_t accepted_drafts = 0;
   SequenceCache cache;  // the sequence's pages and slots in all cache groups
   // The first device row of the prompt's given embeddings; -1: none is held. Rows are held from the admission until the
@@ -103,8 +103,8 @@ struct Sequence {
   std::int64_t first_wanted() const;
 };
 
-// Returns the first prompt row with wanted outputs. The log-probability of token p comes from row p - 1. Hidden states
-// come from all rows, or from the row of the pooled vector. Returned image rows come from all rows.
+// Returns the first prompt row with wanted outputs. Row p - 1 gives the log-probability of token p. All rows are wanted
+// if the request wants image rows, all hidden states or their mean; pooling of the first state needs row 0.
 inline std::int64_t Sequence::first_wanted() const {
   if (wants_all_hidden() || request.pooling == Pooling::kFirst || request.return_images) return 0;
   if (request.score) return request.score_from;

@@ -45,8 +45,7 @@ struct Simulation {
   // A histogram of the forwards that are not pure decodes. The key is the number of tokens, and the value is the number
   // of forwards.
   std::map<std::int64_t, std::int64_t> forward_tokens;
-  // Numbers of prompt tokens: those of all forwards, those of replayed forwards, and those of eager forwards for each
-  // reason.
+  // Prompt tokens: of all forwards; of replayed forwards; and, for each reason, of eager forwards.
   std::int64_t prompt_tokens = 0;
   std::int64_t replayed_prompt_tokens = 0;
   std::map<Reason, std::int64_t> eager_prompt_tokens;

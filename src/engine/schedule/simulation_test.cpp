@@ -162,7 +162,7 @@ TEST(Simulation, RefusesWhatCannotBeServed) {
   EXPECT_TRUE(simulate({}, options).ok()) << "nothing to do";
 }
 
-// Forwards of 33 to 8192 tokens, all equally frequent, are padded, cut or run eagerly by measured costs.
+// Forwards of 33 to 8192 tokens, equally frequent. Measured costs decide whether each is padded, cut or run eagerly.
 TEST(PaddingOfUniformForwards, TakesLittleTimeWithTheAutoSchedule) {
   const CostTable measured = h200_costs();
   const TokenWeights uniform = uniform_weights(33, 8192);

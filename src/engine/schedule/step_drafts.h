@@ -27,14 +27,14 @@ struct ChosenTokens {
 };
 
 // Chooses the drafts of a step. Drafts never postpone a decode, never evict a page, and never divide prompts that the
-// step would compute as a whole. If prompts fill the step, drafts take at most a quarter of their rows. The object
-// reuses its memory from step to step.
+// step would compute as a whole. If prompts fill the step, drafts take at most a quarter of the prompts' rows. The
+// object reuses its memory from step to step.
 class StepDrafts {
  public:
   // The work of a step without drafts, and the room that is left for drafts.
   struct Step {
     const Sequences& running;
-    std::int64_t most_rows;    // rows that can be sampled; one of them is kept for every running sequence
+    std::int64_t most_rows;    // rows that can be sampled; one of them is reserved for every running sequence
     std::int64_t budget;       // tokens that may be computed in addition to the decodes
     std::int64_t prompt_rows;  // tokens of prompts that the step would compute without drafts
   };
@@ -43,7 +43,7 @@ class StepDrafts {
 
   struct Drafted {
     std::int64_t count = 0;   // drafts of all sequences
-    double predicted_ms = 0;  // the step's time; 0: no drafts, prompts, no costs measured, or no pages for some drafts
+    double predicted_ms = 0;  // the step's time; 0 without drafts or costs, with prompts, or if drafts lack pages
   };
   // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them.
   Drafted choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);

@@ -101,7 +101,7 @@ class Builder {
   std::vector<Node> nodes_;
 };
 
-// Says whether a path has passed "$". After it, no character may follow, except one last newline in the wide reading.
+// Says whether a path has passed "$". After "$", no character may follow, except one last newline in the wide reading.
 enum Phase : std::int32_t { kBefore = 0, kEnded = 1, kAfterNewline = 2, kPhases = 3 };
 using Position = std::int32_t;  // node * kPhases + phase
 

@@ -1,4 +1,4 @@
-// Decimal fractions. JSON writes numbers so, among them the step of the schema keyword "multipleOf".
+// Decimal fractions, for JSON numbers and for steps. A step is the value of the schema keyword "multipleOf".
 #pragma once
 
 #include <compare>

@@ -23,7 +23,7 @@ std::string ebnf_class(const CharSet& characters);
 // character. xgrammar caches token masks for positions within one rule, so it would then test the whole vocabulary at
 // each character. Precondition: the set is not empty.
 std::string ebnf_json_character(const CharSet& characters);
-// Returns all alternatives for one character of the set, none of which is a choice.
+// Returns all alternatives for one character of the set. No alternative is a choice itself.
 std::vector<std::string> ebnf_json_alternatives(const CharSet& characters);
 // Returns the expression repeated `min` to `max` times: "a", "a?", "a*", "a{2,3}", …. max -1: unbounded.
 std::string ebnf_repeat(const std::string& expression, std::int64_t min, std::int64_t max);
@@ -38,7 +38,7 @@ class EbnfRules {
  public:
   // Returns the name of a rule with this body; equal bodies share a rule.
   std::string shared(const std::string& body);
-  // Returns a new name for a rule, which no other rule has.
+  // Returns a name that no other rule has.
   std::string fresh_name(std::string_view hint);
   void define(const std::string& name, const std::string& body);
   // Returns the name of ebnf_string_end()'s rule. `body` is called once, with that name, and returns the rule's body.

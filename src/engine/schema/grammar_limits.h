@@ -6,7 +6,7 @@
 namespace tessera {
 
 // A grammar beyond a limit is refused with the reason. A grammar is also refused if it has a part that cannot be
-// enforced: a regex with an anchor in its middle or a lookahead, a schema with "contains".
+// enforced, for example a regex with an anchor in its middle, or a schema with "contains".
 inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;    // length of a schema
 inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;      // length of a regex or EBNF
 inline constexpr int kMaxGrammarDepth = 64;                     // nesting of a schema; a regex or EBNF may nest 1000

@@ -40,7 +40,7 @@ struct NumberSet {
 long double value_of(const Json& number);
 
 NumberSet both(const NumberSet& a, const NumberSet& b);
-// Returns true only if the set is empty; it may miss some empty sets.
+// Returns true only if the set is empty. Returns false for some empty sets too.
 bool provably_empty(const NumberSet& set);
 bool contains(const NumberSet& set, const Json& number);
 // Subtracts `other` from `set`: returns the parts below and above `other`. Returns nothing if these parts may not be

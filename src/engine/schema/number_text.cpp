@@ -12,9 +12,9 @@ namespace tessera::schema {
 namespace {
 
 constexpr int kIntegerDigits = 18;
-constexpr int kDigits = 15;          // digits of a number within bounds
+constexpr int kDigits = 15;          // most digits of a number within bounds
 constexpr int kFractionDigits = 9;   // most digits after the point
-constexpr int kUnboundedDigits = 9;  // digits before the point, on a side without a bound
+constexpr int kUnboundedDigits = 9;  // if a bound is missing, numbers may have this many digits before the point
 
 Regex digit(char first, char last) {
   return make_class(CharSet({{static_cast<char32_t>(first), static_cast<char32_t>(last)}}));

@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 5> kUnheld = {"$dynamicRef", "$recursiveR
 // Larger counts have no effect, because other limits end a text earlier.
 constexpr std::int64_t kMaxCount = 1'000'000'000;
 
-// The number of WorkLimit steps for leaving one type out of one shape. They also bound the memory of the results.
+// The number of WorkLimit steps for leaving one type out of one shape. This also bounds the memory of the results.
 constexpr std::size_t kLeftOutSteps = 50;
 
 // Returns whether `value` may contain a rounded number: one that is written as an integer, but fits neither 64 bits nor
@@ -140,7 +140,7 @@ Result<Shapes> SchemaReader::own_shapes() {
     types.assign(kTypes.begin(), kTypes.end());
   }
   const auto has = [&](std::string_view type) { return std::ranges::find(types, type) != types.end(); };
-  // Reads every keyword, so that a malformed one is found even if "type" excludes the values that it is about.
+  // Reads every keyword, so that a malformed one is found even if "type" excludes the values that it constrains.
   NumberSet number_set = TRY(numbers());
   number_set.integer = !has("number");
   TextSet text_set = TRY(texts());
@@ -243,9 +243,9 @@ Result<Shapes> SchemaReader::apply_negations(Shapes shapes) {
   return yes;
 }
 
-// Returns the values that satisfy a dependency on the property `name`. If they are objects with that property, they
-// also have the `required` properties and satisfy `schema` (may be null). Objects without that property and all other
-// values satisfy it too.
+// Returns the values that satisfy a dependency on the property `name`: all objects with this property that also have
+// the `required` properties and satisfy `schema` (may be null), all objects without this property, and all values that
+// are no objects.
 Result<Shapes> SchemaReader::with_present(const std::string& name, const std::vector<std::string>& required,
                                           const Json* schema) {
   const TypeId any = TRY(table_.any());

@@ -130,7 +130,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
   return ok_status();
 }
 
-// Returns the names in a shape, without those that it leaves out; nothing if there are none.
+// Returns the strings of a shape, without those of its `left_out`; nothing if no strings are left.
 Result<std::optional<TextSet>> SchemaReader::names_of(const Shape& shape) {
   const TextSet* texts = shape.get<TextSet>();
   const Json* value = shape.get<Json>();

@@ -6,8 +6,8 @@
 #include "tessera/engine/schema/schema_reader.h"
 
 namespace tessera::schema {
-// Reads a bound. In draft 4, the value of `exclusive_key` says whether the bound of `key` is exclusive. In later drafts
-// it is another bound, which is exclusive.
+// Reads a bound. In draft 4, the value of `exclusive_key` says whether the bound of `key` is exclusive. In later
+// drafts, `exclusive_key` has a bound of its own, which is always exclusive.
 Result<std::optional<NumberSet::Bound>> SchemaReader::bound(std::string_view key, std::string_view exclusive_key,
                                                             int sign) {
   std::optional<NumberSet::Bound> out;

@@ -16,7 +16,7 @@ std::string_view forward_phase_name(ForwardPhase phase);  // "prefill" "decode" 
 struct GraphUse {
   ForwardPhase phase = ForwardPhase::kPrefill;
   ForwardKey how{};
-  // The tokens count only this request's. The padding is that of the whole forward, which other requests may share.
+  // The tokens are this request's alone. The padding is that of the whole forward, which other requests may share.
   ForwardCount count{};
 };
 

@@ -1,8 +1,9 @@
 // Records which slots of the KV cache have draft keys. These are the keys and values of the next-token layer or draft
 // model (layer_drafts.h), which has cache layers of its own beside the model's.
 //
-// A slot lacks draft keys if its token was computed while no request drafted, because the next-token layer or draft
-// model does not read such a forward. A later request may find the slot's page in the prefix cache.
+// A slot lacks draft keys if the model computed its token in a forward during which no request drafted. The next-token
+// layer or draft model does not run over the tokens of such a forward. A later request may still reuse the slot's page
+// from the prefix cache.
 //
 // Used by one thread.
 #pragma once

@@ -20,9 +20,9 @@ class ForcedAcceptance {
   // gives fewer tokens. Precondition: 1 <= tokens_per_step <= most_drafts + 1.
   ForcedAcceptance(double tokens_per_step, std::int64_t most_drafts);
 
-  // Returns the outputs with other sampled tokens. If a draft is kept, the token sampled from the row before it equals
-  // the draft. If a draft is the first refused one, this token differs from the draft. The samples are valid until the
-  // next call.
+  // Returns the outputs with some sampled tokens replaced. The row before a kept draft gets the draft as its sampled
+  // token. The row before the first refused draft gets a token that differs from the draft. The samples are valid until
+  // the next call.
   StepOutputs choose(const ScheduledBatch& batch, const StepOutputs& outputs);
 
  private:

@@ -14,9 +14,9 @@ namespace {
 // not timed, because work that is done only once may slow them.
 constexpr std::int64_t kMeasuredEvery = 64;
 constexpr std::int64_t kFirstMeasured = 2;
-// A draft model reads at most this many earlier rows after a forward, so that they delay no step for long.
+// A draft model reads at most this many earlier rows after a forward, so that no step is delayed for long.
 constexpr std::int64_t kMostEarlierRows = 1024;
-// The layer is taken to lack the keys of many tokens if it lacks those of more than one token in this many.
+// The layer is taken to lack the keys of many tokens if more than one token in this many has no keys.
 constexpr std::int64_t kTokensOfMissing = 8;
 
 // Logs an error of the layer, but not a lost rank, because the next forward reports that and ends the engine.
@@ -53,7 +53,7 @@ Status LayerDrafts::run_body(std::optional<std::int64_t> first_id) {
 }
 
 Result<bool> LayerDrafts::drafts_at_once(const ScheduledBatch& batch) {
-  // Requests that have just drafted draft again in most cases. For others the head would run in vain.
+  // A request that has just made drafts mostly makes drafts again. For other requests the head would run in vain.
   if (is_model_ || std::ranges::none_of(batch.entries, has_layer_drafts)) return false;
   return runner_.drafts().has_graph(batch_);
 }
@@ -193,7 +193,7 @@ void LayerDrafts::place(Row& row, std::int32_t id, std::int64_t draft, Scheduled
 }
 
 bool LayerDrafts::take_first(ScheduledBatch& batch) {
-  // The drafts of requests that no longer draft take elements of last_ids too.
+  // Drafts that were made for requests which no longer need them also occupy elements of last_ids.
   std::int64_t most = first_drafts_;
   for (const Row& row : rows_) most += row.entry->drafts - 1;
   if (first_drafts_ == 0 || most > runner_.options().max_requests) return false;

@@ -15,9 +15,9 @@
 // tokens as the model's. When drafts are made, it first reads the sequence's last token, and its head then gives the
 // first draft. If all of its drafts were kept, the last of them is the only one that it has not read yet.
 //
-// If the layer drafted for at least one request of a forward, and the forward has few rows and no prompts, one graph
-// reads these rows and runs the head, which gives the first drafts at once. Each further draft is one graph too
-// (DraftStep::has_graph).
+// If the layer made drafts for at least one request of a forward, and the forward has few rows and no prompts, one
+// graph reads these rows and also runs the head, so the first drafts are ready at once. Each further draft is one graph
+// too (DraftStep::has_graph).
 //
 // Drafts stay on the device, where the forward that checks them reads them. The host gets them together with that
 // forward's results. In a pipeline the host waits for the drafts and passes them to the first stage.
@@ -40,9 +40,9 @@ class LayerDrafts {
   // Precondition: the runner's model has a next-token layer or a draft model. Both arguments must outlive this object.
   LayerDrafts(ModelRunner& runner, const CacheManager& cache);
 
-  // Reads the tokens of a forward whose results were collected, and records the rows from which drafts of its sequences
-  // continue. May overwrite the ids that the forward left on the device (last_ids). Precondition: no other forward has
-  // run since that forward. An error is logged; these sequences then have no drafts in the next step.
+  // Reads the tokens of a forward whose results were collected, and records the rows from which its sequences get their
+  // next drafts. May overwrite the ids that the forward left on the device (last_ids). Precondition: no other forward
+  // has run since that forward. An error is logged; these sequences then have no drafts in the next step.
   void read(const ScheduledBatch& batch);
   // Records that the tokens of a forward are not read. Call it for each collected forward that read() does not get.
   void skip(const ScheduledBatch& batch);
@@ -60,42 +60,43 @@ class LayerDrafts {
   using Clock = std::chrono::steady_clock;
   struct Row {
     ScheduledBatch::Entry* entry;
-    std::int32_t hidden;  // row of draft_hidden
-    std::int32_t id;      // row of last_ids that has the newest draft
+    std::int32_t hidden;  // index of the row of draft_hidden for the next draft
+    std::int32_t id;      // index in last_ids of the newest draft
   };
   void clear();
-  // Returns whether one graph reads the rows of batch_ and drafts from them, which pays if requests of `batch` drafted.
+  // Returns whether one graph should read the rows of batch_ and make the first drafts. It pays if `batch` had layer
+  // drafts.
   Result<bool> drafts_at_once(const ScheduledBatch& batch);
   // Adds the rows of the entry's tokens that the layer has not read.
   void add_layer_rows(const ScheduledBatch::Entry& entry);
   // Adds rows that the draft model has not read, in order from the first unread one. The number of added rows exceeds
-  // the number of the entry's tokens by at most `most_earlier`. Returns by how many it exceeds that number, or 0.
+  // the number of the entry's tokens by at most `most_earlier`. Returns this excess, or 0 if there is none.
   std::int64_t add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
                               std::int64_t most_earlier);
-  // Reads the rows of batch_. If `first_id` is present, then drafts from its wanted rows.
+  // Reads the rows of batch_. If `first_id` is set, then also makes drafts from the wanted rows of batch_.
   Status run_body(std::optional<std::int64_t> first_id);
   Status make(ScheduledBatch& batch);
   // Makes draft number `draft` (from 0) of the sequences of all rows_.
   Status make(std::int64_t draft, ScheduledBatch& batch);
-  // Takes the first drafts that read() made. Returns false, and takes none, if there are none or if last_ids has no
-  // room for the further drafts behind them.
+  // Takes the first drafts that read() made. Returns false, and takes none, if read() made none, or if last_ids has no
+  // room for the drafts that follow them.
   bool take_first(ScheduledBatch& batch);
-  // Adds the row that gives draft number `draft` of the row's sequence to batch_.
+  // Adds to batch_ the row of tokens that gives draft number `draft` of the sequence of `row`.
   void add_draft_row(const Row& row, std::int64_t draft);
-  // Records that a draft of the row's sequence is element `id` of last_ids.
+  // Records that draft number `draft` of the sequence of `row` is element `id` of last_ids.
   static void place(Row& row, std::int32_t id, std::int64_t draft, ScheduledBatch& batch);
-  // Removes the rows whose sequences have all drafts up to number `draft`.
+  // Removes the rows of sequences that get no drafts after number `draft`.
   void drop_finished(std::int64_t draft);
 
   ModelRunner& runner_;
   const CacheManager& cache_;
-  bool is_model_;  // a draft model drafts, and no layer
+  bool is_model_;  // true: a draft model makes the drafts; false: a layer
   DraftKeys keys_;
   ForwardBatch batch_;
   RopeAxes rope_positions_;
   std::vector<std::int32_t> hidden_rows_;
   std::vector<Row> rows_;          // entries that still draft
-  std::int64_t first_drafts_ = 0;  // number of first drafts that read() has made; they are the first of last_ids
+  std::int64_t first_drafts_ = 0;  // first drafts that read() has made; they are the first elements of last_ids
   bool complete_ = false;          // whether the last complete() made all drafts of its batch
   std::int32_t made_ = 0;          // number of this step's drafts so far, which are in last_ids
   std::int64_t steps_ = 0;         // number of steps with drafts

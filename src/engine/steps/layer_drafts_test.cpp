@@ -54,9 +54,9 @@ TEST_P(LayerDraftsOf, PromptsInPartsAndPreemptionChangeNothing) {
   EXPECT_GT(drafting->stats().drafts.drafted, 0);
 }
 
-// A request with embeddings has no drafts. When a step is collected, the request's last token is still on the device,
-// where the graph of another request's draft overwrites it. After that request is cancelled, the next step is scheduled
-// ahead, and must take the token from the host.
+// A request with embeddings has no drafts. When a step is collected, this request's last token is still on the device,
+// where the graph of another request's draft overwrites it. After the other request is cancelled, the next step is
+// scheduled ahead, and must take the token from the host.
 TEST_P(LayerDraftsOf, DraftsOfACancelledRequestReachNoOther) {
   EngineOptions options = with_layer(options_of(GetParam()));
   options.overlap_schedule = true;
@@ -123,9 +123,9 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
   }
 }
 
-// The layer's weights are random, so no drafts are kept. After four requests without a kept draft, no other request
-// drafts for a second, unless the layer lacked the keys of the four prompts. It lacks them if requests of two tokens,
-// which never draft, computed the prompts.
+// The layer's weights are random, so no drafts are kept. After four requests without a kept draft, no other request may
+// make drafts for a second, unless the layer lacked the keys of the four prompts. It lacks them if requests of two
+// tokens, which never make drafts, computed the prompts.
 TEST(LayerDrafts, LackOfKeysEndsNoTrials) {
   const auto varied = [](std::int64_t prompt, std::int64_t new_tokens, std::int32_t seed) {
     Request made = request(prompt, new_tokens, seed);

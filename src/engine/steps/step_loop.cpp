@@ -82,8 +82,8 @@ Status StepLoop::submit_next(bool overlap) {
   return ok_status();
 }
 
-// Tells DraftSlowdown that a step begins. The step is measured only if all requests decode and, if a layer drafts, once
-// the time of a draft is known. Until then, predictions lack that time.
+// Tells DraftSlowdown that a step begins. The step is measured only if all requests decode. If a layer makes drafts,
+// the time of a draft must also be known, because predictions lack this time until then.
 void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin) {
   if (next.entries.empty() || next.phase() != ForwardPhase::kDecode || (layer_drafts_ && draft_ms() == 0)) {
     slowdown_.begin(std::nullopt, begin);

@@ -46,7 +46,7 @@ class StepLoop {
 
   // Returns the measured milliseconds of one draft by the next-token layer, for all sequences; 0 without such a layer.
   double draft_ms() const { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }
-  // Returns how much longer steps with drafts take than predicted, in comparison with steps without (DraftSlowdown).
+  // Returns DraftSlowdown::factor(), which compares steps that have drafts to steps that have none.
   double draft_slowdown(std::int64_t requests) const { return slowdown_.factor(requests); }
   const DraftStats& drafts() const { return drafts_; }
   const PrefillWork& prefill() const { return flights_.prefill(); }
@@ -74,7 +74,7 @@ class StepLoop {
   Collector collector_;
   Outcomes outcomes_;
   Recovery recovery_;
-  std::optional<LayerDrafts> layer_drafts_;            // none: no next-token layer drafts
+  std::optional<LayerDrafts> layer_drafts_;            // none: no next-token layer or draft model makes drafts
   std::optional<ForcedAcceptance> forced_acceptance_;  // for measurements alone
   DraftStats drafts_;
   DraftSlowdown slowdown_;
