@@ -1,4 +1,5 @@
-// Records which forwards have run in an arena, in order to find views of outputs that a later forward has overwritten.
+// Records which forwards have run in an arena, in order to find stale views of outputs. A view is stale once a later
+// forward may have overwritten its memory.
 //
 // Each forward gets a number, its generation. A forward may write the whole arena except the first bytes, which its
 // executable reserves (ExecutableOptions::reserved_bytes). For example, the head's executable reserves the bytes of the
@@ -39,8 +40,8 @@ class ArenaHistory {
   const Arena* arena_;
   std::uint64_t generation_ = 0;
   // The forwards that can make a view stale, sorted so that both kept_bytes and generation ascend. begin_forward()
-  // removes earlier forwards that keep at least as many bytes, because the new forward overwrites everything that they
-  // overwrote.
+  // removes each earlier forward that keeps at least as many bytes as the new one, because the new forward overwrites
+  // all that the earlier one overwrote.
   std::vector<Forward> last_;
 };
 

@@ -1,5 +1,6 @@
-// Chooses the sizes of prefill graphs by cost: the sizes that save the most padding time. All token counts have the
-// same weight, or the weight of a count is the number of forwards that were observed with it. The functions are pure.
+// Chooses the sizes of prefill graphs by cost: the sizes that save the most padding time. Either all token counts have
+// the same weight, or the weight of a token count is the number of observed forwards with that count. The functions are
+// pure.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ using TokenCost = std::function<double(std::int64_t tokens)>;
 // less harm than a missing one.
 double prior_token_cost(std::int64_t tokens);
 
-// [tokens]: how often a forward has that many tokens, in any unit.
+// The element [tokens] is the relative frequency of forwards with this many tokens.
 using TokenWeights = std::vector<double>;
 TokenWeights uniform_weights(std::int64_t first, std::int64_t last);
 
@@ -47,8 +48,8 @@ struct LadderGoal {
 void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& cost, const TokenWeights& weights,
                const LadderGoal& goal);
 
-// Returns the schedule "auto": the default ladder without the sizes that cost as much as the next one, plus sizes in
-// the ranges in which padding takes most time. All token counts from 33 to max_tokens have the same weight. The
+// Returns the schedule "auto": the default ladder without those sizes that cost about as much as the next larger size,
+// plus additional sizes where padding takes most time. All token counts from 33 to max_tokens have the same weight. The
 // schedule has at most 96 sizes, or as many as the default ladder if that has more.
 std::vector<std::int64_t> auto_ladder(std::int64_t max_tokens, const TokenCost& cost);
 

@@ -1,5 +1,5 @@
-// A piecewise backend turns a part of a forward into one launch. A device may add a backend of its own; the default one
-// records the device's stream.
+// A piecewise backend turns a part of a forward into one launch. A device may add a backend of its own. The default
+// backend records the launches on the device's stream.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class PiecewiseBackend {
  public:
   virtual ~PiecewiseBackend() = default;
   // Makes a graph whose launch does the work of program.enqueue(stream). Capturing does not run the kernels. The
-  // program must outlive the graph. `what` names part and bucket in errors. After an error the stream no longer
+  // program must outlive the graph. `what` names the part and the bucket in errors. After an error the stream no longer
   // records.
   virtual Result<std::unique_ptr<RecordedGraph>> capture(const BoundProgram& program, Stream& stream,
                                                          const std::string& what) const = 0;

@@ -40,8 +40,8 @@ class BoundForward {
   Status run(Stream& stream);
   // Returns whether the forward has a kernel whose variant is not in `warm`.
   bool has_cold_kernels(const KernelVariants& warm) const;
-  // Enqueues, in order, one kernel of each variant that is not in `warm`, and adds the variant. The kernels read the
-  // data that earlier forwards left in memory.
+  // Enqueues, in order, one kernel of each variant that is not in `warm`, and adds the variant to `warm`. The kernels
+  // read the data that earlier forwards left in memory.
   Status warm_up(KernelVariants& warm, Stream& stream) const;
   void add_variants(KernelVariants& variants) const;
   // Makes a graph of each piece that has kernels. After a failure no piece has a graph, and run() still works.

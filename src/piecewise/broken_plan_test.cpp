@@ -97,7 +97,8 @@ TEST(BrokenPlans, AreCaught) {
 }
 
 TEST(BrokenPlans, TooSmallPlacesAreCaughtWhereTheyMatter) {
-  // Values get half of their bytes. Alignment rounds these up, so the values of the smallest bucket still fit.
+  // The plan gives each value only half of its bytes. Alignment rounds the halves up, so the values of the smallest
+  // bucket still fit.
   EXPECT_THAT(differing_sizes(planner_of([](LiveRange& r) { r.bytes /= 2; }), kCuts), Contains(24));
 }
 

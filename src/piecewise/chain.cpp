@@ -51,7 +51,7 @@ class Chain {
       copy.producer = ir::NodeId(copy.producer.value() + node_base);
       copy.name = free_name(source + ".", copy.name);
     } else if (const auto taken = names_.find(copy.name); taken != names_.end()) {
-      // Inputs, weights and states are found by name, so an inner result with that name must be renamed.
+      // Callers find inputs, weights and states by name, so an earlier result that has this name is renamed.
       ir::Value& inner = graph_.value(taken->second);
       inner.name = free_name("inner.", inner.name);
       names_.emplace(inner.name, taken->second);
@@ -67,7 +67,7 @@ class Chain {
     return id;
   }
 
-  // Returns `name`, with `prefix` before it as often as needed to be unique.
+  // Puts `prefix` before `name` until the name is unique, and returns the result.
   std::string free_name(const std::string& prefix, std::string name) const {
     while (names_.contains(name)) name.insert(0, prefix);
     return name;

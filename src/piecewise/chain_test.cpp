@@ -95,7 +95,7 @@ TEST(Chain, ResultsOfOneNameAreToldApart) {
                           HasSubstr("%q.y: f32[T] = scale(%x) {factor = 3.0}"), HasSubstr("return %y, %q.y")));
 }
 
-// Graphs p and q both return a value named y. Graph r reads the newer one, which is q's.
+// Graphs p and q both return a value named y. Graph r reads the y of q, which is the newer one.
 TEST(Chain, ALaterGraphReadsANamesNewestOutput) {
   const std::string text = chained({"graph @p { input %x: f32[T] %y = scale(%x) {factor = 2.0} return %y }",
                                     "graph @q { input %x: f32[T] %y = scale(%x) {factor = 3.0} return %y }",

@@ -61,7 +61,7 @@ class ForwardCompiler {
     forward_.notes.push_back("two-batch overlap is left out: " + why);
   }
 
-  // Gives the program's values their slots.
+  // Assigns slots to the program's values.
   CompiledPart place(const Part& part, std::shared_ptr<const Program> program) {
     CompiledPart placed{.kind = part.kind, .name = part.name};
     for (const ProgramValue& value : program->values) {

@@ -1,8 +1,8 @@
 // A stitching graph whose parts are compiled to programs. The programs work on the slots of the whole forward.
 //
 // Parts with the same structure, such as layers 2 to n of a model, share one program and differ only in their slots. A
-// program may lack values of the part's graph that the compiler fused away. It may also have additional values, which
-// get slots after those of the stitching graph.
+// program lacks those values of its part's graph that the compiler fused away. It may also have additional values,
+// which get slots after those of the stitching graph.
 #pragma once
 
 #include <cstdint>

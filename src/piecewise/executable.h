@@ -51,7 +51,7 @@ struct ExecutionEnvironment {
 };
 
 struct ExecutableOptions {
-  ir::Bucket largest;  // the greatest value of each symbol in any bucket; the output addresses are planned for it
+  ir::Bucket largest;  // the greatest value of each symbol in any bucket; it fixes the addresses of outputs
   MemoryPlanKind memory = MemoryPlanKind::kPlanned;
   std::int64_t reserved_bytes = 0;  // the arena's first bytes, which hold another executable's output
   Planner planner = plan_memory;
@@ -64,10 +64,10 @@ struct MemoryNeed {
   std::int64_t workspace_bytes = 0;
 };
 
-// The number of graphs that capturing one size makes, and their operators.
+// How many graphs the capture of one size makes, and how many operators these graphs contain.
 struct GraphNeed {
   std::int64_t graphs = 0;
-  std::int64_t operators = 0;  // operators recorded in them; on a GPU some make more than one node
+  std::int64_t operators = 0;  // operators recorded in the graphs; on a GPU some operators make several nodes
 };
 
 // A second compiler, which serves only some of the buckets.
@@ -86,8 +86,8 @@ class Executable {
                                                     std::optional<CompilerForSome> for_some = std::nullopt);
 
   const StitchingGraph& graph() const { return graph_; }
-  // Returns the bucket's compiled forward. The overload without a bucket returns the first compiler's forward, for all
-  // buckets that `for_some` does not serve.
+  // Returns the bucket's compiled forward. The overload without a bucket returns the first compiler's forward. It is
+  // the forward of all buckets that `for_some` does not serve.
   const CompiledForward& compiled(const ir::Bucket& bucket) const { return variant(bucket).forward; }
   const CompiledForward& compiled() const { return variants_[0]->forward; }
   std::span<const CompiledPart> parts(const ir::Bucket& bucket) const { return compiled(bucket).parts; }
@@ -106,9 +106,9 @@ class Executable {
   // Forgets the bucket's kernels and graphs.
   void drop(const ir::Bucket& bucket) { bound_.erase(bucket); }
 
-  // Enqueues every kernel. Precondition of this function and of those below up to output(): bound(bucket). Only
-  // captured(), has_full_graph() and drop_full_graph() take any bucket. Running and replaying cost one look-up of the
-  // bucket in addition to the kernels.
+  // Enqueues every kernel. Precondition of this function and of the functions below, up to output(): bound(bucket).
+  // Only captured(), has_full_graph() and drop_full_graph() also take a bucket that is not bound. Running and replaying
+  // cost one look-up of the bucket in addition to the kernels.
   Status run(const ir::Bucket& bucket) const;
   // Returns whether the bucket has a kernel variant that has not yet run on the stream. The first run may load code and
   // initialise libraries, which is not allowed during a stream capture.
@@ -127,8 +127,8 @@ class Executable {
   bool captured(const ir::Bucket& bucket) const;
   // The functions below make and launch one graph of a whole forward, split operators included. The graph is only for
   // batches in which every request has several rows. It exists in addition to the pieces' graphs, and runs the same
-  // kernels on the same memory. capture_full() returns kFailedPrecondition unless can_be_full(), and has the
-  // precondition captured(bucket).
+  // kernels on the same memory. capture_full() has the precondition captured(bucket), and returns kFailedPrecondition
+  // if can_be_full() is false.
   bool can_be_full() const { return graph_.parts.size() > 1 && graph_.capturable; }
   Status capture_full(const ir::Bucket& bucket);
   bool has_full_graph(const ir::Bucket& bucket) const;
@@ -138,7 +138,7 @@ class Executable {
   Result<OutputView> output(const ir::Bucket& bucket, std::size_t index) const;
 
   // Functions to inspect a forward or to time it: its parts, their single instructions, and the addresses of a part's
-  // values. Precondition of all but entries(): bound(bucket).
+  // values. Precondition of all these functions except entries(): bound(bucket).
   Status run_instruction(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
   // Returns whether running the instruction alone does nothing, because a later instruction's operator also does the
   // work of this instruction. Such an operator is a joined kernel (ops/contract/op.h) or runs a range in halves
@@ -152,8 +152,7 @@ class Executable {
   // Returns one entry for each part, whether the bucket is bound or not.
   Result<std::vector<PartEntry>> entries(const ir::Bucket& bucket) const;
 
-  // Fills with NaN the memory in which the bucket's values lie: the isolated memory, or the arena except its reserved
-  // bytes.
+  // Fills the memory of the bucket's values with NaN: the isolated memory, or the arena except its reserved bytes.
   Status poison(const ir::Bucket& bucket);
   // Returns an error if a kernel wrote outside the memory of its values. Only for isolated memory.
   Status check_guards(const ir::Bucket& bucket) const;

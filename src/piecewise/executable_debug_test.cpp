@@ -1,5 +1,5 @@
-// Catches: a moved input, weight, state, arena or workspace that a graph does not notice; values of the last forward
-// that survive poisoning; and a stale output that passes for fresh.
+// Catches: an input, weight, state, arena or workspace that has moved without an error from check_addresses(); values
+// of the last forward that survive poisoning; and a stale output that passes for fresh.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

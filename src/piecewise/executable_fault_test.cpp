@@ -1,5 +1,5 @@
-// Catches: a failed capture that leaves only some parts as graphs or a stream that still records, memory errors that
-// crash or leave a bucket half bound, and errors that do not name the part that failed.
+// Catches: a failed capture after which some parts still have graphs or the stream still records; memory errors that
+// crash or leave a bucket half bound; and errors that do not name the part that failed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

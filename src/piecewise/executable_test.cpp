@@ -179,7 +179,7 @@ TEST(Executable, ReservedBytesAreLeftAlone) {
     return bench.download(bench.arena().base(), 1000) == Bytes(1000, std::byte{0x5a});
   };
   EXPECT_TRUE(reserved_survives(plan_memory));
-  // The reserved range is the last one. This planner ignores it, so values overwrite the reserved bytes.
+  // The last range is the reserved one. This planner ignores that range, so values overwrite the reserved bytes.
   EXPECT_FALSE(reserved_survives([](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges.first(ranges.size() - 1)));
     plan.offsets.push_back(0);

@@ -21,8 +21,8 @@ class GatheredRows {
   explicit GatheredRows(const CompiledForward& forward)
       : forward_(forward), is_gathered_(forward.slots.size(), false) {}
 
-  // Returns whether the instruction reads or makes gathered rows. If it does, marks the slots that it writes as
-  // gathered, or for a reduce-scatter as not gathered.
+  // Returns whether the instruction reads or makes gathered rows. If so, marks the slots that the instruction writes: a
+  // reduce-scatter's slots as not gathered, all others as gathered.
   bool pass(const CompiledPart& part, const ir::Node& call) {
     const auto slot = [&](ir::ValueId id) {
       return static_cast<std::size_t>(forward_.memory_of[static_cast<std::size_t>(part.slots[id.index()])]);

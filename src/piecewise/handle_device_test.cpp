@@ -1,6 +1,5 @@
-// Catches: code between a graph and a device's kernels that assumes that addresses are pointers: in views, the arena's
-// plan, the workspace, bound addresses or debug checks. The device of this test uses handles, and its arena is only as
-// large as needed.
+// Catches: code that treats device addresses as pointers: in views, the arena's plan, the workspace, bound addresses or
+// debug checks. The addresses of this test's device are handles, and its arena is only as large as needed.
 #include "tessera/device/testing/handle_device.h"
 
 #include <gtest/gtest.h>

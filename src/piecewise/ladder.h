@@ -16,10 +16,10 @@ inline constexpr std::int64_t kMaxLadderSize = std::int64_t{1} << 20;
 
 enum class PrefillSchedule { kDefault, kLegacy, kAuto };  // kAuto: auto_ladder.h
 
-// Returns the token counts of prefill graphs. kDefault: 4–32 step 4, 48–256 step 16, 288–512 step 32, 576–1024 step
-// 64, 1280–4096 step 256, then step 512. kLegacy: the same up to 512, then 640–4096 step 128, then step 256. The ladder
-// ends at max_tokens, which becomes the last size even if it is not on a step. kDefault has 42 sizes to 2048, 50 to
-// 4096 and 58 to 8192.
+// Returns the token counts of prefill graphs. kDefault: 4–32 step 4, 48–256 step 16, 288–512 step 32, 576–1024 step 64,
+// 1280–4096 step 256, then step 512. kLegacy: the same up to 512, then 640–4096 step 128, then step 256. The ladder
+// ends at max_tokens, which becomes the last size even if it is not on a step. kDefault has 42 sizes up to 2048, 50 up
+// to 4096, and 58 up to 8192.
 std::vector<std::int64_t> prefill_ladder(std::int64_t max_tokens, PrefillSchedule schedule = PrefillSchedule::kDefault);
 
 // Returns the batch sizes of decode graphs: 1, 2, 4, 8, 12, 16–256 step 8, 272–496 step 16, then step 32; to max_batch.

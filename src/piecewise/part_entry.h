@@ -39,8 +39,8 @@ struct PartEntry {
 
 std::string_view runnable_name(PartEntry::Runnable runnable);  // "nothing" "kernels" "graph"
 
-// Returns one entry for each part. `bound` is the forward at that bucket. If it is null, the bucket is not bound, and
-// values have the arena offsets that are planned for them but no addresses.
+// Returns one entry for each part. `bound` is the bucket's bound forward. If it is null, the bucket is not bound, and
+// the values have their planned arena offsets but no addresses.
 Result<std::vector<PartEntry>> part_entries(const CompiledForward& forward, const ForwardMemory& memory,
                                             const ir::Bucket& bucket, const BoundForward* bound);
 

@@ -1,7 +1,7 @@
 // Catches: executables that share an arena and overwrite values that another executable, or another size of the same
 // executable, still needs. A forward runs the body and then the head, as a runner does. Its result is compared with
-// that of a run on separate memory. The two must be equal with a sound memory plan, and must differ with a plan that a
-// test made wrong.
+// that of a run on separate memory. The two results must be equal with a sound memory plan, and must differ with a plan
+// that a test made wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -15,8 +15,8 @@ namespace tessera {
 std::vector<std::string> default_split_ops(const ir::OpTable& ops);
 
 // Returns the operators for `names`, which may also be SGLang's spellings, such as
-// sglang.unified_attention_with_output. Returns kNotFound, with the registered operators, if a name is neither an
-// operator nor such a spelling. Returns kUnimplemented for a spelling of SGLang whose operator this engine lacks.
+// sglang.unified_attention_with_output. Returns kNotFound, which lists the registered operators, if a name is neither
+// an operator nor such a spelling. Returns kUnimplemented for SGLang's spelling of an operator that this engine lacks.
 Result<std::vector<std::string>> resolve_split_ops(const ir::OpTable& ops, std::span<const std::string> names);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Catches: a spelling of SGLang that cuts at another operator, a name that is ignored, and a default that misses an
+// Catches: an SGLang spelling that cuts at a wrong operator, a name that is ignored, and a default that misses an
 // operator that must stay dynamic.
 #include "tessera/piecewise/split_ops.h"
 

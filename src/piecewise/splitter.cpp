@@ -24,7 +24,7 @@ class PartBuilder {
     part_.graph.nodes.push_back(std::move(copy));
   }
 
-  // Returns the part. `needed_later(value)` returns whether another part or the forward's outputs read the value.
+  // Returns the part. `needed_later(value)` returns whether another part reads the value or the forward returns it.
   template <class NeededLater>
   Part finish(std::string name, const NeededLater& needed_later) {
     ir::Graph& graph = part_.graph;

@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Cuts the graph at `split_ops`, which are names that resolve_split_ops() accepts. Empty: the graph becomes one piece.
-// The graph is also cut at every operator that cannot be captured, and a note of the result says so.
+// Cuts the graph at `split_ops`, which are names that resolve_split_ops() accepts. Also cuts the graph at every other
+// operator that cannot be captured, and adds a note about it to the result. A graph without cuts becomes one piece.
 Result<StitchingGraph> split_graph(const ir::Graph& graph, const ir::OpTable& ops,
                                    std::span<const std::string> split_ops);
 

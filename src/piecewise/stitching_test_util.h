@@ -19,7 +19,7 @@
 
 namespace tessera::testing {
 
-// A part as its kind and its operators, in order.
+// The kind of a part, and the part's operators in order.
 struct PartWords {
   Part::Kind kind;
   std::string ops;

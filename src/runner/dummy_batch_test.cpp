@@ -1,4 +1,4 @@
-// Catches: dummy batches whose rows a router takes for padding, so that measured costs leave out the experts, and
+// Catches: dummy batches whose rows a router takes for padding, so that measured costs leave out the experts; and dummy
 // batches that write to a request's slot.
 #include "tessera/runner/dummy_batch.h"
 

@@ -31,7 +31,7 @@ struct ForwardInputs {
   // Ascending indices of the forward's tokens that get hidden states; empty: all tokens.
   std::span<const std::int32_t> hidden_rows = {};
   bool force_eager = false;
-  // False: the operators of the size that dispatch chose are enqueued one by one instead of replaying its graph.
+  // False: runs the size that dispatch chose operator by operator instead of replaying the size's graph.
   bool replay_graphs = true;
 
   StagedTokens tokens() const { return {.batch = batch, .rope_positions = rope_positions}; }

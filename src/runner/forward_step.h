@@ -31,7 +31,7 @@ class ForwardStep {
   // tokens (ModelRunner::run_idle_forward).
   Status run_idle_forward(const Decision& decision);
   Launcher& launcher() { return launcher_; }
-  // Returns, after an error of run(), whether a graph failed to launch, so that no result of the forward was kept.
+  // Returns, after an error of run(), whether a graph failed to launch. If so, no result of the forward was kept.
   bool replay_failed() const { return replay_failed_; }
 
   // Stages the inputs of a decode graph of `size` rows. The graph computes logits for every row, so wanted row i is row

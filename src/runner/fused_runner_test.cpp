@@ -1,6 +1,6 @@
-// Tests the fused compiler. Catches: fused forwards whose graphs differ from the same compiler's eager run on isolated
-// memory; results that differ from the eager compiler's results; and a size that is compiled by another compiler than
-// requested.
+// Tests the fused compiler. Catches: graphs of fused forwards whose results differ from those of the same program run
+// eagerly on isolated memory; results that differ from the eager compiler's results; and a size that is compiled by
+// another compiler than requested.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -150,7 +150,8 @@ struct Embedded {
   std::vector<float> values;
 };
 
-// Gives the batch's tokens with the indices `tokens` an embedding each, in consecutive rows from `first_row` on.
+// Gives an embedding to each token of the batch whose index is in `tokens`. The embeddings take consecutive rows,
+// beginning with `first_row`.
 Embedded with_embeddings(RunnerBench& bench, ForwardBatch batch, const std::vector<std::size_t>& tokens,
                          std::int32_t first_row) {
   Embedded made{.batch = std::move(batch), .values = {}};

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Both functions round to nearest even. `dtype` is a floating-point type. The byte buffer holds one value of that type
-// for each float.
+// narrow_floats() rounds to nearest even, and widen_floats() is exact. `dtype` is a floating-point type. The byte
+// buffer holds one value of that type for each float.
 Status narrow_floats(std::span<const float> from, ir::DType dtype, std::byte* to);
 Status widen_floats(const std::byte* from, ir::DType dtype, std::span<float> to);
 

@@ -92,9 +92,9 @@ class ModelRunner {
   // fewer than max_in_flight() forwards are in flight. Allocates nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
   // Makes an idle forward. With data parallelism (ModelGraphs::dp_size), a rank without tokens must still take part in
-  // the other ranks' forward (steps/data_parallel.cpp). run_idle_forward() waits until the ranks agree on a graph, and
-  // if max_in_flight() idle forwards run already, until the oldest has ended. Then it only enqueues.
-  // end_idle_forwards() waits for all idle forwards, and returns the error of this wait. idle_work() calls
+  // the other ranks' forward (steps/data_parallel.cpp). run_idle_forward() waits until the ranks agree on a graph. If
+  // max_in_flight() idle forwards run already, it also waits for the oldest of them. Then it enqueues the idle forward
+  // and returns. end_idle_forwards() waits for all idle forwards, and returns the error of this wait. idle_work() calls
   // end_idle_forwards() first.
   Status run_idle_forward() { return way_->run_idle_forward(); }
   Status end_idle_forwards() { return way_->end_idle_forwards(); }

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Collects the arguments for making a plan. The graph of an operator without a cache may have no cache groups, so the
+// Collects the arguments for making a plan. An operator without a cache may belong to a graph without cache groups. The
 // number of pages is then 0.
 PlanArgs plan_args(const PlannedOp& op, const OpPlans::Source& source) {
   const auto group = static_cast<std::size_t>(op.group);

@@ -61,7 +61,7 @@ struct RunnerOptions : StepLimits {
   VisionOptions vision;                  // options of the vision tower, if the model has one
   ExchangePlace place;                   // ranks with which this rank exchanges data; for the memory prediction
   Communicator* communicator = nullptr;  // for tensor-parallel ranks and pipeline stages; null: there is one rank
-  // Set on rank 0 of several, whose runner leads the others; null: this runner leads no other rank.
+  // Set only on rank 0 of several ranks, whose runner leads the other ranks; null: this runner leads no other rank.
   RankGroup* ranks = nullptr;
   int max_in_flight = 2;       // forwards that are submitted and not yet collected
   bool deterministic = false;  // ForwardContext::deterministic

@@ -73,10 +73,10 @@ class RunnerParts {
   ExternalValues& externals() { return externals_; }
   KernelVariants& warm() { return warm_; }  // variants of kernels that have run on the stream
 
-  // Returns the free bytes of device memory. On rank 0 of several, returns the minimum over all ranks, or 0 if a rank
-  // cannot tell.
+  // Returns the free bytes of device memory. If this is rank 0 of several ranks, returns the minimum over all ranks, or
+  // 0 if a rank cannot tell.
   std::int64_t available_bytes() const;
-  // Runs `local`. On rank 0 of several, makes the other ranks carry the order out at the same time
+  // Runs `local`. If this is rank 0 of several ranks, the other ranks carry out `order` at the same time
   // (RankGroup::together).
   Status together(const RankOrder& order, const std::function<Status()>& local);
 

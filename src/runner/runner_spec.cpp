@@ -115,7 +115,7 @@ Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOp
   const ir::Bucket largest = prefill_bucket(max_padded_tokens(options), options.num_pages);
   const std::int64_t end = last.offset + align_up(TRY(ir::size_bytes(last.type, largest)));
   if (!graphs.draft) return end;
-  // A draft's head reads rows of hidden states at the same place. A draft model's rows may be longer than the target's.
+  // The head of a draft reads its hidden states from the arena's start too. Their rows may be longer than the target's.
   return std::max(end, align_up(TRY(DraftHidden::bytes_needed(graphs.draft->body))));
 }
 

@@ -58,7 +58,8 @@ enum class RunnerRole : std::uint8_t {
 // adapter roles if the model serves no adapters.
 inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode, RunnerRole::kAdapterPrefill,
                                            RunnerRole::kAdapterDecode, RunnerRole::kDraftDecode};
-// Returns whether the role is a decode role. The sizes of decode roles count rows: one for each request, and drafts.
+// Returns whether the role is a decode role. The sizes of decode roles count rows: one for each request and one for
+// each draft.
 constexpr bool is_decode_role(RunnerRole role) {
   return role == RunnerRole::kDecode || role == RunnerRole::kAdapterDecode || role == RunnerRole::kDraftDecode;
 }

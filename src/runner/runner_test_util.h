@@ -104,7 +104,7 @@ struct RunnerBench {
     logits.assign(batch.wanted_rows.size() * static_cast<std::size_t>(runner->vocab_size()), NAN);
     return runner->forward({.batch = batch, .sampling = {}, .logits = logits, .force_eager = force_eager});
   }
-  // Returns the logits of the wanted rows. Sets `*decision`, unless null, to dispatch's decision.
+  // Returns the logits of the wanted rows. If `decision` is not null, sets it to dispatch's decision.
   std::vector<float> logits(const std::vector<TestRequest>& requests, Rows rows = Rows::kAll, bool force_eager = false,
                             Decision* decision = nullptr) {
     std::vector<float> made;

@@ -118,8 +118,8 @@ class WantedHead {
     wanted_ = b_.input(std::string(input_names::kWantedRows), {ir::DType::kInt32, {Symbol::kRows}});
   }
 
-  // Adds an input for a body value and gathers its wanted rows. Rows with several dimensions are flattened for the
-  // gather.
+  // Adds an input for a value of the body, and gathers the wanted rows of this input. Rows with several dimensions are
+  // flattened for the gather.
   void gather(ValueId from) {
     const ir::Value& value = body_.value(from);
     ir::Shape shape = value.type.shape;

@@ -4,7 +4,7 @@
 //   prefill  … attention → its rows [T], residual [T]                  head  gather both, o_proj … norm, lm_head
 //
 // This saves the matmuls of nearly one layer, which is 1/n of a prompt's work for n layers. If attention is the last
-// operator of the new body, it also computes wanted rows only; keys and values are still stored for every row.
+// operator of the new body, it too computes only the wanted rows. Keys and values are still stored for every row.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ namespace tessera {
 // output, and the head gathers rows of it. The new body outputs the values that the new head reads, under their old
 // names. The new head outputs the hidden states [R, N] of the wanted rows, followed by the old head's outputs. In the
 // body, the input `slots` tells a node which rows are padding. In the new head, the input input_names::kRowMarks tells
-// it instead. An output of the new body that is computed for wanted rows alone has undefined values in its other rows.
-// Returns std::nullopt if no node can be moved, or if a moved node reads an input other than the slots. Also
+// it instead. If the new body computes an output only for the wanted rows, the output's other rows have undefined
+// values. Returns std::nullopt if no node can be moved, or if a moved node reads an input other than the slots. Also
 // returns std::nullopt if a moved node reads a value of the body that is not made of whole rows, is a view, or is
 // written later.
 Result<std::optional<PrefillGraphs>> end_with_wanted_rows(const ir::Graph& body, const ir::Graph& head,

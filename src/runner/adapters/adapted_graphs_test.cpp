@@ -1,5 +1,5 @@
-// Catches: adapter operators in the wrong place or without their linear; renamed values of the model; and a linear of
-// the layout that is in no graph and is not reported.
+// Catches: adapter operators in the wrong place or without their linear; renamed values of the model; and a missing
+// error for a linear of the layout that no graph contains.
 #include "tessera/runner/adapters/adapted_graphs.h"
 
 #include <gmock/gmock.h>

@@ -23,7 +23,7 @@ AdapterLayout layout() {
   return *AdapterLayout::create({{linear}}, 0, {.slots = 2, .max_rank = 2}, ir::DType::kFloat32);
 }
 
-// Returns an adapter of one module with rank 1, whose values are all `value`.
+// Returns an adapter of rank 1 for one module. All values of its matrices are `value`.
 std::shared_ptr<const Adapter> adapter_of(const std::string& module, std::int64_t rows, float value, Device& device) {
   const test::ScratchDir folder;
   const std::vector<float> values(8, value);

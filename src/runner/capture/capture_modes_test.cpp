@@ -1,5 +1,6 @@
-// Catches: sizes that are never captured or are captured too early, a forward padded to a size that is not captured,
-// costs that are not measured, a measurement or capture that disturbs requests, and idle work that never ends.
+// Catches: sizes that are never captured or are captured too early; a forward that is padded to a size that is not
+// captured; costs that are not measured; a measurement or capture that disturbs requests; and idle work that never
+// ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +33,7 @@ RunnerOptions with(CaptureMode mode) {
   return options;
 }
 
-// Does idle work until none is left. Returns the number of pieces of work.
+// Does idle work until none is left. Returns the number of calls that did work.
 int work_until_done(ModelRunner& runner) {
   for (int n = 0; n < 100; ++n) {
     const Result<bool> left = runner.idle_work();

@@ -25,8 +25,8 @@ void CostMeasurement::collect() {
   };
   const std::vector<std::int64_t>& prefill = parts_.runner(RunnerRole::kPrefill).report().captured;
   for (const std::int64_t size : prefill) add(RunnerKind::kPrefill, size);
-  // An eager run is measured with one token less than a captured size, because such a size is not bound yet. Most eager
-  // forwards also have unbound sizes, so the measurement includes the time of binding.
+  // An eager run has one token less than a captured size, because no bucket of this token count is bound yet. Most
+  // eager forwards also have unbound token counts, so the measurement should include the time of binding.
   for (const std::int64_t size : eager_samples(prefill))
     if (size > 1) add(RunnerKind::kEager, size - 1);
   for (const std::int64_t size : parts_.runner(RunnerRole::kDecode).report().captured) add(RunnerKind::kDecode, size);

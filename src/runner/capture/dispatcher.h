@@ -1,5 +1,5 @@
-// Decides which runner takes a forward. Owns the table that dispatch() reads and updates it when sizes change. Captures
-// sizes when they are first used, and drops sizes whose replay fails.
+// Decides which runner takes a forward. Owns the table that dispatch() reads, and updates this table when sizes change.
+// Captures sizes when they are first used, and drops sizes whose replay fails.
 #pragma once
 
 #include <array>

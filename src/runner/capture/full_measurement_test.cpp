@@ -1,6 +1,6 @@
-// Catches: a full graph that is used before it was found equal and faster, or for a batch that it does not support; a
-// full graph that is kept although the pieces were faster; a failed full graph whose size then also loses the graphs of
-// its pieces; and a full graph with other bits than the pieces.
+// Catches: a full graph that is used before it was found to be equal and faster, or for a batch that it does not
+// support; a full graph that is kept although the pieces were faster; a failed full graph whose size then also loses
+// the graphs of its pieces; and a full graph with other bits than the pieces.
 #include "tessera/runner/capture/full_measurement.h"
 
 #include <gmock/gmock.h>
@@ -239,7 +239,7 @@ TEST(FullGraphs, SlowSizesAreNotMeasured) {
 }
 
 // Returns the CPU's kernels with a changed attention: inside a full graph, the last attention of a forward computes
-// other values. `layers` is the number of attentions that a forward binds in order.
+// other values. `layers` is the number of attention operators that a forward binds, one for each layer.
 KernelTable other_attention_within_full_graphs(int layers) {
   static int number;
   static int of;

@@ -15,8 +15,8 @@ struct BudgetLadder {
   std::vector<std::int64_t> sizes;  // ascending
   std::int64_t bytes_each = 0;      // graph memory of one size
   bool padding = true;              // false: forwards are not padded, so a size serves only forwards of that size
-  // The number of forwards for each row count. Empty: row counts are uniform on a logarithmic scale, so as many
-  // forwards have 8 to 16 rows as have 16 to 32.
+  // The number of forwards for each row count. Empty: row counts are uniform on a logarithmic scale, so forwards with 8
+  // to 16 rows are as frequent as forwards with 16 to 32 rows.
   std::map<std::int64_t, std::int64_t> histogram{};
 };
 

@@ -1,5 +1,5 @@
-// Catches: a budget that is exceeded, graphs dropped although they would fit, a size dropped before a size with less
-// value per byte, and the largest prefill size dropped while other sizes are kept.
+// Catches: a budget that is exceeded; graphs that are dropped although they would fit; a size that is dropped before a
+// size with less value per byte; and a largest prefill size that is dropped while other sizes are kept.
 #include "tessera/runner/capture/graph_budget.h"
 
 #include <gmock/gmock.h>

@@ -38,7 +38,8 @@ struct LoadedPlugin {
 };
 
 struct Registry {
-  // The loaded plugins, in the order of loading. They are the first member, so that libraries outlive what they added.
+  // The loaded plugins, in the order of loading. This member is the first and thus destroyed last, so the libraries
+  // outlive the parts that they added.
   std::vector<LoadedPlugin> plugins{};
   ir::OpTable ops;
   DeviceRegistry devices;

@@ -1,5 +1,5 @@
 // Counts how often in a row the launch of each graph failed. A graph is dropped after three failures, because a single
-// one may be due to a temporary lack of memory.
+// failure may be due to a temporary lack of memory.
 //
 // Threads: the runner's thread.
 #pragma once

@@ -1,4 +1,4 @@
-// Captures sizes of the runners with graphs (kCapturedRoles), and drops them, on all ranks or on none.
+// Captures and drops sizes of the runners that have graphs (kCapturedRoles), on all ranks or on none.
 //
 // Threads: the runner's thread. On rank 0 every function also makes the other ranks capture or drop the size.
 #pragma once
@@ -20,8 +20,8 @@ class SizeCapture {
 
   // Captures all of `sizes` (GraphRunner::capture_each).
   Status capture(GraphRunner& runner, std::span<const std::int64_t> sizes);
-  // Captures one size. If some of its kernels have not run yet, stages a dummy batch and runs them first. If it fails,
-  // drops the size on all ranks and returns the error.
+  // Captures one size. If some of its kernels have not run yet, stages a dummy batch and runs them first. If the
+  // capture fails, drops the size on all ranks and returns the error.
   Status capture(GraphRunner& runner, std::int64_t size);
   // Drops a captured size. Waits for the stream first, because an earlier launch may still use the graph.
   Status drop(GraphRunner& runner, std::int64_t size, const Status& why);

@@ -72,8 +72,8 @@ std::int32_t edited_argmax(std::span<const float> logits, const LogitEdits* edit
   return static_cast<std::int32_t>(std::max_element(x.begin(), x.end()) - x.begin());
 }
 
-// Runs a forward that samples its first rows greedily and wants log-probabilities. Checks both against the logits of
-// the same forward. Returns the sampled tokens.
+// Runs a forward that samples its first rows greedily and wants log-probabilities. Checks the tokens and the
+// log-probabilities against the logits of the same forward. Returns the sampled tokens.
 std::vector<TokenId> check_forward(RunnerBench& bench, const ForwardBatch& batch, std::size_t sampled,
                                    const LogitEdits* edits, int top, RunnerKind runner, bool force_eager = false) {
   const auto vocab = static_cast<std::size_t>(bench.runner->vocab_size());

@@ -64,7 +64,7 @@ class CostTable {
 
  private:
   std::map<std::pair<RunnerKind, std::int64_t>, double> measured_;
-  // measured_, lowered so that no size costs more than a larger one.
+  // The values of measured_, lowered where a size would otherwise cost more than a larger size.
   std::map<std::pair<RunnerKind, std::int64_t>, double> costs_;
   std::map<std::int64_t, FullCost> full_;
 };

@@ -28,7 +28,7 @@ RunnerOptions with_drafts() {
   return options;
 }
 
-// Returns a batch of three requests, which have two drafts, no draft and one draft.
+// Returns a batch of three requests: the first has two drafts, the second has none, and the third has one.
 ForwardBatch draft_batch() {
   ForwardBatch batch = testing::make_batch({{ids(9, 2), 6}, {ids(5, 3), 4}, {ids(17, 4), 15}}, testing::Rows::kAll);
   batch.draft_lens = {2, 0, 1};

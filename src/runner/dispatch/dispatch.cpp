@@ -37,9 +37,9 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
 // the first.
 constexpr double kMargin = 1.05;
 // If a forward has at least about this many tokens, its time is proportional to them, so a split costs little
-// (docs/measurements/prefill-decode.md: on an H200 two forwards of 512 take as long as one of 1024 with Llama-3-8B, and
-// a third longer with Qwen3-0.6B). With fewer tokens most of the time goes into reading the weights, and every part
-// reads them again.
+// (docs/measurements/prefill-decode.md: on an H200, two forwards of 512 tokens take as long as one forward of 1024
+// tokens with Llama-3-8B; with Qwen3-0.6B they take a third longer). With fewer tokens most of the time goes into
+// reading the weights, and every part reads them again.
 constexpr std::int64_t kBusyTokens = 512;
 constexpr double kNearlyLeast = 1.25;  // largest time per token in filling_tokens(), relative to the least
 

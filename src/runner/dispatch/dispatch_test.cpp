@@ -1,6 +1,6 @@
 // Catches: a batch sent to the wrong runner or size; padding although it is disabled or was measured to cost more; a
-// reported reason that did not cause the decision; and a chunk that is cut although that costs more, not cut although
-// that costs less, or cut to a size without a graph.
+// reported reason that did not cause the decision; and a chunk that is cut although the cut costs more, left whole
+// although a cut costs less, or cut to a size without a graph.
 #include "tessera/runner/dispatch/dispatch.h"
 
 #include <gmock/gmock.h>

@@ -7,7 +7,7 @@ namespace tessera {
 
 struct ForwardEnd {
   Status status{};
-  // True if a graph failed to launch on the rank where the fault began, so that no result of the forward was kept.
+  // True if a graph failed to launch on the rank where the fault began. If so, no result of the forward was kept.
   bool replay_failed = false;
 
   // Returns whether the graph caused the error. On a lost device every launch fails, so no graph is to blame.

@@ -11,7 +11,7 @@ namespace {
 using ir::DType;
 using ir::Symbol;
 
-// Returns a graph that maps the ids that the draft's sampler returns to ids of the model (target_ids.h).
+// Returns a graph that translates the sampled ids of the draft into ids of the model (target_ids.h).
 Result<ir::Graph> name_as_target(const DraftGraphs& draft, const ir::OpTable& ops) {
   const ir::Value& sampled = draft.sampler.value(draft.sampler.outputs[0]);
   ir::GraphBuilder b("target_ids", ops);

@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// Returns the head joined with its sampler. The inputs are hidden, wanted_rows …. The first output is the logits
-// f32[R, ids], and the last output is the drafts as ids of the model, i32[R] or i32[R, 1].
+// Returns the head joined with its sampler. The inputs include `hidden` and `wanted_rows`. The first output is the
+// logits f32[R, ids], and the last output is the drafts as ids of the model, i32[R] or i32[R, 1].
 Result<ir::Graph> make_draft_head(const DraftGraphs& draft, const ir::OpTable& ops);
 
 // Returns the graph of a whole draft: the body and `head`, a result of make_draft_head(). The last output is the hidden

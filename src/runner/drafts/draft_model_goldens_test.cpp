@@ -1,5 +1,5 @@
-// Catches: a draft model that computes other results beside a target than alone, because it uses wrong positions, keys
-// and values of another layer or token, or the target's weights.
+// Catches: a draft model whose results beside a target differ from its results alone, because it uses wrong positions,
+// the keys and values of another layer or token, or the target's weights.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/drafts/draft_test_util.h"

@@ -7,14 +7,14 @@
 //   read      the body on the first drafts, and the head: the second drafts …
 //   fetch     the drafts, for the host
 //
-// A read with DraftInputs::first_id also drafts. With few rows it is one graph.
+// A read with DraftInputs::first_id also drafts. Such a read of few rows replays one graph.
 //
 // Drafts stay on the device. A row of a later read(), or of the forward that verifies the drafts, names its draft by
 // ForwardBatch::input_rows.
 //
 // Rank 0 sends each call to the other ranks and does its own part (LocalDrafts) at the same time. Every rank drafts the
-// same tokens, because each has the logits of all ids. Rank 0 does not wait for the others between these calls, but
-// settle() waits for them. An error names the rank that it came from, and the ranks can continue after it unless it is
+// same tokens, because each has the logits of all ids. Between these calls rank 0 does not wait for the other ranks;
+// settle() waits for them. An error names the rank that it came from. The ranks can continue after every error except
 // kDeviceLost.
 #pragma once
 
@@ -64,9 +64,9 @@ class DraftStep {
 
  private:
   using Send = std::function<Result<std::uint64_t>(RankGroup& ranks)>;
-  // Sends a call to the other ranks if this is rank 0 of several, and runs `local`.
+  // Sends a call to the other ranks if this is rank 0 of several ranks, and runs `local`.
   Status on_all_ranks(const Send& send, const std::function<Status()>& local);
-  // Waits for the calls that were sent. `own` is this rank's status of the last of them.
+  // Waits for the calls that were sent. `own` is this rank's status of the last call.
   Status settle(const Status& own);
   // Counts failed replays, and drops sizes that failed too often. `end` is the outcome of all calls since the last call
   // of ended().

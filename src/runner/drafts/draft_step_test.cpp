@@ -1,7 +1,7 @@
 // Catches: a next-token layer whose results differ from the reference implementation, after a prompt or after its own
 // drafts; rows that continue another token's hidden state; keys and values of refused drafts that stay in the place of
-// the chosen tokens; a graph of a draft that differs from the draft's operators, or that stays after its replays
-// failed; and inconsistent inputs that are accepted.
+// the chosen tokens; a graph of a draft that computes something else than the draft's operators, or that stays after
+// its replays failed; and inconsistent inputs that are accepted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,8 +56,8 @@ RunnerBench make_drafting(const std::string& name) {
   return make_draft_bench(drafting_folder(name), {.draft_layer = true}, long_options());
 }
 
-// Returns a runner whose forwards may have drafts of their own. `name` is a checkpoint with a next-token layer, or the
-// folder of a draft layer.
+// Returns a runner whose forwards may verify up to three drafts of a request. `name` is a checkpoint with a next-token
+// layer, or the folder of a draft layer.
 RunnerBench make_drafting_in_steps(const std::string& name, CaptureMode capture = CaptureMode::kEager) {
   const bool is_eagle = name.ends_with("eagle3");
   const std::string folder = is_eagle ? base_folder(name) : drafting_folder(name);
@@ -217,7 +217,7 @@ TEST(DraftStep, RequestsOfABatchContinueTheirOwnRows) {
   EXPECT_LT(testing::distance(both.logits, want).absolute, 1e-5);
 }
 
-// After a draft is refused, the keys and values of the token that was chosen instead overwrite those of the draft.
+// After a draft is refused, the keys and values of the chosen token overwrite the keys and values of the draft.
 TEST(DraftStep, RefusedDraftsLeaveNoTrace) {
   RunnerBench bench = make_drafting("mtp-glm4-moe");
   const std::vector<std::int32_t> ids = testing::ids(9, 1);

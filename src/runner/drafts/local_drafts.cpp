@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kLogits = 0;  // the index of an output of the draft head
 
-// Returns one of the last outputs (make_draft_head, make_draft_decode); 1 is the last.
+// Returns the output at place `from_end`, counted from the last output, which has place 1 (make_draft_head,
+// make_draft_decode).
 Result<OutputView> output_from_end(const GraphRunner& runner, std::int64_t size, std::size_t from_end) {
   const Executable& executable = runner.executable();
   return executable.output(runner.bucket(size), executable.graph().outputs.size() - from_end);

@@ -66,8 +66,8 @@ class GraphRunner {
   }
   Status run(std::int64_t size) const { return executable_->run(bucket(size)); }
 
-  // Binds a size without capturing it. The kMaxUncaptured most recently used of these sizes stay bound; older ones are
-  // unbound.
+  // Binds a size without capturing it. Up to kMaxUncaptured sizes stay bound in this way; beyond that, the least
+  // recently used size is unbound.
   Status make_ready(std::int64_t size);
   // Unbinds a size that make_ready() bound. Precondition: the device has finished all work enqueued for it.
   void forget(std::int64_t size);

@@ -27,9 +27,9 @@ class EditBuffers {
   // Returns how many consecutive sampled rows fit into the buffers at once with their edits, beginning with row
   // `first`. The result is at least 1 and at most `most`.
   std::int64_t rows_that_fit(const LogitEdits& edits, std::int64_t first, std::int64_t most) const;
-  // Stages the edits of `rows` sampled rows, beginning with row `first`, as rows 0, 1, 2 … of the graph. The graph's
-  // rows after them, up to `padded_rows`, get no edits. Preconditions: rows <= rows_that_fit(), rows <= padded_rows <=
-  // kMaxChoiceRows.
+  // Stages the edits of the sampled rows `first` … `first` + `rows` - 1 as rows 0 … `rows` - 1 of the graph. The
+  // graph's next rows, up to `padded_rows`, get no edits. Preconditions: rows <= rows_that_fit(), rows <= padded_rows
+  // <= kMaxChoiceRows.
   Status stage_edits(const LogitEdits& edits, std::int64_t first, std::int64_t rows, std::int64_t padded_rows,
                      Stream& stream);
   // Stages the target tokens. The targets of the first num_sampled rows come from `sampled` (device memory,

@@ -1,4 +1,5 @@
-// Finds in the graphs how much a rank exchanges with other ranks in its largest forwards (comm/exchange_memory.h).
+// Computes from the graphs how much data a rank exchanges with other ranks in its largest forwards
+// (comm/exchange_memory.h).
 #pragma once
 
 #include "tessera/base/status.h"

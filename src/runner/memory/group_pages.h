@@ -23,8 +23,8 @@ struct PageRange {
 PageRange pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
                         std::int64_t page_size);
 
-// Adds the slots of the request's rows. `table` lists the request's pages from its start up to the end of
-// pages_touched(), with page 0 in place of the pages before pages_touched().
+// Adds the slots of the request's rows. `table` lists the pages from the request's start up to the end of
+// pages_touched(). Page 0 stands in for each page before pages_touched().
 void append_slots(CacheGroupBatch& batch, const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
                   std::int64_t page_size, std::span<const PageId> table);
 

@@ -1,5 +1,5 @@
-// Catches pages in batches of verify and soak that the engine would never assign: a page of another group's pool; a
-// page before a window; a page that two requests share; a page outside the pool.
+// Catches: wrong pages in the batches of verify and soak, which the engine would never assign: a page of another
+// group's pool; a page before a window; a page that two requests share; a page outside the pool.
 #include "tessera/runner/memory/group_pages.h"
 
 #include <fmt/format.h>

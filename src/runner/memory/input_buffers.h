@@ -64,8 +64,8 @@ class InputBuffers {
 
  private:
   InputBuffers(InputLimits limits, StepBuffer& step);
-  // Returns the packed bytes of the first `count` row inputs or token inputs (`inputs`) if each input has `elements`
-  // elements. If `count` is inputs.size(), the result is the size of all of these inputs together.
+  // Returns how many bytes the first `count` of `inputs` take when they are packed and each has `elements` elements.
+  // `inputs` is the table's list of row inputs or of token inputs.
   static std::size_t packed(const auto& inputs, std::size_t count, std::int64_t elements);
   std::size_t token_offset(std::size_t input, std::int64_t tokens) const;
   std::size_t row_offset(std::size_t input, std::int64_t rows) const;

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Writes the batch's values, then `padding` up to `padded` elements.
+// Writes the batch's values, and then `padding` until there are `padded` elements.
 template <class List, class T>
 void write_list(const List& values, T padding, std::size_t padded, std::byte* to) {
   if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));

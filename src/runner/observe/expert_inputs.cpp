@@ -33,7 +33,7 @@ TensorView part_of(TensorView stack, std::int64_t experts, std::int64_t expert, 
   return stack;
 }
 
-// A linear with the gate and up of one expert: the node, and the operands after x.
+// A linear operator with the gate and up matrices of one expert: its node, and its operands after x.
 struct GateUpLinear {
   ir::Node node;
   std::vector<TensorView> matrix;
@@ -52,7 +52,7 @@ Result<GateUpLinear> gate_up_of(const ObservedCall& call, std::int64_t expert, c
   TRY(add(kGateUp, quantised));
   if (quantised) {
     const QuantisedFormat format = TRY(QuantisedFormat::of(node));
-    // A kernel reads blocks of sixteen rows that are stored together (blocks/packed_layout.h).
+    // The kernel reads whole groups of sixteen rows, whose blocks are stored together (blocks/packed_layout.h).
     if (format.is_blocks() && 2 * sizes.intermediate % 16 != 0)
       return unimplemented(
           fmt::format("experts whose gate and up have {} rows in blocks of a GGUF file; accepted: a "

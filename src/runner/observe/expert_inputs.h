@@ -1,5 +1,5 @@
-// Computes the inputs of experts' second matrices (down) again, because moe_experts does not return them. The device's
-// kernel for linears multiplies by the expert's gate and up, and the host then applies the activation.
+// Computes the inputs of the experts' down matrices again, because moe_experts does not return them. The device's
+// kernel for linears multiplies by the expert's gate and up matrices, and the host then applies the activation.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,7 @@ class ExpertInputs {
 
  private:
   Result<TensorView> buffer(std::unique_ptr<Allocation>& memory, ir::DType dtype, std::int64_t rows, std::int64_t cols);
-  // Writes gate and up of the rows to `both_`, [rows, 2 · intermediate].
+  // Writes the products of `x` with the gate and up matrices to `both_`, [rows, 2 · intermediate].
   Status multiply(const ObservedCall& call, std::int64_t expert, const ObservedRows& x);
 
   RunnerParts& parts_;

@@ -1,5 +1,6 @@
-// Catches: sums over padding or over rows of another request; a linear or expert that is not observed; inputs of down
-// that differ from those that moe_experts computes; an observer that changes a forward, or sees graphs.
+// Catches: sums over padding or over rows of another request; a linear or expert that is not observed; inputs of the
+// down matrices that differ from those that moe_experts computes; an observer that changes a forward; observed forwards
+// that replay graphs.
 #include "tessera/runner/observe/linear_inputs.h"
 
 #include <gmock/gmock.h>
@@ -128,7 +129,7 @@ TEST(LinearInputs, JoinedKernelsRunAsSingleOperators) {
   EXPECT_EQ(joined.logits(kTwo, Rows::kAll, true), plain.logits(kTwo, Rows::kAll, true));
 }
 
-// Compares the inputs of down with a plain computation from the operands of moe_experts, which are float32 in memory.
+// Compares the inputs of the down matrices with a plain computation from the float32 operands of moe_experts.
 class DownInputs final : public OperatorObserver {
  public:
   explicit DownInputs(RunnerParts& parts) : experts_(parts) {}

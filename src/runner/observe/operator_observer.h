@@ -18,7 +18,7 @@ struct ObservedCall {
   const ir::Bucket& bucket;
   std::size_t part;
   std::size_t instruction;
-  std::int64_t padding;  // the last rows of the forward that belong to no request
+  std::int64_t padding;  // number of padding rows, which are the forward's last rows
 
   const CompiledPart& of_part() const { return executable.parts(bucket)[part]; }
   const ir::Node& node() const { return of_part().program->instructions[instruction].call; }

@@ -1,6 +1,6 @@
-// The channel between rank 0 and the other ranks. Each message goes to all of them, and each of them answers it. Ranks
-// of this process are threads that call receive() and reply(). For ranks of other nodes, the connections of a NodeGroup
-// send the messages and take the answers (rank_wire.h).
+// The channel between rank 0 and the other ranks. Rank 0 sends each message to all other ranks, and each of them
+// answers it. Ranks of this process are threads that call receive() and reply(). For ranks of other nodes, the
+// connections of a NodeGroup send the messages and take the answers (rank_wire.h).
 //
 //   // rank 0
 //   std::vector<std::byte>& message = TRY(channel.begin());

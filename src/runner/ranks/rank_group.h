@@ -8,8 +8,8 @@
 //   RunnerOptions options{.communicator = ranks->communicator(), .ranks = ranks.get()};
 //
 // Rank 0 decides and the others follow (rank_follower.h). It decides which sizes exist, when they are captured, and
-// which graph runs a forward. Its runner sends the others every step with its decision, and every order (rank_order.h).
-// A size that fails to capture on one rank is dropped on all.
+// which graph runs a forward. Rank 0's runner sends every step with its decision, and every order (rank_order.h), to
+// the other ranks. A size that fails to capture on one rank is dropped on all.
 //
 // A rank that fails aborts the communicator, which ends the collective operation on all ranks. Once all have answered,
 // the communicator is restarted and the group continues. The error names the rank that it came from. If a rank does not
@@ -52,8 +52,8 @@ class RankGroup {
     int stages = 1;                            // pipeline stages; must divide the ranks (RankLayout)
     std::chrono::milliseconds limit{300'000};  // limit of every wait for another rank, except the loading of weights
     RankBody body{};                           // what every rank but rank 0 does
-    // The group of several processes with equally many ranks each. It must have joined but not started, and this
-    // process must be its node 0. Null: all ranks are in this process.
+    // The group of processes, each with the same number of ranks. It must have joined but not started, and this process
+    // must be its node 0. Null: all ranks are in this process.
     std::shared_ptr<NodeGroup> nodes{};
   };
   // Limit for loading weights, which takes as long as the disk or network needs.
@@ -126,7 +126,7 @@ class RankGroup {
   // answered every message.
   ForwardEnd settle(ForwardEnd end);
   // Compares `digest`, the digest of rank 0's results, with the answers to a message. Returns kInternal if another rank
-  // of rank 0's stage has answered a different one.
+  // of rank 0's stage has answered with a different digest.
   Status same_results(std::uint64_t number, std::uint64_t digest) const;
 
  private:

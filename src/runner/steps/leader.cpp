@@ -1,5 +1,5 @@
-// The StepWay of rank 0 of several. It sends each forward to the other ranks and runs its own part at the same time.
-// The other ranks collect a forward when rank 0 sends the order kCollect (followed_forwards.h).
+// The StepWay of rank 0 if there are several ranks. It sends each forward to the other ranks and runs its own part at
+// the same time. The other ranks collect a forward when rank 0 sends the order kCollect (followed_forwards.h).
 
 #include <array>
 #include <utility>

@@ -1,5 +1,5 @@
-// Catches: a StepWay that is chosen although it does not fit, a StepWay that cannot be written with public classes
-// alone, and results that depend on the StepWay.
+// Catches: a StepWay that is chosen although it does not fit; public classes that do not suffice to write a StepWay;
+// and results that depend on the StepWay.
 #include "tessera/runner/steps/step_ways.h"
 
 #include <gmock/gmock.h>

@@ -15,20 +15,19 @@ namespace tessera {
 
 class ComparedRows {
  public:
-  // Compares the rows of the given tokens. Precondition: an output that has rows only for wanted rows has the rows of
-  // these tokens first, in the same order.
+  // Selects the rows of the given tokens. Precondition: these tokens are the first wanted rows, in the same order.
   void set(std::vector<std::int32_t> tokens) {
     tokens_ = std::move(tokens);
     wanted_.resize(tokens_.size());
     std::iota(wanted_.begin(), wanted_.end(), 0);
   }
-  // Compares the rows of the first `count` tokens.
+  // Selects the rows of the first `count` tokens.
   void set_first(std::size_t count) {
     tokens_.resize(count);
     std::iota(tokens_.begin(), tokens_.end(), 0);
     wanted_ = tokens_;
   }
-  // Returns the compared rows of an output.
+  // Returns the row indices of the selected tokens in an output.
   std::span<const std::int32_t> of(const Slot& output) const {
     return output.type.shape[0].uses(ir::Symbol::kRows) ? wanted_ : tokens_;
   }
@@ -38,7 +37,7 @@ class ComparedRows {
   std::vector<std::int32_t> wanted_;
 };
 
-// Returns the memory of rows of an output that begins at `first`. Joins neighbouring rows into one range.
+// Returns the memory of the given rows of an output. Row 0 lies at `first`. Joins neighbouring rows into one range.
 inline std::vector<MemoryRange> ranges_of(std::span<const std::int32_t> rows, DeviceAddress first,
                                           std::size_t row_bytes) {
   std::vector<MemoryRange> ranges;

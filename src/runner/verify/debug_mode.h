@@ -21,10 +21,11 @@ class DebugMode {
 
   // Called before a forward of `runner` at `size` (captured or bound). Checks that the runner's graphs hold the
   // addresses that the runner would use now. Then fills the arena with NaN, except for values that an earlier
-  // executable of the same forward left there for this runner. Returns kInternal naming the piece, size and argument.
+  // executable of the same forward left there for this runner. The error is kInternal and names the piece, the size and
+  // the argument.
   Status before(const GraphRunner& runner, std::int64_t size) const;
-  // Called after the forward. Checks that no output row below `real_rows` has a NaN. Returns kInternal naming the
-  // operator that made the first NaN.
+  // Called after the forward. Checks that no output row below `real_rows` has a NaN. The error is kInternal and names
+  // the operator that made the first NaN.
   Status after(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
   // Turns the checks off until resume().
   void pause() { paused_ = true; }

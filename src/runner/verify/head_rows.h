@@ -10,8 +10,9 @@
 
 namespace tessera {
 
-// Returns the values whose rows the head with this role reads, at their largest size. For the head of a draft, that is
-// a copy of draft_hidden. The copy lies where other heads read the body's hidden states, and may have longer rows.
+// Returns the values whose rows the head with this role reads, each with its largest shape. The head of a draft reads
+// one value, a copy of draft_hidden. The copy lies where other heads read the body's hidden states, and may have longer
+// rows.
 Result<std::vector<TensorView>> rows_of_head(const RunnerParts& parts, RunnerRole role);
 
 }  // namespace tessera

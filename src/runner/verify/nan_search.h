@@ -22,9 +22,9 @@ class NanSearch {
   // such as "%logits row 3 column 17"; empty: there is none.
   Result<std::string> in_outputs(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
   // Poisons the forward's values and runs it again from the inputs that are still staged, operator by operator. Returns
-  // the origin of the NaN as the end of a sentence. The text names the operator that makes the first NaN, the part that
-  // contains the operator, and an input or weight of the operator that already has a NaN. If the single operators make
-  // no NaN, the text names the part whose graph makes one, or says that the second run makes none.
+  // the origin of the NaN as the end of a sentence. The text names the operator that makes the first NaN, and its part.
+  // If an input or weight of this operator already has a NaN, the text also names that operand. If the single operators
+  // make no NaN, the text names the part whose graph makes one, or says that the second run makes none.
   Result<std::string> origin(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
 
  private:

@@ -62,9 +62,9 @@ struct SoakReport {
 };
 
 // Runs the test. Precondition: runner.capture() ran. Overwrites the KV cache. The report depends only on the seed,
-// except for times and memory. An error means that a forward failed; differences are in the report. Each of several
-// ranks compares its own results. The report is rank 0's, and a difference on another rank becomes an error that names
-// the rank.
+// except for times and memory. An error means that a forward failed; differences are in the report. If there are
+// several ranks, each compares its own results. The report is rank 0's, and a difference on another rank becomes an
+// error that names the rank.
 Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options);
 
 }  // namespace tessera

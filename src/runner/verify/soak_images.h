@@ -24,8 +24,8 @@ struct SoakImageReport {
 
 // Computes each image three times: alone and eagerly; packed with other images, where the tower chooses size and graph;
 // and in the same packed forward at the same size without a graph. The results of the two packed forwards must be
-// bitwise equal. An image's rows stay at least as long as a sequence uses the image. Later calls compare them with the
-// first result, to find writes of other kernels to these rows.
+// bitwise equal. An image's rows stay at least as long as a sequence uses the image. Later calls compare these rows
+// with the first result, to find kernels that wrongly write to them.
 class SoakImages {
  public:
   // Uses rows first_row … first_row + rows - 1 of the runner's embeddings, which must have memory. Precondition: the

@@ -129,7 +129,7 @@ class Verifier {
   }
 
   // Returns whether prefills are also compared with batches that want only the last row of each request. In a pipeline
-  // only the last stage computes wanted rows alone, but every stage must return the same value here, because all stages
+  // only the last stage leaves out unwanted rows, but every stage must return the same value here, because all stages
   // take part in each forward.
   bool has_last_rows() const {
     const Communicator* const communicator = r_.model.options.communicator;

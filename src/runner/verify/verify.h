@@ -14,9 +14,9 @@
 // The head, a next-token layer and the layer's head are also compared in runs without graphs. The layer is compared at
 // its largest size and at all sizes that are powers of two. Graphs of whole drafts are compared as decodes are, and
 // above size 1 also with a batch that wants only the last row of each request. verify_vision.h compares a vision tower.
-// A prefill size with a full graph is compared in both forms. If the last attention computes wanted rows alone, it uses
-// other kernels for them. Each prefill size above 1 is then also compared with a batch that wants only the last row of
-// each request.
+// A prefill size with a full graph is compared in both forms. If the last attention computes only the wanted rows, it
+// uses other kernels than for all rows. Each prefill size above 1 is then also compared with a batch that wants only
+// the last row of each request.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ struct VerifyReport {
 
 // Captures pending sizes, and compares every size. Precondition: runner.capture() ran, and no forward is in flight.
 // Overwrites the KV cache, and needs memory for one isolated copy of the largest size. An error means that the
-// comparison could not run; a difference is a row of the report. Each of several ranks compares its own results. The
-// report is rank 0's, and a difference on another rank becomes an error that names the rank.
+// comparison could not run; a difference is a row of the report. If there are several ranks, each compares its own
+// results. The report is rank 0's, and a difference on another rank becomes an error that names the rank.
 Result<VerifyReport> verify(ModelRunner& runner, bool show_progress);
 
 }  // namespace tessera

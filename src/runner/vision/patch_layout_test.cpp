@@ -1,5 +1,5 @@
-// Catches: windows cut wrongly or in the wrong order, ranges of a second image or frame that begin at the first one's
-// start, tokens returned in the tower's order, and weights of learned positions that do not sum to 1.
+// Catches: windows that are cut or ordered wrongly; ranges of a second image or frame that begin where the first one
+// begins; tokens that are returned in the tower's order; and weights of learned positions that do not sum to 1.
 #include "tessera/runner/vision/patch_layout.h"
 
 #include <gmock/gmock.h>

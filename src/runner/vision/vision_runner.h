@@ -62,7 +62,7 @@ class VisionRunner {
   static Result<std::unique_ptr<VisionRunner>> create(const VisionParts& parts, VisionOptions options);
 
   const VisionConfig& config() const { return parts_.tower.config; }
-  // Returns the number of values of a row: (1 + deepstack levels) · hidden size of the language model.
+  // Returns the number of values of a row: (1 + number of DeepStack levels) · hidden size of the language model.
   std::int64_t row_values() const { return config().row_values(); }
   const VisionOptions& options() const { return options_; }
   Device& device() const { return parts_.device; }
@@ -72,9 +72,9 @@ class VisionRunner {
   // limit), or one that does not match the tower.
   Status check(const Patches& image) const;
   // Encodes images, packed in order into as few forwards as possible; deterministic forwards hold one image each.
-  // Writes image i's tokens in order to `rows` (device memory, [·, row_values()], the body's type), beginning at row
-  // first_rows[i]. Asynchronous on the stream; the patches may be reused when it returns. If `eagerly`, replays no
-  // graph.
+  // Writes the tokens of image i to consecutive rows of `rows` (device memory, [·, row_values()], the body's type),
+  // beginning at row first_rows[i]. Asynchronous on the stream; the patches may be reused when it returns. If
+  // `eagerly`, replays no graph.
   Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
                 bool eagerly = false);
 
@@ -90,8 +90,8 @@ class VisionRunner {
   bool has_pending() const { return !runner_->pending().empty(); }
   // Returns whether images have needed a size that has no graph yet.
   bool has_wanted() const { return !wanted_.empty(); }
-  // Measures one captured size as a graph and eagerly, so that choose() can compare them. Begins with the smallest
-  // size, and skips larger sizes after a forward of more than 30 ms. Returns false if none is left, if
+  // Measures one captured size as a graph and eagerly, so that choose() can compare the two times. Begins with the
+  // smallest size, and skips larger sizes after a forward of more than 30 ms. Returns false if none is left, if
   // options.measure_costs is off, if forwards are deterministic, or if there are several ranks. Called in idle moments.
   Result<bool> measure_next();
   // Returns the measured costs of forwards; tests set them.
