@@ -31,7 +31,7 @@ Result<ApiResult<T>> AdapterCalls::changed(const Start& start) {
   auto answer = std::make_shared<std::promise<ApiResult<T>>>();
   std::future<ApiResult<T>> future = answer->get_future();
   Status posted;
-  // Only `done` owns the promise, so that the wait ends if the engine's thread drops the task.
+  // Only `done` owns the promise. If the engine's thread drops the task, the promise breaks and the wait ends.
   start(EachEngine{.run = [&](const auto& task) { posted = engine_->post(task); }, .count = 1},
         [answer = std::move(answer)](ApiResult<T> given) { answer->set_value(std::move(given)); });
   TRY(posted);

@@ -1,9 +1,9 @@
 // Loads, unloads and lists the low-rank adapters of an embedded engine, as the server's routes do
 // (server/adapters/adapter_changes.h).
 //
-// Threads: any thread may call any function. load() reads the folder on the calling thread. All functions but wait()
-// wait for the engine's running step. No function, not even wait(), may be called within a callback. In a forked
-// process, and once the engine has stopped, all functions return kFailedPrecondition.
+// Threads: any thread may call any function. load() reads the folder on the calling thread. load(), unload() and list()
+// block until the engine's running step ends. No function, not even wait(), may be called within a callback. In a
+// forked process, and once the engine has stopped, all functions return kFailedPrecondition.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ class AdapterCalls {
  public:
   explicit AdapterCalls(std::shared_ptr<EmbeddedEngine> engine) : engine_(std::move(engine)) {}
 
-  // Loads the adapter that `body` describes: the body of POST /v1/load_lora_adapter. The inner errors are those of
-  // read_load_adapter() and load_adapter().
+  // Loads the adapter that `body` describes. `body` has the form of a body of POST /v1/load_lora_adapter. The ApiStatus
+  // has the errors of read_load_adapter() and load_adapter().
   Result<ApiStatus> load(std::string_view body);
-  // Returns as soon as no new request can name the adapter. The inner errors are those of unload_adapter().
+  // Returns as soon as no new request can name the adapter. The ApiStatus has the errors of unload_adapter().
   Result<ApiStatus> unload(const std::string& name);
-  // Waits until no request uses an adapter that was unloaded under this name. Returns false after `timeout_ms`; a
-  // negative time has no limit. Returns the engine's error if the engine fails meanwhile.
+  // Waits until no request uses an adapter that was unloaded under this name. Returns false after `timeout_ms`; if
+  // `timeout_ms` is negative, waits without a limit. Returns the engine's error if the engine fails meanwhile.
   Result<bool> wait(const std::string& name, std::int64_t timeout_ms);
   // Returns the loaded adapters, sorted by name: [{"lora_name", "lora_path", "rank", "pinned", "running",
   // "on_device"}].

@@ -1,5 +1,5 @@
-// Catches: adapters that are loaded, named, listed or unloaded otherwise than adapters with which an engine was opened,
-// loads that stop other requests, waits that end while a request uses the adapter, and wrong calls without an error.
+// Catches: an adapter that gives other results if it is loaded into a running engine than if the engine is opened with
+// it; loads that stop other requests; waits that end while a request uses the adapter; wrong calls without an error.
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -41,7 +41,7 @@ void load(tessera_engine* engine, const std::string& name, const std::string& pa
   EXPECT_EQ(tessera_lora_load(engine, load_body(name, path, more).c_str(), error.out()), TESSERA_OK) << error.message();
 }
 
-// Returns a body for /generate; no adapter if `adapter` is "".
+// Returns a body for /generate that names `adapter`. If `adapter` is "", the body names no adapter.
 std::string generate_body(const std::string& adapter, int tokens, bool stream = false) {
   return R"({"input_ids": [5, 6, 7], "lora_path": ")" + adapter + R"(", "stream": )" + (stream ? "true" : "false") +
          R"(, "sampling_params": {"temperature": 0, "ignore_eos": true, "max_new_tokens": )" + std::to_string(tokens) +
@@ -66,7 +66,7 @@ struct SlowRequest {
 
   std::atomic<int> chunks = 0;
   std::atomic<int> code = TESSERA_OK;
-  RequestPtr request;  // the last member: its callback uses the others
+  RequestPtr request;  // destroyed first, because its callback uses the other members
 };
 
 // Returns the token ids of an answer as JSON text.

@@ -18,7 +18,7 @@ struct AnswerPath {
   ApiResult<ApiJob> (*prepare)(const ServedModel& model, std::string_view body);
 };
 
-// The paths of the server's requests, each with the function that reads requests to this path.
+// Each path that takes requests, with the function that reads the bodies of these requests.
 constexpr AnswerPath kPaths[] = {
     {"/generate", prepare_generate},        {"/v1/completions", prepare_completion},
     {"/v1/chat/completions", prepare_chat}, {"/v1/embeddings", prepare_embeddings},

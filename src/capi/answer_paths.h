@@ -1,4 +1,4 @@
-// Chooses the function that reads a request's body by the request's path.
+// Chooses, by the path of a request, the function that reads the request's body.
 #pragma once
 
 #include <string_view>

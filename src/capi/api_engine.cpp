@@ -38,7 +38,7 @@ Result<OpenOptions> read_options(const char* text, ModelContent content) {
   return options;
 }
 
-// Returns `status` with the caller's names of options in its message. Lower layers use other names for the same
+// Returns `status` with a message that names options as the caller did. Lower layers use other names for the same
 // options.
 Status in_words_of(const OpenOptions& options, const Status& status) {
   return {status.code(), with_flags(status.message(), options.values)};

@@ -1,7 +1,7 @@
-// Loads the system's libcurl into libtessera.so at its first use. The library is not linked with libcurl, because
+// Loads the system's libcurl into libtessera.so at its first use. libtessera.so is not linked with libcurl, because
 // libcurl and its dependencies would make up a sixth of the Python wheel, and only downloads, images named by URL and
-// `bench serve` use it. The functions here have libcurl's own declarations from its header; like all other symbols of
-// the library they are hidden. If the system has no libcurl, every call fails, and curl_easy_strerror() says why.
+// `bench serve` use it. The functions here have the declarations of libcurl's header, and are hidden symbols of
+// libtessera.so. If the system has no libcurl, every call fails, and curl_easy_strerror() says why.
 //
 // Threads: libcurl's own rules apply.
 #define CURL_DISABLE_TYPECHECK
@@ -20,7 +20,7 @@ constexpr const char* kMissing =
     "this system has no libcurl.so.4, which downloads need; install it (Debian and Ubuntu: libcurl4, Fedora: libcurl)";
 
 // RTLD_DEEPBIND makes libcurl's libssl use the system's libcrypto even if the process already has another libcrypto
-// with the same symbols. The wheel's program has one. Sanitizers' run-time libraries end a program that sets this flag.
+// with the same symbols, as the wheel's program has. A sanitizer's run-time library ends a program that sets this flag.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else
@@ -35,7 +35,7 @@ void* library() {
   return opened;
 }
 
-// Returns libcurl's function with the type of `like`; null if there is none.
+// Returns libcurl's function `name`, which has the type F. Returns null if there is no such function.
 template <class F>
 F* find(F* /*like*/, const char* name) {
   return library() == nullptr ? nullptr : reinterpret_cast<F*>(dlsym(library(), name));
@@ -56,8 +56,8 @@ F* find(F* /*like*/, const char* name) {
     static auto* const found = find(&NAME, #NAME);  \
     if (found != nullptr) found ARGUMENTS;          \
   }
-// Defines a function with one value after OPTION: a pointer, a long or a curl_off_t, which are all passed in the same
-// register.
+// Defines a function that takes one value after OPTION. The value is a pointer, a long or a curl_off_t. All three types
+// are passed in the same register.
 #define ON_DEMAND_VALUE(RESULT, NAME, HANDLE, handle, OPTION, option, OTHERWISE)        \
   RESULT NAME(HANDLE* handle, OPTION option, ...) {                                     \
     static_assert(sizeof(void*) == sizeof(long) && sizeof(long) == sizeof(curl_off_t)); \

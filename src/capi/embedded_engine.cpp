@@ -67,7 +67,7 @@ Result<std::shared_ptr<EmbeddedEngine::Job>> EmbeddedEngine::submit(ApiJob api, 
   const std::shared_lock alive(thread_mutex_);
   if (stopped_) return closed();
   // Holds the mutex until all requests are submitted. An event of the first request may cancel the other requests, and
-  // a cancel that comes before its submit would be lost.
+  // the cancellation of a request that is not submitted yet would be lost.
   const std::lock_guard lock(jobs_mutex_);
   job->first = next_ticket_;
   next_ticket_ += job->count;

@@ -1,7 +1,7 @@
 // An engine on its own thread that answers requests in the server's protocols, without a server.
 //
-// Threads: any thread may call any function except stop(), which one thread calls once, outside callbacks. Answers are
-// written and callbacks run on the engine's thread. A forked process has no such thread: there submit(), stats(),
+// Threads: any thread may call any function except stop(), which one thread calls once, outside callbacks. The engine's
+// thread writes answers and runs callbacks. A forked process has no such thread: there submit(), stats(),
 // health(), post() and ask_engine() return kFailedPrecondition, cancel() does nothing, and stop() must not be called.
 #pragma once
 
@@ -37,7 +37,7 @@ class EmbeddedEngine {
   struct Job {
     ApiJob api;
     Ticket first = 0;
-    std::size_t count = 0;      // number of engine requests; their tickets begin with `first`
+    std::size_t count = 0;      // number of engine requests; `first` is the first of their consecutive tickets
     std::size_t remaining = 0;  // engine requests that have not ended
     std::shared_ptr<EventQueue> events;
   };
@@ -86,7 +86,7 @@ class EmbeddedEngine {
   const pid_t process_;
   std::unique_ptr<Engine> engine_;
   ServedModel model_;
-  std::unique_ptr<KvEvents> kv_events_;  // lives longer than `thread_`, and no longer than `engine_`
+  std::unique_ptr<KvEvents> kv_events_;  // destroyed after `thread_` and before `engine_`
 
   std::mutex jobs_mutex_;
   Ticket next_ticket_ = 1;

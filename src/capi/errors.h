@@ -22,7 +22,7 @@ tessera_code code_of(StatusCode code);
 // Returns the code that belongs to the HTTP status of the error.
 tessera_code code_of(const ApiError& error);
 
-// Sets *error and returns the code. Leaves *error unchanged if `error` is null or memory ran out.
+// Sets *error and returns the code. Sets nothing if `error` is null or memory ran out.
 tessera_code fail(tessera_error** error, tessera_code code, const std::string& message, const std::string& field = {});
 tessera_code fail(tessera_error** error, const Status& status);
 tessera_code fail(tessera_error** error, const ApiError& api);

@@ -22,7 +22,7 @@ struct tessera_request {
   std::weak_ptr<tessera::capi::EmbeddedEngine> engine;  // expires when the engine is closed
   std::shared_ptr<tessera::capi::EmbeddedEngine::Job> job;
   std::shared_ptr<tessera::capi::EventQueue> events;
-  tessera::capi::EventQueue::Item current{};  // owns the text of the last event
+  tessera::capi::EventQueue::Item current{};  // the event that was taken last; owns its text
 };
 
 namespace tessera::capi {

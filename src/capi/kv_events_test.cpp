@@ -1,5 +1,5 @@
-// Catches: an embedded engine whose cache events reach no subscriber, an address that a closed engine keeps, and an
-// address in use that is noticed only after the model was loaded.
+// Catches: an embedded engine whose cache events reach no subscriber; an address that stays in use after the engine was
+// closed; and an address in use that is reported only after the model was loaded.
 #include <fmt/format.h>
 
 #include <optional>
@@ -14,13 +14,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Returns the options of an engine that publishes its events at the endpoint.
+// Returns the options of an engine that publishes its cache events at `endpoint`.
 std::string events_at(const std::string& endpoint) {
   return R"(, "page-size": 4, "kv-events-config": "{\"publisher\": \"zmq\", \"bind\": true, \"endpoint\": \")" +
          endpoint + R"(\"}")";
 }
 
-// Returns the first message about stored blocks that a subscriber gets after a generation; no frames if none comes.
+// Returns the first message about stored blocks that a subscriber gets after a generation; no frames if it gets none.
 ZmqFrames stored_event(tessera_engine* engine, const std::string& endpoint) {
   ZmqPeer subscriber(ZMQ_SUB, endpoint);
   subscriber.set(ZMQ_RCVTIMEO, 250);

@@ -25,7 +25,7 @@ struct OpenOptions {
 };
 
 // Reads options in JSON or YAML, with the keys of a configuration file. Opens no configuration file. `load_plugin` is
-// used like CommonFlags::load_plugin. Errors name line, key, value and what is accepted.
+// used like CommonFlags::load_plugin. Errors name the line, the key, the value and what is accepted.
 Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
                                       std::function<Status(const std::string& file)> load_plugin = {});
 

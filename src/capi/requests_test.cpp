@@ -104,7 +104,7 @@ TEST(Requests, ATimeoutDoesNotEndTheRequest) {
 struct Seen {
   std::mutex mutex;
   std::vector<int> kinds;
-  int most = 1 << 30;  // the callback cancels the request at this number of events
+  int most = 1 << 30;  // the callback cancels the request at the event with this number
   std::thread::id thread;
 };
 
@@ -140,8 +140,8 @@ TEST(Requests, ACallbackCancelsByItsResult) {
             (std::vector<int>{TESSERA_EVENT_CHUNK, TESSERA_EVENT_CHUNK, TESSERA_EVENT_CHUNK, TESSERA_EVENT_ERROR}));
 }
 
-// Calls the library inside a callback. Functions that wait must be refused. All others must work, and another request
-// of the engine may be freed.
+// Calls the library inside a callback. Functions that wait must be refused. All other functions must work, also the
+// function that frees another request of the engine.
 int call_back_in(void* user, const tessera_event* event) {
   if (event->kind != TESSERA_EVENT_CHUNK) return 0;
   auto& refused = *static_cast<std::atomic<int>*>(user);

@@ -35,8 +35,8 @@ Status check_output(const CalibrateOptions& options) {
       fmt::format("--output: {} is there already; give another file, or --overwrite, which replaces it", file));
 }
 
-// Returns the options of an engine that computes every token and captures as little as possible, because observed
-// forwards run without graphs.
+// Returns the options of an engine that takes no token from the prefix cache, and that captures as few graphs as
+// possible, because observed forwards run without graphs.
 EngineOptions engine_options(const CalibrateOptions& options) {
   EngineOptions engine = options.engine;
   engine.graphs = {};
@@ -137,7 +137,7 @@ Status run_calibrate(const CalibrateOptions& options) {
   if (!engine->generates())
     return invalid_argument(
         fmt::format("--model-path: {} generates no text; accepted is a model that generates text", model));
-  // A family without names in GGUF files is refused before the text is computed.
+  // Refuses a family without names in GGUF files before the model runs on the text.
   TRY(architecture_of_folder(engine->config(), model));
   const std::vector<std::vector<TokenId>> chunks = TRY(chunks_of(*engine, options));
   const auto start = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// Parses the flags of one command and the options that they set. Each command has its parser in a file of its own.
+// Parses the flags of one command, and sets the command's options. Each command has its parser in a file of its own.
 #pragma once
 
 #include <memory>

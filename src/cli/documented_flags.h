@@ -18,7 +18,7 @@ struct Documented {
   std::vector<std::string> refused;  // the flag with a value that is refused
 };
 
-// Returns the documented flags. SGLang's flags come first, then the flags that SGLang does not have.
+// Returns the documented flags. SGLang's flags come first, then the flags that only vLLM has.
 inline const std::vector<Documented>& documented() {
   using enum Treatment;
   static const std::vector<Documented> flags = {

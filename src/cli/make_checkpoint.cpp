@@ -50,7 +50,7 @@ struct Source {
   StoredDtype dtype = StoredDtype::kF32;
 };
 
-// Reads the config. Changes its text only if it does not name the data type of the weights.
+// Reads the config. Changes the text only if the config does not name the weights' data type.
 Result<Source> read_source(const MakeCheckpointOptions& options) {
   Source source;
   source.file = config_file(options.config);

@@ -148,7 +148,7 @@ struct BenchServeOptions {
   std::vector<double> request_rates;
   std::int64_t max_concurrency = 0;  // 0: no limit
   std::int64_t warmup = 4;           // uncounted requests before each run
-  // Each entry starts an engine with graphs (true) or without. Empty: one engine runs with the options of `engine`.
+  // Each entry starts an engine with graphs (true) or without graphs (false). Empty: starts one engine with `engine`.
   std::vector<bool> graphs;
   std::string profile;  // file for a timeline of the engine's steps; "": no profile
   bool json = false;
@@ -179,7 +179,7 @@ struct MakeCheckpointOptions {
   std::shared_ptr<const Registry> registry;  // has the model families and operators
   std::string config;                        // path of a config.json, or of a folder that has one
   std::string folder;
-  std::string tokenizer_path;        // folder of the tokenizer; "": the config's folder, if it has one
+  std::string tokenizer_path;        // folder of the tokenizer; "": the config's folder, if a tokenizer is there
   std::optional<StoredDtype> dtype;  // unset: the config's data type
   RandomCheckpointOptions checkpoint;
   bool overwrite = false;

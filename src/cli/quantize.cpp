@@ -41,7 +41,7 @@ Status check_file(const std::string& file, const std::string& input, bool overwr
       fmt::format("{} is there already; give another file, or --overwrite, which replaces it", file));
 }
 
-// Checks the path of the folder to write. Refuses a folder that is not empty, because it may hold more than a model.
+// Checks the path of the folder to write. Refuses a folder that is not empty, because it may hold files of other kinds.
 Status check_folder(const std::string& folder) {
   if (folder.ends_with(".gguf"))
     return invalid_argument(fmt::format(

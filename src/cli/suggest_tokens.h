@@ -42,7 +42,7 @@ struct TokenSuggestion {
 // error's text begins with the flag's name, and names the file and the line.
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan);
 
-// Suggests at most as many sizes as the plan for `options` has. Suggests fewer if they already let 90 % of the forwards
+// Suggests at most as many sizes as the plan for `options` has. Suggests fewer sizes if these let 90 % of the forwards
 // run without padding. --cuda-graph-memory-budget may limit the sizes of the plan. Computes times from measured costs
 // in the profile cache, if there are any.
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options);

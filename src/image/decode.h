@@ -28,8 +28,8 @@ namespace tessera {
 // is allocated.
 struct DecodeLimits {
   std::int64_t most_bytes = std::int64_t{64} << 20;  // size of the file
-  // Number of pixels. take_memory gets 12 bytes per pixel for a JPEG, and 8 for any other format. It is called again
-  // for a TIFF, because a pixel may have many samples, and a tile may be larger than the picture.
+  // Number of pixels. take_memory gets 12 bytes per pixel for a JPEG, and 8 for any other format. A TIFF causes a
+  // second call of take_memory, because a pixel may have many samples, and a tile may be larger than the picture.
   std::int64_t most_pixels = std::int64_t{64} << 20;
   std::int32_t most_side = 32768;  // pixels
   double most_ratio = 200;  // longer side divided by the shorter side; the image processors refuse greater ratios

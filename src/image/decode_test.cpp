@@ -153,8 +153,8 @@ std::string gif_screen(std::uint16_t width, std::uint16_t height, const std::str
   return file + std::string(3, '\0') + rest;
 }
 
-// The GIFs state sizes but have no pixels. The BMP and the TIFF state larger sizes than their pixels have. These sizes
-// must be refused before pixels are read.
+// The GIFs state sizes but have no pixels. The BMP and the TIFF state sizes that are larger than their pixel data. All
+// these sizes must be refused before pixels are read.
 TEST(Decoding, ChecksTheSizesOfGifBmpAndTiffFirst) {
   const std::string frame("\x2c\0\0\0\0\xff\xff\xff\xff\0\2", 11);
   EXPECT_THAT(refusal(gif_screen(1, 1, frame)), HasSubstr("the GIF image has 65535 × 65535 pixels"));
@@ -215,7 +215,7 @@ std::string black_tiff(std::uint32_t side, std::uint32_t samples, std::uint32_t 
   return tiff_of(std::move(tags), block);
 }
 
-// libtiff decodes a strip or tile as a whole, beside the 4 bytes per pixel that it returns.
+// libtiff needs memory for a whole decoded strip or tile, and for the 4 bytes per pixel that it returns.
 TEST(Decoding, ChargesTheStripOrTileOfATiff) {
   constexpr std::int64_t kPixels = 100 * 100;
   EXPECT_GE(charge(black_tiff(100, 3, 8)), kPixels * (4 + 3));
@@ -283,7 +283,7 @@ TEST(Decoding, NamesTheLibrarysReason) {
   png[png.find("IDAT") + 10] ^= 1;
   EXPECT_THAT(refusal(png), HasSubstr("the PNG image cannot be read: "));
   std::string jpeg = read_data("rgb.jpg");
-  jpeg[jpeg.find("\xff\xc0") + 4] = 12;  // the header's number of bits of a sample
+  jpeg[jpeg.find("\xff\xc0") + 4] = 12;  // the header's number of bits per sample
   EXPECT_THAT(refusal(jpeg), HasSubstr("precision 12"));
   std::string two = read_data("rgb.jpg");
   EXPECT_THAT(refusal(two.substr(0, 300)), HasSubstr("the JPEG image cannot be read: "));

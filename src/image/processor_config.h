@@ -14,7 +14,7 @@ namespace tessera {
 // The settings of Hugging Face's Qwen2VLImageProcessor, with the same defaults (transformers 5.17).
 struct ImageProcessorConfig {
   std::int32_t patch_size = 14;              // side of a patch in pixels
-  std::int32_t temporal_patch_size = 2;      // frames per patch; a still image is used for all of them
+  std::int32_t temporal_patch_size = 2;      // frames per patch; a still image fills all frames
   std::int32_t merge_size = 2;               // the tower merges merge_size × merge_size patches into a token
   std::int64_t min_pixels = 56 * 56;         // images are resized to at least this many pixels
   std::int64_t max_pixels = 28 * 28 * 1280;  // images are resized to at most this many pixels

@@ -48,13 +48,13 @@ struct TiffSource {
   static int close(thandle_t) { return 0; }
   static toff_t size(thandle_t handle) { return of(handle).file.size(); }
 
-  // Keeps the first error. Returns 1, so that libtiff does not print it.
+  // Keeps the first error. Returns 1, so that libtiff does not print the error.
   static int on_error(TIFF*, void* user, const char*, const char* format, va_list values) {
     auto& source = *static_cast<TiffSource*>(user);
     if (source.reason[0] == '\0') std::vsnprintf(source.reason, sizeof source.reason, format, values);
     return 1;
   }
-  // Treats the warning that a tag's data lie beyond the end of the file as an error, because the tag may be the
+  // Turns one warning into an error: the warning that a tag's data lie beyond the end of the file. The tag may be the
   // palette.
   static int on_warning(TIFF* tiff, void* user, const char* module, const char* format, va_list values) {
     return std::string_view(format).starts_with("IO error") ? on_error(tiff, user, module, format, values) : 1;

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr double kShareWithSubagents = 0.44;    // share of recorded agents, as vLLM reports (vllm#57103)
+constexpr double kShareWithSubagents = 0.44;    // share of recorded agents with a sub-agent (vllm#57103)
 constexpr std::int64_t kSubagentTurnShare = 4;  // a sub-agent has a quarter of its session's turns
 
 // Divides `total` into `count` random numbers of at least 1. Their sizes are distributed exponentially, because most
@@ -64,8 +64,8 @@ class Sessions {
  private:
   using Prompt = std::vector<PromptPart>;
 
-  // Adds a request with this prompt and returns its index. `known` is its LoadRequest::known_tokens, and `wait_s` its
-  // arrival_s.
+  // Adds a request with this prompt and returns the request's index. `known` becomes LoadRequest::known_tokens, and
+  // `wait_s` becomes LoadRequest::arrival_s.
   std::size_t add(Prompt prompt, std::int64_t known, std::optional<std::size_t> after, double wait_s) {
     LoadRequest request{.arrival_s = wait_s, .after = after, .output_tokens = options_.output_tokens};
     for (const PromptPart& part : prompt) request.input_tokens += part.tokens;
@@ -87,14 +87,15 @@ class Sessions {
     prompt.push_back(drawn(result));
     return prompt;
   }
-  // Returns the lengths of `turns` results of tools, which have `total` tokens together.
+  // Returns the length of the tool's result for each of `turns` turns. The sum of the lengths is `total` tokens.
   std::vector<std::int64_t> results_of(std::int64_t total, std::int64_t turns) {
     return agents_.equal_results ? equal_parts(total, turns) : random_parts(total, turns, random_);
   }
   std::int64_t tokens_after(std::size_t request) const {
     return load_.requests[request].input_tokens + load_.requests[request].output_tokens;
   }
-  // Adds the turn that follows request `previous` in its conversation and is sent when request `after` has ended.
+  // Adds the next turn of the conversation to which request `previous` belongs. The turn is sent after the end of
+  // request `after`. `result` is the length of the tool's result.
   std::size_t add_turn(std::size_t previous, std::size_t after, std::int64_t result) {
     return add(continued(previous, result), tokens_after(previous), after, agents_.tool_seconds);
   }
@@ -159,7 +160,7 @@ Result<Load> agent_load(const LoadOptions& options) {
 
 void forget_unreported_outputs(Load& load, std::span<const RequestRecord> records) {
   for (LoadRequest& request : load.requests) {
-    // Only the last output can be unknown, because an earlier prompt had all outputs before it, reported or drawn.
+    // Only the last output can count as unknown. All earlier outputs were in an earlier prompt, reported or drawn.
     const auto last = std::find_if(request.parts.rbegin(), request.parts.rend(),
                                    [](const PromptPart& part) { return part.output_of.has_value(); });
     if (last == request.parts.rend() || request.known_tokens == 0) continue;

@@ -27,7 +27,7 @@ inline constexpr std::int64_t kMostParts = 1 << 24;  // 32 bytes each
 // prompt has drawn tokens, and no cache can have the drawn tokens. records[i] belongs to load.requests[i].
 void forget_unreported_outputs(Load& load, std::span<const RequestRecord> records);
 
-// The requests of a run whose prompts have from `least_tokens` to below `end_tokens` tokens.
+// The latencies of requests with a prompt of at least `least_tokens` and fewer than `end_tokens` tokens.
 struct PromptLatency {
   std::int64_t least_tokens = 0;
   std::int64_t end_tokens = 0;

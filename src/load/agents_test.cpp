@@ -1,5 +1,5 @@
 // Catches: a turn whose prompt does not begin with the previous prompt and its output, sessions that share more than
-// their system prompt, a sub-agent that its session does not wait for, known tokens that no cache can have, and
+// their system prompt, a session that does not wait for its sub-agent, known tokens that no cache can have, and
 // sessions whose prompts take more memory than a machine has.
 #include "tessera/load/agents.h"
 
@@ -31,7 +31,7 @@ std::int64_t common_tokens(const std::vector<std::int64_t>& a, const std::vector
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
-// Returns records that say that request i gave kOutput tokens, all with the id i.
+// Returns records in which the output of request i has kOutput tokens, all with the id i.
 std::vector<RequestRecord> answered(const Load& load) {
   std::vector<RequestRecord> records(load.requests.size());
   for (std::size_t i = 0; i < records.size(); ++i)

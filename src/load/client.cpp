@@ -56,7 +56,7 @@ void set_common(CURL* easy, const std::string& url, const std::string& ca_file, 
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, kConnectTimeoutS);
 }
 
-// One running request. The CURLOPT_PRIVATE of its handle points to it.
+// One running request. CURLOPT_PRIVATE of its curl handle points to this object.
 struct Transfer {
   CurlHandle easy{};
   std::size_t index = 0;
@@ -222,7 +222,7 @@ struct LoadClient::Impl {
 
 namespace {
 
-// The requests that are not sent yet and whose time is known, the earliest first.
+// The requests that have not been sent, but whose time is known. The earliest request comes first.
 class Waiting {
  public:
   // Adds the requests that wait for no other request.
@@ -248,7 +248,7 @@ class Waiting {
   }
 
  private:
-  using Entry = std::pair<Clock::time_point, std::size_t>;  // requests of one moment are sent in the load's order
+  using Entry = std::pair<Clock::time_point, std::size_t>;  // requests with equal times are sent in the load's order
 
   void add(std::size_t i, Clock::time_point from) {
     const std::chrono::duration<double> wait(load_.send_at_s[i]);

@@ -1,5 +1,5 @@
-// Catches: a request that is never sent, or is sent before the request that it follows has ended; output ids that the
-// next body lacks; and more simultaneous requests than allowed.
+// Catches: a request that is never sent, or is sent before the request that it follows has ended; output ids that are
+// missing in the next request's body; and more simultaneous requests than allowed.
 #include "tessera/load/client.h"
 
 #include <gtest/gtest.h>

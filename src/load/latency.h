@@ -1,4 +1,4 @@
-// Summarises a load's requests: computes sums and percentiles from one record for each request.
+// Summarises the requests of a load. Computes sums and percentiles from the requests' records.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct RequestRecord {
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
   std::optional<std::int64_t> cached_tokens{};  // the prompt's tokens from the prefix cache, if reported
-  std::vector<std::int64_t> output_ids{};       // if the client was asked to keep them and the server reports them
+  std::vector<std::int64_t> output_ids{};       // empty unless the client keeps ids and the server reports them
   std::string failure{};                        // the reason of the failure; "": success
 
   double ttft_ms() const { return 1e3 * (first_token_s - sent_s); }
@@ -49,7 +49,7 @@ struct LoadResult {
   std::int64_t output_tokens = 0;
   std::optional<std::int64_t> cached_tokens{};  // unset: the server reported none
   Distribution ttft{};                          // time to first token
-  Distribution tpot{};                          // time per output token after the first, one value a request
+  Distribution tpot{};                          // time per output token, without the first token; one value per request
   Distribution itl{};                           // inter-token latency: each gap between tokens, over all requests
   Distribution e2e{};                           // end-to-end latency: from sending to the last token
 

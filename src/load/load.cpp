@@ -139,7 +139,7 @@ std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t ind
       ids.push_back(i < std::ssize(output) ? output[static_cast<std::size_t>(i)] : drawn(kPartBit | part.text, i));
   }
   if (!request.parts.empty()) {
-    ids.resize(static_cast<std::size_t>(request.input_tokens));  // shorter if it was clipped
+    ids.resize(static_cast<std::size_t>(request.input_tokens));  // fewer ids if the prompt was clipped
     return ids;
   }
   for (std::int64_t i = 0; i < request.input_tokens; ++i) {

@@ -27,8 +27,8 @@ inline constexpr std::array<std::string_view, 3> kAdapterDraws = {"uniform", "di
 // Sessions of coding agents (agents.h).
 struct AgentOptions {
   std::int64_t sessions = 0;          // 0: the load has no agents
-  std::int64_t turns = 43;            // per session, as vLLM reports of recorded agents (vllm#57103)
-  std::int64_t first_tokens = 16384;  // the first prompt's; three quarters are the system prompt
+  std::int64_t turns = 43;            // per session; vLLM's figure for recorded agents (vllm#57103)
+  std::int64_t first_tokens = 16384;  // length of a session's first prompt; three quarters are the system prompt
   std::int64_t context = 120000;      // tokens of a session's last prompt
   double tool_seconds = 0;            // from the end of an answer to the next turn
   bool equal_results = false;         // all results of tools have the same length; if not, lengths are drawn
@@ -41,7 +41,7 @@ struct LoadOptions {
   std::vector<std::string> adapters{};  // names of adapters; each request uses one. Empty: requests use the model alone
   AdapterDraw adapter_draw = AdapterDraw::kUniform;
   double zipf_exponent = 1.5;  // kSkewed: adapter i, counted from 1, has a probability in proportion to 1 / i^exponent
-  AgentOptions agents{};       // with sessions, instead of random requests
+  AgentOptions agents{};       // if it has sessions, they replace the random requests
   // Used only without a trace:
   Arrivals arrivals = Arrivals::kPoisson;
   std::int64_t input_tokens = 512;   // the longest random prompt
@@ -53,21 +53,21 @@ struct LoadOptions {
 struct PromptPart {
   std::int64_t tokens = 0;
   std::uint64_t text = 0;  // equal numbers mean equal drawn tokens
-  // The index of the request in the load whose output this part is. If the server does not report the ids of the
+  // The index, in the load, of the request whose output is this part. If the server does not report the ids of the
   // output, the missing tokens are drawn.
   std::optional<std::size_t> output_of{};
 };
 
 struct LoadRequest {
   double arrival_s = 0;                // seconds after the first request, or after the end of the request `after`
-  std::optional<std::size_t> after{};  // the load's request with this index must have ended before this one is sent
+  std::optional<std::size_t> after{};  // index of the request that must end before this request is sent
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::string adapter{};  // the name of its adapter; "": none
+  std::string adapter{};  // the name of the request's adapter; "": none
   // The ids of the prompt's blocks of kBlockTokens tokens, if the trace has such ids. Equal ids mean equal tokens.
   std::vector<std::int64_t> blocks{};
   std::vector<PromptPart> parts{};  // the whole prompt, if it consists of parts
-  // The number of tokens at the beginning of the prompt that an unlimited prefix cache would have. It is 0 if the load
+  // The number of tokens at the beginning of the prompt that an unlimited prefix cache would hold. It is 0 if the load
   // has no agents. A turn of a conversation continues the previous prompt and its output, and all their tokens count.
   // The first request of a conversation shares only the system prompt. The first request of the load, or of an adapter,
   // shares nothing.

@@ -20,7 +20,7 @@ std::int64_t usage_of(const Json& event, std::string_view key) {
   return count != nullptr && count->is_int() ? count->as_int() : -1;
 }
 
-// Returns "usage": {"prompt_tokens_details": {"cached_tokens": …}}.
+// Returns the value of "usage": {"prompt_tokens_details": {"cached_tokens": …}}; nothing if it is absent.
 std::optional<std::int64_t> cached_tokens_of(const Json& event) {
   const Json* usage = event.find("usage");
   const Json* details = usage == nullptr ? nullptr : usage->find("prompt_tokens_details");

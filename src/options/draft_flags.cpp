@@ -42,7 +42,7 @@ Status take_quantization(const std::string& flag, const std::string& text, Engin
   return ok_status();
 }
 
-// Takes "method" of vLLM's JSON object. Without "method", "model" is a draft model, as in vLLM.
+// Takes "method" of vLLM's JSON object. Without "method", "model" names a draft model, as in vLLM.
 Status take_method(const std::string& flag, const Json& config, EngineOptions& engine) {
   const Json* method = config.find("method");
   if (method != nullptr && method->is_null()) method = nullptr;

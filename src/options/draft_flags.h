@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Adds SGLang's flags and vLLM's --speculative-config to the current group. `engine` is filled when they are parsed.
+// Adds SGLang's flags and vLLM's --speculative-config to the current group. Parsing the flags fills `engine`.
 void add_draft_flags(CommandFlags& add, EngineOptions& engine);
 
 }  // namespace tessera

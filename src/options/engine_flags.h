@@ -17,7 +17,7 @@ namespace tessera {
 // Values of flags for which EngineOptions has no member.
 struct CommonFlags {
   std::shared_ptr<const Registry> registry;  // the registry for the engine's options
-  // Loads a plugin, which adds to that registry. Called before the flags that may name the plugin's additions are read.
+  // Loads a plugin into `registry`. Called before the flags that may name the plugin's additions are read.
   // Null if the program loads no plugins.
   std::function<Status(const std::string& file)> load_plugin{};
   ModelSource model{};
@@ -35,8 +35,8 @@ struct CommonFlags {
 
 // Adds the flags. Parsing them fills `engine` and `common`.
 void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common);
-// Adds --log-level and --help, which commands without a model have too. The help lists them last, so call it after
-// adding the other flags.
+// Adds --log-level and --help, which commands without a model have too. The help lists them last, so call this
+// function after adding the other flags.
 void add_other_flags(CommandFlags& add, CommonFlags& common);
 
 // Checks and completes the options that depend on several flags. Call it after all flags are taken.

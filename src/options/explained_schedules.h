@@ -18,8 +18,9 @@ struct ExplainedSchedule {
   MeasuredSchedules measured;
 };
 
-// Returns the schedules, by kernel and rows, of the kernels that the fused compiler generates for the plan's prefill
-// and decode graphs. The list is empty if no runner uses that compiler or nothing was measured.
+// Returns the measured schedules of the kernels that the fused compiler generates for the plan's prefill and decode
+// graphs: one entry for each kernel and number of rows. The list is empty if no runner uses the fused compiler, or if
+// nothing was measured.
 Result<std::vector<ExplainedSchedule>> explained_schedules(const EngineOptions& options, const EnginePlan& plan,
                                                            const Device& device);
 

@@ -1,6 +1,6 @@
 // Defines and parses the flags of commands. No other layer uses the parsing library. Each flag has a function that
-// takes its value as text. The text comes from the command line. If it lacks the flag, the text comes from the
-// file that --config names. If a function refuses a value, parsing ends with its error.
+// takes its value as text. The text comes from the command line. If the command line lacks the flag, the text comes
+// from the file that --config names. If a function refuses a value, parsing ends with the function's error.
 //
 //   FlagParser parser("Runs models.", "1.0");
 //   CommandFlags& run = parser.add_command("run", "Run a model");
@@ -114,8 +114,8 @@ class CommandFlags {
 
   // Takes all given values, from the command line and the configuration file.
   Status take_all();
-  // Takes the values of `config`, a configuration file's text, instead of a command line. Errors call the file `name`.
-  // Call it once.
+  // Takes the flags' values from `config`, the text of a configuration file, not from a command line. Errors call the
+  // file `name`. Call this function once.
   Status take_config(const std::string& config, const std::string& name);
   // Sets the place where users find the known flags, for errors about unknown flags. The default is the command's help.
   void listed_in(std::string place) { listed_in_ = std::move(place); }

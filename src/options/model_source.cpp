@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Adds advice to the error on how to get a model that is not in the cache.
+// Adds to the error how to get a model that is not in the cache.
 Status with_advice(const Status& status, const std::string& model, const std::string& revision) {
   const std::string flag = revision.empty() ? "" : " --revision " + revision;
   return not_found(fmt::format("{}; `tessera pull {}{}` or --download fetches it", status.message(), model, flag));

@@ -12,15 +12,15 @@ namespace tessera {
 
 // Options for finding a model. `revision` and `download` have no effect on a model that is given by its path.
 struct ModelSource {
-  std::string revision;   // empty: main
-  std::string gguf_file;  // the GGUF file in the model's folder or hub repository; empty: the path or id is complete
-  std::string mmproj;  // the GGUF projector: a path, or a file beside the model; empty: find_model_files() looks there
+  std::string revision;    // empty: main
+  std::string gguf_file;   // the GGUF file in the model's folder or hub repository; empty: the path or id is complete
+  std::string mmproj;      // the GGUF projector: a path, or a file beside the model; empty: found by find_model_files()
   bool no_mmproj = false;  // a projector beside the model is not used
   bool download = false;   // downloads what the cache lacks
 };
 
 // Returns the folder, or the GGUF file, of a model given by path or id. Downloads the model first if `source` asks for
-// that. Returns kNotFound for an id that the cache lacks; the error says how to get it.
+// that. Returns kNotFound for an id that the cache lacks; the error says how to get the model.
 Result<std::string> find_model_folder(const std::string& path_or_id, const ModelSource& source, ModelContent content,
                                       const HubSettings& settings, bool show_progress);
 

@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-// Returns the length of the rule's message with which `text` begins; 0 if it begins with none. with_flags() leaves
-// these messages unchanged.
+// If `text` begins with the message of a piecewise rule, returns the length of this message; otherwise returns 0.
+// with_flags() leaves these messages unchanged.
 std::size_t rule_message_length(std::string_view text) {
   for (const Rule& rule : piecewise_rules())
     if (text.starts_with(rule.message)) return rule.message.size();

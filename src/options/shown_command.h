@@ -22,7 +22,7 @@ struct ShownCommand {
   std::string name;
   std::string help;
   std::string footer{};
-  std::vector<ShownFlag> flags{};  // without those that --help omits
+  std::vector<ShownFlag> flags{};  // without the flags that --help omits
 
   bool has_words() const;
 };

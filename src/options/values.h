@@ -36,7 +36,7 @@ Result<std::vector<std::string>> parse_names(std::string_view flag, std::string_
 // Reads "1,2,3" or "[1, 2, 3]": at least one id, none of them negative. The engine checks that the model has these ids.
 Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_view text);
 
-// Reads the name of a format to which the start quantises linears (model/formats/start_format.h).
+// Reads the name of a format to which the engine quantises linears when it starts (model/formats/start_format.h).
 Result<std::string> parse_start_format(std::string_view flag, std::string_view text);
 
 // Returns the index of `text` in `choices`.

@@ -15,7 +15,7 @@ namespace tessera::plugin {
 
 class PluginChatParser final : public ChatParser {
  public:
-  // Begins to read a text. Copies the parts of the request that it needs. Returns the plugin's error, or an error that
+  // Begins to read a text. Copies the needed parts of the request. Returns the plugin's error, or an error that
   // says how the plugin violated the interface. The message begins with the format's name.
   static Result<std::unique_ptr<PluginChatParser>> begin(const tessera_plugin_chat_format& format,
                                                          const ChatFormat::Request& request);

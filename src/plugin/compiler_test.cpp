@@ -1,5 +1,5 @@
-// Catches: a wrong program of a plugin's compiler that is accepted; instructions bound to wrong values; a load() that
-// gets the wrong handle.
+// Catches: a plugin's compiler whose wrong program is accepted; instructions that are bound to wrong values; a load()
+// that gets the wrong handle.
 #include "tessera/plugin/compiler.h"
 
 #include <gmock/gmock.h>

@@ -25,7 +25,7 @@ class DeviceTable {
 
   const tessera_plugin_device* get() const { return &table_; }
   std::string_view type() const { return table_.type; }
-  // Returns the reason why the most recently opened device records no graphs. The engine's start plan shows it.
+  // Returns the reason why the most recently opened device records no graphs. The engine's start plan shows the reason.
   // Returns "" if the device records graphs, or if no device was opened.
   std::string why_no_graphs() const;
   void note_opened(std::string why_no_graphs) const;
@@ -114,7 +114,7 @@ class PluginStream final : public Stream {
  private:
   // Returns an error if a recording is open. Every call that is illegal during a recording begins with this check.
   Status enter(DeviceCall call) const;
-  // Calls `function`, which calls a function of the table with this stream. `what` names the call in errors.
+  // Calls `function`, which must call one of the table's functions with this stream. `what` names this call in errors.
   template <class F>
   Status run(DeviceCall what, const F& function) const;
 

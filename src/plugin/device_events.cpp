@@ -83,7 +83,7 @@ std::int32_t enqueue_step(const tessera_plugin_steps* steps, std::size_t i, tess
   return to_c(of.at[i].first->enqueue_instruction(of.at[i].second, of.stream), error);
 }
 
-// Makes graphs of pieces with the device's capture function if it has one, otherwise by recording the device's stream.
+// Makes graphs of pieces with the device's capture function if there is one, else by recording the device's stream.
 // On a device that records no graphs, the operators of a piece run one by one.
 class PluginBackend final : public PiecewiseBackend {
  public:

@@ -18,7 +18,7 @@ std::string context(DeviceCall what, std::string_view name) {
   return fmt::format("{} '{}'", device_call_name(what), name);
 }
 
-// Returns the error for an allocation of `bytes` for `name` that the plugin refused.
+// Returns the error that says that the plugin refused to allocate `bytes` bytes for `name`.
 Status refused(PluginDevice& device, DeviceCall what, const std::string& name, std::size_t bytes, Status status) {
   if (status.code() != StatusCode::kResourceExhausted) return std::move(status).with_context(context(what, name));
   const Status usual = out_of_device_memory(what, name, bytes, device.available_bytes());

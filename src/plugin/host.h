@@ -21,7 +21,7 @@ class Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // Returns the table, valid as long as this object. A plugin may keep the table for log() and parallel_for().
+  // Returns the table. It is valid as long as this object. A plugin may keep it for log() and parallel_for().
   const tessera_plugin_host* table() const { return &table_; }
   // Refuses all further additions.
   void close() { table_.registry = nullptr; }
@@ -34,7 +34,7 @@ class Host {
   Status add(const tessera_plugin_pass* given);
   Status add(const tessera_plugin_family* given);
   Status add(const tessera_plugin_chat_format* given);
-  // Keeps the error if it is the first, and returns it.
+  // Returns `status`. Keeps `status` if it is the first error.
   Status note(Status status);
 
  private:

@@ -20,8 +20,8 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   // Creates a kernel for an operator that occurs in graphs. Returns kInvalidArgument if a required member is missing;
   // kNotFound if the operator is not in `ops`.
   static Result<std::shared_ptr<const Kernel>> create(const tessera_plugin_kernel* given, const ir::OpTable& ops);
-  // Creates a kernel that only a plugin's compiler uses, in its programs. The kernel has no planner, and its operator
-  // need not be declared.
+  // Creates a kernel that is used only in the programs of a plugin's compiler. The kernel has no planner, and its
+  // operator need not be declared.
   static Result<std::shared_ptr<const Kernel>> create_unnamed(const tessera_plugin_kernel* given);
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;

@@ -1,6 +1,6 @@
-// Catches: a plugin's kernel that is bound to the wrong values or is not released; an error of a kernel that is lost or
-// affects other launches; a shape rule that gives another result for sizes than for symbols; a registry that has the
-// plugins of another registry.
+// Catches: a plugin's kernel that is bound to the wrong values or is not released; a kernel's error that is lost or
+// affects other launches; a shape rule whose result for sizes differs from its result for symbols; a registry that has
+// the plugins of another registry.
 #include "tessera/plugin/kernel.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 std::string file_of(const std::string& fault) { return std::string(TESSERA_TEST_PLUGINS) + "/fault_" + fault + ".so"; }
 
-// Returns a function of the loaded plugin with the fault `fault`.
+// Returns the function `name` of the loaded plugin that has the fault `fault`.
 template <class F>
 F* function_of(const std::string& fault, const char* name) {
   void* library = dlopen(file_of(fault).c_str(), RTLD_NOW | RTLD_NOLOAD);

@@ -14,8 +14,8 @@ namespace tessera::plugin {
 // long as the object exists.
 class Library {
  public:
-  // Opens `file`, a path with a slash, so that the library search path is not used. Returns kNotFound if the file does
-  // not exist. Returns kInvalidArgument if the file is not a plugin or has another version of the interface.
+  // Opens the library at the path `file`. Does not use the library search path. Returns kNotFound if the file does not
+  // exist. Returns kInvalidArgument if the file is not a plugin or has another version of the interface.
   static Result<std::shared_ptr<Library>> open(const std::string& file);
   ~Library();
   Library(const Library&) = delete;

@@ -1,5 +1,5 @@
 // Catches: a faulty plugin that is loaded, that crashes the program, or whose error does not say what is wrong;
-// additions of a plugin that do not reach the registry; a table of the first version that is refused.
+// a plugin's additions that do not reach the registry; a table of the first version that is refused.
 #include "tessera/plugin/load.h"
 
 #include <gmock/gmock.h>

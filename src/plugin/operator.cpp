@@ -60,7 +60,7 @@ std::string text_of(const ir::Attribute& value) {
   return node.substr(begin + 4, node.rfind('}') - begin - 4);
 }
 
-// Returns the native form in which the value of the node's attribute "name" replaces each "$name".
+// Returns the native form after replacing each "$name" by the value of the node's attribute "name".
 Result<std::string> with_attributes(std::string_view form, const ir::Node& node) {
   std::string text;
   while (true) {

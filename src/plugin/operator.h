@@ -26,7 +26,7 @@ class Operator : public std::enable_shared_from_this<Operator> {
   const ir::OpDecl& decl() const { return decl_; }
   bool is_row_independent() const { return table_.row_independent != 0; }
   // Returns whether the plugin wants a fusing pass. The pass finds each occurrence of the operator's native form (the
-  // same computation by simpler operators) in a graph, and puts the operator in its place.
+  // same computation by simpler operators) in a graph, and replaces it by the operator.
   bool fuses() const { return table_.fuses != 0; }
   // Returns the fusing pass, which shares ownership of this object.
   Result<Pass> fusing_pass() const;

@@ -63,8 +63,8 @@ bool read_some(Pipe& pipe, int wait_ms, std::string& answer) {
   return got > 0;
 }
 
-// Waits for the child and returns its exit state. `options` are those of waitpid(). With WNOHANG, returns nothing if
-// the child still runs.
+// Waits for the child and returns the child's exit state. `options` are those of waitpid(). With WNOHANG, returns
+// nothing if the child still runs.
 std::optional<int> wait_for(pid_t child, int options) {
   int state = 0;
   pid_t ended = 0;
@@ -73,7 +73,8 @@ std::optional<int> wait_for(pid_t child, int options) {
   return ended == 0 ? std::nullopt : std::optional(state);
 }
 
-// Reads the child's answer and returns its exit state. Returns nothing if the child has not ended by the time `end`.
+// Appends the child's output to `answer` and returns the child's exit state. Returns nothing if the child still runs
+// at the time `end`.
 // Polls the child's state and does not wait for end-of-file on the pipe, because a process that another thread forked
 // may hold the pipe open after the child has ended.
 std::optional<int> read_until_end(pid_t child, Pipe& pipe, std::string& answer, Clock::time_point end) {

@@ -12,7 +12,7 @@ namespace tessera::plugin {
 
 class ProgramBuilder {
  public:
-  // Borrows both arguments. The program starts with the piece's values, including views, and has no instructions.
+  // Borrows both arguments. At first the program has the piece's values, including views, and no instructions.
   ProgramBuilder(const ir::Graph& piece, const CompilerContext& context);
   ProgramBuilder(const ProgramBuilder&) = delete;
   ProgramBuilder& operator=(const ProgramBuilder&) = delete;

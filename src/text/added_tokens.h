@@ -22,10 +22,10 @@ struct AddedToken {
   std::string written;
   std::int32_t id = 0;
   bool special = false;
-  bool normalized = false;   // is searched for in the normalised text; otherwise in the text as given
-  bool lstrip = false;       // includes the white space on its left
-  bool rstrip = false;       // includes the white space on its right
-  bool single_word = false;  // matches only if no word character is next to it
+  bool normalized = false;   // encoding looks for it in the normalised text; if false, in the text as given
+  bool lstrip = false;       // a match includes the white space on its left
+  bool rstrip = false;       // a match includes the white space on its right
+  bool single_word = false;  // it matches only if no word character is next to it
 };
 
 // A range of text that is one added token or, if id < 0, the text between two added tokens.
@@ -43,8 +43,8 @@ class AddedTokens {
   // id with another content.
   static Result<AddedTokens> create(const Field& field, const Vocabulary& model, const Normalizer* normalizer);
 
-  // Cuts `text` at the added tokens whose member `normalized` equals the argument. Matches do not overlap: the leftmost
-  // match counts and, if several tokens match at one offset, the longest. Special tokens are found only if
+  // Cuts `text` at the added tokens whose AddedToken::normalized equals `normalized`. Matches do not overlap: the
+  // leftmost match counts and, if several tokens match at one offset, the longest. Special tokens are found only if
   // `parse_special`.
   std::vector<AddedSpan> split(std::string_view text, bool normalized, bool parse_special) const;
 

@@ -143,10 +143,10 @@ void Bpe::merge_piece(std::string_view piece, Workspace& symbols) const {
   }
 }
 
-// Adds the symbol of each character. A character without a symbol adds the tokens of its bytes. A character without
-// either adds the unknown token. As in Hugging Face's library, the unknown token is added late: before the next symbol
-// of a character, before the next unknown token (unless fuse_unk makes one token of both), or at the end. Byte tokens
-// in between therefore come before the unknown token.
+// Adds the symbol of each character. For a character without a symbol, adds the tokens of its bytes. If these are also
+// missing, adds the unknown token. As in Hugging Face's library, the unknown token is added late: before the next
+// symbol of a character, before the next unknown token (unless fuse_unk joins the two), or at the end. Byte tokens
+// of the characters in between therefore come before the unknown token.
 void Bpe::split_characters(std::string_view piece, Workspace& symbols) const {
   symbols.ids.clear();
   bool pending_unknown = false;

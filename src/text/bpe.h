@@ -1,5 +1,5 @@
-// Byte-pair encoding: repeatedly joins the two neighbouring symbols of a piece with the best merge rank, until no merge
-// applies.
+// Byte-pair encoding. Joins the two neighbouring symbols of a piece whose merge has the best rank, and repeats this
+// until no merge applies.
 #pragma once
 
 #include <array>
@@ -21,8 +21,9 @@ class Bpe : public TokenModel {
   static Result<Bpe> create(const TokenizerJson& file);
 
   // Encodes each piece. A character without a token becomes the tokens of its bytes (byte_fallback) or the unknown
-  // token. If the model has neither, the character is left out, as in Hugging Face's library. Cost: O(n log n) in the
-  // length of a piece. A piece that is itself a token usually takes one hash look-up from its second encoding on.
+  // token. If the model has neither byte tokens nor an unknown token, the character is left out, as in Hugging Face's
+  // library. Cost: O(n log n) in the length of a piece. A piece that is itself a token usually takes one hash look-up
+  // from its second encoding on.
   Status encode(const Pieces& pieces, std::vector<TokenId>& out) const override;
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }

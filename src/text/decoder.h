@@ -22,10 +22,11 @@ class TokenStream {
   virtual void finish(std::string& out) = 0;
 };
 
-// The decoder of a file, from which streams are made. Const functions are thread-safe.
+// The decoder that a tokenizer file defines. start() makes a stream. Const functions are thread-safe.
 //
-// It differs from Hugging Face's library for byte tokens ("<0xE2>") that do not form a character. In that library, a
-// run of byte tokens with any fault loses its valid characters too. Here, only each faulty byte becomes one U+FFFD.
+// It differs from Hugging Face's library for byte tokens ("<0xE2>") that do not form a character. In that library, one
+// faulty byte token makes the whole run of byte tokens lose its valid characters. Here, each faulty byte alone becomes
+// U+FFFD.
 class Decoder {
  public:
   enum class Step { kReplace, kByteFallback, kFuse, kStrip, kMetaspace, kByteLevel };

@@ -1,6 +1,6 @@
 // Keeps the ids of texts that were encoded before. Agents send a growing conversation again and again. Added tokens,
-// such as "<|im_end|>", divide it into messages, and the text between two added tokens is encoded on its own. So only
-// new messages need to be encoded.
+// such as "<|im_end|>", divide a conversation into messages, and the text between two added tokens is encoded on its
+// own. So only new messages need to be encoded.
 #pragma once
 
 #include <cstddef>

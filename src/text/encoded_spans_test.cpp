@@ -1,5 +1,5 @@
 // Catches: ids that belong to another text, or to another way to encode the same text; memory beyond the limit; a
-// recently used text that is dropped before the others; and a conversation whose ids the cache changes.
+// text that is dropped before texts that were used less recently; and a conversation whose ids the cache changes.
 #include "tessera/text/encoded_spans.h"
 
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ class UnicodeForm : public Normalizer {
   NormalForm form_;
 };
 
-// A rule for one character that appends its replacement.
+// A rule, which appends the replacement of one character to `out`.
 using CharacterRule = void (*)(char32_t code, std::string_view bytes, std::string& out);
 
 class PerCharacter : public Normalizer {

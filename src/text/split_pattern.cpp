@@ -47,7 +47,7 @@ Result<SplitPattern> SplitPattern::compile(std::string_view regex) {
   out.compiled_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern->data()), pattern->size(), kOptions,
                                           &error, &offset, nullptr));
   if (out.compiled_->code == nullptr) return refuse(regex, pcre_message(error));
-  // Without JIT (on a system that forbids executable pages), the interpreter gives the same matches more slowly.
+  // Without JIT (on a system that forbids executable pages), the interpreter finds the same matches, but more slowly.
   out.compiled_->jit = pcre2_jit_compile(out.compiled_->code.get(), PCRE2_JIT_COMPLETE) == 0;
   return out;
 }
@@ -76,9 +76,9 @@ Status SplitPattern::find_regex(std::string_view text, std::vector<TextRange>& o
   for (std::size_t pos = 0; pos < text.size();) {
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
     if (compiled_->jit) rc = pcre2_jit_match(code, subject, text.size(), pos, 0, data.get(), nullptr);
-    // The JIT's stack has only 32 KiB. If it overflows, the interpreter matches instead, because its stack is on the
-    // heap. Neither checks that the text is valid UTF-8: find_all() requires that, and a check at each match would make
-    // the loop quadratic.
+    // The JIT's stack has only 32 KiB. If it overflows, the interpreter matches instead. The interpreter's stack is
+    // on the heap. Neither checks whether the text is valid UTF-8, because find_all() requires valid UTF-8, and a
+    // check at each match would make the loop quadratic.
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
       rc = pcre2_match(code, subject, text.size(), pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(), nullptr);
     }

@@ -8,9 +8,9 @@
 // incomplete character, and text that a later token could still change, are held back. finish() returns them, with an
 // incomplete character as U+FFFD.
 //
-// Each text that is decoded at the same time needs a StreamDecoder of its own, which one thread at a time may use. A
-// StreamDecoder borrows from the tokenizer, which must outlive it (the Tokenizer object may be moved). Memory: the
-// held-back bytes only.
+// Texts that are decoded at the same time need one StreamDecoder each. Only one thread at a time may use a
+// StreamDecoder. It borrows from the tokenizer, so the tokenizer must outlive the StreamDecoder; the Tokenizer object
+// may be moved. Memory: the held-back bytes only.
 #pragma once
 
 #include <memory>

@@ -32,7 +32,7 @@ inline std::string byte_level_json(const std::string& name) {
   return "";
 }
 
-// Returns tokenizers with one vocabulary and many normalizers and pre-tokenizers.
+// Returns tokenizers that share one vocabulary and differ in their normalizers and pre-tokenizers.
 inline std::vector<TokenizerCase> step_cases() {
   const Json file = *Json::read_file(own_data("steps.json"));
   std::vector<TokenizerCase> out;

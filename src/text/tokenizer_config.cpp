@@ -40,7 +40,7 @@ Status read_templates(const Field& field, std::vector<TokenizerConfig::NamedTemp
   return ok_status();
 }
 
-// Puts the templates `by` at the front of `templates`, and removes old templates with the same names.
+// Puts the templates in `by` at the front of `templates`, and removes old templates with the same names.
 void replace_templates(std::vector<TokenizerConfig::NamedTemplate>& templates,
                        std::vector<TokenizerConfig::NamedTemplate> by) {
   for (const TokenizerConfig::NamedTemplate& entry : by)
@@ -56,7 +56,7 @@ Result<std::optional<std::string>> read_if_present(const std::string& path) {
   return std::move(text).status();
 }
 
-// Reads the file in which the processors of models that read images keep their template; it may be missing.
+// Reads chat_template.json, in which a model that reads images may have its template. The file may be missing.
 Status read_processor_templates(const std::string& path, std::vector<TokenizerConfig::NamedTemplate>& out) {
   const auto text = TRY(read_if_present(path));
   if (!text) return ok_status();

@@ -20,16 +20,16 @@ Status fill_adapters(ModelRunner& runner);
 // an adapter.
 void assign_adapters(ForwardBatch& batch, std::int64_t adapters);
 
-// Returns the runner for `role` that the decision chose: with adapters or without adapters.
+// Returns the runner that the decision chose for `role`: the runner with adapters, or the runner without adapters.
 inline const GraphRunner& runner_of(ModelRunner& runner, RunnerRole role, const Decision& decision) {
   return runner.parts().runner(with_adapters(role, decision.adapters));
 }
 
-// Returns a prefill of `tokens` new tokens, in as few requests as the context length allows. The batches of this
-// function and of make_decode_batch() want the logits of each request's last token. Both functions return an error if
+// Returns a prefill of `tokens` new tokens, in as few requests as the context length allows. This function's batches
+// and those of make_decode_batch() ask for the logits of each request's last token. Both functions return an error if
 // the KV cache has too few pages.
 Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t tokens);
-// Returns a decode in which each request has `context` tokens, and only the last is new.
+// Returns a decode in which each request has `context` tokens, of which only the last token is new.
 Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t requests, std::int64_t context);
 
 // Return the sizes of the largest prefill and of the largest decode that the runner accepts.

@@ -79,7 +79,7 @@ struct Comparison {
   double per_second(double ms) const { return 1e3 * static_cast<double>(tokens) / ms; }
 };
 
-// Runs one runner's kernels on all ranks. Records `end` before it waits for the other ranks.
+// Runs one runner's kernels on all ranks. Records `end` before waiting for the other ranks.
 Status run_part(ModelRunner& runner, const GraphRunner& part, std::int64_t size, std::optional<GraphForm> replayed,
                 Event* end) {
   const RankOrder order{.kind = replayed ? RankOrderKind::kReplay : RankOrderKind::kRunEagerly,
@@ -92,7 +92,7 @@ Status run_part(ModelRunner& runner, const GraphRunner& part, std::int64_t size,
   });
 }
 
-// Runs the kernels of one forward: body and head, or the decode graph. Precondition: its inputs are staged.
+// Runs the kernels of one forward: body and head, or the decode graph. Precondition: the forward's inputs are staged.
 Status run_kernels(ModelRunner& runner, const ForwardBatch& batch, const Decision& decision, bool eager, Event& end) {
   std::optional<GraphForm> replayed;
   if (!eager && decision.runner != RunnerKind::kEager) replayed = decision.form;

@@ -118,8 +118,8 @@ class FormBench {
     return {prepare, both, times};
   }
 
-  // Adds the form with the prefill runner's graphs, if the runner has a size for the batch. Its graphs are pieces, or
-  // one graph if nothing is cut.
+  // Adds the form with the prefill runner's graphs, if the runner has a size for the batch. These graphs are pieces,
+  // or one graph if nothing is cut.
   Status add_graphs(const ForwardBatch& batch, FormRow& row, std::vector<Form>& forms) {
     const std::optional<std::int64_t> size = round_up(table_.prefill_sizes, batch.num_tokens());
     if (!size || batch.num_wanted_rows() > most_head_rows()) return ok_status();

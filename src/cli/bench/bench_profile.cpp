@@ -143,7 +143,7 @@ std::size_t typical_run(const std::vector<Call>& calls) {
   return *middle;
 }
 
-// Adds a track with all calls, and one span around them. Returns the length of the span around them in ms.
+// Adds a track with all calls, and one span around them. Returns the length of this span in ms.
 double add_track(const std::string& name, const std::string& category, std::int64_t process, std::int64_t track,
                  const std::vector<Call>& calls, ChromeTrace& trace) {
   const std::size_t run = typical_run(calls);

@@ -52,7 +52,7 @@ std::string rate_text(std::optional<double> rate) {
   return !rate ? "as recorded" : std::isinf(*rate) ? "all at once" : fmt::format("{:g}/s", *rate);
 }
 
-// Returns the differences between the runs with graphs and the runs without.
+// Returns the differences between the runs with graphs and the runs without graphs.
 std::vector<RateComparison> compare(const std::vector<Run>& runs) {
   std::vector<GraphsRun> compared;
   for (const Run& run : runs)

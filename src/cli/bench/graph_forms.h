@@ -25,7 +25,7 @@ struct FormRow {
   std::string compiler;
   bool decode = false;     // false: a prefill
   std::int64_t count = 0;  // tokens of a prefill, requests of a decode
-  std::int64_t size = 0;   // captured size of its graphs; 0: no graphs
+  std::int64_t size = 0;   // captured size of the batch's graphs; 0: no graphs
   std::int64_t cuts = 0;   // number of cuts between pieces
   FormTimes times;
 
@@ -42,8 +42,8 @@ struct FormResult {
   std::optional<double> eager_ms, pieces_ms, full_ms;  // medians
   std::optional<FormRatio> pieces_to_eager, full_to_eager;
   std::optional<double> cut_us;  // median of the extra time of pieces over one graph, divided by the number of cuts
-  // The time of the default form: pieces for a prefill, one graph for a decode. If the batch was not measured in its
-  // default form, the time of the other of these two forms.
+  // The time of the default form: pieces for a prefill, one graph for a decode. If only the
+  // other of these two forms was measured, this is the time of the other form.
   std::optional<double> graph_ms;
   std::optional<FormRatio> graph_to_eager;
 };

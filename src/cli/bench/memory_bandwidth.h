@@ -10,8 +10,8 @@
 namespace tessera::cli {
 
 struct MemoryBandwidth {
-  // The bytes moved in one pass. On a CPU these are four times its L3 cache, but at least 1 and at most 4 GiB. On any
-  // other device they are 1 GiB.
+  // The bytes moved in one pass. On a CPU: four times the size of the L3 cache, but at least 1 GiB and at most 4 GiB.
+  // On any other device: 1 GiB.
   std::int64_t bytes = 0;
   double bytes_per_second = 0;  // rate of the fastest pass
 };

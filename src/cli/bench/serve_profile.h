@@ -40,7 +40,7 @@ struct ServeTimes {
   double device_ms = 0;
   std::vector<PhaseTimes> phases{};             // the phases that occurred: prefill, mixed, decode
   std::array<double, kNumHostWorks> host_ms{};  // [HostWork]
-  // Returns the time of the engine's thread that is not covered by any HostWork.
+  // Returns how much of the engine thread's time no HostWork covers.
   double other_ms() const;
 };
 

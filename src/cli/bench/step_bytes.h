@@ -12,8 +12,8 @@
 
 namespace tessera::cli {
 
-// The shape of a decode step: each of `requests` requests adds a token, which attends to `context` tokens, itself
-// included.
+// The shape of a decode step: each of `requests` requests adds a token, which attends to `context` tokens,
+// including itself.
 struct StepShape {
   std::int64_t requests = 0;
   std::int64_t context = 0;

@@ -12,7 +12,7 @@ namespace tessera::cli {
 struct VerifyMode {
   std::string name;
   std::function<void(EngineOptions&)> change;
-  // Compares a second start, which uses measurements and choices that a first start left in a cache.
+  // Starts twice with one cache folder, and compares the second start, which uses what the first start has stored.
   bool restart = false;
 };
 

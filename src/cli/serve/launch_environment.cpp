@@ -16,7 +16,7 @@ namespace {
 
 struct Launcher {
   const char* size;
-  std::array<const char*, 3> rank;  // the first of these variables that is set has the rank; null ends the list
+  std::array<const char*, 3> rank;  // the first of these variables that is set gives the rank; null ends the list
 };
 
 constexpr std::array kLaunchers = {

@@ -26,8 +26,8 @@
 namespace tessera::cli {
 namespace {
 
-// The time limit for destroying engines after a failure. A node also waits this much longer than the drain time for the
-// other nodes to end.
+// The time limit for destroying engines after a failure. A node that ends waits for the other nodes for at most
+// the drain time plus this time.
 constexpr std::chrono::seconds kTakingDown{2};
 
 // Checks, before the model is loaded, that the address is free and that the certificates can be used.

@@ -12,7 +12,7 @@ namespace tessera::cli {
 
 class StopSignal {
  public:
-  // Calls `on_signal(n)` on its own thread for the n-th of these signals, counted from 1, until the object is
+  // Starts a thread that calls `on_signal(n)` for the n-th of these signals, counted from 1, until the object is
   // destroyed. After that the signals have their previous effect. If `on_hangup` is given, SIGHUP calls it on the same
   // thread. A process may have only one such object at a time.
   static Result<std::unique_ptr<StopSignal>> watch(const std::vector<int>& signals,

@@ -32,9 +32,9 @@ Json failure_report(const Status& error, const CommandLine& line, const std::vec
 Result<std::string> write_failure_report(const Json& report, const std::string& cache_dir);
 
 // Returns the whole text to print after an error: the free memory, the advice, the report's path (or why there is
-// none), and whom to tell. If the error says that something is unsupported or wrong, leaves out free memory and the
-// advice to use less. Returns "" if the error is not one of compiling or capturing graphs, or if the command runs
-// no engine.
+// none), and whom to tell. If the error says that something is unsupported or wrong, leaves out the free memory and
+// the advice to use less memory. Returns "" if the error is not one of compiling or capturing graphs, or if the command
+// runs no engine.
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
 
 }  // namespace tessera::cli

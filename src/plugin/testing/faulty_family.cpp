@@ -1,5 +1,5 @@
-// A plugin with several families. The graph() of each family does one thing wrong. The name of its architecture is
-// "Faulty" followed by the fault.
+// A plugin with several families. The graph() of each family does one thing wrong. A family's architecture has the
+// name "Faulty" followed by the fault.
 #include <tessera_plugin.h>
 
 #include <stdexcept>

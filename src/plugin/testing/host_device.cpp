@@ -33,7 +33,7 @@ struct Event {
 int live = 0;               // objects that were not freed
 int allowed = -1;           // number of allocations before one is refused; -1 if none is refused
 int freed_busy = 0;         // streams that were freed before their work had ended
-bool empty_handed = false;  // if true, functions that should make an object report success but make none
+bool empty_handed = false;  // if true, functions report success but do not make the object
 
 int32_t open_device(void*, int32_t ordinal, void** device, tessera_plugin_properties* properties,
                     tessera_plugin_error* error) {

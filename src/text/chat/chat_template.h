@@ -31,8 +31,8 @@ namespace tessera {
 
 struct TemplateProgram;
 
-// The defaults are far above what conversations need: the steps suffice to handle 64 MB of text. They are small enough
-// that every template ends within a second.
+// The defaults are far above what conversations need: the steps suffice to handle 64 MB of text. The defaults are
+// still so small that every template ends within a second.
 struct TemplateLimits {
   // Counts evaluated nodes, loop rounds, compared and printed elements, and every 16 bytes of text read or written.
   std::int64_t max_steps = 4'000'000;
@@ -71,7 +71,7 @@ class ChatTemplate {
   // Returns whether `variable` appears in the template as a word, so that setting it may change the result.
   bool names(std::string_view variable) const;
 
-  // Renders with exactly these variables (an object), and nothing predefined but the built-in functions.
+  // Renders with exactly these variables (an object). Only the built-in functions are predefined.
   Result<std::string> render_variables(const Json& variables, const RenderOptions& options = {}) const;
 
  private:

@@ -10,7 +10,7 @@ namespace {
 // The deepest nesting of statements, expressions and calls. A recursive macro uses about ten levels for each call. A
 // level takes at most a few KiB of stack, even in builds with sanitizers.
 constexpr int kMaxRunDepth = 700;
-// The maximum number of scopes that outlive their block because a function defined inside may still be called.
+// The maximum number of scopes that outlive their blocks because functions refer to them.
 constexpr std::size_t kMaxKeptScopes = 100'000;
 
 }  // namespace

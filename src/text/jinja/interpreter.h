@@ -72,7 +72,7 @@ class Interpreter {
   Status run_filter_block(const Statement& statement, std::string& out);
   Status run_with(const Statement& statement, std::string& out);
   Status assign(const Target& target, const Value& value);
-  // Returns the current scope, and keeps it alive as long as the interpreter, because a function refers to the scope.
+  // Returns the current scope, to which a function will refer. The scope then lives as long as the interpreter.
   Result<Scope*> keep_scope();
   Result<Value> make_macro(const Statement& statement, const std::string& name);
   Result<Value> call_macro(const Statement& statement, const std::string& name, Scope* around,

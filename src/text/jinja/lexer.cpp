@@ -78,8 +78,8 @@ class Lexer {
   void skip_space() { pos_ += text_.size() - pos_ - trim_start(text_.substr(pos_)).size(); }
 
   // Returns false if the end of a tag (an optional sign, then `end`) does not come next. Otherwise consumes it and
-  // returns true. The sign "-" also consumes the white space after the tag. If `trims_newline` is true, a tag without a
-  // sign also consumes a newline directly after it (trim_blocks).
+  // returns true. The sign "-" also consumes the white space after the tag. If `trims_newline` is true, the sign may be
+  // "+", and a tag without a sign also consumes a newline directly after the tag (trim_blocks).
   bool close(std::string_view end, bool trims_newline) {
     const char sign = sign_at(pos_);
     const std::size_t skip = sign == 0 ? 0 : 1;
@@ -102,8 +102,8 @@ class Lexer {
 
   bool at_raw() const { return block_named("raw", pos_) != std::string_view::npos; }
 
-  // Returns the position of the end of block if white space, `name`, white space and an end of block follow `from`;
-  // npos otherwise.
+  // Returns the position of the block's end mark ("%}", "-%}" or "+%}") if `name` and an end mark follow `from`. White
+  // space may precede the name and the mark. Returns npos otherwise.
   std::size_t block_named(std::string_view name, std::size_t from) const {
     std::string_view rest = trim_start(text_.substr(from));
     if (!rest.starts_with(name)) return std::string_view::npos;
@@ -130,7 +130,7 @@ class Lexer {
     return fail(tag, "'raw' without its end; expected '{% endraw %}'");
   }
 
-  // Reads the inside of a tag and its end.
+  // Reads the inside and the end of a tag.
   Status expression(std::size_t tag, bool print) {
     const std::string_view end = print ? "}}" : "%}";
     std::string open;  // brackets that are still open

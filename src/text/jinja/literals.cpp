@@ -34,7 +34,7 @@ Result<std::string> unescape(std::string_view literal) {
     if (const std::size_t at = kNames.find(c); at != std::string_view::npos) {
       out += kValues[at];
     } else if (c == '\n') {
-      // A backslash before a newline continues the line. Both are dropped.
+      // A backslash before a newline continues the line. The backslash and the newline are dropped.
     } else if (c >= '0' && c <= '7') {
       char32_t code = 0;
       const std::size_t end = std::min(i + 3, literal.size());

@@ -11,7 +11,7 @@
 namespace tessera::jinja {
 
 // Returns a function bound to `self`; nothing if Python's type has no such method. Returns unimplemented if
-// Python has a method that is not supported here, and invalid_argument if it would change the value.
+// Python has a method that is not supported here, and invalid_argument if the method would change the value.
 Result<std::optional<Value>> find_method(const Value& self, std::string_view name);
 
 }  // namespace tessera::jinja

@@ -11,8 +11,8 @@
 namespace tessera::jinja {
 
 // Supports the conversions s r d i u x X o f F e E g G c %, with flags, width and precision. Mapping keys ("%(name)s")
-// and "*" are unimplemented. Missing arguments are errors. So are superfluous ones, except a single dict, list or
-// range, as in Python.
+// and "*" are unimplemented. Missing arguments are errors. Superfluous arguments are errors too, except a single
+// dict, list or range, as in Python.
 Result<std::string> format_percent(std::string_view format, const std::vector<Value>& arguments, Budget& budget);
 
 }  // namespace tessera::jinja

@@ -44,7 +44,7 @@ struct KeyRule {
   }
 };
 
-// Sorts `order`, which has positions in `keys`, by a stable merge sort. std::stable_sort is not usable, because a
+// Sorts `order`, a list of positions in `keys`, by a stable merge sort. std::stable_sort is not usable, because a
 // comparison may fail, and comparing with NaN is not a valid order.
 Status sort_positions(const std::vector<Value>& keys, bool reverse, std::vector<std::size_t>& order, Budget& budget) {
   std::vector<std::size_t> merged(order.size());

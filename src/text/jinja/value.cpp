@@ -76,7 +76,7 @@ Result<Value> Value::list(std::vector<Value> items, List::Kind kind) {
 
 Result<Value> Value::dict(std::vector<std::pair<Value, Value>> items) {
   auto dict = std::make_shared<Dict>();
-  // Only keys that are not strings are compared one by one. A dict has few of them, so this work needs no budget.
+  // Only keys that are not strings are compared one by one. A dict has few such keys, so this work needs no budget.
   Budget unlimited(INT64_MAX, SIZE_MAX);
   for (auto& [key, value] : items) {
     if (!key.is_string() && !key.is_number() && !key.is_none()) {

@@ -33,8 +33,8 @@ class Budget {
   Budget(std::int64_t steps, std::size_t max_bytes) : steps_left_(steps), max_bytes_(max_bytes) {}
   // Returns resource_exhausted when the steps are used up.
   Status spend(std::int64_t steps = 1);
-  // Spends one step for each kBytesOfStep bytes of a string of `bytes` bytes that is read or made. Returns
-  // resource_exhausted when the steps are used up, or if the string has more than max_bytes() bytes.
+  // Spends one step for each kBytesOfStep bytes of a string that is read or made. `bytes` is the size of the string.
+  // Returns resource_exhausted when the steps are used up, or if the string has more than max_bytes() bytes.
   Status spend_bytes(std::size_t bytes);
   static constexpr std::size_t kBytesOfStep = 16;
   std::int64_t steps_left() const { return steps_left_; }
@@ -110,12 +110,12 @@ class Value {
   Value(std::shared_ptr<Loop> v) : data_(std::move(v)) {}            // NOLINT(google-explicit-constructor)
   static Value undefined(std::string why);
   static Value safe_text(std::string bytes);
-  // Returns text that is safe if `origin` is.
+  // Returns `bytes` as text. The text is marked safe if `origin` is marked safe.
   static Value text_like(const Value& origin, std::string bytes) {
     return origin.is_safe() ? safe_text(std::move(bytes)) : Value(std::move(bytes));
   }
 
-  // Returns a container of these items; an error if it would be nested too deep or hold a namespace.
+  // Returns a container of these items. Returns an error if the container would be nested too deep or hold a namespace.
   static Result<Value> list(std::vector<Value> items, List::Kind kind = List::Kind::kList);
   // Returns a dict. Later entries replace earlier ones with an equal key. Keys are strings, numbers, booleans or none.
   static Result<Value> dict(std::vector<std::pair<Value, Value>> items);

@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// The patterns of published tokenizers. They differ in how many digits stay together, in letters with marks, and in
-// what follows punctuation.
+// The patterns of published tokenizers. They differ in how many digits stay together, in how they treat letters
+// with marks, and in what follows punctuation.
 #define TESSERA_SPACES R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"
 #define TESSERA_CONTRACTIONS R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
 #define TESSERA_CAPITALS R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"

@@ -15,7 +15,7 @@ struct NamedPreTokenizer {
   Json normalizer;             // null: none
   Json pre_tokenizer;          // splits the text, and replaces bytes by their symbols
   bool ignore_merges = false;  // a piece that is itself a token becomes that token without merging
-  bool add_bos = false;        // replaces TokenLists::add_bos if the file lacks that field
+  bool add_bos = false;        // applies if TokenLists::add_bos is unset
 };
 
 // Sets `found` to the pre-tokenizer with this name. Returns false for an unknown name.

@@ -106,7 +106,7 @@ Result<TokenizerParts> load_sentencepiece(const std::string& path) {
   const TokenizerConfig config = TRY(TokenizerConfig::load(folder.string()));
   const std::string bytes = TRY(read_text_file(path));
   if (is_lfs_pointer(bytes)) return lfs_pointer_error(path);
-  // Hugging Face treats a file without the field `legacy` as a file of its older versions.
+  // Hugging Face treats a file without the field `legacy` as a file of an older version of its library.
   const auto prefix =
       config.legacy.value_or(true) ? SentencePieceModel::Prefix::kEveryText : SentencePieceModel::Prefix::kFirstText;
   AddedList added;
