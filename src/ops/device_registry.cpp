@@ -20,7 +20,7 @@ const char* const kBackendInterface = TESSERA_BACKEND_INTERFACE;
 
 // A type of device, and its backend or the error from loading it.
 struct DeviceRegistry::Entry {
-  // Loads the backend, and adds the kernels of add_kernel() to the backend's own.
+  // Loads the backend, and adds the kernels that add_kernel() collected to the backend's own.
   Status ensure_loaded() const {
     std::call_once(once, [this] {
       backend.emplace(type.load());

@@ -51,8 +51,8 @@ class DeviceRegistry {
   // Returns kInvalidArgument if the type is unknown, or if a kernel was already added for the operator.
   Status add_kernel(std::string_view type, const KernelDef& kernel);
 
-  // Return the backend of a type of device, and its kernels. Both return kInvalidArgument for an unknown type, with the
-  // known types in the message, or the error of the type's load().
+  // backend() returns the backend of a type of device, and kernels() returns its kernels. Both return kInvalidArgument
+  // for an unknown type, with the known types in the message, or the error of the type's load().
   Result<const Backend*> backend(std::string_view type) const;
   Result<const KernelTable*> kernels(std::string_view type) const;
 
@@ -77,7 +77,7 @@ class DeviceRegistry {
 
 DeviceRegistry built_in_devices();  // has the devices cpu and cuda
 
-// The type of the symbol that libtessera_cuda.so exports, which is named kBackendSymbol. `interface` must equal the
+// libtessera_cuda.so exports one symbol of this type, under the name kBackendSymbol. `interface` must equal the
 // program's kBackendInterface, because library and program pass C++ types to each other. The layout of these types
 // depends on version and compiler.
 struct BackendExport {

@@ -1,4 +1,4 @@
-// Lets the kernel of a linear also add the change of low-rank adapters, so that adapter_add need not run. Like
+// Lets a linear's kernel also add the change that low-rank adapters make, so that adapter_add need not run. Like
 // adapter_add, the kernel rounds the linear's value before it adds the change.
 #pragma once
 
@@ -88,7 +88,7 @@ struct AdapterChange {
         }
     }
 
-    // Writes the change of the warp's rows in the tile that was loaded last.
+    // Writes the warp's rows of the change, for the tile that was loaded last.
     __device__ void store(const TileColumns& columns, Results& results) const {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
@@ -112,11 +112,11 @@ struct AdapterChange {
     }
 
    private:
-    static constexpr int kDepth = 16;  // ranks of a product
+    static constexpr int kDepth = 16;  // ranks that one product covers
     static constexpr int kModules = kGated ? 2 : 1;
     using Sums = float[4];  // results of multiply_tile(): sixteen columns of y by eight rows of x
     struct PartOfB {
-      std::uint32_t at[2][2];  // [half of the columns][half of the ranks]: two neighbouring columns, at one rank
+      std::uint32_t at[2][2];  // [half of the columns][half of the ranks]: two neighbouring columns of one rank
     };
     struct PartOfT {
       float at[2][2];  // [half of the ranks]: two neighbouring ranks; zeros unless the lane has the warp's row

@@ -57,7 +57,7 @@ std::vector<HostTensor> shrink_operands(const Case& c) {
   std::vector<HostTensor> operands{random_tensor(c.dtype, {c.rows, c.in}, 1),
                                    random_tensor(c.dtype, {Case::kSlots, Case::kModules * c.rank, c.in}, 2), ranks(c),
                                    table(0, c.rows)};
-  // Fills the rows past each module's rank with NaN.
+  // In A, fills the rows past each module's rank with NaN.
   const std::size_t row = static_cast<std::size_t>(c.in) * ir::dtype_size(c.dtype);
   for (std::int64_t s = 0; s < Case::kSlots * Case::kModules; ++s)
     for (auto r = static_cast<std::int64_t>(operands[2].at(s)); r < c.rank; ++r)
@@ -125,8 +125,8 @@ const std::vector<Case>& cases() {
       made.push_back({.dtype = dtype, .rows = 1, .in = 33, .ranges = {3, 5, 7}});
       made.push_back({.dtype = dtype, .rows = 0});
       made.push_back({.dtype = dtype, .rows = 70, .in = 256, .ranges = {512, 128, 8}, .rank = 16});
-      // With 16-bit types these sizes run on tensor cores. They have few rows, as in a decode step, or many. They have
-      // few input columns or many. Two of the ranks are above 16, so they take several tensor-core products, each of
+      // With 16-bit types these sizes run on tensor cores. They cover few rows, as in a decode step, and many rows, and
+      // few and many input columns. Two of the ranks are above 16, so they take several tensor-core products, each of
       // depth 16.
       made.push_back({.dtype = dtype, .rows = 6, .in = 4168, .ranges = {64, 128, 64}, .rank = 16});
       made.push_back({.dtype = dtype, .rows = 6, .in = 16392, .ranges = {64, 64, 64}, .rank = 5});

@@ -1,4 +1,4 @@
-// Makes operators that multiply x by matrices of slots: adapter_shrink and adapter_whole_linear. Args is
+// Makes operators that multiply x by the matrices that slots hold: adapter_shrink and adapter_whole_linear. Args is
 // AdapterShrinkArgs or AdapterWholeLinearArgs.
 #pragma once
 

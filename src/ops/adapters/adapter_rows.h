@@ -21,7 +21,7 @@ namespace tessera {
 
 inline constexpr std::int64_t kAdapterRowLists = 5;
 
-// Returns the largest number of rows in a chunk, which one thread block processes together. `rows` is T.
+// Returns the largest number of rows in a chunk. One thread block processes a chunk. `rows` is T.
 constexpr std::int64_t adapter_chunk_rows(std::int64_t rows) {
   if (rows <= 8) return 8;
   if (rows <= 1024) return 16;

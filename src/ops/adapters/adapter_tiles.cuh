@@ -1,17 +1,17 @@
 // Tensor-core kernels for adapter_shrink, adapter_add and adapter_whole_linear, for 16-bit types.
 //
-// Both products are small: a decode reads 2 MiB of an 8B model's adapter in each layer, so latency matters most. The
-// matrices and the table of rows do not depend on the preceding kernels. So before a block waits for those kernels
-// (cuda_launch.cuh), it loads as much of its matrix as its registers hold.
+// The products of adapter_shrink and adapter_add are small: a decode reads 2 MiB of an 8B model's adapter in each
+// layer, so latency matters most. The matrices and the table of rows do not depend on the preceding kernels. So before
+// a block waits for those kernels (cuda_launch.cuh), it loads as much of its matrix as its registers hold.
 //
 // shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A block takes 16
 // rows of A and some of their columns; the blocks of a cluster divide the columns. With up to 8 rows of x, blocks are
 // large, because small blocks in large clusters would lose more time at the start than they gain. With more rows of x,
 // blocks are small, so that a multiprocessor has room for blocks of the preceding and the next kernel too. product_many
 // has blocks of up to 64 rows of x and 48 rows of A, so that x is read only once for these 48 rows. Its sums have one
-// order for any number of rows, so deterministic forwards use it for few rows too, and so does adapter_whole_linear,
-// whose matrix is far too large for registers. In add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at
-// a time. It splits a value of t into two 16-bit numbers (split_two()), and multiplies both by b.
+// order for any number of rows, so deterministic forwards use it for few rows too. adapter_whole_linear does so because
+// its matrix is far too large for registers. In add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at a
+// time. It splits a value of t into two 16-bit numbers (split_two()), and multiplies both by b.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ __device__ inline uint4 load_or_zero(const T* from, bool is_there) {
   return is_there ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 }
 
-// Stores a value in block `block` of the cluster, at the place that `own` has in this block's shared memory.
+// Stores a value in the shared memory of block `block` of the cluster, at the place that `own` has in this block's.
 __device__ inline void store_to_block(float* own, unsigned block, float value) {
   asm volatile(
       "{\n"
@@ -134,7 +134,7 @@ struct Sums {
   }
 };
 
-// Returns whether rows of a slot get results.
+// Returns whether the operator computes results for the rows of a slot.
 __device__ inline bool has_results(const AdapterShrinkArgs&, std::int32_t) { return true; }
 __device__ inline bool has_results(const AdapterWholeLinearArgs& in, std::int32_t slot) { return in.ranks[slot] > 0; }
 
@@ -213,13 +213,13 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   if (result < kResults) store_sum<T>(in, chunk, first_value + result % kValues, result / kValues, sum);
 }
 
-// Whether the matrix is whole (adapter_whole.h) and so larger than x, where an adapter's A is smaller. Then blocks of
-// different chunks that read the same rows of the matrix are neighbours, and one block takes several chunks of a slot.
+// Says whether the matrix is whole (adapter_whole.h). Unlike an adapter's A, a whole matrix is larger than x. So
+// neighbouring blocks read the same rows of it for different chunks, and one block takes several chunks of a slot.
 template <class Args>
 constexpr bool kOfWhole = std::is_same_v<Args, AdapterWholeLinearArgs>;
 
-// Returns chunk i together with the chunks of its slot that follow, up to `most_rows` rows. If a chunk before i has
-// taken chunk i, returns a chunk without rows. `chunks` is the number of chunks.
+// Returns chunk i joined with the next chunks of the same slot, up to `most_rows` rows. If an earlier chunk was already
+// joined with chunk i, returns a chunk without rows. `chunks` is the number of chunks.
 __device__ inline Chunk joined_chunk(const AdapterRows& table, unsigned i, unsigned chunks, std::int64_t rows,
                                      int most_rows) {
   const auto joined = static_cast<unsigned>(most_rows / adapter_chunk_rows(rows));

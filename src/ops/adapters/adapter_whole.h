@@ -6,10 +6,11 @@
 //     {first_row = 0}
 //
 // S is the number of slots, and `rows` and `slots` are the table of adapter_rows.h. sizes[slot] is M if the slot's
-// adapter has a matrix, and else 0. Other values are not accepted. The row y[row] becomes w[slot] · x[row] or
-// w[slot, ids[row] - first_row]. A row keeps its bits if it has no adapter or if its adapter has no matrix.
-// adapter_whole_embedding also leaves a row alone that `rows` replaces (rows[row] ≥ 0, as for a row of an image), and a
-// row whose id is outside the V rows of `w`, which are the part of the vocabulary that one tensor-parallel rank has.
+// adapter has a matrix, and 0 otherwise. Other values are not accepted. adapter_whole_linear sets y[row] to w[slot] ·
+// x[row], and adapter_whole_embedding sets it to w[slot, ids[row] - first_row]. A row keeps its bits if it has no
+// adapter or if its adapter has no matrix. adapter_whole_embedding also leaves a row alone that `rows` replaces
+// (rows[row] ≥ 0, as for a row of an image), and a row whose id is outside the V rows of `w`. These V rows are the part
+// of the vocabulary that one tensor-parallel rank has.
 //
 // A row's result depends only on that row, its slot and the number of rows. In a deterministic forward it does not
 // depend on the number of rows either. Sums are float32, and are rounded once.
@@ -31,7 +32,8 @@ extern const KernelDef kAdapterWholeEmbeddingCpu;
 extern const KernelDef kAdapterWholeLinearCuda;
 extern const KernelDef kAdapterWholeEmbeddingCuda;
 
-// The operands of adapter_whole_linear as a kernel takes them: `a` is w, `ranks` are sizes, and `rank` is M.
+// The operands of adapter_whole_linear as a kernel takes them. Of the inherited members, `a` is w, `ranks` is sizes,
+// and `rank` is M.
 struct AdapterWholeLinearArgs : AdapterProductArgs {
   void* y = nullptr;  // X[rows, rank]
 };

@@ -3,10 +3,10 @@
 // cores: heads of 512 elements with a cache of the queries' type (wide_attention.cuh), and heads of 64, 128 or 256
 // elements with a cache of E4M3 (float8_attention.cuh). All other cases run in float32.
 //
-// A block has one KV head and a tile of query rows of one request, where a row is one query head of one token. The keys
-// that its rows see are divided into tiles, too. For each tile of keys the block computes scores, the online softmax
-// and the sums of values. If a forward has too few tiles to fill the device, the keys are cut into `splits` ranges.
-// Each range has its own block, and merge_states joins the results of the ranges.
+// A block has one KV head and a tile of query rows of one request. A row is one query head of one token. The keys that
+// the rows see are divided into tiles, too. For each tile of keys the block computes scores, the online softmax and the
+// sums of values. If a forward has too few tiles to fill the device, the keys are cut into `splits` ranges. Each range
+// has its own block, and merge_states joins the results of the ranges.
 //
 // The grid of the launch depends only on the bucket's number of rows. A block finds its request in the metadata when it
 // runs.
@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), Shared::kRows, rows)) return;
 
-  // `first` and `last` are the positions of the block's first and last row. [begin, end) are the keys that any of its
-  // rows sees, within this split.
+  // `first` and `last` are the positions of the block's first and last row. [begin, end) are those keys of this split
+  // that any row of the block sees.
   const int first = rows.offset + rows.row_begin / p.group;
   const int last = rows.offset + (rows.row_begin + rows.rows - 1) / p.group;
   int begin = p.window > 0 ? max(0, first - p.window + 1) : 0;

@@ -5,9 +5,9 @@
 //     {group: int, scale: double, window: int = 0, softcap: double = 0, wanted_rows_only: bool = false}
 //
 // Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, including
-// the rows' own tokens, which kv_store has already stored. Its row i stands at position p = kv_len - query_len + i and
-// sees the positions max(0, p - window + 1) … p, or 0 … p if window is 0. With G = Hq / Hkv, query head h reads KV head
-// h / G:
+// the rows' own tokens, which kv_store has already stored. Row i of a request stands at position p = kv_len - query_len
+// + i and sees the positions max(0, p - window + 1) … p, or 0 … p if window is 0. With G = Hq / Hkv, query head h reads
+// KV head h / G:
 //
 //   s_j = scale · q·k_j,  or softcap · tanh(scale · q·k_j / softcap) if softcap > 0;    out = Σ softmax(s)_j · v_j
 //

@@ -19,7 +19,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryHeadSize) {
     check_extend(library_config(GetParam(), head_dim, 2, 2), kRagged);
 }
 
-// With an odd group, "fa3" computes two tiles of a KV head's last query head at once.
+// With an odd number of query heads per KV head, "fa3" computes two tiles of the last query head at once.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryGroupSize) {
   for (const std::int64_t group : {1, 4, 5, 8}) {
     check_extend(library_config(GetParam(), 128, 2, group), kMixed);
@@ -247,8 +247,8 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithWindowsAndSoftcap) {
     }
 }
 
-// The last case has enough rows and KV heads to fill the device, so FA2 and our own kernel do not cut its keys. In all
-// other cases they cut keys.
+// The last case has enough rows and KV heads to fill the device, so FA2 and our own kernel do not cut keys there. In
+// all other cases they cut keys.
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 100}) {
     Config c = library_config(GetParam(), 64, 2, 8);

@@ -1,5 +1,5 @@
-// The device-specific part of attention's plan. AttentionPlan calls it on the host before every forward. It makes the
-// decisions that the device's kernels need, for example how the work is spread over the multiprocessors.
+// The device-specific part of attention's plan. AttentionPlan calls it on the host before every forward. The planner
+// makes the decisions that the device's kernels need, for example how the work is spread over the multiprocessors.
 #pragma once
 
 #include <cstdint>

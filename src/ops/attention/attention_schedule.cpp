@@ -90,7 +90,7 @@ void TileSchedule::choose_workers(std::span<std::int32_t> starts) {
 
 bool TileSchedule::pays_to_cut() const {
   if (!cuts_) return false;
-  constexpr std::int64_t kLeastGain = 12;  // in blocks of keys; writing and merging parts takes about as long as these
+  constexpr std::int64_t kLeastGain = 12;  // in blocks of keys; writing and merging parts costs about as much
   std::int64_t total = 0;
   for (const Tile& tile : tiles_) total += cost_of(tile) * units_of(tile);
   const std::int64_t last = std::ranges::max(loads_, {}, &Load::cost).cost;

@@ -28,8 +28,9 @@ struct TileWork {
   // sees count.
   std::int32_t first_block = 0;
   std::int32_t end_block = kAllBlocks;
-  // The item is part number `part` of `parts` parts, whose results are merged. The results of part 0 have the index
-  // `first_part` in the array of all partial results. The results of the other parts follow.
+  // The unit's keys are cut into `parts` parts, whose results are merged. This item is the part with index `part`. The
+  // results of part 0 have the index `first_part` in the array of all partial results. The results of the other parts
+  // follow.
   std::uint16_t part = 0;
   std::uint16_t parts = 1;
   std::int32_t first_part = 0;
@@ -45,8 +46,8 @@ struct TiledRows {
   std::span<const std::int32_t> first_rows = {};  // [requests]: tiles that lie wholly before this row are left out;
                                                   // empty: no tile is left out
 
-  // Return the begin and the end of request b's tiles, for tiles of `tile_rows` rows and `group` rows per token.
-  // first_tile() equals tiles_end() if the request has no tile.
+  // first_tile() and tiles_end() return the begin and the end of request b's tiles, for tiles of `tile_rows` rows and
+  // `group` rows per token. Both are equal if the request has no tile.
   std::int64_t first_tile(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
   std::int64_t tiles_end(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
 };

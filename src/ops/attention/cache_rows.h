@@ -79,8 +79,9 @@ TESSERA_INLINE void widen_scales(const std::byte* from, std::int64_t count, floa
   }
 }
 
-// Finds the keys `present` of the block that begins at position `block`. Also finds the next kPrefetchKeys keys, which
-// are only prefetched. The last key before position `end` takes the place of keys from `end` on.
+// Finds where the keys in `present` lie in the cache. They belong to the block that begins at position `block`. Also
+// finds the next kPrefetchKeys keys, which are only prefetched. The last key before position `end` takes the place of
+// keys from `end` on.
 template <class Y>
 TESSERA_INLINE void find_rows(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s,
                               std::int64_t block, KeyRange present, std::int64_t end) {

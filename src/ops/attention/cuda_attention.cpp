@@ -100,8 +100,8 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
   std::unique_ptr<BoundOp> single_rows =
       TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
   // A full graph normally leaves out the launch for single rows. But if "hopper" runs with wanted_rows_only, the launch
-  // also computes the last row of each request of several rows in which no other row is wanted. Then a full graph needs
-  // the launch. ExtendInTwo gets no states in this case, so it never leaves the launch out.
+  // also computes the last row of a request of several rows if only this row is wanted. Then a full graph needs the
+  // launch. ExtendInTwo gets no states in this case, so it never leaves the launch out.
   const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;
   return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
                                        takes_last_rows ? nullptr : states);
@@ -216,8 +216,8 @@ AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionK
 
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted) {
-  // With a window, FA2's tiles of keys start at the first key that the first row of a tile of rows sees, so a row's
-  // bits would depend on its place in the tile. The deterministic variant of FA2 (Fa2Exact) has no softcap.
+  // With a window, FA2 starts its tiles of keys at the first key that a row tile's first row sees, so a row's bits
+  // would depend on the row's place in the row tile. The deterministic variant of FA2 (Fa2Exact) has no softcap.
   const bool fa2 = shape.window == 0 && shape.softcap == 0 &&
                    attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, target) &&
                    wanted != attention_kernel_name(AttentionKernel::kTessera);

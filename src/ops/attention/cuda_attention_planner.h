@@ -70,15 +70,15 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::int64_t bytes() const override;
 
   // Returns the kernel for the shape; kTessera for a shape that no node of the plan has. A shape with wanted_rows_only
-  // runs on the same kernels as the shape that computes all rows. It has its own tiles and segments, but the same
-  // chunks.
+  // runs on the same kernels as the shape that computes all rows. The shape with wanted_rows_only has its own tiles and
+  // segments, but shares the chunks.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
   // Returns the kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera if these rows share
   // tiles with requests of several rows. Precondition of this function and the following ones: choice() is not kTessera
   // for at least one of the two kinds of batches.
   AttentionKernel single_rows(const AttentionShape& shape) const { return find(shape)->single_rows; }
-  // Return device addresses that are valid for the planner's life. The comment behind each function names a kernel.
-  // Precondition: choice() or single_rows() returns this kernel.
+  // These functions return device addresses that are valid for the planner's life. The comment behind each function
+  // names a kernel. Precondition: choice() or single_rows() returns this kernel.
   TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, in extend steps
   TilePlan short_tile_plan(const AttentionShape& shape) const;      // kFa3, for few tokens
   BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, in extend and deterministic decode steps

@@ -90,10 +90,10 @@ struct alignas(1024) DecodeShared {
   WarpSums<kHeadDim, kWarps> sums;
 };
 
-// Returns the address of a key's pack number `column`. A pack is 16 neighbouring bytes. TMA has written the key to
-// `box`, in rows of `bytes` bytes; a longer key has several rows, which are kKeyBlock rows apart. TMA swizzles a row:
-// it XORs a pack's index in the row with key % 8 if rows have 128 bytes, and with key / 2 % 4 if rows have 64. So the
-// same packs of eight neighbouring keys lie in different banks.
+// Returns the address of one pack of a key. A pack is 16 neighbouring bytes, and `column` is its index in the key. TMA
+// has written the key to `box`, in rows of `bytes` bytes; a longer key has several rows, which are kKeyBlock rows
+// apart. TMA swizzles a row: it XORs a pack's index in the row with key % 8 if rows have 128 bytes, and with key / 2 %
+// 4 if rows have 64. So the same packs of eight neighbouring keys lie in different banks.
 template <int bytes>
 __device__ inline const unsigned char* pack_in_box(const unsigned char* box, int key, int column) {
   constexpr int kPacks = bytes / 16;

@@ -105,7 +105,7 @@ struct Shape {
   static constexpr int kSharedBytes = 1024 + kQuerySlots * kQueryBytes + kJoinBytes + kSlots * kTileBytes;
   // The registers of a thread at the block's start, of a copying thread, and of a computing thread. With kJoined a
   // block starts with fewer registers, so that it fits on a multiprocessor together with a block of the preceding
-  // kernel. It is then already resident when that kernel ends.
+  // kernel. The block is then already resident when that kernel ends.
   static constexpr int kRegisters = kJoined ? 144 : 168;
   static constexpr int kCopyingRegisters = kHeadDim <= 128 ? 40 : 24;
   static constexpr int kComputingRegisters = kJoined ? 192 : kHeadDim <= 128 ? 232 : 240;

@@ -1,5 +1,5 @@
-// Synchronises the computing warpgroups of a block of prefill attention (prefill_attention.cuh). Lets their threads
-// access shared memory.
+// Functions with which the computing warpgroups of a block of prefill attention (prefill_attention.cuh) synchronise,
+// and with which their threads access shared memory.
 #pragma once
 
 #include <cstdint>

@@ -130,8 +130,8 @@ struct RowsWarpgroup {
     if constexpr (!S::kJoined) give_turn(warpgroup ^ 1);
   }
 
-  // Computes the scores of `tile`, and adds the weighted values of the previous step's tile. This tile is tile + 1,
-  // because the steps go from the last tile to the first.
+  // Computes the scores of `tile`, and adds the weighted values of the previous step's tile. The steps go from the last
+  // tile to the first, so the previous step's tile is tile + 1.
   template <bool kMask>
   __device__ void step(std::uint32_t queries, int tile, int position) {
     const int keys = take_tile();
@@ -215,9 +215,9 @@ struct RowsWarpgroup {
   }
 
   // Sets unseen values to zero in the one box that has both seen and unseen values. The unseen ones may be NaN, which a
-  // weight of 0 would not remove. Only the work item's last tile has such a box. Tiles are processed from the last
-  // to the first. If the work item has only one tile, its values come next in the ring. Otherwise the keys of the tile
-  // that is processed second come first, and then the last tile's values.
+  // weight of 0 would not remove. Only the work item's last tile has such a box. Tiles are processed from the last to
+  // the first. If the work item has only one tile, the values of this tile come next in the ring. Otherwise the keys of
+  // the tile that is processed second come first, and then the last tile's values.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.end - w.first > 1) values.advance();

@@ -30,7 +30,7 @@ std::int64_t cache_columns(ir::DType cache, std::int64_t head_dim);
 // Returns the head size for which cache_columns() gives `columns`, or 0 if there is no such head size.
 std::int64_t cache_head_dim(ir::DType cache, std::int64_t columns);
 
-// Returns how many of `operands` operands come before the scales of a cache of this type.
+// An operator with a cache of this type has `operands` operands. Returns how many of them come before the scales.
 constexpr std::size_t operands_before_scales(std::size_t operands, ir::DType cache) {
   return has_cache_scales(cache) ? operands - 2 : operands;
 }

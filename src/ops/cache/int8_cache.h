@@ -2,10 +2,10 @@
 //
 // The elements of a head are divided into blocks of 32; the last block may be shorter. A block is stored as int8 codes
 // and one scale in bfloat16, like Q8_0 of GGUF files, which has float16 scales. An element is code · scale. The scale
-// is the block's greatest magnitude / 127, rounded up, so that all codes are from -127 to 127, and a code is element /
-// scale, rounded to nearest. So an element changes by at most half a scale, which is 1/252 of the block's greatest
-// magnitude. A block with an infinity or a NaN gets the scale NaN, and all its elements read as NaN. A block whose
-// magnitudes are all below 1.5e-36 becomes zeros.
+// is the block's greatest magnitude / 127, rounded up, so that all codes are from -127 to 127. A code is element /
+// scale, rounded to nearest. So an element changes by at most half a scale, which is at most 1/252 of the block's
+// greatest magnitude. A block with an infinity or a NaN gets the scale NaN, and all its elements read as NaN. A block
+// whose magnitudes are all below 1.5e-36 becomes zeros.
 //
 // Graphs declare such a cache as u8[P, page_size, Hkv, row_bytes]. This shape gives only the number of bytes: within a
 // page the bytes are not in the order of these dimensions. A page has a chunk for each KV head: first the codes
@@ -43,7 +43,7 @@ struct Int8Layout {
   constexpr std::int64_t chunk(std::int64_t page, std::int64_t head) const {
     return (page * kv_heads + head) * page_size * int8_row_bytes(head_dim);
   }
-  // Returns the offset of the codes of token `token` of a page.
+  // Returns the offset at which the codes of a token begin. `token` is the token's index in the page.
   constexpr std::int64_t codes(std::int64_t page, std::int64_t head, std::int64_t token) const {
     return chunk(page, head) + token * head_dim;
   }

@@ -171,8 +171,8 @@ struct Kernel : QkvRopeStoreArgs<X, Y> {
     }
   }
 
-  // Converts the heads [head, head + heads) of a token to the cache's type. Heads of all types but int8 lie next to
-  // each other in the cache.
+  // Converts the heads [head, head + heads) of a token to the cache's type. In caches of all types but int8, the heads
+  // of a token lie next to each other.
   void store(const X* x, [[maybe_unused]] const float* scale, Y* cache, std::int64_t slot, std::int64_t head,
              std::int64_t heads) const {
     if constexpr (std::is_same_v<Y, Int8Cache>) {

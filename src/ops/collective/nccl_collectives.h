@@ -28,7 +28,7 @@ std::unique_ptr<BoundOp> bind_nccl_gather(std::shared_ptr<const NcclExchange> ex
                                           const TensorView& y, DeviceAddress scratch);
 std::size_t nccl_gather_scratch(const TensorView& y);
 
-// Bind all_gather_rows and reduce_scatter. Each does the same as the function of this name in Communicator.
+// These functions bind all_gather_rows and reduce_scatter. Each does the same as Communicator's function of this name.
 std::unique_ptr<BoundOp> bind_nccl_gather_rows(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
                                                const TensorView& y);
 std::unique_ptr<BoundOp> bind_nccl_scatter(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,

@@ -96,8 +96,8 @@ __device__ inline void clear_last_turn(const Peers& peers, const Turn& turn) {
     buffer[i] = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
 }
 
-// Ends the turn. The last block that ends increments the turn's number. `used` is the number of words that the other
-// ranks wrote to this rank's buffer, counted from its start.
+// Ends the turn. The last block to end increments the turn's number. `used` is the number of words that the other ranks
+// wrote to this rank's buffer, counted from its start.
 __device__ inline void end_turn(const Peers& peers, const Turn& turn, std::int64_t used) {
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -180,8 +180,8 @@ __device__ inline Unit<kWords> sum_of_ranks(const Unit<kWords> (&of_rank)[kMostP
   return unit;
 }
 
-// Loads a kernel's code before the first launch, which would otherwise load it. Loading may wait until the device is
-// idle. If a kernel on the device waited for this rank at that time, neither of the two waits would end.
+// Loads a kernel's code before its first launch. Otherwise that launch would load the code, which may wait until the
+// device is idle. If a kernel on the device were then waiting for this rank, neither wait would end.
 template <class Kernel>
 inline Status load_code(Kernel* kernel) {
   cudaFuncAttributes attributes{};

@@ -1,5 +1,5 @@
-// Operators for ranks that each process their own tokens. Before a layer's experts all ranks gather the rows of every
-// rank. After the experts each rank gets the sums of its own rows.
+// Operators for ranks that each process their own tokens. Before a layer's experts, every rank gathers the rows of all
+// ranks. After the experts, each rank gets the sums of its own rows.
 //
 //   all_gather_rows(x X[T, …]) {ranks} → X[ranks·T, …]    the rows of all ranks, in rank order
 //   reduce_scatter(x X[ranks·T, N]) {ranks} → X[T, N]     Σ over ranks of the T rows that begin with row rank·T, added
@@ -9,9 +9,9 @@
 // buffer's size depends on the router's choices, and the calls can be captured. With one rank (no communicator) both
 // operators copy.
 //
-// The ranks are threads of one process or of several (Communicator). Between GPUs of one process, rows go through
-// mailboxes (peer_exchange.h), in which -0.0 becomes +0.0. Between GPUs of several processes NCCL exchanges the rows.
-// NCCL adds in the tensor's type, in an order of its own choice.
+// The ranks are threads of one process or of several processes (Communicator). Between GPUs of one process, rows go
+// through mailboxes (peer_exchange.h), in which -0.0 becomes +0.0. Between GPUs of several processes NCCL exchanges the
+// rows. NCCL adds in the tensor's type, in an order of its own choice.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -24,8 +24,8 @@ constexpr std::int64_t pages_for(std::int64_t tokens, std::int64_t page_size) {
   return (tokens + page_size - 1) / page_size;
 }
 
-// Returns the index of the first page of a request that a row at `position` sees. This row and all later rows read no
-// earlier page.
+// Returns the index of the first of a request's pages that the row at `position` sees. This row and all later rows of
+// the request read no earlier page.
 constexpr std::int64_t first_page_seen(std::int64_t position, std::int64_t window, std::int64_t page_size) {
   return window > 0 && position >= window ? (position - window + 1) / page_size : 0;
 }
@@ -142,7 +142,7 @@ class ForwardStates;
 // See comm/communicator.h.
 class Communicator;
 
-// Holds what operators read apart from their operands. A runner sets it up once, so that addresses stay the same.
+// Holds what operators read besides their operands. A runner sets it up once, so that addresses stay the same.
 struct ForwardContext {
   PlanLimits limits;
   std::vector<PlanOfOp> plans;  // empty if only sizes are computed

@@ -22,7 +22,7 @@ enum class ForwardState : std::uint8_t {
   kPiecewise,  // a forward that is cut into pieces runs or is captured
   kCompiling,  // programs are compiled, or kernels are bound for a bucket
   kCapturing,  // a stream is recording
-  kFull,       // a whole forward is recorded, to replay it for batches in which every request has several rows
+  kFull,       // a whole forward is recorded; its replays serve batches in which every request has several rows
 };
 
 class ForwardStates {

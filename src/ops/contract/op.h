@@ -39,8 +39,8 @@ class BoundOp {
   virtual ~BoundOp() = default;
   // Enqueues the kernel on `stream` and does not wait for it. This function allocates nothing and synchronises nothing.
   // The only host data that it may read is what the operator's OpPlan wrote in its last plan(). It may skip launches
-  // for which that plan() found no work. While the stream records, it enqueues all launches, because the graph is
-  // replayed with other plans.
+  // for which that plan() found no work. While the stream records, it enqueues all launches, because each replay of the
+  // graph uses the results of a later plan().
   virtual Status enqueue(Stream& stream) const = 0;
   KernelVariant variant() const { return {typeid(*this), choice()}; }
 
@@ -51,13 +51,13 @@ class BoundOp {
   virtual std::uint64_t choice() const { return 0; }
 };
 
-// Arguments of bind(). The spans and `node` are valid only during the call; the addresses and `context` are valid as
-// long as the BoundOp.
+// Arguments of bind(). The spans and `node` are valid only during the call. The addresses and `context` stay valid as
+// long as the BoundOp lives.
 struct BindArgs {
   const ir::Node& node;                  // the graph's node, with its attributes
   std::span<const TensorView> operands;  // in declaration order; an omitted optional operand is absent
   std::span<const TensorView> results;
-  DeviceAddress workspace = {};  // workspace_bytes() of scratch, shared by all kernels of the stream
+  DeviceAddress workspace = {};  // workspace_bytes() bytes of scratch, shared by all kernels of the stream
   Device& device;
   const ForwardContext& context;  // outlives the BoundOp
 };

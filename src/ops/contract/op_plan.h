@@ -65,8 +65,8 @@ struct PlanArgs {
   PlanLimits limits;
 };
 
-// Makes the plans for a device's kernel. Both functions are set. A plan of make() takes exactly the bytes that
-// bytes_needed() returns.
+// Makes the plans for a device's kernel. Both functions are set. The plan that make() returns takes exactly as many
+// bytes as bytes_needed() returns.
 struct OpPlanner {
   // Makes a plan. `step` must outlive it. During make() the plan reserves its share of `step`, to which plan() then
   // writes before each forward.
@@ -75,8 +75,8 @@ struct OpPlanner {
   std::function<Result<std::int64_t>(Device& device, const PlanArgs& args)> bytes_needed{};
 };
 
-// Finds the plan of the node's operator and cache group (its attribute "group", 0 if absent), for bind() of kernels.
-// Returns kFailedPrecondition if the context has no such plan.
+// Finds the plan for the node's operator and for its cache group, which is the node's attribute "group" (0 if absent).
+// bind() of kernels calls it. Returns kFailedPrecondition if the context has no such plan.
 Result<const OpPlan*> find_plan(const BindArgs& args);
 
 // The nodes of one operator in one cache group, if the operator's kernel has a planner. They share one plan.

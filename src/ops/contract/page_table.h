@@ -21,7 +21,7 @@ PageTableNumber new_page_table_number();
 // any other way must take a new number. Plans copy a table without a number completely for every forward.
 struct PageTable {
   std::span<const PageId> pages;  // position p lies in pages[p / page_size]; valid until the forward was submitted
-  std::int64_t first_held = 0;    // entries before it are page 0, because all their rows have left the window
+  std::int64_t first_held = 0;    // entries before this index are page 0, because the window has passed them
   PageTableNumber number{};
 };
 

@@ -17,7 +17,7 @@ struct RegionValue {
   int index = 0;  // index of the carried value, of the call's result or of its operand
 };
 
-// Says which value an operand of a repeated call is.
+// Says which value (`is`) is the operand number `operand` of the repeated call number `call`.
 struct RegionLink {
   int call;
   int operand;
@@ -31,9 +31,8 @@ struct RegionPattern {
   std::string_view first;                      // operator of the first call
   std::span<const std::string_view> repeated;  // operators of one repetition, in order
   std::span<const RegionLink> links;
-  // The values that are carried into a repetition. `begin` gives the values for the first repetition: results or
-  // operands of the first call. `next` gives the values for a later repetition, as results or operands of the previous
-  // repetition.
+  // The values that are carried into a repetition. Into the first repetition, `begin` carries results or operands of
+  // the first call. Into each later repetition, `next` carries results or operands of calls of the previous repetition.
   std::array<RegionValue, kCarriedValues> begin;
   std::array<RegionValue, kCarriedValues> next;
 

@@ -21,7 +21,7 @@ namespace tessera {
 // Returns kInvalidArgument with the message "<op>: <message>".
 Status refuse(const ir::OpSignature& s, std::string_view message);
 
-// Check one operand. `i` is the operand's index, and `name` is its name for messages.
+// Each of these functions checks one operand. `i` is the operand's index, and `name` is its name for messages.
 Status expect_floating(const ir::OpSignature& s, std::size_t i, std::string_view name);
 Status expect_rank(const ir::OpSignature& s, std::size_t i, std::string_view name, std::size_t rank);
 Status expect_min_rank(const ir::OpSignature& s, std::size_t i, std::string_view name, std::size_t rank);

@@ -1,4 +1,4 @@
-// Catches: operators at a fork or join of streams that begin before their input is written; operators that overwrite
+// Catches, at a fork or join of streams: operators that begin before their input is written; operators that overwrite
 // memory that the side stream still reads. The test uses operators whose launches on CUDA may begin before the
 // preceding launch has ended.
 #include <gtest/gtest.h>

@@ -76,8 +76,8 @@ Status StatePlan::check(const ForwardBatch& batch) const {
       if ((*lens)[b] > max_drafts_)
         return internal_error(fmt::format("request {} has {} {} drafts; a slot holds {}", b, (*lens)[b],
                                           lens == &batch.draft_lens ? "new" : "accepted", max_drafts_));
-  // A request with accepted and new drafts has exactly one row between them. With more rows, new drafts could overwrite
-  // accepted ones in the slot.
+  // A request with accepted and new drafts must have exactly one row before its new drafts in this forward. With more
+  // rows, new drafts could overwrite accepted ones in the slot.
   for (std::size_t b = 0; b < std::min(batch.draft_lens.size(), batch.accepted_drafts.size()); ++b)
     if (batch.draft_lens[b] > 0 && batch.accepted_drafts[b] > 0 && batch.query_lens[b] != batch.draft_lens[b] + 1)
       return internal_error(fmt::format("request {} has {} rows between accepted and new drafts; 1 is accepted", b,

@@ -21,8 +21,8 @@ struct StateMetadata {
   // [max_requests]: the slot of each request's state. No two requests share a slot other than 0. Slot 0 belongs to no
   // sequence and is neither read nor written. Warm-up and measurement batches use slot 0 for all requests.
   const std::int32_t* slots = nullptr;
-  // [max_requests]: the number of draft rows at the end of each request. They do not change the state. Instead, the
-  // slot holds them until the request's next forward.
+  // [max_requests]: the number of draft rows at the end of each request. Draft rows do not change the state. Instead,
+  // the slot holds them until the request's next forward.
   const std::int32_t* drafts = nullptr;
   // [max_requests]: how many of the draft rows in the slot were accepted. The state is advanced over these rows before
   // the forward's own rows.
@@ -37,8 +37,9 @@ struct StateMetadata {
   // Returns how many of the request's first rows change its state. It is at least 1.
   std::int64_t kept_rows(std::int64_t b) const { return num_rows(b) - drafts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
-  // Returns whether the request starts from a zero state. There are two reasons: the request's first token is in this
-  // forward, or the request has no state. In the first case the slot holds another sequence's state, which is not read.
+  // Returns whether the request starts from a zero state. It does in two cases: if the request's first token is in this
+  // forward, or if the request has no state. In the first case the slot holds another sequence's state, which is not
+  // read.
   bool starts_anew(std::int64_t b) const { return lengths.kv_lens[b] == num_rows(b) || !keeps_state(b); }
   std::int64_t accepted_drafts(std::int64_t b) const { return starts_anew(b) ? 0 : accepted[b]; }
 };
@@ -67,7 +68,7 @@ class StatePlan final : public OpPlan {
   std::string_view kernel_;
   StepBuffer* step_;
   BatchLengths lengths_;
-  // Offsets in the step buffer of StateMetadata's arrays of the same names, i32[max_requests] each.
+  // The offsets, in the step buffer, of StateMetadata's arrays with the same names. Each array is i32[max_requests].
   std::size_t slots_offset_;
   std::size_t drafts_offset_;
   std::size_t accepted_offset_;
@@ -77,8 +78,8 @@ class StatePlan final : public OpPlan {
 // draft rows that each of its slots holds; without it, no request may have drafts.
 extern const OpPlanner kStatePlanner;
 
-// Returns the arrays of the plan that the context has for the node's operator and cache group, for bind() of kernels.
-// Returns kFailedPrecondition if the context has no such plan.
+// Returns the arrays of the context's plan for the node's operator and cache group. bind() of kernels calls it. Returns
+// kFailedPrecondition if the context has no such plan.
 Result<StateMetadata> find_state_plan(const BindArgs& args);
 
 // Returns the number of requests whose rows all lie among the first `rows` of the forward. A request with later rows

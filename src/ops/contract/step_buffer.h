@@ -25,8 +25,8 @@ class StepBuffer {
   // as long as copying this many bytes.
   static constexpr std::size_t kMaxGap = std::size_t{32} << 10;
 
-  // Reserves `bytes` bytes and returns their offset. Begin and end are aligned for any device. Precondition: allocate()
-  // was not called yet.
+  // Reserves `bytes` bytes and returns their offset. The begin and the end of the range are aligned for any device.
+  // Precondition: allocate() was not called yet.
   std::size_t reserve(std::size_t bytes);
   // Allocates zeros on the host and on the device. Called once, after the last reserve().
   Status allocate(Device& device, Stream& stream);
@@ -38,8 +38,8 @@ class StepBuffer {
   // Marks bytes of the mirror for the next upload().
   void written(std::size_t offset, std::size_t bytes);
 
-  // Copies what was written since the last upload. Ranges at most kMaxGap bytes apart are one copy. Asynchronous on
-  // `stream`; the caller may write to the mirror again as soon as upload() has returned. Allocates nothing if an
+  // Copies what was written since the last upload. Ranges at most kMaxGap bytes apart are copied as one. Asynchronous
+  // on `stream`; the caller may write to the mirror again as soon as upload() has returned. Allocates nothing if an
   // earlier step had the same ranges. After an error the next upload copies the ranges again.
   Status upload(Stream& stream);
 

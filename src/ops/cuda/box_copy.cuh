@@ -78,7 +78,7 @@ __device__ inline void let_copies_see_shared_stores() { asm volatile("fence.prox
 
 // Makes the stores of earlier kernels visible to the copies that this thread starts.
 __device__ inline void let_copies_see_stores() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-// Orders this thread's stores to shared memory before copies to the same addresses that start after a barrier.
+// Orders this thread's stores to shared memory before copies to the same addresses, if these start after a barrier.
 __device__ inline void let_copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ inline unsigned block_in_cluster() {
@@ -91,7 +91,7 @@ __device__ inline unsigned block_in_cluster() {
 __device__ inline void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ inline void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 // Arrives like arrive_at_cluster(), but makes no stores visible, except for barriers that the thread has initialised
-// (SharedBarrier::make_visible()). An arrival that makes stores visible first waits until all stores have ended.
+// (SharedBarrier::make_visible()). It takes less time, because it need not wait until all stores have ended.
 __device__ inline void arrive_at_cluster_early() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ inline void sync_cluster() {
   arrive_at_cluster();

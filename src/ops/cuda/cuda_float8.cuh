@@ -29,7 +29,7 @@ __device__ inline Y to_cache(float value, [[maybe_unused]] float scale) {
   return from_float<Y>(value);
 }
 
-// Returns a scale in device memory, or 1 if there is none.
+// Returns the scale at `scale` in device memory, or 1 if `scale` is null.
 __device__ inline float scale_or_one(const float* scale) { return scale == nullptr ? 1.0f : *scale; }
 
 // Converts two neighbouring numbers, the first in the lower byte, to a pair of T, exactly.

@@ -25,7 +25,8 @@ struct FastBaseTwo {
   }
 };
 
-// Returns the maximum over each group of `width` neighbouring lanes. `width` is a power of two up to 32.
+// Returns, in each lane, the maximum over the lane's group of `width` neighbouring lanes. `width` is a power of two up
+// to 32.
 __device__ inline float warp_max(float x, int width = kWarp) {
   for (int step = width / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, step, kWarp));
   return x;

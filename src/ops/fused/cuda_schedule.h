@@ -36,9 +36,9 @@ struct CudaSchedule {
 
 Result<CudaSchedule> cuda_schedule(const RowKernel& kernel);
 
-// Returns the possible numbers of threads in a block of the compiled code. The schedule's own number is the first. The
-// number changes neither what a thread computes nor the order of a sum. If a whole block adds up a unit, only one
-// number is possible.
+// Returns the numbers of threads per block with which the compiled code may be launched. The schedule's own number is
+// the first. The number changes neither what a thread computes nor the order of a sum. If a whole block adds up a unit,
+// only one number is possible.
 std::vector<std::int64_t> block_sizes(const CudaSchedule& schedule);
 // Returns the schedule with another number of threads. Precondition: `threads` is one of block_sizes().
 CudaSchedule with_threads(CudaSchedule schedule, std::int64_t threads);

@@ -227,7 +227,7 @@ class TaskWriter {
   const RowTask& task_;
   const CudaTaskSchedule& s_;
   std::int64_t threads_;
-  int& scratch_;  // number of arrays for block sums that are in use
+  int& scratch_;  // number of scratch arrays that block sums use so far
   std::map<Instance, std::pair<std::string, std::size_t>> written_;
   std::string declarations_;
   std::string weights_;

@@ -26,7 +26,7 @@ struct CudaRowLaunch {
   std::vector<std::uint64_t> arguments = {};
 };
 // Returns the launch for `rows` rows. `addresses` and `operand_rows` have an entry for each operand of the kernel.
-// operand_rows[i] is the number of rows of operand i, if each row is as wide as the value that the kernel stores there.
+// operand_rows[i] is the number of rows of operand i. Such a row is as wide as the value that the kernel stores there.
 CudaRowLaunch cuda_launch(const RowKernel& kernel, const CudaSchedule& schedule, std::int64_t rows,
                           std::span<const std::uint64_t> addresses, std::span<const std::int64_t> operand_rows);
 

@@ -49,7 +49,7 @@ class RowTuning : public ::testing::Test {
   static TensorView tensor(Allocation& memory, std::int64_t rows) {
     return {.data = memory.data(), .dtype = ir::DType::kFloat32, .rank = 2, .dims = {rows, 16}};
   }
-  // Binds at `rows` rows and returns the milliseconds of a run, which identify the schedule.
+  // Binds a kernel for `rows` rows, and returns the milliseconds of a run, which identify the schedule.
   double bind_and_run(const std::shared_ptr<const RowKernelCode>& code, std::int64_t rows) {
     const auto stream = device_->create_stream("test").value();
     const auto x = device_->allocate(static_cast<std::size_t>(rows) * 64, "x").value();

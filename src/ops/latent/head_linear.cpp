@@ -1,6 +1,6 @@
 // Computes head_linear on the CPU. A work item is one head, a strip of 64 columns and up to 96 rows. A worker converts
-// the item's parts of w and x to float32, block by block, and multiplies the blocks. The products of an element are
-// added in the order of k, for any number of rows.
+// the item's parts of w and x to float32, block by block, and multiplies the blocks. Every output element adds its
+// products in the order of k, whatever the number of rows.
 #include "tessera/ops/latent/head_linear.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// Computes head_linear on CUDA. bfloat16 and float16 use a tensor-core kernel with blocks of 64 columns of one head and
-// 16 or 64 rows; other types, and sizes that are not whole packs of 16 bytes, use a plain kernel. Both add an element's
-// products in the order of k for any number of rows, so a row's bits do not depend on the other rows. Forwards that
-// need not be deterministic use a third kernel for a few rows if w is transposed. It loads weights before the preceding
-// kernels have ended.
+// Computes head_linear on CUDA. bfloat16 and float16 use a tensor-core kernel, whose blocks have 64 columns of one head
+// and 16 or 64 rows. Other types, and sizes that are not whole packs of 16 bytes, use a plain kernel. Both kernels add
+// an element's products in the order of k for any number of rows, so a row's bits do not depend on the other rows. If w
+// is transposed, a forward with few rows that need not be deterministic uses a third kernel, which loads weights before
+// the preceding kernels have ended.
 #include "tessera/ops/latent/head_linear.h"
 
 #include <algorithm>
@@ -31,12 +31,13 @@ constexpr int kPacks = kDepth / kPack;
 template <class T, int kRows>
 struct HeadTiles {
   PermutedRows<T, kRows, kPacks> x;
-  PermutedRows<T, kColumns, kPacks> w;  // a row is a column of the output, or, if transposed, an index of k
+  PermutedRows<T, kColumns, kPacks> w;  // row: an output column; if w is transposed: an index of k
 };
 static_assert(kColumns == kDepth, "a tile of w has one shape, whether it is transposed or not");
 constexpr int kStages = 2;
 
-// Applies the rotary embedding to the `rotated` values of `count` rows of one head. All threads of the block call it.
+// Applies the rotary embedding to `rotated` values of one head in each of `count` rows. All threads of the block call
+// it.
 template <class T>
 __device__ inline void turn_rows(const HeadLinearProblem& p, const HeadLinearExtras& extras, std::int64_t head,
                                  std::int64_t first_row, std::int64_t count) {

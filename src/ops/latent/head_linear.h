@@ -36,8 +36,8 @@ std::size_t head_linear_cpu_workspace_bytes(const Device& device);
 struct HeadLinearExtras {
   // Says which requests use the absorbed form of latent attention and which use the direct form (latent_attention.h).
   // Only rows of requests in the absorbed form need this product. The kernel skips a block of rows if all its requests
-  // use the direct form, and leaves these rows of `out` undefined. By default every request uses the absorbed form, so
-  // the kernel skips nothing.
+  // use the direct form, and leaves the block's rows of `out` undefined. By default every request uses the absorbed
+  // form, so the kernel skips nothing.
   LatentForms forms = {};
   // Rotary embedding, if `rotated` is not 0. In each head of x, `rotated` values follow the first k values. The kernel
   // rotates them by the angles in `table`, and stores the results after the first n values of the same head of `out`.

@@ -1,6 +1,6 @@
 // Latent attention on the CPU. First, a matrix product for each head (head_linear.h) makes the queries. Then
-// attention's own kernel (attention_cpu.h) runs with one KV head, in which the first elements of a key are its value.
-// Finally, another product for each head turns the resulting latents into the output.
+// attention's own kernel (attention_cpu.h) runs with one KV head; the first elements of each key serve as the key's
+// value. Finally, another product for each head turns the resulting latents into the output.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <fmt/format.h>
@@ -73,7 +73,7 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   return std::vector<ir::Type>{};
 }
 
-// The sizes of the queries and of the latents of all heads in the scratch memory. After them comes a workspace, which
+// Sizes in the scratch memory: the queries of all heads, then the latents of all heads. A workspace follows, which
 // attention and head_linear use one after the other.
 struct Rows {
   explicit Rows(const BindArgs& args) {

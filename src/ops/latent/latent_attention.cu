@@ -1,8 +1,8 @@
 // Latent attention on CUDA. The launches of the absorbed form come first. They multiply queries by the key matrices,
 // compute attention, and multiply the result by the value matrices. Attention runs on the tensor-core kernel of
 // latent_attention.cuh for supported sizes, and on a plain kernel for others. If a forward has too few tiles for the
-// device, the keys are cut into ranges with blocks of their own, and another launch joins the ranges; deterministic
-// forwards do not cut keys.
+// device, the keys are cut into ranges, each range gets its own blocks, and another launch joins the ranges.
+// Deterministic forwards do not cut keys.
 //
 // The launches of the direct form (latent_direct.h) follow, for the requests that take this form. They use the same
 // scratch memory. The grids depend only on the bucket's number of rows, so that a recorded graph serves any requests.
@@ -83,7 +83,7 @@ bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
 }
 
 // Returns the number of ranges into which keys are cut, so that every multiprocessor has a block. `blocks` is the
-// number of blocks if no keys are cut. It depends only on the bucket's number of rows, and so does the result.
+// number of blocks if no keys are cut. `blocks` depends only on the bucket's number of rows, and so does the result.
 int splits_of(const BindArgs& args, std::int64_t blocks) {
   if (args.context.limits.deterministic) return 1;
   const std::int64_t multiprocessors = args.device.properties().threads;

@@ -1,10 +1,11 @@
-// The device code of latent attention on CUDA. A block processes a tile of rows of one request, where a row is one
-// query head of one token, and one range of the request's keys. It reads each key's cache row once for all rows of the
+// The device code of latent attention on CUDA. A block processes a tile of rows of one request and one range of the
+// request's keys. A row is one query head of one token. The block reads each key's cache row once for all rows of the
 // tile.
 //
-// Tensor cores handle the published sizes, a latent of 512 elements beside 64 rotated elements, in bfloat16 and
+// Tensor cores compute the published sizes (a latent of 512 elements beside 64 rotated elements) in bfloat16 and
 // float16. A tile has 16 · kRowGroups rows. The eight warps form kRowGroups groups, and each group has 16 of these
-// rows. The warps of a group divide the keys among them to compute scores, and the columns of the latent to add values.
+// rows. To compute scores, the warps of a group divide the keys among them. To add values, they divide the latent's
+// columns.
 #pragma once
 
 #include "tessera/ops/attention/own_attention.cuh"
@@ -45,7 +46,8 @@ __device__ inline Target target_of(const Problem& p, const Rows& rows, int row, 
   return {(partial ? token * p.splits + split : token) * p.heads + head, partial};
 }
 
-// The keys [begin, end) of a block. The keys that any of its rows sees are cut into p.splits ranges of whole tiles.
+// The keys [begin, end) of a block. The keys that any row of the block sees are cut into p.splits ranges of whole
+// tiles.
 struct Keys {
   int begin;
   int end;
@@ -281,7 +283,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
     float total = 0;
     for (int w = 0; w < S::kGroupWarps; ++w) total += shared.sums[w][row];
     const Target target = target_of(p, rows, row, split);
-    // A row may see no key of this range. Then all its weights are zero.
+    // A row may see no key of this range. Then all weights of the row are zero.
     const float inverse = total > 0 ? 1.0f / total : 0.0f;
     if (target.partial && in_group == 0 && lane % 4 == 0)
       p.partial_lse[target.at] = total > 0 ? log2f(total) + sums.rows[r].running_max : -INFINITY;

@@ -1,6 +1,6 @@
 // Catches: a causal edge off by one; values that are not the first columns of a row; mixed-up heads or tokens of a
 // tile; pages read out of order or past a request's length; wrong results for sizes that are not a multiple of the
-// vector length; requests of one form that are computed in the other form's memory or by both forms; recorded graphs
+// vector length; a request that both forms compute, or that is computed in the wrong form's memory; recorded graphs
 // that depend on lengths; rows with bits that depend on other rows in a deterministic forward.
 #include "tessera/ops/latent/latent_attention.h"
 

@@ -152,8 +152,8 @@ inline HostTensor reference_queries(const LatentConfig& c, const std::vector<Hos
   return query;
 }
 
-// Returns the result of the real rows: the first columns of each head of attention's output, multiplied by the matrix
-// of values.
+// Returns the expected output of the real rows: the first columns of each head of attention's output, multiplied by the
+// matrix of values.
 inline std::vector<double> latent_reference(const LatentConfig& c, const ForwardBatch& batch,
                                             const std::vector<HostTensor>& operands) {
   const HostTensor query = reference_queries(c, operands);

@@ -14,11 +14,11 @@ namespace {
 using namespace direct_form;
 using cuda::LaunchShape;
 
-// A request takes the direct form if it has at least this many new rows. Making its keys costs as much as the absorbed
-// form's additional operations for about 130 rows.
+// A request takes the direct form if it has at least this many new rows. Making a request's keys and values costs as
+// much as the absorbed form's additional operations for about 130 rows.
 constexpr std::int64_t kLeastRows = 128;
-// The number of made keys for which the scratch memory has room, for each row of the bucket. They lie in the memory of
-// the absorbed form's queries and latents, because the two forms use this memory one after the other.
+// The scratch memory has room for this many made keys per row of the bucket. They lie where the absorbed form has its
+// queries and latents, because the two forms use this memory one after the other.
 constexpr std::int64_t kKeysOfRow = 4;
 
 // The operands, in the order of the declaration.

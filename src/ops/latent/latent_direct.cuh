@@ -1,7 +1,7 @@
 // The two kernels of latent attention's direct form, for the published sizes (DeepSeek-V2 and V3): a latent of 512
-// elements beside 64 rotated elements, and keys and values of 128 elements for each head. Both multiply on tensor cores
-// from tiles in shared memory, with copies running some steps ahead. The attention kernel uses warpgroup instructions,
-// which only sm_90a has.
+// elements beside 64 rotated elements, and keys and values of 128 elements for each head. Both kernels multiply tiles
+// in shared memory on tensor cores, and copy tiles there some steps ahead. The attention kernel uses warpgroup
+// instructions, which only sm_90a has.
 #pragma once
 
 #include "tessera/ops/attention/own_attention.cuh"
@@ -61,7 +61,7 @@ union MakeMemory {
   PermutedRows<T, latent::kKeyRows, kDim / kPack> out;
 };
 
-// Makes keys or transposed values of one head, for parts of 128 rows. Grid x: the keys of head 0, its values, the keys
+// Makes keys or transposed values of one head, in parts of 128 rows. Grid x: the keys of head 0, its values, the keys
 // of head 1, and so on. Grid y: a block processes every gridDim.y-th part. Each of the eight warps has 64 rows and 32
 // columns of the result. Rows past a request's last key repeat the last key's row, so that no value is NaN.
 template <class T>

@@ -70,7 +70,7 @@ struct KeyPart {
   int request;
   int first;  // position within the request
 };
-// Finds the key part with this number; returns false if there are fewer parts.
+// Finds the key part with index `number`; returns false if there are fewer parts.
 __device__ inline bool find_key_part(const LatentForms& forms, int number, KeyPart& part) {
   const int row = number * kKeyRows;
   KeyPart own_part{-1, 0};

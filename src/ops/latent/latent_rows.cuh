@@ -1,6 +1,6 @@
-// The last step of latent attention for a few rows on CUDA. It joins the results that a row has for its ranges of keys,
-// and multiplies the joined latent by the matrix of values. If the matrix is a weight, no kernel writes it, so each
-// block loads its part of the matrix before the preceding kernels have ended.
+// The last step of latent attention for a few rows on CUDA. It joins a row's partial results, one for each range of
+// keys, and multiplies the joined latent by the matrix of values. If the matrix is a weight, no kernel writes it, so
+// each block loads its part of the matrix before the preceding kernels have ended.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"

@@ -180,7 +180,7 @@ TEST_P(JoinedKernelsPart, EqualsItsOperators) {
 INSTANTIATE_TEST_SUITE_P(All, JoinedKernelsPart, ::testing::Range(0, kParts));
 
 // Launches a chain of short products, each of which reads the preceding result. If a kernel did not wait for the
-// preceding one, they would overlap. At these sizes the kernels need no workspace.
+// preceding kernel, the two would overlap. At these sizes the kernels need no workspace.
 void check_dependent_launches(std::int64_t rows, std::int64_t width) {
   constexpr int kLaunches = 64;
   const KernelDef& linear = **test_kernels().get("linear");

@@ -153,7 +153,7 @@ __device__ inline float spread_sums(float (&x)[16]) {
   return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
 }
 
-// Reduces x with f over the lanes of eight neighbouring keys of a head.
+// Combines x over eight neighbouring keys, each in another pair of lanes of the same head. f combines two values.
 template <class F>
 __device__ inline float over_keys(float x, F&& f) {
 #pragma unroll
@@ -287,8 +287,8 @@ __device__ inline void store_part(const AttentionSums& s, TaggedWord* part, Tagg
   if (dim == 0) store_word(lse + head, __float_as_uint(most + log2f(total)), tag);
 }
 
-// Joins the partial results of the KV head's blocks, for the sixteenth of the outputs that this block has. Sixteen
-// lanes work on an output, and each lane reads the partial result of one block.
+// Joins the partial results of the KV head's sixteen blocks. Each block joins a sixteenth of the outputs. Sixteen lanes
+// work on an output, and each lane reads the partial result of one block.
 template <class S, int kRows>
 __device__ inline void join_parts(const Share<kRows>& share, int rows, const TaggedWord* parts, const TaggedWord* lse,
                                   TaggedWord* to, std::uint32_t tag) {

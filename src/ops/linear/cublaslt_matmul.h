@@ -59,8 +59,8 @@ struct Choice {
 Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y,
                 std::optional<cudaDataType_t> operands = std::nullopt);
 
-// Returns the product's BoundOp::choice(), a number for the library's code. The library selects its code by the
-// algorithm, the epilogue and the alignment of rows.
+// Returns the product's BoundOp::choice(), a number that identifies the library's code for the product. The library
+// selects its code by the algorithm, the epilogue and the alignment of rows.
 std::uint64_t variant_of(const Choice& choice, const LinearProblem& p);
 
 // Sets the bias's address, which is an attribute of the description.

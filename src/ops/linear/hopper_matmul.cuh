@@ -7,9 +7,9 @@
 //
 // One thread of a block starts the copies. Its warpgroup gives its registers to the two other warpgroups. Each of these
 // multiplies 64 weight rows by all of the tile's rows of x. Stages of 64 columns go through the ring, without a pause
-// between tiles. The warpgroups synchronise only at the ring, so that one can store its results while the other
-// multiplies. The blocks of a cluster compute neighbouring weight rows for the same rows of x, and share the copies of
-// x.
+// between tiles. The two multiplying warpgroups synchronise only at the ring, so that one can store its results while
+// the other multiplies. The blocks of a cluster compute neighbouring weight rows for the same rows of x, and share the
+// copies of x.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"

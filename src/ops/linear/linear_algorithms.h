@@ -49,7 +49,7 @@ class LinearAlgorithms {
   void note(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
   // Returns a problem from note() that was not measured yet, and its algorithm. Each problem is returned at most once.
-  // Problems of other than 16-bit types, and problems with `any_rows`, are never returned.
+  // Problems whose type does not have 16 bits, and problems with `any_rows`, are never returned.
   std::optional<std::pair<LinearShape, OpaqueAlgorithm>> take_unmeasured();
   // Keeps the algorithm that was measured to be the fastest, for later processes.
   void improve(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
@@ -60,8 +60,8 @@ class LinearAlgorithms {
   // Loads the algorithms of an earlier process. `json` is what to_json() returned there. Returns kDataLoss for any
   // other content, and then loads nothing.
   Status remember(const Json& json);
-  // Adds the measured algorithms in `json`, which is what to_json() returned in another process, to what to_json()
-  // returns here. This process itself does not use them. Returns the same errors as remember().
+  // Adds measured algorithms to what to_json() returns here. `json` is what to_json() returned in another process. This
+  // process itself does not use these algorithms. Returns the same errors as remember().
   Status learn(const Json& json);
 
  private:

@@ -36,7 +36,8 @@ std::int64_t dot_own_floats(ir::DType dtype, std::int64_t k);
 std::size_t blocked_workspace_bytes(const LinearProblem& problem);
 Result<std::unique_ptr<BoundOp>> bind_blocked(const LinearProblem& problem);
 
-// Bind oneDNN's kernel. onednn_takes() accepts float32, and bfloat16 with AVX-512. Precondition: m, n, k >= 1.
+// These functions bind oneDNN's kernel. onednn_takes() accepts float32, and bfloat16 with AVX-512. Precondition of the
+// others: m, n, k >= 1.
 bool onednn_takes(ir::DType dtype);
 Result<std::size_t> onednn_workspace_bytes(const LinearProblem& problem, bool has_bias, bool has_residual);
 Result<std::unique_ptr<BoundOp>> bind_onednn(const LinearProblem& problem);

@@ -120,8 +120,8 @@ class CublasLtLinear final : public BoundOp {
                  std::size_t workspace_bytes)
       : p_(problem), handle_(handle), choice_(std::move(choice)), workspace_bytes_(workspace_bytes) {}
 
-  // Makes a descriptor for this operator alone. The bias's address is an attribute of the descriptor, and all layers of
-  // a shape share a descriptor. So an operator with a bias gets its own descriptor.
+  // Makes a descriptor for this operator alone. Operators without a bias share one descriptor per shape. An operator
+  // with a bias cannot share it, because the bias's address is an attribute of the descriptor.
   Status own_descriptor() {
     Layout w, x, y;
     TRY(describe(p_, matmul_, w, x, y));

@@ -24,9 +24,9 @@ inline bool allows_own_kernels(const BindArgs& args, const LinearProblem& p) {
   return half && !args.context.limits.deterministic && p.k > 0 && p.n > 0 && is_aligned(p.x) && is_aligned(p.w);
 }
 
-// Computes a few rows, for any sizes. It reads the weights once for every four rows, or once for each row if k is no
-// multiple of a 16-byte pack. It runs at the speed of memory, which bounds a decode of few requests. A row's bits do
-// not depend on the number of rows.
+// Binds the kernel for a few rows, for any sizes. It reads the weights once for every four rows, or once for each row
+// if k is no multiple of a 16-byte pack. It runs at the speed of memory, which bounds a decode of few requests. A row's
+// bits do not depend on the number of rows.
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& problem);
 
 // Returns whether the streamed kernel supports the linear and is the fastest. It supports up to 8 rows of a 16-bit
@@ -38,9 +38,9 @@ bool can_stream(const BindArgs& args);
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
 // The maximum number of rows for the split kernel, whose blocks split k.
 inline constexpr std::int64_t kMostSplitRows = 64;
-// Returns whether the split kernel supports the linear and only the streamed kernel may be faster. It supports 2 to
-// kMostSplitRows rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a weight. It needs Hopper
-// and a forward that is not deterministic.
+// Returns whether the split kernel supports the linear and is faster than all other kernels except perhaps the streamed
+// one. It supports 2 to kMostSplitRows rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a
+// weight. It needs Hopper and a forward that is not deterministic.
 bool can_split(const BindArgs& args);
 // Binds the kernel that splits k. Like the streamed kernel, it loads weights before the preceding kernels have ended
 // (linear_split.cuh). Sums have one order for all row counts. Precondition: can_split().
@@ -74,8 +74,9 @@ Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem&
 // Creates the library's handle and asks it for one algorithm, so that later queries take microseconds. The first query
 // takes 95 ms on an H200's host. `device` is a CUDA device. Thread-safe.
 void start_cublaslt(Device& device);
-// Exports the choices of cuBLASLt in this process so far, and imports an earlier process's choices. An imported choice
-// is used if the library still accepts it (linear_algorithms.h). Choices depend on cublaslt_versions() and on the GPU.
+// cublaslt_algorithms() exports the choices of cuBLASLt in this process so far, and remember_cublaslt_algorithms()
+// imports those of an earlier process. An imported choice is used if the library still accepts it
+// (linear_algorithms.h). Choices depend on cublaslt_versions() and on the GPU.
 std::string cublaslt_versions();
 Json cublaslt_algorithms();
 Status remember_cublaslt_algorithms(const Json& algorithms);

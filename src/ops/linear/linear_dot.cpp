@@ -53,8 +53,8 @@ struct AsFloats {
   }
 };
 
-// Adds 32 products with AVX-512's bfloat16 dot product, which takes two products a lane and is twice as fast. It is
-// inline assembly, because the intrinsic cannot be used in functions that are compiled for every machine.
+// Adds 32 products with AVX-512's bfloat16 dot product, which adds two products to each lane and is twice as fast. It
+// is inline assembly, because the intrinsic cannot be used in functions that are compiled for every machine.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define TESSERA_BFLOAT16_PAIRS
 struct AsPairs {
@@ -312,12 +312,16 @@ void run(const LinearProblem& p) {
 
 }  // namespace
 
-// The limits follow from measurements on two cores of a Zen 5 EPYC with w [6144, 1024], in GB/s of weights. For
-// bfloat16 with 8, 16 and 32 rows this kernel reaches 36, 28 and 16, and oneDNN reaches 26, 22 and 16. For float32 with
-// 8 and 16 rows this kernel reaches 36 and 24, and oneDNN reaches 25 and 19. Without AVX-512 there are half as many
-// registers. Without bfloat16 products there is twice the work. In both cases oneDNN was faster for five rows or more.
-// A second group of rows reads a block again, so the block and the next one must fit the core's cache together. For w
-// [4096, 14336] they do not, and with 32 rows this kernel reaches 15, and oneDNN reaches 17.
+// The limits follow from measurements on two cores of a Zen 5 EPYC with w [6144, 1024], in GB/s of weights:
+//
+//   rows of x     bfloat16: 8  16  32    float32: 8  16
+//   this kernel            36  28  16            36  24
+//   oneDNN                 26  22  16            25  19
+//
+// Without AVX-512 there are half as many registers. Without bfloat16 products there is twice the work. In both cases
+// oneDNN was faster for five rows or more. A second group of rows reads a block again, so the block and the next one
+// must fit the core's cache together. For w [4096, 14336] they do not: with 32 rows this kernel reaches 15 GB/s, and
+// oneDNN reaches 17.
 std::int64_t most_rows_for_dot(const LinearProblem& problem) {
 #ifdef TESSERA_BFLOAT16_PAIRS
   static const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);

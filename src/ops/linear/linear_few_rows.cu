@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
       const cuda::Pack<T, N> weights = cuda::load_pack<T, N>(w_row + i);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        // A row past the last one repeats the last row. Its result is not stored.
+        // In place of a row past the last one, the last row is computed again. That result is not stored.
         const std::int64_t row = min(first_row + r, shape.m - 1);
         const cuda::Pack<T, N> values = cuda::load_pack<T, N>(x + row * shape.k + i);
 #pragma unroll
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 }
 
 // Returns how many warps share a row of w. The number grows until there are four blocks for each multiprocessor, which
-// keep enough loads in flight, but each warp has at least two loads.
+// keep enough loads in flight. It stops growing earlier if a warp would have fewer than two loads.
 int choose_split(const LinearProblem& p, int pack) {
   int split = 1;
   const std::int64_t wanted_blocks = 4 * p.workers;

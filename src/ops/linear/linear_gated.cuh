@@ -28,7 +28,7 @@ static_assert(kSharedBytes <= 232448 - 1024, "a block may have 232448 bytes; 102
 template <class T>
 struct GatedLinear {
   CUtensorMap x;  // [m, k], boxes of tile_rows / kHopperCluster rows
-  CUtensorMap w;  // [n / 8, 2, 8, k], boxes of kHopperWeightRows rows: 8 gates, 8 ups, …
+  CUtensorMap w;  // [n / 8, 2, 8, k], boxes of kHopperWeightRows rows: 8 gate rows, 8 up rows, …
   const T* bias;  // [2n]; null: no bias
   CUtensorMap y;  // [m, n], boxes of tile_rows rows and kResultColumns columns, not swizzled
   int m;

@@ -1,5 +1,5 @@
-// Binds a linear and the GELU after it as one matmul. The MLPs of vision towers have both. The library's matmul applies
-// the activation to its sums, so the product is not stored and read again.
+// Binds a linear and the GELU after it as one matmul, for the MLPs of vision towers. The library's matmul applies the
+// activation to its sums, so the product is not stored and read again.
 #pragma once
 
 #include "tessera/ops/contract/op.h"

@@ -41,7 +41,7 @@ inline constexpr int kSumBytes = kN* kSumRow * 4;
 template <class T>
 struct SplitLinear {
   CUtensorMap x;      // [m, k], boxes of kN rows
-  CUtensorMap w;      // [n, k], boxes of kWeightRows; gated: [n / 8, 2, 8, k], so that 8 gates and their ups alternate
+  CUtensorMap w;      // [n, k], boxes of kWeightRows; with a gate [n / 8, 2, 8, k]: 8 gate rows, 8 up rows, …
   const T* bias;      // [n or 2n]; null: no bias
   const T* residual;  // [m, n]; null: no residual
   T* y;               // [m, n]

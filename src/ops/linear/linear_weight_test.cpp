@@ -104,8 +104,8 @@ TEST(WeightLinears, EqualLinearsOfUnmarkedMatrices) {
       }
 }
 
-// Each matrix here is computed by the same kernel for all its numbers of rows. The kernel may have variants for some
-// numbers of rows.
+// For each matrix here, one kernel computes all the numbers of rows that the test uses. The kernel may have variants
+// for some numbers of rows.
 TEST(WeightLinears, RowBitsDoNotDependOnTheRowCount) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
   struct Case {

@@ -32,7 +32,7 @@ class OneDnnBlocks {
   };
 
   static constexpr std::int64_t kMostRows = 240;  // limit of the rows of one run()
-  // Returns the number of rows that run() computes for `rows` rows: `rows`, rounded up to a number of rows with a
+  // Returns the number of rows that run() computes for `rows` rows: `rows`, rounded up to a number for which there is a
   // primitive. x and y must have memory for this number of rows; the content of the additional rows reaches no other
   // row. `rows` is 1 to kMostRows.
   static std::int64_t computed_rows(std::int64_t rows);

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Checks the four adapter tables of gate_up or of down (A, B, ranks and scales). They begin at operand `first`.
+// Checks the adapter tables A, B, ranks and scales of gate_up or of down: the four operands from `first` on.
 Status check_stack(const ir::OpSignature& s, std::size_t first, std::int64_t modules, std::int64_t rows_each,
                    std::int64_t columns) {
   const std::string name = first == 6 ? "gate_up" : "down";
@@ -114,7 +114,7 @@ class RowsAgain {
     return false;
   }
 
-  // Computes down' · a(gate_up' · x) into product_. The mark ' stands for a matrix with the adapter's change.
+  // Computes down' · a(gate_up' · x) into product_. A prime (') marks a matrix to which the adapter's change is added.
   void add_expert(const T* x, std::int64_t expert) {
     const std::int64_t size = in_.intermediate;
     for (const std::int64_t half : {0, 1})

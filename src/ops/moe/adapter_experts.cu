@@ -15,7 +15,7 @@ constexpr std::int64_t kMostHidden = 7168;
 constexpr std::int64_t kMostIntermediate = 3072;
 constexpr std::int32_t kMostRank = 512;
 
-// Computes a row with changed experts. All threads of a block share the work.
+// Computes a row of y whose adapter changes at least one of the row's experts. All threads of a block share the work.
 template <class T>
 struct RowAgain {
   const AdapterExpertsArgs& in;

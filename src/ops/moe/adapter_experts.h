@@ -14,7 +14,7 @@
 // down 0, down 1, …. `slots` is the table of adapter_rows.h. A row keeps its y if its slot is negative or at least S,
 // or if the adapter changes none of its experts. Products with M' and a() are rounded to X; the sum over k is in
 // float32, in the order of k, and rounded once. A row's result depends only on that row and its slot. The kernels are
-// simple. Each row reads its experts' matrices by itself, even if another row has read the same matrices.
+// simple: each row reads the matrices of its own experts, even if another row has already read the same matrices.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ extern const ir::OpDecl kAdapterExperts;
 extern const KernelDef kAdapterExpertsCpu;
 extern const KernelDef kAdapterExpertsCuda;
 
-// The adapter tables for the gate_up matrices or the down matrices of all experts.
+// The adapter tables for one kind of matrix of all experts: gate_up or down.
 struct AdapterStack {
   const void* a = nullptr;              // X[num_slots, modules · rank, columns]
   const void* b = nullptr;              // X[num_slots, rank, width]

@@ -1,6 +1,6 @@
-// Catches: products with the matrices of another expert or slot, or with a wrong rank; a row that is changed although
-// its experts are not; weights that are read for an expert that another GPU has; sums that depend on other rows;
-// operands of wrong shapes that are accepted.
+// Catches: products with the matrices of another expert or slot, or with a wrong adapter rank; a row that changes
+// although the adapter changes none of its experts; reads of the weights of an expert that another GPU has; sums that
+// depend on other rows; operands of wrong shapes that are accepted.
 #include "tessera/ops/moe/adapter_experts.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ HostTensor rank_tensor(std::vector<std::int64_t> dims, const std::vector<std::in
   return t;
 }
 
-// Returns an adapter table with slots alone, because the kernels read nothing else of it.
+// Returns the table of adapter_rows.h with only its slots filled in, because the kernels read nothing else of it.
 HostTensor slot_table(std::vector<std::int32_t> slots) {
   const std::int64_t rows = std::ssize(slots);
   slots.resize(static_cast<std::size_t>(kAdapterRowLists * rows));

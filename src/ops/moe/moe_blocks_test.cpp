@@ -1,4 +1,4 @@
-// Catches: rows that use the GGUF blocks of another expert; a down matrix that is read in another type than the
+// Catches: rows that use the GGUF blocks of another expert; down matrices that are read as another type than the
 // attribute down_values names; sums that depend on other rows.
 #include <gmock/gmock.h>
 

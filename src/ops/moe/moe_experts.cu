@@ -4,13 +4,13 @@
 //   one token  4-bit weights, one token, short rows, Hopper (moe_one_token.h): gate and up, down and sum
 //   streamed   16-bit types, a decode's tokens, Hopper (moe_streamed.cuh): gate and up, down and sum
 //   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up, down, sum
-//   hopper     16-bit types, many rows an expert, or 4-bit weights and a row an expert, Hopper (moe_hopper.cuh): order,
-//              gate and up, down, sum
+//   hopper     16-bit types with many rows per expert, or 4-bit weights with one row per expert, Hopper
+//              (moe_hopper.cuh): order, gate and up, down, sum
 //   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
 //   plain      everything else, such as float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
-// MXFP4 weights use any of these algorithms but "plain" if x is bfloat16, the type in which models with MXFP4 compute.
-// With other types of x they use "plain". Quantised matrices use any algorithm but "one token", through
+// If x is bfloat16, the type in which models with MXFP4 compute, MXFP4 weights use any of these algorithms but "plain".
+// With other types of x they use only "plain". Quantised matrices use any algorithm but "one token", through
 // moe_quantised_stream.cuh, moe_quantised_readers.cuh and, for bfloat16, moe_hopper_quantised.cuh. They use "plain" if
 // has_whole_pieces() is false; it is true for all published formats. A deterministic forward uses "grouped" or "plain",
 // because in the other algorithms the order of sums depends on the batch. So in a deterministic forward a row's bits do
@@ -42,7 +42,7 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
   if (p.quantised && !quantised_experts_serve(p)) return Way::kPlain;
   if (deterministic) return Way::kGrouped;
   if (one_token_serves(p)) return Way::kOneToken;
-  // The hopper algorithm unpacks weights of 4 bits only once for all rows of an expert.
+  // The hopper algorithm unpacks 4-bit weights only once for all rows of an expert.
   if (p.mxfp4 && hopper_serves(p)) return Way::kHopper;
   if (streamed_serves(p)) return Way::kStreamed;
   if (p.tokens * p.top_k <= kMostPairs) return Way::kFewRows;

@@ -112,8 +112,8 @@ struct Order {
   int* row;        // [pairs]: the token of each sorted row
 };
 
-// Returns the sum of `mine` over the block's threads before this one, for two numbers at once. `scratch` is shared
-// memory with one element per warp.
+// Returns the sums of the two numbers of `mine` over the block's threads before this one. `scratch` is shared memory
+// with one element per warp.
 __device__ inline int2 sum_before(int2 mine, int2* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;

@@ -13,19 +13,19 @@
 //   "gelu_tanh"       X(gelu(g)) · u, with the tanh form of GELU
 //   "clamped_swiglu"  g' · sigmoid(1.702 g') · (u' + 1), g' = min(g, limit), u' = u cut to ±limit (GPT-OSS)
 //
-// With mxfp4 the matrices have 4 bits a value (OCP Microscaling Formats 1.0): gate_up u8[E, 2I, H/2] and down u8[E, H,
-// I/2] hold two values a byte, the first in its lower half. A value has a sign, two bits of exponent and one of
-// mantissa: ±0, 0.5, 1, 1.5, 2, 3, 4 or 6. 32 neighbouring values of a row share a factor 2^(s - 127). gate_up_scale
+// If mxfp4 is true, the matrices have 4 bits per value (OCP Microscaling Formats 1.0): gate_up u8[E, 2I, H/2] and down
+// u8[E, H, I/2] hold two values per byte, the first in its lower half. A value has a sign, two bits of exponent and one
+// of mantissa: ±0, 0.5, 1, 1.5, 2, 3, 4 or 6. 32 neighbouring values of a row share a factor 2^(s - 127). gate_up_scale
 // u8[E, 2I, H/32] and down_scale u8[E, H, I/32] hold s; s = 255 makes the 32 values NaN. The weights stay packed in
 // memory: a kernel converts them to X where it multiplies.
 //
-// With quantised the matrices are those of quantised_matrix.h with the experts' rows stacked: gate_up u8[E · 2I, …] and
-// down u8[E · H, …]. The optional operands after the biases are the scales, factor and zeros of gate_up, as far as its
-// format has them, and then those of down. The attributes are those of quantised_matrix.h, except `groups`. They
-// describe gate_up, and down too unless the attributes down_values, down_scales, down_group_rows or down_group_cols say
-// otherwise. If one matrix has GGUF's blocks, both have. No block of scales contains rows of two experts. The attribute
-// inputs is "plain" or, with blocks of GGUF, "block". As in quantised_linear, "block" allows x and a() to be rounded to
-// int8 with one scale for each 32 columns.
+// If quantised is true, the matrices have the form of quantised_matrix.h, with the experts' rows stacked: gate_up u8[E
+// · 2I, …] and down u8[E · H, …]. After the biases come the optional operands: first the scales, factor and zeros of
+// gate_up, as far as its format has them, and then those of down. The attributes are those of quantised_matrix.h,
+// except `groups`. They describe gate_up, and down too unless the attributes down_values, down_scales, down_group_rows
+// or down_group_cols say otherwise. If one matrix has GGUF's blocks, both have. No block of scales contains rows of two
+// experts. The attribute inputs is "plain" or, with blocks of GGUF, "block". As in quantised_linear, "block" allows x
+// and a() to be rounded to int8 with one scale for each 32 columns.
 //
 // No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
 // nothing: a row with only such ids is 0, even if x holds NaN. Matrix products and a() are rounded to X; the sum over k
@@ -34,8 +34,8 @@
 //
 // routed_experts (≥ E) is the number of experts that the router chose among; it exceeds E if a rank holds only a part
 // of them. It changes no result, only the choice of kernels. About T · K · E / routed_experts of the T · K pairs name
-// an expert of this rank. Kernels for many rows an expert are chosen by that estimate. Kernels for one or a few tokens,
-// and kernels that stream weights, are chosen by all T · K pairs. The scratch has room for all pairs.
+// an expert of this rank. This estimate decides whether kernels for many rows per expert are used. The number T · K of
+// all pairs decides about kernels for one or a few tokens and kernels that stream weights. The scratch fits all pairs.
 //
 // moe_experts is one operator and not a chain (sort, two grouped matmuls, activation, sum) for three reasons. First, a
 // graph would have to plan memory for the intermediate values [T · K, 2I] and [T · K, H] at their worst-case size; here
@@ -79,7 +79,7 @@ struct ExpertsProblem {
   const std::byte* down = nullptr;
   const std::byte* gate_up_bias = nullptr;      // null: no bias
   const std::byte* down_bias = nullptr;         // null: no bias
-  bool mxfp4 = false;                           // gate_up and down hold two 4-bit values a byte, with scales
+  bool mxfp4 = false;                           // gate_up and down hold two 4-bit values per byte, with scales
   const std::uint8_t* gate_up_scale = nullptr;  // null: no mxfp4
   const std::uint8_t* down_scale = nullptr;     // null: no mxfp4
   bool quantised = false;                       // gate_up and down are the quantised matrices below

@@ -3,8 +3,8 @@
 //
 // A decode step reads the chosen experts' weights, 3 · H · I values each, and little else. Reading them from memory
 // takes nearly all of its time, and every weight is read once for up to 240 rows of its expert. Blocks of 48 columns
-// are small enough to share the work of one token among dozens of threads: with I = 768 and 8 experts there are 128 of
-// them.
+// are small enough to share the work of one token among dozens of threads: with I = 768 and 8 experts there are 128
+// blocks.
 //
 // A prefill has so many rows of every expert that products limit the speed. There oneDNN is faster. For example, on one
 // core of a Zen 5 EPYC, in bfloat16 with H = 2048 and I = 768, oneDNN makes the whole operator 1.19 times as fast with
@@ -53,7 +53,7 @@ TESSERA_INLINE DotInput<T> as_input(float value) {
     return from_float<T>(value);
 }
 
-// The gate and up of a block, [rows, columns] each.
+// The values of gate and up in a block, [rows, columns] each.
 template <class T>
 struct GateUp {
   const T* gate;
@@ -62,7 +62,7 @@ struct GateUp {
   std::int64_t columns;
 };
 
-// Applies `activation` to the gate and up of a block. The rows of y are `stride` apart.
+// Applies `activation` to the values of gate and up in a block. The rows of y are `stride` apart.
 template <class T, class F>
 TESSERA_CPU_CLONES void activate(const GateUp<T>& in, DotInput<T>* y, std::int64_t stride, F activation) {
   for (std::int64_t r = 0; r < in.rows; ++r) {
@@ -92,7 +92,7 @@ TESSERA_CPU_CLONES void store_row(const float* sum, T* y, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = from_float<T>(sum[i]);
 }
 
-// oneDNN's products: `up` is for gate and for up. Both are null if oneDNN is not used.
+// oneDNN's products: `up` computes gate and up, and `down` computes down. Both are null if oneDNN is not used.
 struct Products {
   std::unique_ptr<OneDnnBlocks> up;
   std::unique_ptr<OneDnnBlocks> down;
@@ -147,8 +147,8 @@ struct Slice {
     }
   }
 
-  // Calls body(block, first column, end column, worker's memory, whether the worker's last block was a different one)
-  // for all blocks and ranges of columns, in parallel. Returns the first error.
+  // Calls body(block, first column, end column, worker's memory, is new) for all blocks and ranges of columns, in
+  // parallel. "is new" says whether the worker's previous call had another block. Returns the first error.
   template <class Body>
   Status for_blocks(std::int64_t columns, std::int64_t depth, const Body& body) const {
     const std::int64_t width = products.up != nullptr ? kOneDnnColumns : kBlockColumns;
@@ -180,8 +180,8 @@ struct Slice {
   }
   blocks::Input* inputs(std::byte* own) const { return reinterpret_cast<blocks::Input*>(own + at.worker_packed); }
 
-  // Returns rows [first, first + rows) of gate_up or down (`stack`) as T, with k weights each. `matrix` describes
-  // `stack` if it is quantised. `own` is the worker's memory, which converted weights are written to.
+  // Returns rows [first, first + rows) of gate_up or down (`stack`) as T, with k weights each. If `stack` is quantised,
+  // `matrix` describes it. Converted weights are written to `own`, the worker's memory.
   const std::byte* weights(const std::byte* stack, const QuantisedMatrix& matrix, const std::uint8_t* scales,
                            std::int64_t first, std::int64_t rows, std::int64_t k, std::byte* own) const {
     if (!p.mxfp4 && !p.quantised) return element(stack, first * k);

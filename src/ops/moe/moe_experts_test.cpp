@@ -208,13 +208,13 @@ TEST_P(MoeExperts, TakesWeightsOfFourBits) {
 }
 
 // The lengths of rows are multiples of 64 columns, for which CUDA has special kernels on Hopper. The sizes cover a part
-// of a chunk and several chunks, more than eight rows of an expert, tiles of all widths, and experts without rows.
+// of a chunk and several chunks, more than eight rows for one expert, tiles of all widths, and experts without rows.
 TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 64, 64}, MoeSizes{3, 4, 8, 1152, 320}, MoeSizes{19, 4, 6, 192, 128}})
     check(GetParam(), s, form);
-  // Covers one token, with more columns than a block's ring has slots for. CUDA multiplies two experts at a time; the
-  // choices leave one or both of them out.
+  // Covers one token, with more columns of y than a block's ring has slots for. CUDA multiplies two experts at a time;
+  // some choices lack one of the two experts, or both.
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 1152, 320}, MoeSizes{1, 5, 8, 192, 2816}, MoeSizes{1, 16, 20, 64, 192}})
     for (const Choice choice : {Choice::kSpread, Choice::kOne, Choice::kNone}) check(GetParam(), s, form, choice);
   check(GetParam(), {12, 2, 4, 128, 64}, form, Choice::kOne);
@@ -240,8 +240,9 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   const Form form{.down_bias = true, .mxfp4 = true};
   std::vector<HostTensor> operands = make_operands(GetParam(), {1, 1, 1, 32, 32}, form);
   for (std::int64_t h = 0; h < 32; ++h) operands[0].set(h, h == 0 ? 1 : 0);
-  // The gate is 6 and up is 1 for the first two of the 32 rows, else 0. So only down's first two columns matter. Half
-  // of down's rows have a value in the first column, and the other half have a value in the second column.
+  // The gate is 6 and up is 1 in the first two of the 32 values of an activated row, and both are 0 in the others. So
+  // only the first two columns of the down matrix matter. Half of its rows hold a value in the first column, and the
+  // other half in the second column.
   for (std::int64_t i = 0; i < operands[3].size(); ++i)
     operands[3].set(i, i == 0 || i == 16 ? 7 : i == 32 * 16 || i == 33 * 16 ? 2 : 0);
   for (std::int64_t i = 0; i < 64; ++i) operands[6].set(i, 127);
@@ -270,7 +271,7 @@ void expect_far_factors(DType dtype, const MoeSizes& s) {
     expect_close(out.results[0], reference(operands, form), allowed(dtype),
                  "factors moved by " + std::to_string(far / 2));
   }
-  // Sets scale bytes of 255 in the first row of expert 0's down, and in the last row of expert 1's down.
+  // Sets scale bytes of 255 in the first row of expert 0's down matrix, and in the last row of expert 1's down matrix.
   const std::int64_t blocks = s.intermediate / kMxfp4Block;
   operands[6].set(0, 255);
   operands[6].set(2 * s.hidden * blocks - 1, 255);
@@ -332,7 +333,7 @@ TEST_P(MoeExperts, TakesWholeSteps) {
   check(GetParam(), {21, 2, 4, 128, 64}, with_biases, Choice::kOne);
   check(GetParam(), {31, 8, 64, 96, 64}, with_biases, Choice::kSome);
   check(GetParam(), {32, 8, 128, 64, 32}, with_biases);
-  check(GetParam(), {32, 8, 64, 64, 704}, {});  // only nine stages of down fit in a block's shared memory
+  check(GetParam(), {32, 8, 64, 64, 704}, {});  // only nine stages of the down matrix fit in a block's shared memory
 }
 
 // Covers more tokens than are computed at a time: 2048 on the CPU, 4096 on CUDA.

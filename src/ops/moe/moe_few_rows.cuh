@@ -6,8 +6,7 @@
 // instructions. The instruction's 16 rows of x are the expert's tokens, so one token costs as much as sixteen. No list
 // of tiles is made beforehand. Instead there is a block for each pair (token, k) and each tile of weight rows. A block
 // ends at once if an earlier pair has the same expert, or if its pair has no expert. Such a block costs only its
-// scheduling, but up to pairs - 1 of the pairs may have such blocks. Therefore this kernel takes at most kMostPairs
-// pairs.
+// scheduling, but all pairs except one may have such blocks. Therefore this kernel takes at most kMostPairs pairs.
 //
 // Weights of 4 bits need 17 bytes per 32 columns: 4 experts of 2880 x 2880 are 53 MB, 11 µs. Unpacking takes about two
 // instructions per value, in addition to the loads.
@@ -21,8 +20,8 @@ namespace tessera::cuda::moe {
 inline constexpr int kMostPairs = 128;
 inline constexpr int kFewRows = 16;        // rows of x in one tensor-core instruction
 inline constexpr int kFewWeightRows = 16;  // weight rows of a block
-inline constexpr int kFewStep = 32;        // columns that a warp takes at a time: 16 bytes a thread
-inline constexpr int kFewBlocks = 4;       // mxfp4 blocks that a warp takes at a time: 16 bytes a thread
+inline constexpr int kFewStep = 32;        // columns that a warp takes at a time: 16 bytes per thread
+inline constexpr int kFewBlocks = 4;       // mxfp4 blocks that a warp takes at a time: 16 bytes per thread
 
 // Writes to `list`, in ascending order, all pairs with the same expert as `pair`, and returns the number of these
 // pairs. Returns 0 if an earlier pair has the same expert, or if `pair` has no expert. All threads of the block call
@@ -179,7 +178,7 @@ __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
   const int first = static_cast<int>(blockIdx.x) * kColumns;
   const std::int64_t expert = ids[pair];
   const T* const bias = p.bias == nullptr ? nullptr : p.bias + expert * p.w_rows;
-  // Rows past the last one read the last row again; their results are not stored.
+  // In place of rows past the last one, the last row is read again. Those results are not stored.
   const auto w_row = [&](int half) {
     const int column = min(first + (kGateUp ? row : half * 8 + row), p.n - 1);
     return expert * p.w_rows + column + (kGateUp ? half * p.n : 0);
@@ -205,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
             make_float2(sum[half][2 * high], sum[half][2 * high + 1]);
     __syncthreads();
 
-    // `column` is a weight row of the tile, and `weight_row` is the same row's number among the expert's rows.
+    // `column` is the number of a weight row within the tile. `weight_row` is the number of this row within the expert.
     const auto total = [&](int r, int column, [[maybe_unused]] int weight_row) {
       float t = 0;
 #pragma unroll

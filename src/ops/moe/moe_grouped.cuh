@@ -7,12 +7,12 @@
 // so that its weights come from memory once, and from the L2 cache for the other tiles.
 //
 // A prefill is bounded by 6 · H · I operations for each pair (token, k). mma.sync reaches about 600 of the H200's 989
-// dense TFLOP/s in bfloat16; tiles of 128 rows, three stages of cp.async and two blocks per multiprocessor can be
-// expected to reach about two thirds of that. If an expert has fewer rows than a tile, reading its weights is the
-// bound: only from about 120 rows on does computing take longer than reading the weights.
+// dense TFLOP/s in bfloat16. Tiles of 128 rows, three stages of cp.async and two blocks per multiprocessor can be
+// expected to reach about two thirds of these 600. If an expert has fewer rows than a tile, reading its weights limits
+// the speed: computing takes longer than reading the weights only from about 120 rows on.
 //
 // Weights of 4 bits are loaded to registers while an earlier stage is multiplied, and then written to shared memory as
-// bfloat16. The multiplication is the same.
+// bfloat16. From there they are multiplied like 16-bit weights.
 //
 // The sum of an element runs over k in steps of 16, in the same order in every tile. So the element's bits do not
 // depend on other rows of the batch.
@@ -32,8 +32,8 @@ inline constexpr int kRowsAtOnce = kThreads / kChunks;  // rows that all threads
 template <int kRows>
 inline constexpr int kStageBytes = (kRows + kTileWeightRows) * kDepth * 2;
 
-// Returns the address of a chunk in a swizzled stage. Rows have 128 bytes; their 16-byte chunks are permuted by the
-// row, so that the same chunk of eight rows lies in different banks.
+// Returns the address of a chunk in a swizzled stage. Rows have 128 bytes. The row's number permutes its 16-byte
+// chunks, so that chunks with the same number in eight neighbouring rows lie in different banks.
 __device__ inline unsigned chunk_at(unsigned base, int row, int chunk) {
   return base + static_cast<unsigned>(row * kDepth * 2 + ((chunk ^ (row & 7)) * 16));
 }
@@ -98,8 +98,8 @@ __device__ inline std::int64_t weight_row(const Matmul<T>& p, const Tile& tile, 
   return static_cast<std::int64_t>(tile.expert) * p.w_rows + r / kTileColumns<kGateUp> * p.n + c;
 }
 
-// Copies the tile's kTileWeightRows weight rows to the rows of the stage after the kRows rows of x. The kernel calls
-// begin() for a stage, then multiplies an earlier stage, and then calls end().
+// Copies the tile's kTileWeightRows weight rows. In a stage they follow the kRows rows of x. The kernel calls begin()
+// for a stage, then multiplies an earlier stage, and then calls end().
 template <class T, int kRows, bool kGateUp>
 class PlainCopy {
  public:

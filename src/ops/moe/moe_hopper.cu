@@ -17,7 +17,7 @@ using namespace cuda::moe;
 // tile, of 32 tokens, is half full. With fewer rows every kernel is bounded by reading the weights, and this kernel
 // must copy rows as well.
 constexpr std::int64_t kRowsOfExpert = 16;
-// With 4-bit weights one row an expert on average suffices, because some experts have several rows and this kernel
+// With 4-bit weights one row per expert on average suffices, because some experts have several rows and this kernel
 // unpacks their weights once. The forward must also have this many pairs of a token and an expert, because fewer pairs
 // were not measured.
 constexpr std::int64_t kLeastPackedPairs = 32;

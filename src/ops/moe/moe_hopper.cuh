@@ -2,8 +2,8 @@
 // tile is only as wide as its expert's rows require, in steps of 32, because fixed tiles of 128 tokens would compute a
 // quarter more for experts of 256 rows on average.
 //
-// The grid has as many blocks as the device runs at once. Cluster c of n takes the items c, c + n, c + 2n, … of the
-// list of tiles that order_rows() made, so that a recorded graph works for any choice of the router.
+// The grid has as many blocks as the device runs at once. Cluster c of n clusters takes the items c, c + n, c + 2n, …
+// of the list that order_rows() made, so that a recorded graph works for any choice of the router.
 //
 // For gate and up, the tensor map of w places 8 rows of gate and the same 8 rows of up next to each other in shared
 // memory, so that a thread has both sums of an element. The rows past a tile's last row belong to another expert or to
@@ -130,8 +130,8 @@ __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&
                                                                                (warp * kHalves + half) * 16),
                            matrices);
     }
-    // One barrier per pass is enough, because a thread that writes a buffer again has passed a barrier since the other
-    // threads read that buffer.
+    // One barrier per pass is enough: before a thread writes a buffer again, it passes another barrier, and the other
+    // threads read the buffer before that barrier.
     asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroup) : "memory");
 #pragma unroll
     for (int i = 0; i < kHopperStep * kPacks / kWarpgroup; ++i) {

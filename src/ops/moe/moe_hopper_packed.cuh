@@ -1,16 +1,16 @@
-// Computes the matmuls of moe_hopper.cuh with weights of 4 bits (mxfp4 in moe_experts.h), which are converted in
-// registers (moe_hopper_parts.cuh).
+// Computes the matmuls of moe_hopper.cuh with 4-bit weights (mxfp4 in moe_experts.h), which are converted in registers
+// (moe_hopper_parts.cuh).
 //
 // Packed weights arrive in boxes of 256 columns, and their scale factors arrive once for each tile. A thread unpacks a
 // word into pairs of columns four apart (moe_mxfp4.cuh). The second matrix of a product must have the same order of k.
 // So the sort by expert stores the columns of x in that order, and the kernel of gate and up stores its results in that
 // order. Within 32 columns, column 4 i + j goes to place 8 j + i.
 //
-// A stage takes a warp about 122 instructions with up to 64 tokens a tile, and 142 with 256. Unpacking is 88 of them.
-// The others are addresses, barriers and the operands of products. With 256 tokens, the products of a stage last 1024
-// cycles of the multiprocessor, in 284 of which a scheduler issues the instructions of its two warps. The products of a
-// stage run while the next stage is unpacked. After the last stage of a box, only the other warpgroup fills the tensor
-// cores. With few tokens, unpacking is the bound.
+// A thread spends about 122 instructions on a stage if a tile has up to 64 tokens, and 142 with 256 tokens. 88 of these
+// instructions unpack. The others are for addresses, barriers and the operands of products. With 256 tokens, the
+// products of a stage last 1024 cycles of the multiprocessor, in 284 of which a scheduler issues the instructions of
+// its two warps. The products of a stage run while the next stage is unpacked. After the last stage of a box, only the
+// other warpgroup fills the tensor cores. With few tokens, unpacking limits the speed.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper_parts.cuh"
@@ -85,8 +85,8 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
 // Unpacks the thread's part of a stage. `word` is the byte offset, in the box, of the thread's word in chunk 0 of the
 // thread's first row. The thread's second row is eight rows further. Chunks have 16 bytes, which are 32 columns, and
 // are permuted by the copy engine. `in_box` is the stage's number in the box. `scales` has two scale factors for each
-// of the two rows. Large factors take a second multiplication. The whole warp branches to that multiplication, because
-// models have almost no large factors.
+// of the two rows. Large factors take a second multiplication. Models have almost no large factors, so the warp skips
+// this multiplication unless one of its threads has a large factor.
 __device__ inline void unpack_stage(const unsigned char* box, std::uint32_t word, int in_box,
                                     const std::uint32_t (&scales)[2], PackedOperand& to) {
   const PackedFactors factors[2] = {PackedFactors(scales[0]), PackedFactors(scales[1])};

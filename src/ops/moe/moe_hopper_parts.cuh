@@ -2,8 +2,8 @@
 // bits in registers, because a wgmma instruction can take its first matrix from there.
 //
 // x and the weights arrive through rings of their own. A stage is 64 columns of k. Each row of a box of weights has 128
-// bytes, which are two stages of values of eight bits, or four of values of four bits. A slot of the ring of x holds
-// one or several stages, which are called the slot's parts.
+// bytes, which are two stages of 8-bit values or four stages of 4-bit values. A slot of the ring of x holds one or
+// several stages, which are called the slot's parts.
 //
 // Within one call of multiply_slots(), the products of a stage run while the next stage is converted into other
 // registers. The call ends with a wait for all products, so none run while the first stage of the next call is
@@ -60,9 +60,9 @@ struct PackedRing {
 using RowsRing = PackedRing<kPackedStages>;
 using BoxRing = PackedRing<kPackedBoxes>;
 
-// Returns the number of stages of x in one slot of the ring: one for large tiles, and up to a whole box of weights,
-// which is kBox stages, for tiles of so few rows that a slot holds them. A stage of few rows takes less time than the
-// barriers and the latencies around it.
+// Returns the number of stages of x in one slot of the ring, for tiles of `rows` rows. It is one for large tiles, two
+// for smaller tiles, and kBox, the stages of a box of weights, for tiles of few rows. Several stages share a slot
+// because a stage of few rows takes less time than the barriers and latencies around it.
 template <int kBox>
 __host__ __device__ inline constexpr int parts_of(int rows) {
   return rows > kHopperRows / 2 ? 1 : rows > kHopperRows / 4 ? 2 : kBox;

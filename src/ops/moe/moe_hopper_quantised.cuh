@@ -3,13 +3,14 @@
 //
 // Each row of a box of weights has 128 bytes, which are 128 columns, or 256 if values have four bits. A thread converts
 // a word into pairs that are not neighbouring columns. The sort by expert brings x's columns into the same order
-// (ColumnOrder), and the kernel of gate and up stores its results in the order of down's values. Scales come from
-// global memory, a slot of x ahead. If a scale belongs to a whole row, it is multiplied with sums. Other scales are
+// (ColumnOrder), and the kernel of gate and up stores its results in the order of down's values. Scales are loaded from
+// global memory one slot of x ahead. If a scale belongs to a whole row, it is multiplied with sums. Other scales are
 // multiplied with values, which rounds the weights to bfloat16.
 //
-// Converting a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
-// last 1024 cycles of the multiprocessor. Converting issues instructions in a fifth of these cycles, while the other
-// warpgroup fills the tensor cores. With few tokens, converting is the bound. A slot of x then has several parts.
+// Each thread of a warpgroup converts its part of a stage in about 100 instructions. With 256 tokens per tile, the
+// products of a stage last 1024 cycles of the multiprocessor. Converting issues instructions in a fifth of these
+// cycles, while the other warpgroup fills the tensor cores. With few tokens, converting limits the speed. A slot of x
+// then has several parts.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper_parts.cuh"
@@ -28,8 +29,8 @@ inline constexpr int kQuantisedShared = 1024 + kPackedStages* kPackedRowsBytes +
 static_assert(kQuantisedShared<false> <= 232448 - 1024,
               "a block may have 232448 bytes; 1024 of them hold the barriers");
 
-// The matmul's arguments. matmul.w maps the bytes of values as elements of 16 bits, in boxes of 64 elements by
-// kHopperWeightRows rows.
+// The matmul's arguments. The tensor map matmul.w treats the matrix's bytes as 16-bit elements. Its boxes have 64
+// elements by kHopperWeightRows rows.
 template <class T>
 struct HopperQuantised {
   HopperMatmul<T> matmul;
@@ -55,8 +56,8 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
   }
 }
 
-// The scales of one weight row in a stage, for values of eight bits with a scale for each multiple of 64 columns or for
-// the whole row. The scales of kParts stages are loaded ahead.
+// The scales of one weight row in a stage, for 8-bit values. A group is the whole row, or a multiple of 64 columns. The
+// scales of kParts stages are loaded ahead.
 template <class T, Values kValues, int kParts>
 class OneScale {
  public:
@@ -73,7 +74,7 @@ class OneScale {
     scale_ = quantised::value_scale<T, kValues>(scales_[part]);
   }
 
-  // Converts a word of weights of the stage.
+  // Converts a word of the stage's weights.
   __device__ void convert(std::uint32_t word, int, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     const std::uint32_t offset = quantised::offset_of<T, kValues>(0);
     convert_word<T, kValues>(word, pairs);
@@ -128,7 +129,8 @@ class QuadScales {
     }
   }
 
-  // Converts word i of weights of the prepared stage. A quad's word has 16 columns, or 32 if values have four bits.
+  // Converts word i of the thread's weights in the prepared stage. The four words i of a quad have 16 columns together,
+  // or 32 if values have four bits.
   __device__ void convert(std::uint32_t word, int i, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     const int owner = quantised::is_packed(kValues) ? 2 * i + static_cast<int>(threadIdx.x) % 4 / 2 : i;
     if constexpr (kCodes) {

@@ -124,8 +124,8 @@ Result<std::unique_ptr<BoundOp>> make_grouped(const ExpertsProblem& p, std::byte
   });
 }
 
-// Binds one of the two tensor-core algorithms, which read weights through `Rows` or `WeightCopy`. `few` chooses the
-// algorithm without tiles.
+// Binds one of the two tensor-core algorithms. The one without tiles, which `few` chooses, reads weights through
+// `Rows`. The one with tiles reads them through `WeightCopy`.
 template <class T, template <class> class Rows, template <class, int, bool> class WeightCopy>
 Result<std::unique_ptr<BoundOp>> make_tiles(const ExpertsProblem& p, std::byte* scratch, std::int64_t multiprocessors,
                                             bool few) {

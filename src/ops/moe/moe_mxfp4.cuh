@@ -1,4 +1,4 @@
-// Unpacks weights of 4 bits (mxfp4 in moe_experts.h) to bfloat16 in registers, for moe_experts' kernels.
+// Unpacks 4-bit weights (mxfp4 in moe_experts.h) to bfloat16 in registers, for moe_experts' kernels.
 //
 // The bits of a value are moved into a bfloat16 number, which is then 2^-126 times the value (E2M1 in
 // quantised_values.cuh). One multiplication by the block's factor times 2^126 then gives the weight exactly. A word
@@ -29,8 +29,8 @@ class PackedFactor {
       : scale_(scale), first_(min(scale, kLargest) * 0x00800080u + 0x3f003f00u) {}
 
   __device__ std::uint32_t first() const { return first_; }
-  // Returns whether the factor is too large for one bfloat16 number. If so, it is the product of first() and second(),
-  // and second() is 2^(scale - 128), or NaN.
+  // Returns whether the factor is too large for one bfloat16 number. If so, the factor is the product of first() and
+  // second(), and second() is 2^(scale - 128), or NaN.
   __device__ bool is_large() const { return scale_ > kLargest; }
   __device__ std::uint32_t second() const { return scale_ == 255 ? 0x7fc07fc0u : (scale_ - 1) * 0x00800080u; }
 
@@ -59,7 +59,7 @@ class PackedFactors {
 
  private:
   static constexpr std::uint32_t kLargest = 0x00800080U;
-  // Returns one half of a word in both halves.
+  // Returns a word that has half number `block` of `word` in both halves.
   __device__ static std::uint32_t of_block(std::uint32_t word, int block) {
     return __byte_perm(word, 0, block == 0 ? 0x1010 : 0x3232);
   }

@@ -2,15 +2,15 @@
 // moe_one_token_down.cuh).
 //
 // The time is bounded by the bytes of the chosen experts: 4 experts of 3 x 2880 x 2880 are 53 MB, 12 µs at 4.3 TB/s.
-// Unpacking takes 13 instructions for eight values, 6 µs of all schedulers, and runs while bytes arrive. There is one
-// row for each chosen expert, so nothing is sorted.
+// Unpacking takes 13 instructions for eight values. It keeps all schedulers busy for 6 µs, and runs while bytes arrive.
+// There is one row for each chosen expert, so nothing is sorted.
 //
 // The scale factor of a block of 32 columns multiplies the block's sum, not each weight. In a step, each thread of a
 // quad has its own block, and one tensor-core instruction adds up products of all four blocks. To keep the four sums
-// apart, the instruction's second matrix has eight columns, of which column 2q holds the x of thread q's block, and
-// zeros for the other blocks. Thread q receives the sums of columns 2q and 2q + 1. In gate and up, the first matrix has
-// rows of gate and of up, both multiplied by column 2q. In down, it has rows of two experts, one for column 2q and the
-// other for column 2q + 1, because each expert has its own x.
+// separate, the instruction's second matrix has eight columns. Column 2q holds the x of thread q's block, and zeros for
+// the other blocks. Thread q receives the sums of columns 2q and 2q + 1. In the kernel of gate and up, the first matrix
+// has rows of gate and rows of up, which are multiplied by column 2q. In the kernel of down, the first matrix has rows
+// of two experts. One expert uses column 2q and the other uses column 2q + 1, because each expert has its own x.
 //
 // Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither factor causes a
 // rounding if |x| is below 2^67. A sum of products vanishes in float32 only if its value without these factors is below
@@ -25,16 +25,16 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kTokenColumns = 8;              // columns of y whose rows a warp multiplies
-inline constexpr int kTokenStep = 4 * kPackedBlock;  // columns of k in a step: a block per thread of a quad
+inline constexpr int kTokenColumns = 8;              // columns of y whose weight rows a warp multiplies
+inline constexpr int kTokenStep = 4 * kPackedBlock;  // columns of k in a step: one block for each thread of a quad
 inline constexpr float kTokenScaleOfX = 0x1p60F;
 inline constexpr float kTokenScaleOfSums = 0x1p66F;  // 2^126 / kTokenScaleOfX
 
 // Returns the number of columns rounded up to whole steps.
 constexpr std::int64_t token_columns(std::int64_t k) { return (k + kTokenStep - 1) / kTokenStep * kTokenStep; }
 
-// Returns where the eight columns from 8 · `eight` on are stored, also counted in groups of eight. A step begins with
-// the first eight columns of each of its four blocks.
+// Returns the place where the eight columns from 8 · `eight` on are stored. Places are counted in groups of eight
+// columns. A step begins with the first eight columns of each of its four blocks.
 __device__ inline int place_of(int eight) { return eight / 16 * 16 + eight % 4 * 4 + eight / 4 % 4; }
 
 // Loads a thread's block of a step. `x` points to the start of the step.
@@ -43,7 +43,7 @@ __device__ inline void load_block(const uint4* x, uint4 (&columns)[4]) {
   for (int j = 0; j < 4; ++j) columns[j] = x[j * 4 + static_cast<int>(threadIdx.x) % 4];
 }
 
-// A thread's blocks of two rows.
+// A thread's two blocks, one from each of its two weight rows.
 struct TwoBlocks {
   uint4 low;
   uint4 high;

@@ -52,7 +52,7 @@ class PackedWalk {
     scales_ += lane() / 4 * blocks_;
   }
 
-  // Starts loading the next step; writes zeros past the end. The caller ends the group of copies.
+  // Starts loading the next step; writes zeros past the end. The caller commits the group of copies.
   __device__ void load(int slot) {
     const bool real = next_ < blocks_;
     copy_async(words_ + slot * kSlot, packed_[0] + next_, real);

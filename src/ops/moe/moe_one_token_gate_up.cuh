@@ -64,7 +64,8 @@ __device__ inline void ask_for_units(const Matmul<T>& p, const std::int32_t* ids
 }
 
 // Returns which of eight rows a thread reads. Shared memory serves eight threads, which are two quads, at once. If k is
-// an odd multiple of 64, rows a and a + 2 lie in different banks, so these two quads read such rows.
+// an odd multiple of 64, rows a and a + 2 lie in different banks. So one of the two quads reads a row a, and the other
+// reads row a + 2.
 __device__ inline int row_of_thread_in_eight() {
   const int quad = static_cast<int>(threadIdx.x) / 4 % 8;
   return (quad & 4) | (quad & 1) << 1 | (quad >> 1 & 1);
@@ -103,10 +104,10 @@ __device__ inline void sync_teams() {
   asm volatile("bar.sync %0, %1;" ::"n"(1 + kTokenTeams), "n"(kTokenTeams * kTokenTeam * kWarp) : "memory");
 }
 
-// Computes gate and up. Any grid, blocks of kTokenThreads. y: [top_k, token_columns(n)], times kTokenScaleOfX; nothing
-// is written past n. Preconditions: T has 16 bits, k is a multiple of 64, n is a multiple of 8. This kernel lets the
-// kernel of down begin only after its own wait for the router, so that the router's results are complete when down
-// begins.
+// Computes gate and up. The grid may have any number of blocks, of kTokenThreads threads each. y: [top_k,
+// token_columns(n)], multiplied by kTokenScaleOfX; nothing is written past n. Preconditions: T has 16 bits, k is a
+// multiple of 64, n is a multiple of 8. This kernel lets the kernel of down begin only after its own wait for the
+// router, so that the router's results are complete when down begins.
 template <class T>
 __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T> p, const std::int32_t* ids) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -150,7 +151,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T
   const int team = thread / kWarp / kTokenTeam;
   const int of_team = thread / kWarp % kTokenTeam;
   const PackedRowOfThread weights(p.k);
-  int turn = 0;  // the warp of the team that adds up
+  int turn = 0;  // number, within the team, of the warp that adds up the sums
   int i = team;
   for (int unit = static_cast<int>(blockIdx.x) + team * blocks; unit < end;
        unit += kTokenTeams * blocks, i += kTokenTeams) {
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T
 #pragma unroll
       for (int w = 0; w < kTokenTeam; ++w)
         sum = make_float2(sum.x + own_parts[w][lane].x, sum.y + own_parts[w][lane].y);
-      const int in_eight = lane % 4 * 2 + lane / 4;  // where pair_up() puts column `lane` of eight
+      const int in_eight = lane % 4 * 2 + lane / 4;  // where pair_up() puts column number `lane` of eight columns
       const float y = activate<T>(whole_sum(sum.x) + bias.x, whole_sum(sum.y) + bias.y, p.activation, p.limit);
       p.y[pair * token_columns(p.n) + place_of(first / 8) * 8 + in_eight] = from_float<T>(y * kTokenScaleOfX);
     }

@@ -24,8 +24,8 @@ struct Formats {
 // Returns the number of operands that a matrix has besides its values.
 std::size_t num_more(const QuantisedFormat& format) { return format.num_operands() - 1; }
 
-// Returns a copy of `node` for the matrix `down`. The names that describe `gate_up` in `node` describe `down` in the
-// copy: the value of each attribute "down_x" replaces the value of "x".
+// Returns a copy of `node` in which the attributes that describe gate_up describe down: if there is an attribute
+// "down_x", its value replaces the value of the attribute "x".
 ir::Node node_of_down(const ir::Node& node) {
   constexpr std::string_view kPrefix = "down_";
   std::map<std::string, ir::Attribute> attributes(node.attributes.begin(), node.attributes.end());

@@ -13,7 +13,7 @@ struct ExpertSizes {
   std::int64_t intermediate = 0;
 };
 
-// Returns the number of operands that gate_up and down have besides their values.
+// Returns how many operands gate_up and down have together besides their values.
 Result<std::size_t> num_quantised_operands(const ir::Node& node);
 // Checks gate_up, down and their other operands, which begin at operand `first`. moe_experts' shape rule calls it.
 Result<ExpertSizes> check_quantised_experts(const ir::OpSignature& s, std::int64_t hidden, std::size_t first);

@@ -17,7 +17,7 @@ using quantised::Values;
 
 template <Values kValues>
 inline constexpr int kPieceColumns = quantised::is_packed(kValues) ? 32 : 16;
-// The number of registers that the values of a word fill as pairs.
+// The number of registers that a word's values fill after they are converted to pairs.
 template <Values kValues>
 inline constexpr int kWordPairs = quantised::is_packed(kValues) ? 4 : 2;
 
@@ -52,8 +52,8 @@ __device__ inline void with_values(const QuantisedMatrix& m, const F& f) {
   }
 }
 
-// Returns scale number `at` of a matrix of codes in the lower 16 bits. The upper 16 bits hold the scale's offset, or 0
-// if the format has no offsets.
+// Returns, in the lower 16 bits, scale number `at` of a matrix of codes. The upper 16 bits hold the scale's offset, or
+// 0 if the format has no offsets.
 __device__ inline std::uint32_t code_scale(const QuantisedMatrix& m, std::uint32_t at) {
   if (m.format.scales == QuantisedFormat::Scales::kPairs) return reinterpret_cast<const std::uint32_t*>(m.scales)[at];
   return reinterpret_cast<const std::uint16_t*>(m.scales)[at];
@@ -80,7 +80,7 @@ template <Values kValues, bool kCodes>
 struct Piece {
   uint4 words = {};
   std::uint32_t scale = 0;   // the bits of a float32, or two numbers of e4m3; with codes, code_scale()
-  std::uint32_t second = 0;  // with codes: code_scale() of the last half of the columns
+  std::uint32_t second = 0;  // with codes: code_scale() of the second half of the columns
   int zero = 0;              // zero point of int4; with codes, code_zero()
 
   // Loads the columns from `column` on. Values from column `end` on are 0.
@@ -137,7 +137,7 @@ __device__ inline void pair_columns(const uint4& columns, std::uint32_t (&pairs)
   }
 }
 
-// Arranges pairs of eight columns in the order of the columns.
+// Restores the ascending order of eight columns that are in the order of pair_columns().
 template <class T, Values kValues>
 __device__ inline uint4 columns_of(const std::uint32_t (&pairs)[4]) {
   if constexpr (quantised::is_packed(kValues))
@@ -162,8 +162,8 @@ class CodeScale {
     flip_ = zero != 0 ? quantised::kFlipSigns : 0;
   }
 
-  // Returns the scale of a lane of this thread's quad. All lanes of the warp must call it. `is_moved` says whether the
-  // scale has an offset, or a zero point in the place of an offset.
+  // Returns the scale that lane `lane` of this thread's quad holds. All lanes of the warp must call it. `is_moved` says
+  // whether the scale has an offset, or a zero point in the place of an offset.
   __device__ CodeScale of_lane(int lane, bool is_moved) const {
     CodeScale other = *this;
     other.of_.scale = __shfl_sync(~0U, of_.scale, lane, 4);

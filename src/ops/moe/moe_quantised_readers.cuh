@@ -8,7 +8,7 @@
 
 namespace tessera::cuda::moe {
 
-// Converts eight neighbouring columns of a piece to pairs. They begin with column 8 · eight of the piece.
+// Converts eight neighbouring columns of a piece to pairs. The first of them is column 8 · `eight` of the piece.
 template <class T, Values kValues, bool kCodes>
 __device__ inline void convert_eight(const PieceScales<T, kValues, kCodes>& scales, const uint4& words, int eight,
                                      std::uint32_t (&pairs)[4]) {

@@ -42,7 +42,7 @@ struct QuantisedStream {
   __host__ __device__ static int row_bytes(int columns) { return kPacked ? columns / 2 : columns; }
   __host__ __device__ static int more_bytes(int) { return 0; }
   __device__ static constexpr int column_of(int d) { return kPacked ? d * 8 : d / 2 * kPieceBytes + d % 2 * 8; }
-  // Returns the number of pieces that a thread of the team's warp `part` has in a chunk.
+  // Returns how many pieces of a chunk each thread of warp `part` of the team has.
   __device__ static int steps(int columns, int part) {
     const int behind = row_bytes(columns) - part * 64;
     return min(kPieces, (behind + kPieceBytes - 1) / kPieceBytes);
@@ -86,7 +86,7 @@ struct QuantisedStream {
     if (w.factor != nullptr) prefetch_to_l2(w.factor + number);
   }
 
-  // The scales of a thread's pieces of its two rows.
+  // The scales of the pieces that a thread has in its two rows.
   class Scales {
    public:
     // Begins an item. `low` and `high` are the numbers of the thread's two rows among all experts' rows. Row numbers
@@ -150,7 +150,7 @@ struct QuantisedStream {
     std::uint32_t from_[2];
     std::uint32_t zeros_from_[2];
     std::uint32_t bits_[kPieces][2];
-    std::uint32_t second_[2];  // int4 codes: scales of the last half of the piece
+    std::uint32_t second_[2];  // int4 codes: scales of the second half of the piece
     int zeros_[2];
   };
 

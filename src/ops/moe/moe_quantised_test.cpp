@@ -71,8 +71,8 @@ struct QuantisedExpertsCase {
   std::vector<double> down{};     // [experts, hidden, intermediate]
 };
 
-// Returns `format` with blocks of so few rows that no block has rows of two experts. `rows`: the rows of one expert. If
-// the format has one scale for all rows, each expert gets a scale of its own.
+// Returns `format` with blocks of so few rows that no block has rows of two experts. `rows` is the number of rows of
+// one expert. If the format has one scale for all rows, each expert gets a scale of its own.
 QuantisedFormat format_for(QuantisedFormat format, std::int64_t rows) {
   format.group_rows = std::gcd(format.group_rows == kWholeRow ? rows : format.group_rows, rows);
   return format;

@@ -10,8 +10,8 @@
 //              A group's score is the greatest c ("best", DeepSeek-V2) or the sum of the two greatest ("best_two",
 //              DeepSeek-V3).
 //   ids        the top_k experts with the highest c in those groups, the highest first
-//   weights    s of the ids, times scale, times the expert's expert_scale. If `normalise` is set, s is first divided by
-//              the sum over the ids plus 1e-20, so that sigmoids of 0 give 0.
+//   weights    s of each chosen expert, times `scale`, times its expert_scale. If `normalise` is set, s is first
+//              divided by the sum of s over the chosen experts plus 1e-20, so that sigmoids of 0 give 0.
 // Softmax with `normalise` is the softmax of the top_k logits (Mixtral, GPT-OSS). Among equal scores the lower index
 // wins, for experts and for groups. NaN counts as the lowest score.
 //

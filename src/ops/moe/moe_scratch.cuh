@@ -35,7 +35,7 @@ struct Scratch {
   }
 };
 
-// Lays out the scratch with a list of `tiles` tiles; 0 means that there is no Order.
+// Lays out the scratch. Its Order has a list of `tiles` tiles; 0 means that the scratch has no Order.
 inline Scratch lay_out(const ExpertsProblem& p, std::int64_t tiles) {
   Scratch s;
   const auto take = [&](std::int64_t count, std::size_t bytes) {

@@ -1,21 +1,21 @@
 // Computes moe_experts for the rows of a decode step on Hopper. One kernel computes gate and up. The next computes down
 // and adds up each token's experts.
 //
-// The time is bounded by reading the chosen experts, 3 · H · I values each. Each is read once, for any number of rows.
-// Bulk copies fill a ring of weights in each block's shared memory. The router's choice is known before gate and up
-// begins. The kernel of down therefore requests its first weights as soon as its blocks fit on the multiprocessors, and
-// only then waits for the results of gate and up.
+// The time is bounded by reading the chosen experts, 3 · H · I values each. Each expert is read once, for any number of
+// rows. Bulk copies fill a ring of weights in each block's shared memory. The router's choice is known before gate and
+// up begins. The kernel of down therefore requests its first weights as soon as its blocks fit on the multiprocessors,
+// and only then waits for the results of gate and up.
 //
-// Both kernels split the router's choice into groups of up to 8 rows of one expert. In gate and up, an item is a group
-// with 8 columns of y (16 weight rows). Each block takes items at a stride of the grid, so multiprocessors have equal
-// work for any number of active experts. In down, each block computes 16 columns of y for all groups. Such a block
-// computes all experts' results for its columns, so it adds them up itself.
+// Both kernels split the router's choice into groups of up to 8 rows of one expert. In the kernel of gate and up, an
+// item is a group with 8 columns of y (16 weight rows). Each block takes items at a stride of the grid, so
+// multiprocessors have equal work for any number of active experts. In the kernel of down, each block computes 16
+// columns of y for all groups. It computes all experts' results for its columns, so it also adds them up.
 //
-// A team of warps multiplies an item by tensor-core instructions. The weights are the first operand, and the group's
+// A team of warps multiplies an item with tensor-core instructions. The weights are the first operand, and the group's
 // rows of x are the second.
 //   - A team of eight is a whole block. Each warp multiplies an eighth of k. The warps' sums are added in an order that
 //     does not depend on the rows.
-//   - In down k is short, and eight warps would wait for each other longer than they multiply. So a team is one warp,
+//   - For down, k is short, and eight warps would wait for each other longer than they multiply. So a team is one warp,
 //     up to sixteen teams of a block multiply different items, and no sums are exchanged.
 // Further warps request weights. If rows are short, the time is bounded by how long a warp takes to wait for a slot and
 // to start a copy. Therefore copies are as long as possible, and a block with teams of one warp has several warps that
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   [[maybe_unused]] int turn = 0;
   for (Item item = first_item(team); item.group < groups.count; advance(item, p.teams)) {
     float sum[4] = {};
-    // In a team of several warps, a thread finishes other weight rows than it multiplies.
+    // In a team of several warps, the weight rows that a thread finishes are not those that it multiplies.
     const int last_row = kTeam == 1 ? row : static_cast<int>(threadIdx.x) % 8;
     [[maybe_unused]] float factors[2];
     if constexpr (Weights::kHasFactors) {

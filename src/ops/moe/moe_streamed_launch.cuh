@@ -54,8 +54,8 @@ Ring whole_rows(int k, std::int64_t bytes) {
 }
 
 // Returns a ring of stages that hold about equal parts of k, so that the last stage is not left with a few columns.
-// Gaps of 64 bytes make the distance of rows an odd multiple of 64, so eight threads that read 16 bytes each from two
-// rows use all banks.
+// Gaps of 64 bytes make the distance between rows an odd multiple of 64, so eight threads that read 16 bytes each from
+// two rows use all banks.
 template <class Stream>
 Ring parts_of_rows(int k, std::int64_t bytes) {
   const std::int64_t stages = ceil_div(k, Stream::kStageColumns);
@@ -121,15 +121,16 @@ Result<StreamedLaunch<T>> gate_up_launch(const ExpertsProblem& p, const Matmul<T
                                           std::min(items, share.blocks * multiprocessors));
 }
 
-// Makes the launch of down with one team in a block.
+// Makes the launch of the kernel of down for blocks of one team.
 template <class T, class Stream>
 Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>& matmul) {
   return streamed_launch<T, false, Stream>(p, matmul, ring_of<Stream>(matmul.k, share_of(p)), /*teams=*/1,
                                            p.hidden / kStreamedWeightRows);
 }
 
-// Returns how many teams of one warp a block of down has, if `slots` stages with all of k fit; 0: a team is a whole
-// block. Each team needs a stage with all of k, so a multiprocessor runs one block. The number of teams is a multiple
+// Returns how many teams, of one warp each, a block of down has; 0 means that a team is a whole block. `slots` is the
+// number of stages with all of k that fit. Each team needs a stage with all of k, so a multiprocessor runs one block.
+// The number of teams is a multiple
 // of kCopyingWarps; down_launch() makes the number of slots a multiple of the number of teams. The result is also 0 if
 // the last of several rounds of blocks would leave too many multiprocessors idle, because two blocks on each
 // multiprocessor are faster then.
@@ -145,7 +146,8 @@ inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multip
   return busy && teams >= kFewestTeams ? teams : 0;
 }
 
-// Makes the launch of down. `Block` and `Warp` read the same weights for teams of a block and of a warp.
+// Makes the launch of down. `Block` reads the weights if a team is a whole block, and `Warp` reads them if a team is a
+// warp.
 template <class T, class Block, class Warp>
 Result<StreamedLaunch<T>> down_launch(const ExpertsProblem& p, const Matmul<T>& matmul, std::int64_t multiprocessors) {
   Ring ring = whole_rows<Warp>(matmul.k, kMostRingBytes);

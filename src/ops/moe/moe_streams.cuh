@@ -47,9 +47,9 @@ struct Streamed {
   float inverse_group_rows;  // quantised weights: 1 / the number of rows that share scales
 };
 
-// Copies the first `bytes` bytes of eight rows from `low` on and of eight rows from `high` on. The rows are `row_bytes`
-// apart, and `pitch` apart in shared memory. Rows without gaps need two copies, other rows need sixteen. One warp calls
-// it.
+// Copies eight rows from `low` on and eight rows from `high` on, only the first `bytes` bytes of each. Rows begin
+// row_bytes apart in global memory, and `pitch` bytes apart in shared memory. If both distances are equal, two copies
+// suffice, otherwise sixteen are needed. One warp calls it.
 __device__ inline void copy_rows(const void* low, const void* high, int row_bytes, int bytes, int pitch,
                                  unsigned char* to, SharedBarrier& full) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -61,7 +61,7 @@ __device__ inline void copy_rows(const void* low, const void* high, int row_byte
             static_cast<std::uint32_t>(rows * bytes), full);
 }
 
-// Stands in for scales if the weights have none, or have them in their stage.
+// Takes the place of a class of scales if the weights have no scales, or if their scales lie in the stage.
 template <class T>
 struct NoScales {
   __device__ void begin_item(const Streamed<T>&, int, int) {}
@@ -87,8 +87,8 @@ struct PlainStream {
   static constexpr int kColumnStep = kTeam * 4 * kColumns;
   // Returns the first column of the thread's group d, counted from the first column of its group 0.
   __device__ static constexpr int column_of(int d) { return d * kColumnStep; }
-  // Returns the number of steps that multiply() has in a chunk of `columns` columns for the team's warp `part`; here a
-  // step is a group.
+  // Returns how many steps multiply() takes for warp `part` of the team in a chunk of `columns` columns. Here a step is
+  // a group.
   __device__ static int steps(int columns, int part) {
     return min(4, (columns - part * 4 * kColumns + kColumnStep - 1) / kColumnStep);
   }

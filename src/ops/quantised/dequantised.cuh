@@ -1,4 +1,4 @@
-// Converts a quantised matrix to numbers of 16 bits in scratch memory, for products of many rows. The conversion is a
+// Converts a quantised matrix to 16-bit numbers in scratch memory, for products of many rows. The conversion takes a
 // small part of a product's time. Memory bandwidth limits the conversion.
 #pragma once
 

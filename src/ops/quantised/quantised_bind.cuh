@@ -21,8 +21,8 @@ struct Arrangement {
   std::int64_t turns = 0;        // an estimate of the time, in stages of a block
 };
 
-// The time of the last step of a block, which adds and stores the sums, in stages of a block (measured with int4 on an
-// H200).
+// The last step of a block adds and stores the sums. This is its time, expressed in stages of a block (measured with
+// int4 on an H200).
 inline constexpr std::int64_t kEndStages = 4;
 
 // The shared memory of a block: a ring of kStages stages.
@@ -39,11 +39,11 @@ struct BlockMemory {
 inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.n, std::int64_t{kTileWeights}); }
 
 // Chooses how blocks share the product. They split k if this lowers `turns` and leaves each block at least two stages.
-// The greatest possible number of tiles have one block each, in full waves of all blocks. The remaining tiles are
-// split, and come first. So the last whole tiles begin when the short blocks of split tiles end, and not only when
-// other whole tiles end. The number of clusters that run at once comes from clusters_at_once(), because it does not
-// follow from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a deterministic
-// forward no block splits k, because the choice depends on m and would change the order of sums.
+// The greatest possible number of tiles have one block each, in waves that use all blocks. The remaining tiles are
+// split, and come first. So the last whole tiles begin when the short blocks of split tiles end, and not only when other
+// whole tiles end. The number of clusters that run at once comes from clusters_at_once(), because it does not follow
+// from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a deterministic forward
+// no block splits k, because the choice depends on m and would change the order of sums.
 template <class Product>
 Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   constexpr int kN = Product::Ring::kN;
@@ -51,9 +51,9 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   const std::int64_t tiles = ceil_div(p.m, std::int64_t{kN}) * weight_tiles_of(p);
   const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
   const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
-  // turns_of() returns the time of `full` waves and of a last wave that has only `rest` of the `most` blocks of a full
-  // wave. With few rows of x the memory bounds the time. Then the blocks of a last wave after full waves run faster, up
-  // to three times as fast.
+  // turns_of() returns the time of `full` waves of `most` blocks (or clusters) each, and of a last wave of `rest`. With
+  // few rows of x the memory bounds the time. Then the blocks of a last wave after full waves run faster, up to three
+  // times as fast.
   constexpr bool kBoundByMemory = kTileBlocks<kN> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
                            bool after_others) {

@@ -7,8 +7,8 @@
 // which round x for the ring (rounding_warps.cuh). The blocks of a cluster do one of two things:
 //   - with few tiles they split k. At the end each block leaves its sums in its own shared memory, and adds the sums of
 //     all blocks for its share of the rows of x (linear_split.cuh). Blocks that round x instead send their sums
-//     (sent_sums.cuh). With a few more tiles than blocks that run at once, only the first clusters split k, and each
-//     block after them computes a whole tile;
+//     (sent_sums.cuh). If there are a few more tiles than blocks that run at once, only the first clusters split k,
+//     and each block after them computes a whole tile;
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
 #pragma once
 
@@ -20,7 +20,8 @@
 
 namespace tessera::cuda::quantised {
 
-// Stores the sums of a warpgroup to shared memory as [kN, kTileSumRow], each times its row's factor.
+// Stores the sums of a warpgroup to shared memory as [kN, kTileSumRow]. Each sum is multiplied by the factor of its row
+// of w.
 template <int kN>
 __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t sums, int weight,
                                        const float (&factor)[2]) {

@@ -1,5 +1,5 @@
-// Binds quantised_linear of many rows in two steps: the matrix is converted to numbers of 16 bits in scratch memory
-// (dequantised.cuh), and cuBLASLt multiplies with it.
+// Binds quantised_linear of many rows in two steps: the matrix is converted to 16-bit numbers in scratch memory
+// (dequantised.cuh), and cuBLASLt multiplies x by them.
 #include <utility>
 #include <vector>
 
@@ -16,8 +16,9 @@ using namespace cuda;
 using namespace cuda::quantised;
 
 // Returns whether there are enough rows for the two steps to be faster than one kernel. With fewer rows, converting
-// takes longer than the library's product saves. The kernel of tiles is nearly as fast as the library: from somewhere
-// between 2048 and 4096 rows on, the two steps are faster. With e2m1 they are never faster (Llama-3-8B's sizes, H200).
+// takes longer than the library's product saves. If the kernel of tiles supports the call, the two steps are faster
+// only from somewhere between 2048 and 4096 rows on, because that kernel is nearly as fast as the library. With e2m1
+// the two steps are never faster than that kernel (Llama-3-8B's sizes, H200).
 bool has_rows_enough(const QuantisedCall& p) {
   if (!quantised_tiles_serve(p)) return p.m >= 1024;
   return p.w.format.values != Values::kE2M1 && p.m >= 3072;

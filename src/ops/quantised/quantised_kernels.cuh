@@ -23,8 +23,8 @@ struct QuantisedCall : QuantisedProblem {
   std::int64_t y_columns() const { return gate == cuda::Gate::kNone ? n : n / 2; }
 };
 
-// Computes each element of y by one warp, from numbers in float32. It supports every format, type and size, but no
-// gate. A row's bits do not depend on the number of rows.
+// Binds the kernel in which one warp computes an element of y, in float32. It supports every format, type and size, but
+// no gate. A row's bits do not depend on the number of rows.
 Result<std::unique_ptr<BoundOp>> bind_quantised_plain(const QuantisedCall& call);
 
 // Returns whether the streamed kernel supports the call: up to 16 rows of a 16-bit type, whole tiles, and a common

@@ -3,7 +3,7 @@
 //
 //   blocks      packed blocks of GGUF, and x that is rounded by block: integer products (blocks/block_linear.h)
 //   registers   a few rows of x, or any number in a deterministic forward: w is converted where it is multiplied
-//               (quantised_dot.h), so a few rows read it once
+//               (quantised_dot.h), so w is read once for a few rows
 //   oneDNN      many rows: the block is converted to x's type in the cache, and the library multiplies. Sums depend on
 //               the number of rows, so a deterministic forward does not use it.
 //   floats      everything else: the block is converted to float32 in the cache, and linear's dot kernel multiplies

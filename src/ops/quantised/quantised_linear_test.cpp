@@ -50,8 +50,8 @@ ir::Attributes attributes_of(const QuantisedFormat& format, bool bias, bool resi
   return attributes;
 }
 
-// Returns the relative rounding of weights. The CPU's kernel for many rows rounds them to bfloat16, and CUDA's kernels
-// to either 16-bit type.
+// Returns the relative rounding error of weights. The CPU's kernel for many rows rounds weights to bfloat16, and CUDA's
+// kernels round them to either 16-bit type.
 double weight_rounding(DType dtype) {
   if (dtype == DType::kBFloat16) return 0x1p-9;
   return dtype == DType::kFloat16 && on_cuda() ? 0x1p-12 : 0;
@@ -131,8 +131,8 @@ TEST_P(QuantisedLinear, DeterministicBitsDoNotDependOnOtherRows) {
 }
 
 // Catches faults in arrangements that the sizes above do not lead to: tiles of 192 and 256 rows of x; three blocks that
-// split k; and slightly more tiles than the blocks that 132 multiprocessors run at once, so that only the first tiles
-// have their k split.
+// split k; and slightly more tiles than blocks run at once on 132 multiprocessors, so that only the first tiles have
+// their k split.
 TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel has tiles";
   const std::array formats{
@@ -201,8 +201,8 @@ std::vector<double> rounded_inputs(const HostTensor& x, std::int64_t columns, st
   return rounded;
 }
 
-// Each size of up to eight rows has a matrix above 4 MiB or fits no kernel that leaves x unrounded. These sizes split k
-// among two to six blocks, for all tiles or only for the first tiles.
+// The sizes of up to eight rows have a matrix above 4 MiB, or are supported by no kernel that leaves x unrounded. These
+// sizes split k among two to six blocks, for all tiles or only for the first tiles.
 class RoundedInputs : public ::testing::TestWithParam<DType> {};
 
 TEST_P(RoundedInputs, AreRoundedAsTheCheckpointRequires) {

@@ -2,7 +2,7 @@
 //
 //   w[n, k] = (value[n, k] − zero[n, g]) · scale[n / group_rows, g] · factor[n] + offset[n, g],   g = k / group_cols
 //
-//   values  u8[N, K] or u8[N, K / 2]: one value a byte, or two, the first in the lower half
+//   values  u8[N, K] or u8[N, K / 2]: one value per byte, or two values per byte, the first in the lower half
 //     "e4m3"  a sign, four bits of exponent, three of mantissa (Micikevicius et al., arXiv 2209.05433); 0x7f is NaN
 //     "int8"  −128 … 127
 //     "int4"  0 … 15 without a sign; without zeros and offsets, the zero is 8
@@ -14,7 +14,7 @@
 //     "pairs" f16[N, 2 ⌈K / group_cols⌉]: the scale and the offset of each group alternate; the zero is 0, and
 //             group_rows is 1. Other scales have no offsets.
 //   factor  f32[N], if present: the second scale of NVFP4
-//   zeros   u8[N, ⌈K / group_cols⌉], if present; only of int4
+//   zeros   u8[N, ⌈K / group_cols⌉], if present; only for int4
 //   groups  i32[K], if present: g of each column, in place of k / group_cols
 //
 // A matrix of GGUF's blocks (block_types.h) has its scales in the blocks. So its only operand is the one below, and
@@ -56,11 +56,11 @@ struct QuantisedFormat {
   BlockType blocks = BlockType::kQ8_0;  // the type of the blocks if `values` is kBlocks
 
   bool is_blocks() const { return values == Values::kBlocks; }
-  // Returns the number of values in a byte. Precondition: not kBlocks.
+  // Returns the number of values in a byte. Precondition: `values` is not kBlocks.
   std::int64_t values_of_byte() const { return values == Values::kInt4 || values == Values::kE2M1 ? 2 : 1; }
-  // Returns the bytes of the scale of a group, with its offset if there are pairs.
+  // Returns the bytes that a group's scale takes, together with its offset if there are pairs.
   std::int64_t scale_bytes() const { return scales == Scales::kE4M3 ? 1 : scales == Scales::kFloat16 ? 2 : 4; }
-  // Returns the zero of int4 without stored zeros.
+  // Returns the zero of int4 values if no zeros are stored.
   int default_zero() const { return scales == Scales::kPairs ? 0 : 8; }
   // Returns the number of operands that hold the matrix: values, scales and the optional ones, in that order.
   std::size_t num_operands() const {
@@ -100,7 +100,7 @@ struct QuantisedMatrix {
   const std::int32_t* groups = nullptr;
 
   std::int64_t row_bytes() const { return format.is_blocks() ? blocks().row_bytes() : cols / format.values_of_byte(); }
-  // Returns the matrix of a format of blocks.
+  // Returns the matrix as a BlockMatrix. Precondition: the format is one of blocks.
   BlockMatrix blocks() const { return {.type = format.blocks, .rows = rows, .cols = cols, .data = values}; }
 };
 

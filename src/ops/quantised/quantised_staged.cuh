@@ -1,8 +1,8 @@
 // Computes quantised_linear for very few rows on Hopper, alone or together with the gate after it. The time to read w
 // from memory bounds the kernel.
 //
-// The kernel differs from quantised_streamed.cuh in three ways. The differences pay if x fits in shared memory beside
-// the ring, because all tiles then read x from there:
+// The kernel differs from quantised_streamed.cuh in three ways. The differences save time if x fits in shared memory
+// beside the ring, because all tiles then read x from there:
 //   - The copy engine (TMA) brings a stage as one box. Copies of single rows arrive too slowly: with rows of 512 bytes,
 //     an H200 reads at 2.8 instead of 3.4 TB/s.
 //   - Columns of x are arranged once (streamed_columns.cuh), so that a conversion of w needs fewer instructions. Int4's

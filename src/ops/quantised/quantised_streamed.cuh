@@ -137,8 +137,8 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
   }
 
   wait_for_previous();
-  const int row = lane / 4;                            // row of w in a tile, and of x in eight rows
-  const int byte = warp * kQuadBytes + lane % 4 * 16;  // byte of a row of w in a round
+  const int row = lane / 4;                            // the thread's row of w in a tile, and its row of x among eight
+  const int byte = warp * kQuadBytes + lane % 4 * 16;  // the thread's first byte in a round's part of a row of w
   const T* mine[kEights];
 #pragma unroll
   for (int e = 0; e < kEights; ++e)

@@ -31,8 +31,8 @@ struct QuantisedCase {
   std::vector<double> values;        // [rows, cols]
 };
 
-// Makes a random matrix. If `numbers` is false, QuantisedCase::values stays empty: computing the dequantised values
-// takes most of the time.
+// Makes a random matrix. If `numbers` is false, QuantisedCase::values stays empty, because computing the dequantised
+// values takes most of the time.
 inline QuantisedCase random_quantised(const QuantisedFormat& format, std::int64_t rows, std::int64_t cols,
                                       std::uint32_t seed, bool numbers = true) {
   std::mt19937 generator(seed);
@@ -42,7 +42,7 @@ inline QuantisedCase random_quantised(const QuantisedFormat& format, std::int64_
     return t;
   };
   const bool pairs = format.scales == QuantisedFormat::Scales::kPairs;
-  // Bytes with an offset are never negative (blocks/block_codes.h).
+  // In formats with offsets, codes of int8 are never negative (blocks/block_codes.h).
   const int most_code = pairs && format.values == QuantisedFormat::Values::kInt8 ? 127 : 255;
   const std::int64_t groups = (cols + format.group_cols - 1) / format.group_cols;
   const std::int64_t scale_rows = (rows + format.group_rows - 1) / format.group_rows;

@@ -6,19 +6,19 @@
 // added. This rounds the weights to T once; NVFP4's weights stay exact. If a whole row of 8-bit values has one scale,
 // the sums are multiplied by it, in float32.
 //
-// With few rows the time is bounded by reading w once. Converting takes about three instructions a value, and a
-// multiprocessor issues them for 40 values a cycle. If memory delivers w at full speed, converting takes less than half
-// of the issue slots for 8-bit values, and nearly all of them for 4-bit values. With many rows the products of a stage
-// last 1024 cycles, and converting takes half of them.
+// With few rows the time is bounded by reading w once. Converting takes about three instructions per value, and a
+// multiprocessor issues them for 40 values per cycle. If memory delivers w at full speed, converting takes less than
+// half of the issue slots for 8-bit values, and nearly all of them for 4-bit values. With many rows the products of a
+// stage last 1024 cycles, and converting takes half of them.
 #pragma once
 
 #include "tessera/ops/quantised/quantised_block.cuh"
 
 namespace tessera::cuda::quantised {
 
-// The copy engine (TMA) permutes the 16-byte chunks of a row of kRowBytes: chunk c of a row is at chunk c ^ l, where l
-// is the number of the row's 128-byte line modulo the number of chunks in a row. Returns the offset of chunk 0 of a
-// row. Chunk c is at this offset ^ 16 c, and the chunks of row r + 8 are 8 kRowBytes further on.
+// The copy engine (TMA) permutes the 16-byte chunks of a row of kRowBytes: chunk c lies at the place of chunk c ^ l,
+// where l is the number of the row's 128-byte line modulo the number of chunks in a row. Returns the offset of chunk 0
+// of a row. Chunk c is at this offset ^ 16 c, and the chunks of row r + 8 are 8 kRowBytes further on.
 template <int kRowBytes>
 __device__ inline std::uint32_t first_chunk(int row) {
   const int byte = row * kRowBytes;
@@ -46,11 +46,11 @@ struct StageGroups {
 
   constexpr int steps() const { return columns / 16; }
   constexpr int row_bytes(Values values) const { return is_packed(values) ? columns / 2 : columns; }
-  // Returns the groups of a stage with half the columns.
+  // Returns the StageGroups of a stage that has half the columns.
   constexpr StageGroups half() const { return {count > 1 ? count / 2 : count, form, columns / 2}; }
 };
 
-// Loads aligned words, one, two or a multiple of four, with the widest instructions.
+// Loads aligned words with the widest instructions. kWords is one, two or a multiple of four.
 template <int kWords>
 __device__ inline void load_words(const std::byte* from, std::uint32_t (&to)[kWords]) {
   if constexpr (kWords == 1) {
@@ -249,7 +249,7 @@ class ScaleStream {
   Loaded next_[2];
 };
 
-// Multiplies converted weights: a Product of quantised_block().
+// The Product of quantised_block() that multiplies converted weights.
 template <class T, Values kValues, StageGroups kGroups, int kN>
 struct ConvertedProduct {
   using Element = T;
@@ -303,16 +303,17 @@ struct ConvertedProduct {
     ScaleStream<T, kValues, kGroups> scales;
     int slots;
     bool shared;
-    std::uint32_t start;  // the offset of the thread's first value in a stage; its neighbour is the second value
+    std::uint32_t start;  // offset, in a stage, of the thread's first value; the second value follows it
     int slot = 0;
     int turn = 0;
 
-    // Adds the products of kCount stages from `stage` on, and waits for all of them. Otherwise the next iteration of a
-    // loop would write registers that running products use, and ptxas would serialise the products (its message C7513).
+    // Adds the products of kCount stages from `stage` on, and waits for all of them. Without the wait, the next
+    // iteration of a loop would write registers that running products use, and ptxas would serialise the products (its
+    // message C7513).
     template <int kCount>
     __device__ void multiply(int stage, float (&sum)[kN / 2]) {
       std::uint32_t held[kCount][kSteps][4];  // the weights in the form that multiply_held() takes
-      int last = 0;                           // the slot of the stage before
+      int last = 0;                           // the slot of the previous stage
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
         ring.full[slot].wait(turn & 1);

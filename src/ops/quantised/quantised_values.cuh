@@ -5,7 +5,7 @@
 //   e4m3  bfloat16: the bits become the lowest bits of the exponent and the highest bits of the mantissa, which gives
 //         2^-120 times the value. float16: the hardware converts.
 //   e2m1  the bits move in the same way, which gives 2^-126 times the value in bfloat16, and 2^-14 times in float16.
-//   int4  the bits become the lowest bits of the mantissa of 128 (bfloat16) or 1024 (float16), which adds the value.
+//   int4  the bits replace the lowest bits of the mantissa of 128 (bfloat16) or 1024 (float16), which adds the value.
 //   int8  bfloat16: the value itself, computed as a difference. float16: the value plus 1152 (1024 + 128).
 //
 // Subnormal values become subnormal numbers, and every step is exact. From the result, exact() computes the value
@@ -54,8 +54,8 @@ __device__ inline std::uint32_t both_halves(float x) {
   const std::uint32_t bits = reinterpret_cast<const std::uint16_t&>(one);
   return bits | bits << 16;
 }
-// Takes the bits of `a` where the mask is one, and the bits of `b` elsewhere. It is inline assembly, because the
-// compiler knows which bits of the operands are zero, and would use two instructions instead of one.
+// Takes the bits of `a` where kMask has ones, and the bits of `b` elsewhere. It is inline assembly, because the
+// compiler would use its knowledge of which operand bits are zero, and emit two instructions instead of one.
 template <std::uint32_t kMask>
 __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
   std::uint32_t merged;
@@ -94,7 +94,7 @@ __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[
   if constexpr (kValues == Values::kE4M3 && kIsBf16<T>) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const std::uint32_t spread = __byte_perm(word, 0, i == 0 ? 0x1404 : 0x3424);  // into the upper bytes of halves
+      const std::uint32_t spread = __byte_perm(word, 0, i == 0 ? 0x1404 : 0x3424);  // to the halves' upper bytes
       pairs[i] = (spread & 0x80008000u) | (spread >> 4 & 0x07F007F0u);
     }
   } else if constexpr (kValues == Values::kE4M3) {
@@ -146,7 +146,7 @@ __device__ inline std::uint32_t place_e2m1(std::uint32_t at_six, std::uint32_t a
   return merge<0x0E000E00u>(at_six << 3, at_twelve & 0x80008000u);
 }
 
-// Converts a word of eight values of four bits; pairs[i] has values i and i + 4.
+// Converts a word of eight 4-bit values; pairs[i] has values i and i + 4.
 template <class T, Values kValues>
 __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs)[4]) {
   if constexpr (kValues == Values::kInt4) {
@@ -155,8 +155,8 @@ __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs
     for (int i = 0; i < 4; ++i) pairs[i] = merge<0x000F000Fu>(word >> (4 * i), kBase);
   } else if constexpr (kIsBf16<T>) {
     // Signs are masked for two pairs at once. A merge keeps one pair's signs, and overwrites the other pair's signs
-    // with bits of values. The masks are inline assembly, because the compiler knows which bits are zero, and would
-    // mask each sign separately. Left shifts run in parallel with logic instructions.
+    // with bits of values. The masks are inline assembly, because the compiler would use its knowledge of which bits
+    // are zero, and mask each sign separately. Left shifts run in parallel with logic instructions.
     std::uint32_t even;
     std::uint32_t odd;
     asm("and.b32 %0, %1, 0x08080808;" : "=r"(even) : "r"(word));
@@ -181,7 +181,7 @@ __device__ inline void pair_up(const uint4& columns, std::uint32_t (&pairs)[4]) 
   pairs[3] = __byte_perm(columns.y, columns.w, 0x7632);
 }
 
-// Converts a byte of two values of four bits, the first in the lower half.
+// Converts a byte of two 4-bit values, the first in the lower half.
 template <class T, Values kValues>
 __device__ inline std::uint32_t convert_byte(std::uint32_t byte) {
   const std::uint32_t spread = byte * 0x1001u;  // value 0 at bit 0, value 1 at bit 16; copies between are masked out
@@ -217,8 +217,8 @@ inline constexpr float kSmallScaleGrow = 0x1p111F;
 template <Values kValues>
 inline constexpr float kSmallSumGrow = kValues == Values::kInt8 ? 0x1p22F : 0x1p19F;
 
-// If an int8 has a sign, its highest bit is flipped before the conversion. The result is the value plus 128 without a
-// sign. Codes that have an offset are never negative (block_codes.h), so they are not flipped.
+// If an int8 has a sign, its highest bit is flipped before the conversion. The result is value + 128, an unsigned
+// number. Codes that have an offset are never negative (block_codes.h), so they are not flipped.
 inline constexpr std::uint32_t kFlipSigns = 0x80808080u;
 
 // convert_small_nibbles() and convert_small_byte() arrange values like convert_nibbles() and convert_byte(), but
@@ -230,8 +230,8 @@ __device__ inline void convert_small_nibbles(std::uint32_t word, std::uint32_t (
 }
 __device__ inline std::uint32_t convert_small_byte(std::uint32_t byte) { return byte * 0x8008u & 0x00780078u; }
 
-// Convert a word of four int8 to the small numbers of kSmallInts. `flip` is kFlipSigns or 0. convert_small_bytes()
-// pairs values like convert_bytes(), and convert_small_bytes_apart() like convert_bytes_apart().
+// Both functions convert a word of four int8 to the small numbers of kSmallInts. `flip` is kFlipSigns or 0.
+// convert_small_bytes() pairs values like convert_bytes(), and convert_small_bytes_apart() like convert_bytes_apart().
 __device__ inline void convert_small_bytes(std::uint32_t word, std::uint32_t flip, std::uint32_t (&pairs)[2]) {
   const std::uint32_t flipped = word ^ flip;
   pairs[0] = __byte_perm(flipped, 0, 0x4140);
@@ -249,7 +249,7 @@ struct ScaleAndOffset {
   std::uint32_t scale = 0;
   std::uint32_t added = 0;
 
-  // An int4 without an offset has the zero point 8, and a flipped int8 has 128.
+  // An int4 without an offset has the zero point 8, and a flipped int8 has the zero point 128.
   __device__ static ScaleAndOffset of_scale(float scale) {
     if constexpr (!kSmallInts<T, kValues>) return {.scale = both_halves<T>(scale)};
     return of_pair(scale, (kValues == Values::kInt8 ? -128 : -8) * to_float(from_float<T>(scale)));
@@ -277,7 +277,7 @@ __device__ inline float number_of_e4m3(std::uint8_t code) {
   return to_float(number);
 }
 
-// Returns the number of an e2m1 code. Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or 12.
+// Returns the number that an e2m1 code stands for. Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or 12.
 __device__ inline float number_of_e2m1(unsigned code) {
   const unsigned index = code & 7u;
   const unsigned twice = index + (index > 4 ? index - 4 : 0) + (index > 6 ? 2u : 0u);

@@ -48,13 +48,13 @@ struct ManyRounded {
   const T* residual;      // [m, n]; null: no residual
   T* y;                   // [m, n]
   int scale_stride;
-  int w_groups;  // 1: a row of w has one scale
+  int w_groups;  // groups of columns of w; 1: a row of w has one scale
   int group_rows;
   int m;
   int n;  // columns of y
   int k;
   int row_tiles;
-  int items;  // number of work items: pairs of tiles of w times tiles of rows of x
+  int items;  // number of work items: (pairs of tiles of w) · (tiles of rows of x)
   Gate gate;
 };
 
@@ -170,8 +170,8 @@ class ManyTile {
 };
 
 // Computes y tile by tile. Grid: a multiple of kManyCluster. Preconditions: k and the number of rows of w are multiples
-// of 16. If w has a scale for each block, a block has 128 columns and a multiple of kManyWeights rows. If there is also
-// a gate, a multiple of kManyWeights / 2 rows is enough, but n must be a multiple of kManyWeights / 2 too.
+// of 16. If each block of w has one scale, a block of w has 128 columns and a multiple of kManyWeights rows. If there
+// is also a gate, a multiple of kManyWeights / 2 rows is enough, but n must be a multiple of kManyWeights / 2 too.
 template <class T>
 __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_constant__ ManyRounded<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

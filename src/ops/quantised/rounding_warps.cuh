@@ -9,9 +9,9 @@
 
 namespace tessera::cuda::quantised {
 
-// Rounds all rows of x in every kRounders-th stage of the block, from stage `warp` on. A warp calls it. Half of a warp
-// has a group of 128 columns of a row. Pairs of rows past the last are not written, because a row of x only affects its
-// own results.
+// Rounds all rows of x in every kRounders-th stage of the block, from stage `warp` on. A warp calls it. Each half of
+// the warp rounds a group of 128 columns of one row at a time. Pairs of rows past the last are not written, because a
+// row of x only affects its own results.
 template <class T, class Ring>
 __device__ inline void round_stages(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int warp) {
   constexpr int kPairs = Ring::kN / 2;  // pairs of rows

@@ -1,7 +1,7 @@
 // The exchange of sums between the blocks of a cluster that split k, for products of up to eight rows of x
 // (quantised_block.cuh).
 //
-// The results of a tile are divided among the blocks, a unit of 8 columns of y of one row at a time. Each block sends
+// The results of a tile are divided among the blocks in units. A unit is 8 columns of y in one row. Each block sends
 // its sums of a unit to the shared memory of the block that stores the unit, where a barrier counts the bytes. A
 // barrier of the whole cluster, followed by reads of other blocks' memory, would take longer. A block may end as soon
 // as it has the sums that it stores, because other blocks send nothing to it after that.
@@ -57,7 +57,7 @@ __device__ inline void send_sums(const SentUnits& units, const TilePlace& at, st
                 four, arrived);
 }
 
-// Adds eight sums of all blocks, in the order of the blocks.
+// Sets `total` to eight sums, each added over all blocks in the order of the blocks.
 __device__ inline void add_received(float (&total)[8], const SentUnits& units, const float* from) {
   for (int block = 0; block < units.split; ++block) {
     const float4 low = *reinterpret_cast<const float4*>(from);

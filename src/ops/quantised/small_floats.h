@@ -1,4 +1,4 @@
-// Converts numbers of eight and four bits to float32, and reads scales and offsets, for the CPU's kernels.
+// Converts 8-bit and 4-bit numbers to float32, and reads scales and offsets, for the CPU's kernels.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// Returns the number of an e2m1 code: a sign, two bits of exponent, one of mantissa.
+// Returns the number that an e2m1 code stands for. A code has a sign, two bits of exponent and one of mantissa.
 TESSERA_INLINE float number_of_e2m1(std::uint32_t v) {
   const auto index = static_cast<std::int32_t>(v & 7u);
   // Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or 12.

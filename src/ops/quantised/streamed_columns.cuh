@@ -16,9 +16,9 @@ namespace tessera::cuda::quantised {
 // Returns the number of 16-byte loads with which a thread reads its columns of x for a round.
 inline constexpr int column_loads(Values values) { return quad_columns(values) / 32; }
 
-// Says whether e4m3 is converted to 2^-120 times its value. Then columns of x are multiplied by 2^64, so that products
-// stay in the middle of float32's range, and sums are multiplied with kShiftedSum. A value of x whose magnitude is at
-// least 2^64 becomes infinite.
+// Says whether e4m3 is converted to 2^-120 times its value. If so, columns of x are multiplied by 2^64, so that
+// products stay in the middle of float32's range, and sums are multiplied with kShiftedSum. A value of x whose
+// magnitude is at least 2^64 becomes infinite.
 template <class T, Values kValues>
 inline constexpr bool kShifts = kValues == Values::kE4M3&& kIsBf16<T>;
 inline constexpr float kShiftedSum = 0x1p56F;

@@ -43,7 +43,7 @@ struct TileScales {
   int zero_bytes;   // bytes of a tile's zeros
   int scale_row;    // bytes between the scales of two rows; 0: rows share them
   int zero_row;     // bytes between the zeros of two rows
-  int slot;         // bytes for one tile's scales and zeros; there are two slots
+  int slot;         // bytes of a slot, which holds one tile's scales and zeros; there are two slots
 };
 
 // The arguments. With a gate, w has n gate rows, then n up rows.
@@ -107,7 +107,8 @@ struct RowScales {
     if (kValues == Values::kInt4 && has_zero) zero = tile[zero_at];
   }
 
-  // Returns the values of a converted pair in half `half` of the bytes, scaled if the kernel scales values.
+  // Returns the values of a converted pair, scaled if the kernel scales values. `half` says in which half of the
+  // thread's 16 bytes the pair lies.
   __device__ std::uint32_t values_of(std::uint32_t pair, std::uint32_t offset, int half) const {
     if constexpr (kScaleOf == ScaleOf::kPairs || (kScaleOf == ScaleOf::kHalves && kSmallInts<T, kValues>))
       return scaled_and_moved<T, kValues>(pair, offset, scales[half], added[half]);
@@ -122,7 +123,7 @@ struct RowScales {
   }
 };
 
-// Converts a word for values_of(): eight values of four bits, or four bytes.
+// Converts a word, which is eight 4-bit values or four bytes, to the pairs that values_of() takes.
 template <class T, Values kValues, ScaleOf kScaleOf>
 __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[values_of_word(kValues) / 2]) {
   constexpr bool kSmall = has_halves(kScaleOf) && kSmallInts<T, kValues>;

@@ -1,5 +1,5 @@
-// What a block of quantised_block.cuh works on: the arguments, its part of the product, the ring of stages in shared
-// memory, and the copies that fill the ring.
+// What a block of quantised_block.cuh works on: the kernel's arguments, the block's part of the product, the ring of
+// stages in shared memory, and the copies that fill the ring.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"

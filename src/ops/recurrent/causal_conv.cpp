@@ -93,9 +93,9 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
   }
 }
 
-// Makes the slot hold the request's last taps - 1 rows before its new drafts, and then these drafts. If the forward has
-// fewer than taps - 1 rows before the new drafts, the newest rows that the slot had, accepted drafts included, come
-// before these rows. If the request starts here, zeros come before them.
+// Makes the slot hold the last taps - 1 rows before the request's new drafts, and then the drafts. If the forward has
+// fewer than taps - 1 rows before the new drafts, the slot's newest old rows (accepted drafts included) fill the gap at
+// the front. If the request starts in this forward, zeros fill the gap.
 template <class T>
 void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   if (!p.metadata.keeps_state(request)) return;
@@ -104,7 +104,7 @@ void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   T* const slot = p.slot(request);
   for (std::int64_t i = 0; i < p.taps - 1; ++i) {
     T* const to = slot + i * p.channels;
-    const std::int64_t back = p.taps - 1 - i;  // row i of the slot becomes the row this many before `end`
+    const std::int64_t back = p.taps - 1 - i;  // row i of the slot becomes the row `back` rows before `end`
     if (back <= new_rows)
       std::copy_n(p.x + (end - back) * p.width, p.channels, to);
     else if (p.metadata.starts_anew(request))

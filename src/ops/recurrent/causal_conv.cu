@@ -135,17 +135,17 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   }
 }
 
-// Makes the slot hold the request's last taps - 1 rows before its new drafts, and then these drafts. If the forward has
-// fewer than taps - 1 rows before the new drafts, the newest rows that the slot had, accepted drafts included, come
-// before these rows. If the request starts here, zeros come before them. Only one thread accesses a channel of the
-// slot, so a thread may read a row of the slot after it has written an earlier one.
+// Makes the slot hold the last taps - 1 rows before the request's new drafts, and then the drafts. If the forward has
+// fewer than taps - 1 rows before the new drafts, the slot's newest old rows (accepted drafts included) fill the gap at
+// the front. If the request starts in this forward, zeros fill the gap. Only one thread accesses a channel of the slot,
+// so this thread may read a row of the slot after it has written an earlier row.
 template <class T, int N>
 __device__ inline void keep_rows(const Conv<T>& c, const StateRequest& request, std::int64_t channel) {
   const int kept = c.taps - 1;
   T* const slot = c.slot(request, channel);
   const std::int64_t end = request.first_row + request.kept_rows;
   for (int i = 0; i < kept; ++i) {
-    const int back = kept - i;  // row i of the slot becomes the row this many before `end`
+    const int back = kept - i;  // row i of the slot becomes the row `back` rows before `end`
     Pack<T, N> value{};
     if (back <= request.kept_rows)
       value = load_pack<T, N>(c.x + (end - back) * c.width + channel);

@@ -58,7 +58,8 @@ struct DeltaNet {
     const T* const queries = qkv + at * width();
     return {queries, queries + keys_width(), queries + 2 * keys_width(), ba + at * 2 * heads};
   }
-  // Returns where the slot `slot` holds draft number `number`, which is at `position` in the sequence.
+  // Returns the place of a draft. `number` is the draft's index in the slot, and `position` is its position in the
+  // sequence.
   __device__ DraftPlace<T> draft(int slot, int number, int position) const {
     const DraftLayout layout{held_drafts, keys_width(), 2 * heads, heads * value_dim};
     T* const first = draft_rows + static_cast<std::int64_t>(slot) * layout.size();
@@ -91,7 +92,7 @@ __device__ inline Work find_work(const DeltaNet<T>& p, int item) {
 
 // Returns the number of the request's rows that the chunked form computes: all, or 0. The recurrent form computes
 // requests of few rows. It also computes requests with drafts, because it can store the state before the first draft,
-// and requests with accepted drafts, which lie in another place than the request's rows.
+// and requests with accepted drafts, because these drafts lie in another place than the request's rows.
 template <class T>
 __device__ inline int chunked_rows(const DeltaNet<T>& p, const StateRequest& request) {
   const bool plain = request.kept_rows == request.num_rows && request.accepted == 0;

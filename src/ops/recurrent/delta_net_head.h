@@ -30,7 +30,7 @@ struct DeltaScratch {
   float* query_keys;  // [kDeltaChunk, kDeltaChunk]
 };
 
-// Processes row `row` of `rows`: updates `state` [key_dim, value_dim] and writes `out`.
+// Processes the row with index `row`: updates `state` [key_dim, value_dim] and writes rows.out.
 void recur_delta_row(const DeltaRows& rows, std::int64_t row, const DeltaSizes& sizes, float* state);
 
 // Returns whether the chunked form supports a head of these sizes.

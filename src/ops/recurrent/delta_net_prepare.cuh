@@ -246,8 +246,8 @@ class Preparation {
       if (i / 8 == lane_ / kBlockRows) system.matrix[i][warp_ * kBlockRows + lane_ % kBlockRows] = from_float<T>(x[i]);
   }
 
-  // Loads the 16 x 16 block (`block`, `before`) of -A as right operands, or the inverse of the diagonal block if
-  // `block` equals `before`.
+  // Loads a 16 x 16 block of -A as right operands: block row `block`, block column `before`. If the two are equal,
+  // loads the inverse of the diagonal block instead.
   __device__ void load_system(std::uint32_t (&b)[4], int block, int before) const {
     cuda::load_matrices<false>(
         b, &m_.own[block].system.matrix[lane_ / 16 * 8 + lane_ % 8][before * kBlockRows + lane_ / 8 % 2 * 8]);

@@ -2,8 +2,8 @@
 // some columns of one head. The kernel also advances states over accepted drafts, and stores new drafts.
 //
 // A block holds its part of the state in registers from the first row to the last, so it reads and writes the state
-// once. The operands of eight rows at a time are loaded and normalised before the first of them is computed. Then a row
-// takes one barrier, at which the warps exchange the sums Sᵀk.
+// once. The operands of eight rows at a time are loaded and normalised before the first of them is computed. After that
+// each row needs only one barrier, at which the warps exchange the sums Sᵀk.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -97,8 +97,8 @@ __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int fir
 }
 
 // Stores this block's part of the new drafts in the request's slot. Every block stores the values of its columns. A
-// head's first block also stores the head's gates. The first block that uses a key head also stores its keys. Other
-// blocks may still read accepted drafts from the slot, but these lie in other places (gated_delta_net.h).
+// head's first block also stores the head's gates. The first block that uses a key head also stores this key head's
+// keys. Other blocks may still read accepted drafts from the slot, but these lie in other places (gated_delta_net.h).
 template <class T>
 __device__ inline void keep_drafts(const DeltaNet<T>& p, const Work& work) {
   const StateRequest& request = work.request;

@@ -1,6 +1,6 @@
 // The gated delta net on CUDA. The row-by-row kernel of delta_net_rows.cuh computes requests with few rows, requests
-// with drafts or accepted drafts, all requests of decode steps, of deterministic forwards and of float32, and heads
-// that the chunked form does not support.
+// with drafts or accepted drafts, and heads that the chunked form does not support. It also computes all requests of
+// decode steps, of deterministic forwards and of float32 operands.
 //
 // Tensor cores compute all other requests in chunks, one window of chunks after the other. Two kernels process each
 // window. The kernel of delta_net_prepare.cuh processes all chunks of the window in parallel. Then the kernel of
@@ -43,9 +43,9 @@ Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shar
 
 // In decode steps the grid has a block for each item, even if not all are resident at once: a block that starts when
 // another block ends can load its data while other blocks compute. If requests may have drafts, there may be fewer
-// requests than rows, and blocks without an item would cost time. The grid then has at most kDecodeWaves times the
-// resident blocks. In other forwards `items` is only an upper limit, as if every row were a request. Resident blocks
-// then loop over the items.
+// requests than rows, and blocks without an item would cost time. The grid then has at most kDecodeWaves times as many
+// blocks as can be resident. In other forwards `items` is only an upper limit, as if every row were a request. Resident
+// blocks then loop over the items.
 template <class T, int kHeld>
 Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
   constexpr std::int64_t kDecodeWaves = 16;

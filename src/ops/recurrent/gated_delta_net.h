@@ -14,11 +14,11 @@
 //     S ← exp(g) · S;   S ← S + k ⊗ (beta · (v - Sᵀk));   out = Sᵀq
 //
 // S [Dk, Dv] is the request's slot of `state`. It starts from zeros if the request's first row in this forward is at
-// position 0. A request's drafts, its last rows (ForwardBatch::draft_lens), are computed on a copy, so that the slot
-// afterwards holds the state before them. The keys, the values and the row of ba of each draft are stored in the
-// request's slot of `draft_rows`. The request's next forward uses them to advance S over the drafts that were accepted
-// (ForwardBatch::accepted_drafts), and then computes its own rows. Without the attribute `drafts` there is no operand
-// draft_rows. Everything is computed in float32.
+// position 0. A request's drafts, its last rows (ForwardBatch::draft_lens), are computed on a copy of the state, so
+// that the slot afterwards holds the state before the drafts. The keys, the values and the row of ba of each draft are
+// stored in the request's slot of `draft_rows`. The request's next forward uses them to advance S over the drafts that
+// were accepted (ForwardBatch::accepted_drafts), and then computes its own rows. Without the attribute `drafts` there
+// is no operand draft_rows. Everything is computed in float32.
 //
 // A slot of draft_rows holds the values of D drafts, [D, Hv·Dv], and after them 2·D + 1 places for keys and ba,
 // [2·D + 1, Hk·Dk + 2·Hv]. The keys and the ba of the draft at position p of the sequence lie in place p mod (2·D + 1).
@@ -60,7 +60,8 @@ struct DraftLayout {
 
   constexpr int key_places() const { return 2 * drafts + 1; }
   constexpr int size() const { return drafts * values + key_places() * (keys + gates); }
-  // Return where in the slot the values of draft `number` begin, and the keys of the draft at `position`.
+  // values_at() returns the offset in a slot of the values of draft `number`, and keys_at() returns the offset of the
+  // keys of the draft at `position`.
   constexpr int values_at(int number) const { return number * values; }
   constexpr int keys_at(int position) const { return drafts * values + position % key_places() * (keys + gates); }
 };

@@ -33,7 +33,7 @@ struct Problem {
   std::int64_t held_drafts;
   DeltaSizes sizes;
   StateMetadata metadata;
-  std::byte* workspace;  // [workers]: scratch_floats() for each worker
+  std::byte* workspace;  // [workers]: scratch_bytes() for each worker
   std::int64_t workers;
   bool deterministic;
 
@@ -48,7 +48,8 @@ struct DraftPlace {
   T* values;
   T* ba;
 };
-// Returns where the request's slot holds draft number `number`, which is at `position` in the sequence.
+// Returns the place of a draft. `number` is the draft's index in the slot, and `position` is its position in the
+// sequence.
 template <class T>
 DraftPlace<T> draft_place(const Problem<T>& p, std::int64_t request, std::int64_t number, std::int64_t position) {
   const DraftLayout layout{.drafts = static_cast<int>(p.held_drafts),
@@ -222,7 +223,7 @@ void run(const Problem<T>& p) {
     const Buffers own = make_buffers(reinterpret_cast<float*>(p.workspace + begin * scratch_bytes(p.sizes)), p.sizes);
     for (std::int64_t item = next++; item < items; item = next++) run_head(p, item / p.heads, item % p.heads, own);
   });
-  // New drafts may replace accepted drafts only now, because all heads of a request read its accepted drafts.
+  // Every head of a request reads the request's accepted drafts. So new drafts may replace them only after all heads.
   if (p.held_drafts > 0)
     for (std::int64_t request = 0; request < num_requests; ++request) keep_drafts(p, request);
 }

@@ -23,7 +23,7 @@ struct DeltaSizes {
   std::int64_t width() const { return 2 * key_heads * key_dim + heads * value_dim; }
   std::int64_t state() const { return heads * key_dim * value_dim; }
   std::int64_t keys() const { return key_heads * key_dim; }
-  // Return numbers of elements: a draft's keys and ba row together, a draft's values, and a whole slot of drafts.
+  // Numbers of elements of a draft's keys and row of ba together, of a draft's values, and of a whole slot of drafts.
   std::int64_t key_width() const { return key_heads * key_dim + 2 * heads; }
   std::int64_t value_width() const { return heads * value_dim; }
   std::int64_t slot_width(std::int64_t held) const { return held * value_width() + (2 * held + 1) * key_width(); }
@@ -90,7 +90,7 @@ Inputs make_inputs(DType dtype, const DeltaSizes& s, const std::vector<StateRequ
   return in;
 }
 
-// Return the index in draft_rows at which a draft's keys and ba begin (keys_at), or its values (values_at).
+// keys_at() returns the index in draft_rows at which a draft's keys and ba begin, and values_at() that of its values.
 std::int64_t keys_at(const DeltaSizes& s, std::int64_t held, std::int64_t slot, std::int64_t position) {
   return slot * s.slot_width(held) + held * s.value_width() + position % (2 * held + 1) * s.key_width();
 }
@@ -252,7 +252,7 @@ TEST_P(GatedDeltaNet, EqualsTheReferenceForNoRequestsAndForDecodes) {
 INSTANTIATE_TEST_SUITE_P(DTypes, GatedDeltaNet, ::testing::ValuesIn(kFloatingDTypes),
                          [](const auto& dtype) { return std::string(ir::dtype_name(dtype.param)); });
 
-// A request's output rows, as bytes and as values, and its state after forwards with the numbers of rows in `cuts`.
+// A request's output rows (as bytes and as values) and its final state. `cuts` has the number of rows of each forward.
 struct InForwards {
   std::vector<std::byte> rows;
   std::vector<double> values;

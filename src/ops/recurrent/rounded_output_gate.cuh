@@ -1,4 +1,4 @@
-// Binds the gates on the output of attention and of delta nets before a quantised_linear that reads rounded rows
+// Binds gates (on the output of attention or of a delta net) before a quantised_linear that reads rounded rows
 // (cuda/rounded_rows.cuh).
 #pragma once
 

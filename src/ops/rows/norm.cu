@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kRowThreads)
     if (mine(h)) to.store(row, column(h), normalised(held[h], w[1][h], scale, norm.form));
 }
 
-// Normalises rows of any length, one block a row. After it has added the squares, a block reads its row a second time,
+// Normalises rows of any length, one block a row. After a block has added the squares, it reads its row a second time,
 // from the L1 or L2 cache.
 template <class T, bool kAdd>
 __global__ void norm_reread(const Norm<T> norm, const Numbers<T> to) {

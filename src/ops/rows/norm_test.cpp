@@ -1,5 +1,5 @@
 // Catches: a wrong mean (tail elements lost, wrong divisor); eps in the wrong place; the weight applied to the wrong
-// head; a sum result of add_rms_norm that is not what was normalised; rows that affect each other.
+// head; an add_rms_norm whose sum is not what it normalised; rows that affect each other.
 #include "tessera/ops/rows/norm.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // Says which of a token's three positions rotates a pair in M-RoPE (Qwen2-VL, arXiv 2409.12191): 0 is time, 1 is
-// height, 2 is width. The kernels of the CPU and of CUDA use it.
+// height, 2 is width. Kernels on the CPU and on CUDA use this code.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Binds the norms and gates that precede a quantised_linear that reads rounded rows (cuda/rounded_rows.cuh). Their
-// kernels write the first result as rounded rows, with the same bits as if the operator's own result were rounded.
+// Binds norms and gates before a quantised_linear that reads rounded rows (cuda/rounded_rows.cuh). Their kernels write
+// the first result as rounded rows, with the same bits as if the operator's own result were rounded.
 #pragma once
 
 #include <memory>

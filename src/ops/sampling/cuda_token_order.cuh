@@ -137,8 +137,8 @@ struct Histogram {
   __device__ Tally at(int bin) const { return {count[bin], std::uint64_t{high[bin]} << 32 | low[bin]}; }
 };
 
-// Bins of a row's tokens, in device memory. A token's distance to the greatest logit, in nats and up to kReach, selects
-// its bin.
+// Bins of a row's tokens, in device memory. Each bin covers a range of distances to the greatest logit, in nats. The
+// bins together cover the distances up to kReach.
 struct RowBins {
   unsigned long long weight[kNatBins];
   unsigned count[kNatBins];

@@ -1,6 +1,6 @@
-// Finds the shortest prefix of a row's token order with a given number of tokens or a given weight. The row's RowBins
-// must already be filled. The search first finds the bin of 1/16 nat in which the prefix ends. Then it finds the digits
-// of the last token's key one by one, with one pass over the row for each digit, until one token is left.
+// Finds the shortest prefix of a row's token order that has a given number of tokens or a given weight. The row's
+// RowBins must already be filled. The search first finds the bin of 1/16 nat in which the prefix ends. Then it finds
+// the digits of the last token's key one by one, with one pass over the row for each digit, until one token is left.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -21,7 +21,7 @@ struct RowBlocks {
   __device__ static unsigned count() { return cooperative_groups::this_cluster().num_blocks(); }
   __device__ static unsigned rank() { return cooperative_groups::this_cluster().block_rank(); }
   __device__ static void sync() { cooperative_groups::this_cluster().sync(); }
-  // Returns the variable of block `rank` that corresponds to `mine`. Both are in shared memory.
+  // Returns the variable of block `rank` that corresponds to `mine`. Both variables are in shared memory.
   template <class T>
   __device__ static T* shared_of(T* mine, unsigned rank) {
     return cooperative_groups::this_cluster().map_shared_rank(mine, rank);
@@ -104,9 +104,9 @@ __device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure
   return scratch.found;
 }
 
-// Returns the bin of the thread's digit, summed over the blocks that share the row. Their histograms must be complete.
-// Most digits are empty, and shared memory of other blocks is slow to read. So only the count is read from a block that
-// has no token with this digit.
+// Returns the bin of the thread's digit, summed over the blocks that share the row. The histograms of these blocks must
+// be complete. Most digits are empty, and shared memory of other blocks is slow to read. So only the count is read from
+// a block that has no token with this digit.
 __device__ inline Bin merged_digit(SearchScratch& scratch) {
   const int digit = static_cast<int>(threadIdx.x);
   unsigned filled = 0;  // bit b is set if block b has tokens with this digit

@@ -146,7 +146,7 @@ struct Sample {
 // Returns whether a row is drawn; all other rows take the argmax.
 __device__ bool is_drawn(const RowScale& scale) { return scale.temperature > 0.0f && isfinite(scale.greatest); }
 
-// Fills the bins of rows that are drawn, one block a chunk.
+// Fills the bins of the rows that are drawn. Each block takes one chunk.
 template <int N>
 __global__ void fill_bins(const __grid_constant__ Sample s) {
   __shared__ Histogram<kNatBins> sums;

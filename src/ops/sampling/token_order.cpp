@@ -119,9 +119,9 @@ std::uint64_t TokenOrder::measure(const Candidate& c) {
   return kMeasure == Measure::kCount ? 1 : c.weight;
 }
 
-// Returns the shortest prefix, in the order of keys, of the n candidates whose measure is at least `need`. Reorders the
-// candidates by quickselect, in expected time linear in n. Precondition: all candidates together measure at least
-// `need`.
+// Takes the n candidates in the order of keys, and returns their shortest prefix that measures at least `need`.
+// Reorders the candidates by quickselect instead of sorting them, so the expected time is linear in n. Precondition:
+// all candidates together measure at least `need`.
 template <TokenOrder::Measure kMeasure>
 TokenPrefix TokenOrder::select_candidate(Candidate* c, std::int64_t n, std::uint64_t need) {
   constexpr std::int64_t kSortAtMost = 24;

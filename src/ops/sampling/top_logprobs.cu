@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads) top_of_rows(const __grid_constant__ 
   select_first(scratch, [&](std::uint64_t after) {
     std::uint64_t least = kNoToken;
     for (std::int64_t c = threadIdx.x; c < t.chunks_per_row; c += kThreads) {
-      // Keys ascend, so the first one above `after` is the chunk's least.
+      // Keys ascend, so the first key above `after` is the chunk's least key above `after`.
       for (const std::uint64_t key : chunks[c].keys) {
         if (key <= after) continue;
         least = key < least ? key : least;

@@ -1,5 +1,5 @@
-// Runs calls of operators on the test device, for tests that compare a kernel of several operators with the operators'
-// own kernels.
+// Runs calls of operators on the test device, for tests that compare a joined kernel (one kernel for several operators)
+// with the operators' own kernels.
 #pragma once
 
 #include <gtest/gtest.h>

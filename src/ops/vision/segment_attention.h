@@ -7,8 +7,8 @@
 //     [0, S). D is at most kMaxSegmentHeadDim and a multiple of 4.
 //
 // Sums are float32. Their order, and so a row's last bits, may depend on S and on where the row and its range lie in
-// the forward, but never on other ranges; in a deterministic forward it does not depend on S either. Rows that are in
-// no range (padding) may hold anything.
+// the forward, but never on other ranges; in a deterministic forward the order does not depend on S either. Rows that
+// are in no range (padding) may hold anything.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -2,7 +2,8 @@
 // machine without libcudnn, attention_serves() accepts no shape, and check_available() says why.
 //
 // Extend uses other kernels for two reasons. cuDNN's extend was slower than FA3 at every size measured on an H200
-// (attention_bench). Its result also becomes NaN if unused slots of a request's last page contain NaN.
+// (attention_bench). The result of cuDNN's extend also becomes NaN if unused slots of a request's last page contain
+// NaN.
 #pragma once
 
 #include <memory>

@@ -150,9 +150,9 @@ struct Fa2Capped : Fa2Plain {
 };
 
 // The variant for deterministic forwards, which use FA2 only without a window. A tile goes on to the last key that any
-// of its rows sees, but the sums of a row must not change after its own last key. For later keys FlashInfer multiplies
-// the sums by 2^(m · scale - m · scale). It computes the exponent by a fused multiply-add, which rounds, so the factor
-// is not always exactly 1. So the kernel gets a scale of 1, and this variant scales the scores itself.
+// of its rows sees, but the sums of a row must not change after the row's own last key. For later keys FlashInfer
+// multiplies the sums by 2^(m · scale - m · scale). It computes the exponent by a fused multiply-add, which rounds, so
+// the factor is not always exactly 1. So the kernel gets a scale of 1, and this variant scales the scores itself.
 struct Fa2Exact : fi::AttentionVariantBase {
   static constexpr bool use_softmax = true;
 
@@ -175,8 +175,8 @@ struct Fa2Exact : fi::AttentionVariantBase {
 template <int kTileRows, int kHeadDim, class T, class Variant>
 struct Fa2Kernel {
   static constexpr std::uint32_t kWarpsKeys = fi::get_num_warps_kv(kTileRows);
-  // A block has shared memory for 16 · kWarpsKeys · kMmaKeys keys. This number is as large as 99 KiB allow. In extend
-  // with heads of up to 128 elements, two blocks share the 99 KiB.
+  // A block has shared memory for 16 · kWarpsKeys · kMmaKeys keys. This number is as large as 99 KiB of shared memory
+  // allow. In extend with heads of up to 128 elements, two blocks share the 99 KiB.
   static constexpr std::uint32_t kMmaKeys = kTileRows == 16   ? 256 / kHeadDim
                                             : kHeadDim == 64  ? 8
                                             : kHeadDim == 128 ? 4

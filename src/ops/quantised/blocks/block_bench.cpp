@@ -2,8 +2,8 @@
 //
 //   block_bench [THREADS [TYPE …]]      two threads and Q4_K, Q6_K, Q8_0 and others by default
 //
-// It prints a line for each type and shape. For one row of x it prints the GB/s of weights that products read, and the
-// GB/s at which the same threads add up plain memory. For 128 rows it prints 10^9 operations a second. Each product
+// It prints a line for each type and shape. For one row of x it prints the GB/s at which products read weights, and the
+// GB/s at which the same threads add up plain memory. For 128 rows it prints 10^9 operations per second. Each product
 // uses the next of several matrices, which have 384 MiB in all, so that its weights are not in the caches. Runs of
 // products and of plain sums alternate. Each figure is from the fastest of several runs.
 #include <fmt/format.h>
@@ -71,8 +71,8 @@ struct Bench {
   std::int64_t threads;
   std::uint64_t sink = 0;
 
-  // For one row, returns the bytes of weights that are read a second; for more rows, the operations a second. Sets
-  // `plain` to the bytes a second of the plain sum.
+  // For one row, returns the bytes of weights that are read per second. For more rows, returns the operations per
+  // second. Sets `plain` to the bytes per second of the plain sum.
   Result<double> run(BlockType type, const Shape& shape, std::int64_t rows, double& plain) {
     BlockMatrix w{.type = type, .rows = shape.n, .cols = shape.k, .data = nullptr};
     const std::int64_t bytes = w.rows * w.row_bytes();

@@ -34,24 +34,24 @@ struct ScaleAndMinimum {
   std::uint32_t scale;
   std::uint32_t minimum;
 };
-// Returns the scale and the minimum of part `part`, 0 to 7, which is 32 values. `p` points to the block's 12 bytes of
-// scales and minima.
+// Returns the scale and the minimum of part `part`. Each of the parts 0 to 7 of a block has 32 values. `p` points to
+// the block's 12 bytes of scales and minima.
 TESSERA_INLINE ScaleAndMinimum scale_and_minimum(const std::uint8_t* p, std::int64_t part) {
   if (part < 4) return {.scale = p[part] & 63u, .minimum = p[part + 4] & 63u};
   const std::uint32_t low = p[part + 4];
   return {.scale = (low & 15u) | (p[part - 4] >> 6u) << 4u, .minimum = low >> 4u | (p[part] >> 6u) << 4u};
 }
 
-// Returns the scale, -32 to 31, of part `part`, 0 to 15, of a block of Q3_K. A part is 16 values. `p` points to the
-// block's 12 bytes of scales.
+// Returns the scale, -32 to 31, of part `part` of a block of Q3_K. Each of the parts 0 to 15 has 16 values. `p` points
+// to the block's 12 bytes of scales.
 TESSERA_INLINE std::int32_t q3_scale(const std::uint8_t* p, std::int64_t part) {
   const std::uint32_t low = nibble(p[part % 8], part / 8);
   const std::uint32_t high = p[8 + part % 4] >> (2 * (part / 4)) & 3u;
   return static_cast<std::int32_t>(low | high << 4u) - 32;
 }
 
-// Returns the scale, -32 to 31, of part `part` of a block of IQ4_XS. A part is 32 values. `low` points to 4 bytes with
-// the lower four bits of the scales; `high` has the upper two bits of each.
+// Returns the scale, -32 to 31, of part `part` of a block of IQ4_XS. Each part has 32 values. `low` points to 4 bytes
+// with the lower four bits of the scales; `high` has the upper two bits of each scale.
 TESSERA_INLINE std::int32_t iq4_scale(const std::uint8_t* low, std::uint32_t high, std::int64_t part) {
   return static_cast<std::int32_t>(nibble(low[part / 2], part % 2) | (high >> (2 * part) & 3u) << 4u) - 32;
 }
@@ -62,7 +62,7 @@ TESSERA_INLINE float half_e8m0(std::uint32_t code) {
   return std::bit_cast<float>(code < 2 ? 0x00200000u << code : (code - 1) << 23u);
 }
 
-// E2M1's numbers, doubled, and the numbers of IQ4_NL and IQ4_XS, by code.
+// Two tables that are indexed by code: E2M1's numbers, doubled, and the numbers of IQ4_NL and IQ4_XS.
 inline constexpr std::int8_t kE2M1Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 inline constexpr std::int8_t kIq4Numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                 1,    13,   25,  38,  53,  69,  89,  113};

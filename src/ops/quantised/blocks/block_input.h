@@ -14,7 +14,7 @@ struct Input {
   float scale;                   // greatest magnitude / 127; NaN if a value is not finite
   float sum;                     // scale · the sum of values
   std::int32_t minus_sum;        // − the sum of values
-  std::int32_t minus_halves[2];  // − the sum of the first and of the last sixteen values
+  std::int32_t minus_halves[2];  // − the sums of the first and of the last sixteen values
   std::int32_t unused[3];        // fills a cache line
 };
 static_assert(sizeof(Input) == 64);
@@ -32,8 +32,8 @@ struct Inputs {
 // Returns the bytes of the inputs of a matrix with `rows` rows of `cols` columns.
 std::size_t input_bytes(std::int64_t rows, std::int64_t cols);
 
-// Converts row `row` of a matrix of `rows` rows to inputs. `x` is that row: `cols` values of a floating-point dtype, a
-// multiple of 32. `to` points to the inputs of the whole matrix. Runs on the calling thread.
+// Converts row `row` of a matrix of `rows` rows to inputs. `x` points to that row: `cols` values of `dtype`, where cols
+// is a multiple of 32. `to` points to the inputs of the whole matrix. Runs on the calling thread.
 void make_inputs(const std::byte* x, ir::DType dtype, std::int64_t cols, std::int64_t rows, std::int64_t row,
                  Input* to);
 

@@ -15,7 +15,7 @@ inline constexpr std::int64_t kMostMultiplied = 64;  // maximum number of rows o
 std::size_t multiply_scratch_bytes(const BlockMatrix& w);
 
 // Computes sums[r · kMostMultiplied + n] = x[row + r] · w[first + n] for r < rows and n < count. `first` is a multiple
-// of sixteen, count <= kMostMultiplied. Sums past `count`, up to the next multiple of sixteen, are written too.
+// of sixteen, and count <= kMostMultiplied. The sums from n = count to the next multiple of sixteen are written too.
 void multiply(const BlockMatrix& w, std::int64_t first, std::int64_t count, const Inputs& x, std::int64_t row,
               std::int64_t rows, float* sums, std::byte* scratch);
 

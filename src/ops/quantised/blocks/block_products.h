@@ -1,5 +1,6 @@
-// The kernels of packed blocks for one instruction set. A source defines TESSERA_BLOCK_TARGET, the attribute with which
-// functions are compiled, includes this file once, and makes its BlockKernels by make_block_kernels<V>().
+// The kernels of packed blocks for one instruction set. A source file first defines TESSERA_BLOCK_TARGET, the attribute
+// with which functions are compiled. It then includes this file once, and makes its BlockKernels by
+// make_block_kernels<V>().
 #pragma once
 
 #include "tessera/ops/quantised/blocks/block_kernels.h"
@@ -39,7 +40,8 @@ TESSERA_INLINE void shift_codes(typename V::U (&codes)[8]) {
     for (int s = 0; s < 8; ++s) codes[s] ^= V::splat(0x80808080u);
 }
 
-// Adds the products of one part with kRows rows. `x` is the first row's input; rows are kChunkParts inputs apart.
+// Adds the products of one part of w with kRows rows of x. `x` is the first row's input; rows are kChunkParts inputs
+// apart.
 template <class V, class Reader, int kRows>
 TESSERA_INLINE void add_part(const Reader& reader, typename V::U (&codes)[8], int part, const Input* x,
                              typename V::F (&sums)[kRows]) {

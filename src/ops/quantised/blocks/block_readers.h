@@ -2,8 +2,8 @@
 //
 // A number of the matrix is scale · (code − kOffset) − minimum. There is a scale for each 32 columns of a row, or for
 // each 16 (kHalves), and a minimum for each 32 if the type has minima (kMinimum). Codes are unsigned, or signed bytes
-// (kSigned). A reader goes through chunks of 256 columns, whose parts are 32 columns each. It reads one native vector
-// of the sixteen rows.
+// (kSigned). A reader goes through chunks of 256 columns, whose parts are 32 columns each. It reads as many of the
+// sixteen rows as a native vector has lanes.
 #pragma once
 
 #include <cstdint>

@@ -199,7 +199,7 @@ struct Avx2Vectors : Vectors<32> {
   }
 
  private:
-  // Multiplies w by x. If w is signed, multiplies |w| by x with w's sign, because the instruction takes one unsigned
+  // Multiplies w by x. If w is signed, multiplies |w| by sign(w) · x, because the instruction takes one unsigned
   // operand.
   template <bool kSigned>
   static TESSERA_INLINE H products(U const& w, I const& x) {

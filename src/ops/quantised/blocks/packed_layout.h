@@ -5,10 +5,10 @@
 // not a multiple of sixteen, the rows left over stay plain blocks. Each group of sixteen rows is a list of records of
 // 256 columns each (the last may have fewer):
 //
-//   codes    for each 32 columns: code_bytes(), made of the parts below
-//   scales   for each block: scale_bytes(), the block's other fields, each for all sixteen rows
+//   codes    for each 32 columns: code_bytes() bytes, which consist of the parts below
+//   scales   for each block: scale_bytes() bytes, which are the block's other fields, each for all sixteen rows
 //
-// A part of codes is a number of vectors of 64 bytes. A vector has four bytes of each row:
+// A part of the codes is one or more vectors of 64 bytes. A vector has four bytes of each row:
 //
 //   8 bits   8 vectors; byte b of vector v is column 4 v + b
 //   4 bits   4 vectors; the lower half of byte b of vector v is column 4 v + b, the upper half column 16 + 4 v + b

@@ -54,7 +54,8 @@ std::vector<BlockType> packed_types() {
 
 class BlockProducts : public ::testing::TestWithParam<BlockType> {};
 
-// Multiplies sixteen rows of w by all rows of x: in registers, or by panels.
+// Multiplies sixteen rows of w by all rows of x. Codes are unpacked to panels if `by_panels`, and otherwise in
+// registers.
 std::vector<float> multiply(const blocks::BlockKernels& kernels, BlockType type, const BlockCase& w,
                             const blocks::Inputs& x, bool by_panels) {
   const auto* packed = reinterpret_cast<const std::uint8_t*>(w.operand.bytes.data());

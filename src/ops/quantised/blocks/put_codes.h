@@ -8,7 +8,8 @@
 
 namespace tessera {
 
-// Writes the lower four bits of 32 codes: the first 16 into the lower halves of bytes.
+// Writes the lower four bits of 32 codes: those of the first 16 codes into the lower halves of bytes, and the others
+// into the upper halves.
 TESSERA_INLINE void put_nibbles(const std::uint32_t* codes, std::uint8_t* to) {
   for (int i = 0; i < 16; ++i) to[i] = static_cast<std::uint8_t>((codes[i] & 15u) | codes[i + 16] << 4u);
 }

@@ -131,7 +131,8 @@ void plain(const float* x, const float* /*importance*/, std::int64_t count, std:
 
 using Quantise = void (*)(const float* x, const float* importance, std::int64_t count, std::uint8_t* blocks);
 
-// The functions that round to a type. Null: quantise() does not support the type, or the type ignores importances.
+// The functions that round to a type. `plain` is null if quantise() does not support the type. `important` is null if
+// the type ignores importances.
 struct Functions {
   Quantise plain = nullptr;
   Quantise important = nullptr;

@@ -7,7 +7,8 @@
 
 namespace tessera {
 
-// The greatest magnitude that every type can hold: the scales of blocks are float16.
+// The greatest magnitude that every type can hold. It is float16's greatest number, because the scales of blocks are
+// float16.
 inline constexpr float kMostQuantised = 65504.0F;
 
 // Returns whether quantise() supports the type.
@@ -15,8 +16,8 @@ bool can_quantise(BlockType type);
 // Returns whether quantise() reads `importance` for the type: Q4_0 to Q5_1, the K types, and IQ4.
 bool uses_importance(BlockType type);
 
-// Rounds count · (elements of a block) numbers `x` to `count` neighbouring blocks, which need no alignment. A plain
-// type has blocks of one number.
+// Rounds numbers to `count` neighbouring blocks, which need no alignment. `x` has count · (elements of a block)
+// numbers. A plain type has blocks of one number.
 //
 // Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and MXFP4 take their scale from the block's extremes, with the same bits as gguf-py. The
 // other types search: they try some twenty scales around the one that the extremes give. Each tried scale gives

@@ -1,6 +1,6 @@
-// Each function rounds blocks of one type whose scales are searched. In blocks of 256 numbers, a part of 16 or 32 has a
-// scale of its own: an integer times the float16 scale of the block. The file is compiled without fused multiply-add
-// instructions, so that the results are equal on all CPUs.
+// Each function rounds blocks of one type whose scales are searched. In blocks of 256 numbers, each part of 16 or 32
+// numbers has a scale of its own: an integer times the float16 scale of the block. The file is compiled without fused
+// multiply-add instructions, so that the results are equal on all CPUs.
 #include "tessera/ops/quantised/blocks/quantise_searched.h"
 
 #include <cstring>
@@ -103,7 +103,7 @@ TESSERA_INLINE float fit_signed_parts(const float* x, const float* importance, f
   return d;
 }
 
-// Writes two bits of each code, from bit `shift` on. 32 bytes hold the bits of 128 codes.
+// Takes two bits of each code, from the code's bit `shift` on, and writes them to `to`, 128 codes per 32 bytes.
 TESSERA_INLINE void put_pairs_of_bits(const std::uint8_t* codes, int shift, std::uint8_t* to) {
   std::memset(to, 0, kBlock / 4);
   for (int i = 0; i < kBlock; ++i) {
@@ -112,7 +112,7 @@ TESSERA_INLINE void put_pairs_of_bits(const std::uint8_t* codes, int shift, std:
   }
 }
 
-// Writes the lower four bits of codes: 32 bytes hold two parts of 32.
+// Writes the lower four bits of codes: 32 bytes hold the bits of two parts of 32 codes each.
 TESSERA_INLINE void put_nibbles_of_parts(const std::uint8_t* codes, std::uint8_t* to) {
   for (int i = 0; i < kBlock / 2; ++i) {
     const std::uint8_t* const first = codes + i / 32 * 64 + i % 32;
@@ -166,7 +166,8 @@ TESSERA_INLINE float fit_iq4(const float* x, const float* importance, float mean
   return fit_scale<kIq4Count>(x, w, Iq4Numbers{}, 1.0F, kSteps);
 }
 
-// Writes the codes of 32 numbers: the first 16 into the lower halves of bytes.
+// Writes the codes of 32 numbers: the first 16 codes into the lower halves of bytes, and the others into the upper
+// halves.
 TESSERA_INLINE void put_iq4(const float* x, float step, std::uint8_t* to) {
   const float inverse = std::abs(step) < kLeast ? 0 : 1 / step;
   std::uint32_t codes[kIq4Count];

@@ -44,7 +44,8 @@ TESSERA_INLINE float sum_of_products(const float* a, const float* b) {
   return sum_of<kCount>(v);
 }
 
-// Writes the weights: each is the magnitude plus the root of the mean square, so that small numbers count too.
+// Writes the weights. A number's weight is its magnitude plus the root of the mean square, so that small numbers count
+// too.
 template <int kCount>
 TESSERA_INLINE void weigh_by_magnitude(const float* x, float* w) {
   const float mean = std::sqrt(sum_of_products<kCount>(x, x) / kCount);
