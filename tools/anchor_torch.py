@@ -66,7 +66,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-ARGUMENTS = parse_arguments()  # before torch, which takes seconds to import
+ARGUMENTS = parse_arguments()  # parsed before torch is imported, which takes seconds
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -310,7 +310,7 @@ def measure_decode(decoder, batch, context, plain, compiled):
 
 def main():
     torch.manual_seed(ARGUMENTS.seed)
-    torch._dynamo.config.cache_size_limit = 256  # a compiled piece for each size
+    torch._dynamo.config.cache_size_limit = 256  # one compiled piece for each size
     decoder = Decoder(SHAPES[ARGUMENTS.model], max(*ARGUMENTS.num_tokens, ARGUMENTS.context))
     plain = (decoder.first, decoder.middle, decoder.last)
     compiled = tuple(torch.compile(piece, dynamic=True, fullgraph=True) for piece in plain)

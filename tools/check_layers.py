@@ -21,8 +21,8 @@ import sys
 LAYERS = ["cli", "load", "capi", "options", "server", "engine", "plugin", "runner", "piecewise", "compile", "model", "ops", "comm", "ir", "device", "text", "image", "net", "base"]
 MAX_LINES = 400
 MAX_SOURCES = 60
-# The layers in which files outside of all rooms may include rooms, but no room may include these files. In the other
-# layers such files also hold code that rooms share, so the check of cycles leaves them out.
+# The layers in which no room may include files that lie directly in the layer's own folder, because these files include
+# rooms. In the other layers such files also hold code that rooms share, so the check for cycles leaves them out.
 OWN_FOLDER_ON_TOP = {"ops"}
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 # The folders beside src/ in which only line counts are checked.

@@ -7,7 +7,7 @@
 #   DEPS=skip          installs nothing
 #   CUDA=AUTO or OFF   runs each target once: with nvcc, or without it
 #   FUZZ_SECONDS=60    for the target fuzz
-# test-cuda needs nvcc and a GPU; if one is missing it must fail and say which.
+# test-cuda needs nvcc and a GPU; if one of the two is missing, it must fail and say which.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 mapfile -t targets < <(sed -n 's/^\.PHONY: //p' Makefile | tr ' ' '\n')
@@ -45,7 +45,8 @@ arguments() {
   esac
 }
 
-# expected_error TARGET MODE: prints the required error if a target cannot work here; prints nothing if it must work.
+# expected_error TARGET MODE: prints the error that a target must print if it cannot work here; prints nothing if the
+# target must work.
 expected_error() {
   [[ "$1" == test-cuda ]] || return 0
   if ! has_gpu; then

@@ -38,7 +38,8 @@ def check(text):
     for match in TOKEN.finditer(code):
         token = match.group()
         if token == "TRY(":
-            # A brace opens a block if a ";" follows within it, which is known only when the brace is closed.
+            # A brace opens a block if there is a ";" between it and its closing brace, so this is known only at the
+            # closing brace.
             found.append((match.start(), [(bracket, bracket.comma) for bracket in reversed(open_now)]))
         if token[-1] in "({[":
             open_now.append(Bracket("new" if token.startswith("new") else token[-1]))

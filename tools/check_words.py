@@ -50,7 +50,8 @@ def faults_of(path, line, before):
     if mark is None:
         return
     comment = comment_of(line, mark)
-    # A comment that continues the line above is in the middle of a sentence, unless that line ended one.
+    # If the line above is a comment too, this comment begins in the middle of a sentence, unless that line ended a
+    # sentence.
     above = comment_of(before, mark) if before.lstrip().startswith(mark) else None
     begins = above is None or above.rstrip().endswith((".", ":", "?")) or not above.strip()
     opening = OPENING if line.lstrip().startswith(mark) else OPENING_BEHIND_CODE

@@ -2,7 +2,7 @@
 # Fetches third-party sources from PyPI at pinned versions and hashes (tools/NAME.txt) into FOLDER:
 #   tools/fetch_pypi.sh cuda_headers FOLDER   flashinfer/include, cudnn_frontend/include, licences
 #   tools/fetch_pypi.sh xgrammar FOLDER       xgrammar/cpp, xgrammar/include, xgrammar/3rdparty; with tools/xgrammar.patch
-# Does nothing if they exist already.
+# Does nothing if FOLDER has the sources already.
 set -euo pipefail
 if (($# != 2)) || [[ "$1" != cuda_headers && "$1" != xgrammar ]]; then
   echo "usage: $0 cuda_headers|xgrammar FOLDER" >&2
@@ -27,7 +27,8 @@ download() {
 }
 
 fetch_cuda_headers() {
-  # Always takes the wheels for the same Python version, because the hashes belong to them and only headers are used.
+  # Always takes the wheels for Python 3.11, because the pinned hashes belong to them. Only headers are used, so the
+  # version of this machine's Python does not matter.
   download --only-binary=:all: --python-version 3.11 --implementation cp --platform manylinux_2_27_x86_64 \
     --platform manylinux_2_28_x86_64 --platform any
   for wheel in "$scratch"/*.whl; do python3 -m zipfile -e "$wheel" "$scratch/unpacked"; done
@@ -40,8 +41,8 @@ fetch_cuda_headers() {
 }
 
 fetch_xgrammar() {
-  # pip asks a source archive's build backend for its metadata, and the real backend would first need many packages of
-  # PyPI. This replacement returns the metadata that is in the archive.
+  # pip asks the build backend of a source archive for the archive's metadata, and the real backend would first need
+  # many packages of PyPI. This replacement returns the metadata that is in the archive.
   mkdir -p "$scratch/backend/scikit_build_core"
   cat >"$scratch/backend/scikit_build_core/build.py" <<'END'
 import email, pathlib, shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formats our C++ in place, or with --check says which files are not formatted and fails.
+# Formats our C++ in place. With --check, instead says which files are not formatted, and fails if there are any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! command -v clang-format >/dev/null; then

@@ -11,7 +11,7 @@ set -euo pipefail
 build_packages=(
   make cmake ninja-build g++ ccache pkg-config
   libdnnl-dev
-  ocl-icd-opencl-dev # libdnnl-dev's CMake package needs it without depending on it
+  ocl-icd-opencl-dev # libdnnl-dev's CMake package needs it, but libdnnl-dev does not depend on it
   libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev
   libedit-dev libsentencepiece-dev libcurl4-openssl-dev libssl-dev zlib1g-dev libzstd-dev libboost1.81-dev prometheus-cpp-dev
   libzmq3-dev # loaded at run time, where servers publish events

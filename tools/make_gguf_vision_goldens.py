@@ -156,7 +156,7 @@ def write_text(path, arch, config, tensors):
 def write_projector(path, config, tensors):
     vision, processor = config["vision_config"], config["processor"]
     windows = "fullatt_block_indexes" in vision
-    first = "embed_dim" in vision  # Qwen2-VL, for which the converter writes the language model's size as that of the MLPs
+    first = "embed_dim" in vision  # Qwen2-VL: as the MLPs' size, the converter writes the language model's hidden size
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_type("mmproj")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)

@@ -21,7 +21,8 @@ from goldens import image_families, reference, text_families, weights
 
 SEEDS = range(1, 400)
 # The tests accept differences of 1e-4 for logits in float32, and of 2 % or more in bfloat16. A mixture of experts has a
-# larger limit for rounding: bfloat16 may send a token to another expert than float32, and then all later layers change.
+# larger limit for rounding, because a token may go to another expert in bfloat16 than in float32, and then all later
+# layers differ.
 DENSE_LIMITS = reference.Limits(gap=2e-3, rounding=0.015)
 ROUTED_LIMITS = reference.Limits(gap=2e-3, rounding=0.3)
 DENSE = ("gemma3", "gemma3-d256", "gemma4", "gemma4-e", "qwen3.5", *image_families.CASES)

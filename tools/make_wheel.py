@@ -20,7 +20,8 @@ import wheel
 NAME = "tessera_engine"
 CUDA_NAME = "tessera_engine_cuda"
 CUDA_LIBRARY = "libtessera_cuda.so"
-# The first limit is just above the wheel's size, so that a library added by accident is noticed; the other is PyPI's.
+# The first limit is just above that wheel's size, so that a library added by accident is noticed. The second limit is
+# PyPI's.
 LIMIT_MB = {NAME: 26, CUDA_NAME: 100}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # For each major version of CUDA: NVIDIA's wheels, and their library folders in site-packages. cuDNN is an extra.
@@ -79,7 +80,8 @@ def make_engine(build, folder, target):
     pack.copy_stripped(build / "launcher" / "tessera", package / "bin" / "tessera")
     libraries = pack.copy_libraries([library], package / "lib")
     rename_libraries(package / "lib", library.name)
-    # Uses RPATH, like the build, because the loader also applies it to the libraries beside this one, which have none.
+    # Uses RPATH, like the build: the loader applies this library's RPATH also to the libraries beside it, which have
+    # none.
     patch(package / "lib" / library.name, ["--force-rpath", "--set-rpath", f"$ORIGIN:$ORIGIN/../../{CUDA_NAME}/lib"])
     info = wheel.write_info(
         folder, NAME, version(), "LLM inference engine built around piecewise CUDA graphs",

@@ -19,7 +19,7 @@ import tempfile
 import licenses
 
 LIMIT_MIB = {"program": 50, "tests": 56}
-# The window is large enough for several test programs of some 15 MiB, which share most of their code.
+# The compression window (64 MiB) holds several test programs of some 15 MiB, which share most of their code.
 COMPRESS = "xz --lzma2=preset=6,dict=64MiB"
 SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|"
                     r"cublas\w*|cudart|cudnn\w*|cuda|nvrtc\S*))\.so")
@@ -65,7 +65,7 @@ def stage_program(build, stage):
     shutil.rmtree(stage / "lib" / "pkgconfig")
     for folder in ("share/doc", "share/tessera"):  # examples, a second model
         shutil.rmtree(stage / folder)
-    shutil.rmtree(stage / "lib" / "tessera", ignore_errors=True)  # plugins, which need drivers; they exist only with OpenCL
+    shutil.rmtree(stage / "lib" / "tessera", ignore_errors=True)  # plugins need drivers; only OpenCL builds have them
     for name in ("libtessera.so*", "libtessera_cpp.so*"):  # for programs that link them; this archive has none
         for library in (stage / "lib").glob(name):
             library.unlink()

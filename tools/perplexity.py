@@ -34,7 +34,7 @@ SEED = 20261126  # the training documents have other seeds
 CALIBRATION_SEED = 20261127
 DOCUMENTS = 48
 CALIBRATION_DOCUMENTS = 96
-LONGEST = 2000  # bytes; a document is far below the context
+LONGEST = 2000  # bytes of a document, so that it has far fewer tokens than the context
 
 
 def document(source):

@@ -23,7 +23,7 @@ DOCS = ROOT / "docs/request-fields.md"
 BEGIN = "<!-- request fields: made by tools/request_fields.py docs -->"
 END = "<!-- end of request fields -->"
 
-# The sources of each object's fields: package, last part of the file's path, classes.
+# The sources of each object's fields: the package, the end of the file's path, and the classes.
 SOURCES = {
     "chat": [
         ("openai", "types/chat/completion_create_params.py",

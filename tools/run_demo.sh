@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Demonstrates Tessera with the bundled model: tools/run_demo.sh [PROMPT]
-# Runs a chat, a story with the table of the graphs that computed it, and a comparison of eager runs and graphs.
+# Runs a chat, a story with a table of the graphs that computed it, and a comparison of runs with and without graphs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 model=models/demo

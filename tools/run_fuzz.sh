@@ -27,7 +27,8 @@ failed=0
 for target in "${targets[@]}"; do
   mkdir -p "$build/corpus/$target"
   log=$build/findings/$target.log
-  # libFuzzer reads its grown corpus first and the seeds second. The limits apply to one input.
+  # libFuzzer adds new inputs to the first folder, its corpus; the second folder has the seeds. The limits apply to one
+  # input.
   if "$build/fuzz/fuzz_$target" -max_total_time="$share" -timeout=60 -rss_limit_mb=2048 -max_len=65536 \
     -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" "fuzz/corpus/$target" >"$log" 2>&1; then
     passed=$((passed + 1))

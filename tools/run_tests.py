@@ -26,7 +26,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 JOBS = 2
-QUICK_JOBS = 3  # for two cores, because the remaining cases spend a third of their time waiting
+QUICK_JOBS = 3  # keeps two cores busy, because the quick cases spend a third of their time waiting
 MOST_OUTPUT = 16 << 20  # bytes of one program
 
 
@@ -189,7 +189,7 @@ def main():
     environment = dict(os.environ)
     # Programs run at the same time, so waiting worker threads must not occupy a core.
     environment.setdefault("OMP_WAIT_POLICY", "passive")
-    # By default ctest cuts a passing program's output to 1 KiB, and with it the counts and the skipped cases.
+    # By default ctest cuts a passing program's output to 1 KiB, so that the counts and the skipped cases are lost.
     command = ["ctest", "--test-dir", str(build), "-j", str(QUICK_JOBS if arguments.quick else JOBS), "--output-on-failure",
                "--test-output-size-passed", str(MOST_OUTPUT), "--no-tests=error", "--output-junit", str(summary)]
     command += ctest_arguments

@@ -107,7 +107,7 @@ class Costs(unittest.TestCase):
     def test_stages_share_layers_and_add_nothing_but_sends(self):
         one, two = (cost.decode(H200, LLAMA, Layout(pp=pp), pp, 1024) for pp in (1, 2))
         self.assertAlmostEqual(one["launches"], two["launches"])
-        self.assertLess(one["read"], two["read"])  # the head, which sets the pace of its stage
+        self.assertLess(one["read"], two["read"])  # the stage with the head reads more, and sets the pace
         self.assertLess(one.get("waits", 0), two["waits"])
 
     def test_experts_that_all_are_reached_are_shared_evenly(self):

@@ -14,7 +14,7 @@ import tempfile
 MODEL = pathlib.Path(__file__).resolve().parents[1] / "models" / "demo"
 MODES = ["off", "full_and_piecewise", "piecewise", "full"]  # the second one is the default
 SUMS = [(a, b) for a in range(2, 10) for b in range(3, 9, 2)]
-OFFSETS = [0, 1, -1, 3]  # offsets of the four answers from the sum
+OFFSETS = [0, 1, -1, 3]  # each of the four answers is the sum plus one of these offsets
 
 
 def question(a, b, answer):

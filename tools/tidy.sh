@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs clang-tidy over our sources (not the tests) as configured in build-tidy:
-#   tools/tidy.sh [FILE …]              checks these files, or all
+#   tools/tidy.sh [FILE …]              checks these files; without FILE, all sources
 #   tools/tidy.sh --changed REVISION    checks the files that have changed since this branch left REVISION; "auto":
 #                                       origin/main, or the commit before this one. For continuous integration: it ends
 #                                       after TIDY_SECONDS (600) and says what it left out. If clang-tidy or the history

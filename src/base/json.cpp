@@ -44,7 +44,7 @@ void print(const Json& value, int indent, int level, std::string& out) {
   } else if (value.is_int()) {
     out += std::to_string(value.as_int());
   } else if (value.is_number()) {
-    // JSON has no NaN or infinity. Both are written as null, which is what other printers do.
+    // JSON has no NaN or infinity. Both are written as null, as in other printers.
     out += std::isfinite(value.as_double()) ? nlohmann::json(value.as_double()).dump() : "null";
   } else {
     out += "null";

@@ -1,5 +1,5 @@
 // Gives checked access to the members of an untrusted JSON file. Each error is one line that names file, field, value
-// and what is accepted. A member that is null counts as absent, as it does for Hugging Face.
+// and what is accepted. A null member counts as absent, as in Hugging Face's code.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tessera {
 // Reads a JSON file. It must be a regular file of at most 16 MB with an object at the top.
 Result<Json> read_json_object(const std::string& path);
 
-// Formats a value for a message, on one line and of bounded length. Returns "missing" for a null pointer.
+// Formats a value for a message, on one line and with bounded length. Returns "missing" for a null pointer.
 std::string shown_value(const Json* value);
 // Returns the text. A text of more than 120 bytes is cut to at most 120 bytes, between two characters, and gets "…" at
 // its end.
@@ -33,7 +33,7 @@ class Fields {
   const Json* find(std::string_view key) const;                                  // null if absent or null
   bool has(std::string_view key) const { return object_.find(key) != nullptr; }  // true also for a null member
 
-  // These four functions read a number, which must be at least `low` and at most `high`.
+  // The next four functions read a number, which must be at least `low` and at most `high`.
   Result<std::int64_t> required_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<std::optional<std::int64_t>> optional_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<double> required_number(std::string_view key, double low, double high) const;
@@ -48,8 +48,8 @@ class Fields {
   // Returns access to the members of the object `member`, which is the value of `key`.
   Fields inside(std::string_view key, const Json& member) const;
 
-  // Both functions return the error `<file>: field "<key>" is <value>; accepted: <accepted>`: wrong() as
-  // invalid_argument, unsupported() as unimplemented.
+  // Both functions return the error `<file>: field "<key>" is <value>; accepted: <accepted>`. The code is
+  // kInvalidArgument from wrong() and kUnimplemented from unsupported().
   Status wrong(std::string_view key, std::string_view accepted) const;
   Status unsupported(std::string_view key, std::string_view accepted) const;
 

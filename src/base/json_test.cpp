@@ -45,8 +45,8 @@ TEST(Json, DeepNestingIsAnErrorAndNotACrash) {
   EXPECT_THAT(Json::parse(std::string(1 << 20, '['), "x").status().message(), HasSubstr("nested deeper than 512"));
 }
 
-// Parses `text` as the first element of an array that simdjson refuses because of an integer of more than 64 bits, so
-// that nlohmann's parser reads it.
+// Parses `text` with nlohmann's parser. For this, puts `text` into an array with an integer of more than 64 bits, which
+// simdjson refuses.
 std::optional<Json> parse_slowly(const std::string& text) {
   Result<Json> array = Json::parse("[" + text + "\n, 18446744073709551616]", "x");
   if (!array.ok()) return std::nullopt;

@@ -1,4 +1,4 @@
-// Recognises Git LFS pointer files, which a clone without LFS has in place of large files.
+// Recognises Git LFS pointer files. A clone without LFS has such a file in place of each large file.
 #pragma once
 
 #include <fmt/format.h>

@@ -19,7 +19,7 @@ enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 
 struct LogTopicName {
   std::string_view name;
-  std::string_view lines;  // describes the topic's lines
+  std::string_view lines;  // what the topic's lines are about
 };
 // All topics. docs/serving.md has the same list.
 inline constexpr LogTopicName kLogTopics[] = {
@@ -40,7 +40,7 @@ inline constexpr LogTopicName kLogTopics[] = {
     {"split", "a forward cut into pieces and split ops"},
 };
 
-// A topic, written as its name. A name that is not in kLogTopics does not compile.
+// A topic. Code writes it as a string, the topic's name. A name that is not in kLogTopics does not compile.
 class LogTopic {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a topic is written as its name
@@ -56,8 +56,8 @@ class LogTopic {
   std::size_t index_;
 };
 
-// Sets the level of one topic ("capture=debug"), or of all topics for which no level was set by name ("warn"). An
-// unknown topic is an error that lists the known ones.
+// Sets the level of one topic ("capture=debug"), or of all topics without a level of their own ("warn"). The error for
+// an unknown topic lists the known topics.
 Status set_log_level(std::string_view spec);
 
 // Sets a function that rewrites every line, for example to replace the internal names of options by the names that

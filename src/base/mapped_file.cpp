@@ -46,8 +46,8 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   }
 }
 
-// Replaces the pages from the unreadable one to the mapping's end by zeros. For this it calls only mmap, which is a
-// plain system call and therefore safe in a signal handler. Other faults are passed on.
+// Replaces the pages from the unreadable one to the mapping's end by zeros. This needs only mmap, which is a plain
+// system call and therefore safe in a signal handler. Passes on other faults.
 void on_missing_page(int signal, siginfo_t* info, void* context) {
   const int error = errno;
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);

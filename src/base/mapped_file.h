@@ -6,8 +6,8 @@
 //
 // If the file becomes shorter, the lost pages of the mapping cannot be read, and the system sends the signal SIGBUS.
 // This class turns that into an error: the lost bytes read as zeros, and check_whole() reports the loss afterwards. For
-// this purpose the first open() of the process installs a handler of SIGBUS. It passes on all signals that do not come
-// from a mapping of this class.
+// this purpose the first open() of the process installs a handler of SIGBUS. The handler passes on all signals that do
+// not come from a mapping of this class.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class MappedFile {
   ~MappedFile();
 
   const std::string& path() const { return path_; }
-  // Returns the file's content, with the size that it had when it was opened. Valid as long as this object exists.
+  // Returns the file's content; its size is the file's size at open(). Valid as long as this object exists.
   std::span<const std::byte> bytes() const { return bytes_; }
   // Returns kDataLoss if bytes that were read since open() were no longer in the file, so that zeros were read instead.
   // Call it after reading and before using the result.

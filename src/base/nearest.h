@@ -11,9 +11,10 @@ namespace tessera {
 
 // Returns up to `most` candidates within an edit distance of about a third of the name's length, nearest first, ties in
 // the given order. Insertions, deletions, substitutions and swaps of neighbours cost one each; letter case is ignored.
-// A candidate that begins with the whole name, of at least two bytes, is also near ("rms" for "rms_norm"); this
-// comparison respects letter case. Cost: O(|name| · |candidate|) per candidate. If the name or a candidate is longer
-// than 128 bytes, no edit distance is computed. The candidate is then near only if it begins with the whole name.
+// If the name has at least two bytes, a candidate that begins with the whole name is also near ("rms_norm" for "rms");
+// this comparison respects letter case. Cost: O(|name| · |candidate|) per candidate. If the name or a candidate is
+// longer than 128 bytes, no edit distance is computed. The candidate is then near only if it begins with the whole
+// name.
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string_view> candidates,
                                        std::size_t most = 3);
 

@@ -29,8 +29,8 @@ class OpenFile {
   Status truncate(std::int64_t size);
   // Waits until the content is on disk.
   Status sync();
-  // Takes the lock of flock(2), which excludes other processes and other OpenFiles. If another process or OpenFile
-  // holds the lock, calls `on_wait` once and waits. Closing releases the lock.
+  // Locks the file by flock(2). Only one OpenFile, in any process, can hold the lock. If another one holds it, calls
+  // `on_wait` once and waits. Closing the file releases the lock.
   Status lock(void (*on_wait)(const std::filesystem::path&));
 
  private:
@@ -39,8 +39,8 @@ class OpenFile {
   std::filesystem::path path_;
 };
 
-// Returns the error "cannot <doing> <path>: <reason>" from errno: kResourceExhausted for a full disk, an exhausted
-// quota or a file that is too large, otherwise kNotFound.
+// Returns the error "cannot <doing> <path>: <reason>" for errno. The code is kResourceExhausted for a full disk, an
+// exhausted quota or a file that is too large, otherwise kNotFound.
 Status file_error(std::string_view doing, const std::filesystem::path& path);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// A large file that several threads write. Once complete, it replaces another file.
+// A large file that several threads write. Once it is complete, it replaces the file at another path.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ class ReplacementFile {
   ReplacementFile(const ReplacementFile&) = delete;
   ReplacementFile& operator=(const ReplacementFile&) = delete;
 
-  // Writes at byte `offset` of the file. Any thread may call it. After an error every call returns that first error.
+  // Writes `data` at byte `offset` of the file. Any thread may call write(). After an error, every call returns the
+  // first error.
   Status write(std::int64_t offset, std::span<const std::byte> data);
   // Waits until the content is on disk, and renames the file. Returns the first error of creating, writing, flushing or
   // renaming the file. After an error the file at `path` is unchanged.
@@ -31,7 +32,7 @@ class ReplacementFile {
  private:
   Status write_all(std::int64_t offset, std::span<const std::byte> data) const;
   Status failed(const char* what) const;
-  // Returns the first error of this file. If there was no error before, stores `error` as the first one.
+  // Stores `error` as this file's first error, unless there was one before. Returns the first error.
   Status kept(const Status& error);
   std::string path_;
   std::string temporary_;

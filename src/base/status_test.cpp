@@ -1,5 +1,4 @@
-// Catches: an error that is lost or changed while it is passed up, and a value that is copied although it can only be
-// moved.
+// Catches: an error that is lost or changed on its way through TRY, and a value that TRY copies instead of moving it.
 #include "tessera/base/status.h"
 
 #include <gtest/gtest.h>

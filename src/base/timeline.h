@@ -1,4 +1,4 @@
-// Records the phases of a program's start. Phases have names and may overlap. All use one clock.
+// Records the phases of a program's start. Phases have names and may overlap. All phases use one clock.
 //
 //   Timeline start(process_start);
 //   {
@@ -21,7 +21,7 @@ class Timeline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A phase. Times are in seconds from the timeline's origin (its constructor's argument).
+  // A phase. Times are in seconds from the timeline's origin (the argument of the timeline's constructor).
   struct Phase {
     std::string name;
     double begin_s = 0;

@@ -15,7 +15,8 @@ Status write_file(const std::string& path, std::string_view text);
 
 // Replaces the file at `path` atomically. A reader sees the old or the new content, never a part. The content is on
 // disk when the call returns. After an error the old file is unchanged and no temporary file is left. The new content
-// is first written to "<path>.<process>-<number>.new". If the process is killed meanwhile, that file remains.
+// is first written to "<path>.<process>-<number>.new". If the process is killed before the replacement, that new file
+// remains.
 Status replace_file(const std::filesystem::path& path, std::string_view content);
 // Replaces the file or link at `path` by a symbolic link to `target`, also atomically.
 Status replace_link(const std::filesystem::path& path, const std::filesystem::path& target);

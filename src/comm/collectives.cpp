@@ -20,8 +20,8 @@ std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.world_rank() - communicator.rank() + rank;
 }
 
-// Adds up elements [begin, end) of all tensors, in the tensors' order. Writes the sum at index i to index i - origin of
-// each tensor in `to`.
+// For each index i in [begin, end), adds the elements of all `tensors` at i, in the order of the tensors. Writes the
+// sum to index i - origin of each tensor in `to`.
 template <class T>
 TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::span<const TensorView> to,
                                      std::int64_t begin, std::int64_t end, std::int64_t origin = 0) {
@@ -63,7 +63,7 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
     end_group(why);
     lock.lock();
   }
-  // If all ranks have arrived, the call goes on, even if a rank has aborted the group since then.
+  // If all ranks have arrived, the call continues, even if a rank has aborted the group since then.
   return group_->generation != generation ? ok_status() : group_->ended;
 }
 
@@ -74,8 +74,8 @@ void Communicator::leave() {
   group_->meet(/*ends_call=*/true);
 }
 
-// Checks that the ranks are in the same call with tensors of equal type and shape. On node 0 it compares all ranks, on
-// any other node only that node's ranks.
+// Checks that the ranks are in the same call with tensors of equal type and shape. Node 0 compares all ranks; any other
+// node compares only its own ranks.
 Status Communicator::check_agreement() const {
   const auto base = static_cast<std::size_t>(group_->follows() ? group_->first : 0);
   const auto end = static_cast<std::size_t>(group_->follows() ? group_->first + group_->here : group_->size());

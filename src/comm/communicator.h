@@ -64,13 +64,13 @@ class Communicator {
   // Return and set the longest time that this rank's collectives wait for another rank or another node.
   std::chrono::milliseconds limit() const { return limit_; }
   void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
-  // Return this rank's number among the ranks of all stages, and the number of all these ranks.
+  // Return this rank's number among the ranks of all stages, and the number of ranks in all stages.
   int world_rank() const;
   int world_size() const;
   Pipeline* pipeline();  // null: there is only one stage
 
-  // Computes x = Σ over ranks of x in place. It adds in rank order in float32 and rounds once, so every rank gets the
-  // same bits. Every rank's x has the same dimensions and dtype.
+  // Replaces every rank's x by the sum of x over all ranks. Adds in rank order in float32 and rounds once, so every
+  // rank gets the same bits. Every rank's x has the same dimensions and dtype.
   Status all_reduce(const TensorView& x);
   // Gathers x [rows, n] of all ranks to y [rows, n·ranks], side by side. Every rank's x has the same dimensions and
   // dtype.
@@ -78,11 +78,11 @@ class Communicator {
   // Gathers x [n, …] of all ranks to y [ranks·n, …], one below the other. Every rank's x has the same dimensions and
   // dtype.
   Status all_gather_rows(const TensorView& x, const TensorView& y);
-  // Reduces x [ranks·n, …] to y [n, …]. Rank r gets the sum over ranks of rows r·n … r·n + n - 1, added as in
-  // all_reduce.
+  // Adds x [ranks·n, …] of all ranks as in all_reduce, and divides the sum among the ranks: y [n, …] of rank r gets
+  // rows r·n … r·n + n - 1 of the sum.
   Status reduce_scatter(const TensorView& x, const TensorView& y);
 
-  // Aborts the group. `reason` appears in the other ranks' errors. Only the first call's reason is kept.
+  // Aborts the group. `reason` appears in the other ranks' errors. If abort() is called again, the first reason stays.
   void abort(std::string_view reason);
   // Resets an aborted group to its initial state. Returns kFailedPrecondition if a device's kernels take part
   // (raise_when_ended), because kernels cannot restart. Precondition: no rank is in a collective, or enters one before
@@ -91,15 +91,15 @@ class Communicator {
   // Returns ok, or the reason why the group was aborted.
   Status status() const;
   // Sets a function that is called once, on any thread, when the group ends. All ranks of a stage in this process share
-  // one function. Null removes it, but a call that has begun may still be running.
+  // one function. Null removes the function, but the function may still be running then.
   void when_ended(std::function<void()> call);
   // Sets `flag` to 1 when the group ends, or at once if it has already ended. Waiting kernels poll it. `flag` must
   // outlive the communicator unless take_back() removes it first.
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }
-  // Returns the bytes of host memory that hold values sent to this rank. In a pipeline these are the values of
-  // neighbouring stages. Without stages they are the tensors of collectives between nodes; only the first rank of each
+  // Returns the bytes of host memory that hold values sent to this rank. In a pipeline, neighbouring stages send these
+  // values. Without stages, the values are the tensors of collectives between nodes, and only the first rank of each
   // process counts them.
   std::int64_t host_bytes() const;
 

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Return the ranks that this rank sends to and receives from in the neighbouring stages.
+// Return the ranks with which this rank exchanges values: the one in the next stage, and the one in the previous stage.
 int next_of(const ExchangePlace& place) { return place.rank - place.layout.tp_size; }
 int previous_of(const ExchangePlace& place) { return place.rank + place.layout.tp_size; }
 

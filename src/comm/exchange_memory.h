@@ -19,8 +19,8 @@ struct ExchangeSizes {
   std::int64_t reduced = 0;    // the largest input of an all_reduce
   std::int64_t gathered = 0;   // the largest input of an all_gather or all_gather_rows
   std::int64_t scattered = 0;  // the largest input of a reduce_scatter
-  // Element n is the size of the n-th value that a forward sends to the next stage, or receives from the previous
-  // stage.
+  // Element n of `sent` is the size of the n-th value that a forward sends to the next stage. Element n of `received`
+  // is the size of the n-th value that it receives from the previous stage.
   std::vector<std::int64_t> sent{};
   std::vector<std::int64_t> received{};
 

@@ -86,10 +86,11 @@ struct Communicator::Group {
   std::vector<std::atomic<std::uint32_t>*> flags;  // flags that ranks of this process gave to raise_when_ended()
   std::function<void()> told;                      // called when the group ends; when_ended() set it
   // Rank r writes entry r in enter(). The first rank of this process writes the entries of ranks on other nodes. All
-  // ranks read the entries between enter() and leave(). A rank that is in no call has an empty name.
+  // ranks read the entries between enter() and leave(). A rank's entry in `calls` is empty while the rank is in no
+  // call.
   std::vector<TensorView> tensors;
   std::vector<std::string_view> calls;
-  // The status of the exchange with other nodes. The first rank of this process writes it between two barriers.
+  // The status of the exchange with other nodes. The first rank of this process writes the status between two barriers.
   Status exchanged;
   TensorView result;
   // The result of a collective that gives each rank different rows. On node 0 it holds the rows of the other nodes'

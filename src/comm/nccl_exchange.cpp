@@ -23,9 +23,9 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(50);
-// After the group's end, the watching thread waits this long for the rank to end by itself. A rank that does not end
-// hangs in a kernel or a call. The thread then waits equally long for a running call to return, and then aborts NCCL's
-// communicator.
+// After the group's end, the watching thread waits this long for the rank to end by itself. A rank that does not end in
+// this time hangs in a kernel or in an NCCL call. The thread then waits equally long for a running call to return, and
+// then aborts NCCL's communicator.
 constexpr std::chrono::seconds kRankEnds(1);
 // The longest wait for the watching thread to end. The thread may be inside an NCCL abort, which waits for NCCL's own
 // threads and for threads that serve the machine's other processes. Or the thread may be sending the group's end to a
@@ -33,7 +33,7 @@ constexpr std::chrono::seconds kRankEnds(1);
 // Communicator must exist until the thread has ended.
 constexpr std::chrono::seconds kAbortLimit(20);
 
-// The data that each rank sends to the others before they connect.
+// The data that each rank sends to the other ranks before NCCL connects them.
 struct Introduction {
   NcclId id;  // made by rank 0
   std::int32_t version = 0;
@@ -180,7 +180,7 @@ struct NcclExchange::Shared {
   }
 };
 
-// The ranks of one NCCL communicator, and how they exchange messages before they connect.
+// The ranks of one NCCL communicator, and the function by which they exchange messages before NCCL connects them.
 struct NcclExchange::Meeting {
   int rank = 0;             // this rank's number in the communicator
   std::vector<int> places;  // each rank's number among the ranks of all stages

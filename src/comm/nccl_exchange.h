@@ -68,13 +68,13 @@ class NcclExchange final : public DeviceExchange {
   // The first call of a size may connect GPUs, which takes a while and must not be recorded. The functions return
   // kCancelled once the group has ended.
   //
-  // Computes x = Σ over ranks, in place.
+  // Replaces every rank's x by the sum of x over all ranks.
   Status all_reduce(const TensorView& x, void* stream) const;
-  // Gathers `bytes` bytes at `from` of every rank to `to` [ranks][bytes], in rank order.
+  // Gathers the `bytes` bytes at every rank's `from` into `to` [ranks][bytes], in rank order.
   Status all_gather(DeviceAddress from, DeviceAddress to, std::size_t bytes, void* stream) const;
-  // On rank r, computes y as the sum of row r of every rank's x. x is [ranks, y's elements].
+  // Adds row r of all ranks' x, and stores the sum in y of rank r. x is [ranks, y's elements].
   Status reduce_scatter(const TensorView& x, const TensorView& y, void* stream) const;
-  // On the sender of a link, sends x. On the receiver, receives x.
+  // Sends x if this rank is the sender of the link. Receives x if this rank is the receiver.
   Status hand_on(const TensorView& x, void* stream) const;
 
  private:
@@ -85,7 +85,7 @@ class NcclExchange final : public DeviceExchange {
                                                     const Meeting& meeting, const Place& place);
   Status open(Communicator& communicator, const Meeting& meeting, const Place& place);
 
-  Communicator* communicator_ = nullptr;  // null until raise_when_ended() holds this object's flag
+  Communicator* communicator_ = nullptr;  // null until the communicator holds this object's flag
   std::int64_t bytes_ = 0;
   std::shared_ptr<Shared> shared_;  // shared with the watching thread
 };

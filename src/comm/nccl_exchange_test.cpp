@@ -1,6 +1,6 @@
 // Catches: ranks that do not share rank 0's id; a rank that continues although the ranks' settings differ; a start that
-// waits for ever; a communicator that is not aborted when its group ends (kernels and calls would wait for ever) or is
-// used after that; and a library that is used although it is too old or lacks a function. The tests run over
+// waits for ever; a communicator that is not aborted when its group ends (kernels and calls would wait for ever), or
+// that is used after the end; and a library that is used although it is too old or lacks a function. The tests run over
 // connections of two nodes, with a fake NCCL that moves no data (testing/fake_nccl.h).
 #include "tessera/comm/nccl_exchange.h"
 
@@ -168,7 +168,7 @@ TEST_F(Nccl, ALostNodeAbortsTheOthers) {
   EXPECT_EQ(nodes->rank(0).restart().code(), StatusCode::kFailedPrecondition);
 }
 
-// In NCCL, the first call of a size connects GPUs. It hangs if the other GPU's node is lost.
+// In NCCL, the first call of a size connects GPUs. This call hangs if the other GPU's node is lost.
 TEST_F(Nccl, AnAbortEndsACallThatHangs) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   const Exchanges made = open(*nodes);

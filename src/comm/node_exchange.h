@@ -45,14 +45,14 @@ class NodeExchange {
   // Node 0: sends to every other node only the rows of that node's ranks, and from then on accepts the nodes' next
   // tensors. `rows` is [ranks, …].
   Status spread_rows(const TensorView& rows) { return spread(rows, /*in_parts=*/true); }
-  // Any other node: sends its ranks' tensors, and waits for the result of result.bytes() bytes. Limit and errors are
-  // those of collect().
+  // Any other node: sends its ranks' tensors, and waits for the result, which has result.bytes() bytes. `limit` and the
+  // errors have the same meaning as in collect().
   Status trade(std::string_view call, std::span<const TensorView> tensors, const TensorView& result,
                std::chrono::milliseconds limit);
 
   // Makes the waits of all functions above fail with `why`, until begin().
   void end(const Status& why);
-  // Starts again; `epoch` is the restart's number. Precondition: no rank is in a collective.
+  // Starts again after end(); `epoch` is the restart's number. Precondition: no rank is in a collective.
   void begin(std::uint64_t epoch);
   std::uint64_t epoch() const;
 

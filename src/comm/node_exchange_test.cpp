@@ -1,7 +1,8 @@
-// Catches: ranks on several nodes that get other bits than ranks on one node; a result of an aborted collective that a
-// later collective takes; a rank that waits for a lost node; and tensors of another shape or type that are accepted.
+// Catches: ranks on several nodes that get different bits than ranks on one node; a later collective that takes the
+// result of an aborted one; a rank that waits for a lost node; and tensors of different shapes or types that are
+// accepted.
 //
-// All nodes of a group run in this process, and each has its end of the connections.
+// All nodes of a group run in this process. They are connected by TCP, like separate processes.
 #include "tessera/comm/node_exchange.h"
 
 #include <gmock/gmock.h>

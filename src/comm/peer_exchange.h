@@ -7,9 +7,9 @@
 // kAbsent (-0.0 as float32; the pair +0, -0 as 16-bit floats), so that the content of a 32-bit word shows whether the
 // word has arrived. A sender replaces a kAbsent in its data by zeros, which are numerically equal. In turn t a rank
 // also sets the words of its buffer of turn t - 1 to kAbsent again. This is early enough, because other ranks write to
-// that buffer only in turn t + 2. Before turn t + 2 a writer must have received the values of turn t + 1, which this
-// rank sends after its turn t. The turn number is in device memory, so replays of recorded graphs continue the count.
-// (TensorRT-LLM published this method as the Lamport all-reduce.)
+// that buffer again only in turn t + 2. A rank begins turn t + 2 only after it has received the values of turn t + 1,
+// and this rank sends those after its turn t. The turn number is in device memory, so replays of recorded graphs
+// continue the count. (TensorRT-LLM published this method as the Lamport all-reduce.)
 //
 // All launches of a group wait for one another, so all ranks must make the same calls in the same order.
 #pragma once
@@ -35,8 +35,8 @@ inline constexpr std::uint32_t kAbsent = 0x8000'0000u;
 struct Turns {
   std::uint32_t turn = 0;
   std::uint32_t blocks_done = 0;  // number of finished blocks of the running launch
-  // used[b]: in the last turn that used buffer b of this rank's mailbox, the other ranks wrote the buffer's first
-  // used[b] words.
+  // used[b]: the number of words, from the start of buffer b of this rank's mailbox, that the other ranks wrote in the
+  // last turn that used the buffer.
   std::uint32_t used[kBuffers] = {};
 };
 
@@ -79,7 +79,7 @@ class PeerExchange final : public DeviceExchange {
   PeerExchange() = default;
   Status open(Communicator& communicator, Device& device);
 
-  Communicator* communicator_ = nullptr;  // null until raise_when_ended() holds this object's flag
+  Communicator* communicator_ = nullptr;  // null until the communicator holds this object's flag
   std::unique_ptr<HostAllocation> stop_;
   std::unique_ptr<Allocation> memory_;  // holds Turns, then the mailbox
   Peers peers_;

@@ -57,7 +57,7 @@ class PeerLink final : public DeviceExchange {
   PeerLink() = default;
   Status open(Communicator& communicator, bool to_next, Device& device);
 
-  Communicator* communicator_ = nullptr;  // null until raise_when_ended() holds this object's flag
+  Communicator* communicator_ = nullptr;  // null until the communicator holds this object's flag
   std::unique_ptr<HostAllocation> stop_;
   std::unique_ptr<Allocation> memory_;  // holds LinkTurns and counters, and on the receiver the slots
   LinkEnd end_;

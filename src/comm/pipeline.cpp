@@ -33,7 +33,7 @@ int Pipeline::sender(int rank, Way way) const {
   return rank + (way == Way::kToNext ? layout_.tp_size : -layout_.tp_size);
 }
 
-// Returns the index in `links_` of the link between two ranks of neighbouring stages in direction `way`.
+// Returns the index in `links_` of the link that leads in direction `way` between two ranks of neighbouring stages.
 std::size_t Pipeline::link_index(int rank, int other, Way way) const {
   const int stage = std::min(layout_.stage_of(rank), layout_.stage_of(other));
   const int pair = stage * layout_.tp_size + layout_.rank_in_stage(rank);
@@ -58,7 +58,8 @@ Status Pipeline::send(int rank, Way way, std::span<const std::byte> bytes) {
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return to.sent - to.received < kMostWaiting; }));
   if (!is_here(other)) {
-    // The value is counted before it is sent, because the other node may report its receipt before send() returns.
+    // The value is counted before it is sent, because the other node may report the value's receipt while send() still
+    // runs.
     const StageFrame head{.epoch = epoch_, .number = to.sent++, .rank = other, .way = static_cast<std::int32_t>(way)};
     lock.unlock();
     return wire_->send(FrameKind::kStageValue, head, bytes);

@@ -1,8 +1,8 @@
 // Pipeline parallelism: each stage is a range of consecutive layers, and ranks pass values from one stage to the next.
 // Rank r of a stage sends to rank r of the next stage. There are also links in the other direction. A link is a FIFO.
 //
-// Both sides of a link run the same steps in the same order, so values need no names; only their size in bytes is
-// checked.
+// Both sides of a link run the same steps in the same order, so values need no names. Only the sizes of values, in
+// bytes, are checked.
 //
 // Between ranks on CPUs, values wait in host memory (Pipeline), and a sender waits while kMostWaiting values of the
 // link have not been received. Between GPUs of a process, values wait in the receiver's memory (peer_link.h). Stages
@@ -45,8 +45,8 @@ class Pipeline {
   int receiver(int rank, Way way) const;
   int sender(int rank, Way way) const;
 
-  // Sends bytes to the neighbouring stage in direction `way`, which must exist. Ends the pipeline if no slot becomes
-  // free within the limit. Returns kCancelled once the pipeline has ended.
+  // Sends `bytes` to the neighbouring stage in direction `way`. That stage must exist. Ends the pipeline if no slot
+  // becomes free within the limit. Returns kCancelled once the pipeline has ended.
   Status send(int rank, Way way, std::span<const std::byte> bytes);
   // Receives the next value sent to this rank in direction `way`; with kToNext it comes from the previous stage.
   // Returns kInternal if the value and `to` differ in size. Ends the pipeline if no value arrives within the limit.
@@ -61,8 +61,8 @@ class Pipeline {
 
   // Returns the bytes of the buffers in which values wait for this rank, including empty buffers that are kept.
   std::int64_t bytes(int rank) const;
-  // Returns an upper bound of the bytes of a link's buffers. Every step sends values of the sizes `values`, and the
-  // values of at most `steps` steps wait at a time. `from_here` says whether the sender is in this process.
+  // Returns an upper bound of the bytes of a link's buffers, if every step sends values of the sizes in `values` and
+  // the values of at most `steps` steps wait at a time. `from_here` says whether the sender is in this process.
   static std::int64_t link_bytes(std::span<const std::int64_t> values, bool from_here, int steps);
 
   // Takes a value from another node. May swap `payload` for another buffer. Returns an error for an unreadable frame.

@@ -1,6 +1,6 @@
-// Sends and receives frames between pipeline stages on different nodes. A frame carries a value or the number of values
-// received. From this number the sender computes how many values still wait. Nodes are connected only to node 0, which
-// passes on frames for other nodes.
+// Sends and receives frames between pipeline stages on different nodes. A frame carries either a value, or the number
+// of values received so far. From this number the node that sent the values computes how many values still wait. Nodes
+// are connected only to node 0, which passes on frames for other nodes.
 //
 // Threads: any thread may call any function.
 #pragma once

@@ -2,7 +2,7 @@
 // were sent before a restart and are mistaken for later ones; a sender that fills the memory of a node that does not
 // receive; a rank that waits for a lost node; and invalid frames that are accepted.
 //
-// All nodes run in this process, and each has its end of the connections.
+// All nodes run in this process. They are connected by TCP, like separate processes.
 #include "tessera/comm/stage_wire.h"
 
 #include <gmock/gmock.h>
@@ -180,7 +180,7 @@ TEST(StageWire, AnUnreadableFrameIsAnError) {
   }
 }
 
-// A node ignores the limit Pipeline::kMostWaiting, and sends more values than that.
+// A node ignores the limit and sends more than Pipeline::kMostWaiting values.
 TEST(StageWire, ANodeThatSendsTooMuchIsRefused) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(2, kTwoStages);
   for (std::uint64_t n = 0; n <= Pipeline::kMostWaiting; ++n) {

@@ -14,7 +14,8 @@
 
 namespace tessera {
 
-// The groups of this process's stages, and the pipeline between all stages. A fault of one rank ends all of them.
+// The groups of this process's stages, and the pipeline between all stages. A fault of one rank ends all groups and the
+// pipeline.
 struct Communicator::Stages {
   Stages(const RankLayout& layout, std::chrono::milliseconds limit, std::shared_ptr<NodeGroup> nodes_in)
       : nodes(std::move(nodes_in)), pipeline(layout, limit, nodes) {

@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// A joined kernel that is bound, and the number of instructions that it runs. If several joins begin at the first call,
-// bind_joined() takes the first one that accepts the bucket. `op` is null if no join accepts it.
+// A bound joined kernel, and the number of instructions that it runs. If several joins begin at the first call,
+// bind_joined() takes the first join that accepts the bucket. `op` is null if no join accepts the bucket.
 struct Joined {
   std::unique_ptr<BoundOp> op;
   std::size_t instructions = 0;

@@ -1,5 +1,5 @@
-// Makes the tensors of a program's instructions for a bucket, and binds the instructions to them. An instruction runs
-// on all rows of the bucket at once, or on each half of the rows separately (halves.h).
+// Makes the tensors of a program's instructions for a bucket, and binds the instructions to these tensors. An
+// instruction runs on all rows of the bucket at once, or on each half of the rows separately (halves.h).
 #pragma once
 
 #include <memory>
@@ -40,8 +40,8 @@ struct KernelCall {
 };
 
 // Binds consecutive instructions. Does not use a joined kernel that would also run instructions after `calls`. Returns
-// one operator for each instruction. The operator of a joined kernel stands at the last of its instructions, and the
-// operators of its other instructions are null.
+// one operator for each instruction. The operator of a joined kernel stands at the last instruction that the kernel
+// runs; the entries of the kernel's earlier instructions are null.
 Result<std::vector<std::unique_ptr<BoundOp>>> bind_calls(const Program& program, std::span<const KernelCall> calls,
                                                          const BindTarget& target);
 

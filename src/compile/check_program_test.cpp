@@ -1,5 +1,5 @@
 // Catches: mistakes of a compiler that would otherwise show only as a wrong result: a value that no instruction makes,
-// a type that differs from the piece's, an instruction without a kernel.
+// a value whose type differs from its type in the piece, an instruction without a kernel.
 #include "tessera/compile/check_program.h"
 
 #include <gmock/gmock.h>

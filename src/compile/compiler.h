@@ -49,10 +49,10 @@ class Compiler {
   explicit Compiler(const CompilerContext& context) : context_(context) {}
   virtual ~Compiler() = default;
 
-  // Returns the name under which it is registered.
+  // Returns the name under which the compiler is registered.
   virtual std::string_view name() const = 0;
   // Returns a hash of what the compiler's programs depend on, apart from the piece: the compiler's version, the
-  // options, the device and the libraries. A handle is loaded only if the hash is equal.
+  // options, the device and the libraries. A handle is loaded only if this hash is still the same.
   virtual Hash128 hash() const = 0;
   // Compiles a part of a verified graph. The program can be bound for every bucket, and for every piece of the same
   // structure.

@@ -1,4 +1,4 @@
-// Catches: a compiler's name that runs another compiler, or an unknown name that is accepted.
+// Catches: a name that makes the wrong compiler, or an unknown name that is accepted.
 #include "tessera/compile/compiler_registry.h"
 
 #include <gmock/gmock.h>

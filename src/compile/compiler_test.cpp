@@ -1,5 +1,5 @@
-// Catches: a piece that is compiled again although an earlier process saved it; a handle that is loaded for another
-// piece, compiler version or option; and a broken handle or program that is run.
+// Catches: a piece that is compiled again although an earlier process saved it; a handle that is loaded although the
+// piece, the compiler's version or an option differs; and a broken handle or program that is run.
 #include "tessera/compile/compiler.h"
 
 #include <gmock/gmock.h>
@@ -187,7 +187,7 @@ TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
   EXPECT_TRUE(compile_piece(compiler(), scaled_piece())->loaded);
 }
 
-// Compiles as FactorCompiler does, and cannot load what it made.
+// Compiles as FactorCompiler does, but cannot load its own handles.
 class ForgetfulCompiler final : public FactorCompiler {
  public:
   using FactorCompiler::FactorCompiler;

@@ -11,8 +11,8 @@ namespace tessera {
 // because compiling costs nothing.
 std::unique_ptr<Compiler> make_eager_compiler(const CompilerContext& context);
 
-// Makes the program that the eager compiler makes of a piece. Operators at which a graph is split also get their
-// programs from this function, whichever compiler compiles the pieces.
+// Makes the program that the eager compiler makes of a piece. The operators at which a graph is split also get their
+// programs from this function, whatever compiler compiles the pieces between them.
 Result<Program> eager_program(const ir::Graph& piece, const ir::OpTable& ops, const KernelTable& kernels);
 
 }  // namespace tessera

@@ -58,8 +58,8 @@ auto is_run(std::size_t first, std::size_t end) {
   return AllOf(Field(&Halves::first, first), Field(&Halves::end, end));
 }
 
-// A stream that writes to a log what is enqueued on it, and its forks and joins. `side` is its side stream. Kernels of
-// logged() compute nothing.
+// A stream that logs the work that is enqueued on it, its forks and its joins. `side` is its side stream. The kernels
+// of logged() compute nothing.
 class LoggedStream final : public Stream {
  public:
   explicit LoggedStream(std::vector<std::string>& log, std::string suffix = "", Stream* side = nullptr)
@@ -208,8 +208,8 @@ TEST(Halves, AreShownInTheProgramsText) {
   EXPECT_THAT(*to_text(program, tokens(8)), HasSubstr("from 100 tokens: 0 to 5 in two halves of their rows\n"));
 }
 
-// While linear runs for the second half, the first half is exchanged, and so on. No result of an exchange is read
-// before the join.
+// While linear runs for the second half, the first half is exchanged, and so on. Each half is read only after the join
+// that follows its exchange.
 TEST_F(HalvesTest, OneHalfIsExchangedWhileTheOtherIsComputed) {
   const Program program = program_of(kLayer, logged_kernels());
   const BoundProgram bound = bind(program, 5);

@@ -1,5 +1,5 @@
-// Catches: a write outside of a kernel's result that is not found or is reported for another value; and a poison byte
-// that makes a valid number, so that arithmetic would hide it.
+// Catches: a kernel's write past its result that is not found or is reported for the wrong value; and a poison byte
+// that makes a valid number, so that arithmetic hides it.
 #include "tessera/compile/isolated_memory.h"
 
 #include <gmock/gmock.h>

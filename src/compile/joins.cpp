@@ -9,8 +9,8 @@ namespace tessera {
 namespace {
 
 // Returns the value of `call` that a joined kernel need not store. This is the first result of `call`. If `call` has no
-// result, it is the first operand, provided that `call` writes that operand. Returns nothing if that operand is a view,
-// because other instructions may read its memory under another name.
+// result, the value is the first operand, provided that `call` writes that operand. Returns nothing if that operand is
+// a view, because other instructions may read its memory under another name.
 std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& call) {
   if (!call.results.empty()) return call.results[0];
   if (call.operands.empty() || !call.mutates[0]) return std::nullopt;
@@ -19,9 +19,9 @@ std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& cal
   return written;
 }
 
-// Returns whether the next instruction is the only reader of the value that `first` passes on, and reads it as its
-// first operand. If the next instruction overwrites the value, later readers do not count, because they read the new
-// content.
+// Returns whether only the next instruction reads the value that `first` passes on, and whether that instruction reads
+// it as its first operand. If the next instruction overwrites the value, later readers do not count, because they read
+// the new content.
 bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first) {
   const ir::Node& call = program.instructions[first].call;
   const ir::Node& next = program.instructions[first + 1].call;
@@ -46,7 +46,7 @@ bool matches(const Program& program, std::span<const ir::ValueId> outputs, std::
   return true;
 }
 
-// Returns how many instructions, from `first` on, the kernel can replace; 0 if it cannot replace any.
+// Returns how many instructions, from `first` on, the joined kernel can replace; 0 if it can replace none.
 std::size_t joined_from(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
                         const JoinedKernelDef& kernel) {
   if (kernel.region != nullptr) return region_from(program, outputs, first, *kernel.region);

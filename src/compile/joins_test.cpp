@@ -1,6 +1,6 @@
 // Catches: a joined kernel that runs although a result of one of its operators is needed elsewhere, or although it does
-// not accept the number of rows; operators that run in addition to it, or not at all; and a wrong choice among several
-// joins.
+// not accept the number of rows; operators that run in addition to the joined kernel, or not at all; and a wrong choice
+// among several joins.
 #include "tessera/compile/joins.h"
 
 #include <gmock/gmock.h>
@@ -73,7 +73,7 @@ class JoinsTest : public ::testing::Test {
   Program compile(std::string_view text, const KernelTable& kernels) {
     return *eager_program(parse(text, built_in_ops()), built_in_ops(), kernels);
   }
-  // Returns the z of kText for x = 1 and r = 10 everywhere, and whether y was written.
+  // Returns the z of kText for x = 1 and r = 10 everywhere. Sets `*wrote_y` to whether y was written.
   std::vector<float> run(const KernelTable& kernels, std::int64_t rows, bool* wrote_y) {
     const Program program = compile(kText, kernels);
     ValueMemory values(*device_, *stream_, program, tokens(rows));
@@ -142,7 +142,7 @@ TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
     EXPECT_THAT(joins_of(text), IsEmpty()) << text;
 }
 
-// An operator without a result passes on its first operand, which it writes.
+// all_reduce has no result. The value that it passes on to add_rms_norm is its first operand, which it writes.
 TEST_F(JoinsTest, AnOperandThatIsWrittenIsPassedOn) {
   constexpr JoinedKernelDef kReduceNorm{
       .ops = {"all_reduce", "add_rms_norm"}, .name = "both", .most_rows = 8, .bind = [](std::span<const BindArgs>) {

@@ -24,8 +24,8 @@ struct LiveRange {
   std::int64_t bytes = 0;
   std::int32_t first = 0;
   std::int32_t last = 0;
-  // The offset if the caller fixes it. Outputs need this, because an output has one offset in all buckets. -1: not
-  // fixed.
+  // The offset, if the caller fixes it; otherwise -1. Outputs need a fixed offset, because an output has the same
+  // offset in all buckets.
   std::int64_t fixed_offset = -1;
 };
 
@@ -37,11 +37,11 @@ struct MemoryPlan {
 
 // Places fixed ranges first. Then places the others from the largest to the smallest, each at the lowest offset that is
 // free in all its steps ("greedy by size", Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference,
-// 2020). Cost: O(n²); a 36-layer model has a few hundred ranges. Fails if fixed ranges overlap each other.
+// 2020). Cost: O(n²); a 36-layer model has a few hundred ranges. Fails if two fixed ranges share bytes in one step.
 Result<MemoryPlan> plan_memory(std::span<const LiveRange> ranges);
 
-// Returns ok if no two ranges that are live in the same step share a byte, all lie in [0, size_bytes), and all offsets
-// are multiples of kDeviceAlignment.
+// Returns ok if no two ranges that are live in the same step share a byte, all ranges lie in [0, size_bytes), and all
+// offsets are multiples of kDeviceAlignment.
 Status check_memory_plan(std::span<const LiveRange> ranges, const MemoryPlan& plan);
 
 }  // namespace tessera

@@ -37,7 +37,8 @@ std::vector<LiveRange> random_ranges(std::mt19937& random, int most) {
   return ranges;
 }
 
-// Fixes the outputs as an executable does: one after another from the arena's start, live in all steps.
+// Fixes the first `outputs` ranges as an executable fixes its outputs: one after another from offset 0, live in all
+// steps.
 std::vector<LiveRange> with_fixed_outputs(std::vector<LiveRange> ranges, std::size_t outputs) {
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < std::min(outputs, ranges.size()); ++i) {
@@ -114,7 +115,7 @@ TEST(MemoryPlan, EqualRangesGetEqualPlans) {
 }
 
 TEST(MemoryPlan, ReusesMemoryOfDeadRanges) {
-  // a is live in steps 0–1, b in 1–2, and c, the largest, in 2–3.
+  // Range a is live in steps 0–1, b in 1–2, and c, the largest, in 2–3.
   const std::vector<LiveRange> ranges = {{64, 0, 1}, {64, 1, 2}, {128, 2, 3}};
   EXPECT_THAT(plan_memory(ranges)->offsets, ElementsAre(0, kA, 0));
   EXPECT_EQ(plan_memory(ranges)->size_bytes, 2 * kA);

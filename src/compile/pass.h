@@ -1,8 +1,8 @@
 // The pass manager. Passes change a model's graph after it is built and before it is cut into pieces.
 //
-// A pass is a pure function from graph to graph with a name. All passes are in one list, in the order in which they
-// run. Each can be switched off by its name. The manager times each pass and verifies its result, so a pass that breaks
-// a graph is reported at once and by name, instead of failing later in a kernel.
+// A pass has a name and a pure function from graph to graph. All passes are in one list, in the order in which they
+// run. A pass can be switched off by its name. The manager times each pass and verifies its result, so a pass that
+// breaks a graph is reported at once and by name, instead of failing later in a kernel.
 //
 //   PassRun run = TRY(run_passes(graph, registry.ops, {.disabled = {"fuse_native_forms"}}));
 //   run.graph, run.reports
@@ -61,11 +61,12 @@ struct PassRun {
   std::vector<PassReport> reports;  // one for each pass that ran
 };
 
-// Returns kInvalidArgument with the existing names if one of the names is unknown.
+// Returns kInvalidArgument if one of `names` is unknown. The message lists the existing names.
 Status check_pass_names(std::span<const std::string> names, std::span<const Pass> passes = pass_list());
 
 // Runs the passes that are not disabled, until one fails; the error names the pass. Refuses a graph that does not
-// verify. The second form runs `passes` instead of pass_list(); options.disabled may then name only these.
+// verify. The second form runs `passes` instead of pass_list(). options.disabled may then contain only names of these
+// passes.
 Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOptions& options = {});
 Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOptions& options,
                            std::span<const Pass> passes);

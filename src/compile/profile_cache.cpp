@@ -73,7 +73,7 @@ bool all_of(std::string_view text, std::string_view letters) {
   return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
 }
 
-// Returns the kind that the name of a finished or unfinished entry contains; "" if the file is no entry.
+// Returns the kind in the file name of a finished or unfinished entry; "" if the file is no entry.
 std::string kind_of(const std::string& name) {
   const std::size_t dash = name.find('-');
   if (dash == std::string::npos) return "";

@@ -1,5 +1,5 @@
-// Keeps measurements and the choices made from them on disk for later runs, as small JSON values. The keys are content
-// hashes.
+// Keeps measurements, and choices that were made from measurements, on disk for later runs, as small JSON values. The
+// keys are content hashes.
 //
 //   ProfileCache cache({.root = "/home/me/.cache/tessera"});
 //   Hasher key; key.add(graph_text); key.add(device_name);
@@ -39,12 +39,14 @@ class ProfileCache {
   bool enabled() const { return !options_.root.empty(); }
   // Returns the entry, or nothing if there is none. `kind` consists of lower-case letters and '_'.
   std::optional<Json> load(std::string_view kind, const Hash128& key);
-  // Like load(), but does not count as a hit. Used to look again for an entry that another process may have written.
+  // Does what load() does, but does not count as a hit. Used to look again for an entry that another process may have
+  // written.
   std::optional<Json> look(std::string_view kind, const Hash128& key);
   std::int64_t hits() const { return hits_; }  // entries that load() found
   // Writes the entry, replacing an existing one. Takes some milliseconds: a write, a sync and a listing of the folder.
   void save(std::string_view kind, const Hash128& key, const Json& value);
-  // Like save(). In addition made_here() returns the value for the lifetime of this object, even if there is no folder.
+  // Does what save() does. In addition, made_here() returns the value for the lifetime of this object, even without a
+  // folder.
   void keep(std::string_view kind, const Hash128& key, const Json& value);
   // Returns null if nothing was kept under this key.
   const Json* made_here(std::string_view kind, const Hash128& key) const;

@@ -1,6 +1,6 @@
-// Catches: an entry that is read although a byte of it is wrong or it belongs to another key; a reader that sees a
-// half-written entry; an unusable folder that makes a start fail or warns at every entry; a cache that grows without
-// limit; and a clear_profiles() that removes files that do not belong to the cache.
+// Catches: an entry that is accepted although one of its bytes is wrong, or although it belongs to another key; a
+// reader that sees a half-written entry; an unusable folder that makes a start fail or warns at every entry; a cache
+// that grows without limit; and a clear_profiles() that removes files that do not belong to the cache.
 #include "tessera/compile/profile_cache.h"
 
 #include <gmock/gmock.h>
@@ -246,7 +246,7 @@ TEST_F(ProfileCacheTest, AFolderThatCannotBeReadIsAnError) {
   EXPECT_FALSE(clear_profiles(root_).ok());
 }
 
-// Four processes replace the same entries while four read them and one clears the cache.
+// Four processes replace the same entries, while four others read these entries and one more clears the cache.
 TEST_F(ProfileCacheTest, ProcessesAtOnce) {
   constexpr int kEntries = 3;
   constexpr int kWriters = 4;

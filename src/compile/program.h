@@ -42,7 +42,7 @@ struct InstructionKernel {
 struct Join {
   std::string name;
   std::size_t instructions = 0;  // including the first
-  std::int64_t most_rows = 0;    // used if the first operand of the first instruction has at most this many rows
+  std::int64_t most_rows = 0;    // used only if the first instruction's first operand has at most this many rows
   // Binds the joined kernel. Returns null if the kernel does not accept the calls.
   std::function<Result<std::unique_ptr<BoundOp>>(std::span<const BindArgs> calls)> bind;
 };
@@ -61,7 +61,7 @@ struct Instruction {
   std::vector<Join> joins{};
 };
 
-// Makes an instruction that runs `call`, a call of the declared operator, with a registered kernel.
+// Makes the instruction that runs `call` with the registered kernel `kernel`. `op` declares the operator of `call`.
 Instruction make_instruction(ir::Node call, const ir::OpDecl& op, const KernelDef& kernel);
 
 // The memory, the device and the sizes for which a program is bound.
@@ -92,8 +92,8 @@ class BoundProgram {
   Status with_instruction(Status status, std::size_t instruction) const;
 
   std::size_t num_instructions() const { return ops_.size(); }
-  // Returns null if the instruction has no operator of its own: a joined kernel at a later instruction computes it, or
-  // it is in a range of instructions that one operator runs in two halves (Halves).
+  // Returns null if the instruction has no operator of its own: a joined kernel at a later instruction runs this
+  // instruction too, or one operator runs a range that contains this instruction in two halves (Halves).
   const BoundOp* op(std::size_t instruction) const { return ops_[instruction].get(); }
 
  private:
@@ -122,16 +122,15 @@ struct Program {
 
   // Returns the number of rows of the instruction's first operand; 0 if the instruction has no operand.
   Result<std::int64_t> rows_of(const Instruction& instruction, const ir::Bucket& bucket) const;
-  // Returns the bytes of scratch that the program needs in the bucket. Instructions run one after another and share it,
-  // so this is the maximum over all instructions. For an instruction that runs in halves, the scratch for running it
-  // whole counts as well. Smaller buckets may run it whole, and the scratch of the largest bucket must be enough for
-  // them.
+  // Returns the bytes of scratch that the program needs in the bucket. Instructions run one after another and share the
+  // scratch, so the result is the maximum over all instructions. For an instruction that runs in halves, the scratch
+  // for running it whole counts too: smaller buckets may run it whole, and share the scratch of the largest bucket.
   Result<std::size_t> workspace_bytes(const ir::Bucket& bucket, Device& device, const ForwardContext& context) const;
   // Binds the program for one bucket. The program must outlive the result and must not move.
   Result<BoundProgram> bind(const BindTarget& target) const;
 };
 
-// Makes a view of a value of `type` at `data`, with the dimensions that `type` has in the bucket.
+// Makes a view of the value of type `type` at `data`, with the dimensions that the type has in the bucket.
 Result<TensorView> make_view(const ir::Type& type, const ir::Bucket& bucket, DeviceAddress data);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The text form of a program, for reading and comparing. Programs with equal text do the same.
+// The text form of a program, for reading and comparing. Programs with equal texts do the same work.
 //
 //   program of 2 instructions at T=2
 //   input %x: f32[T, 3]

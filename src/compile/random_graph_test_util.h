@@ -23,7 +23,8 @@ using ir::ValueId;
 inline constexpr std::int64_t kRows = 3;
 inline constexpr std::int64_t kEdits = 2 * kRows;
 
-// A random graph with values of type f32[R, 8]. Some values have several names, and logit_edits writes some of them.
+// A random graph with values of type f32[R, 8]. Some values have several names, and the operator logit_edits writes
+// some values.
 class RandomGraph {
  public:
   explicit RandomGraph(std::uint64_t seed) : random_(seed), b_("random", built_in_ops()) {}
@@ -148,7 +149,8 @@ class RandomGraphRunner {
   ForwardContext context_;
 };
 
-// Returns whether the values agree within 1e-3 of each output's greatest absolute value, or of 1 if that is larger.
+// Returns whether the values of each output differ by at most 1e-3 · max(1, the output's greatest absolute value in
+// `a`).
 inline bool close(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {

@@ -34,7 +34,7 @@ bool is_repetition(std::span<const Instruction> calls, const RegionPattern& patt
   });
 }
 
-// Adds the values that the calls make: their results, and the operands that they write, except states.
+// Adds to `made` the values that the calls make: results, and written operands that are no states.
 void add_made(const Program& program, std::span<const Instruction> calls, std::set<ir::ValueId>& made) {
   for (const Instruction& instruction : calls) {
     const ir::Node& call = instruction.call;

@@ -12,9 +12,9 @@
 //
 // Threads: a Device may be used from several threads. A Stream, and everything enqueued on it, belongs to one thread at
 // a time. Ownership: objects do not keep the device alive. Destroy graphs before the memory that they use, memory once
-// no stream works on it, and the device last. Errors: kResourceExhausted for memory, kFailedPrecondition for a call
-// that is not allowed now (allocation, synchronisation or staging while recording), kDeviceLost if only a restart
-// helps. Messages name the call, the object and, if a recording is the reason, that recording.
+// no stream works on it, and the device last. Errors: kResourceExhausted for a lack of memory, kFailedPrecondition for
+// a call that is not allowed now (allocation, synchronisation or staging while recording), kDeviceLost if only a
+// restart helps. Messages name the call, the object and, if a recording is the reason, that recording.
 #pragma once
 
 #include <compare>
@@ -30,8 +30,9 @@
 namespace tessera {
 
 struct DeviceProperties {
-  std::string type = "cpu";  // the name under which its type is registered: "cpu", "cuda"
-  // Whether kernels run on the host's cores and memory. If so, a kernel is done when the call that enqueues it returns.
+  std::string type = "cpu";  // the name under which the device's type is registered: "cpu", "cuda"
+  // Whether kernels run on the host's cores and memory. If true, a kernel is done when the call that enqueues it
+  // returns.
   bool on_host = true;
   std::string name;               // "AMD EPYC, 2 threads, avx512"
   std::int64_t memory_bytes = 0;  // all memory that this process may use
@@ -53,10 +54,10 @@ struct DeviceProperties {
 // The alignment of every address that a device returns. It suffices for 16-byte accesses, cache lines and TMA.
 inline constexpr std::size_t kDeviceAlignment = 256;
 
-// A place in device memory: a handle of the memory, and an offset in bytes from its start. The device defines the
-// handle. If the device has pointers (CPU, CUDA), the handle is the address of the first byte. Otherwise it identifies
-// a buffer that only the device's own streams and kernels can access. The type is trivially copyable, so that kernels
-// can capture it.
+// A place in device memory: a handle of the memory, and an offset in bytes from the memory's start. The device defines
+// the handle. If the device has pointers (CPU, CUDA), the handle is the address of the first byte. Otherwise the handle
+// identifies a buffer that only the device's own streams and kernels can access. The type is trivially copyable, so
+// that kernels can capture it.
 struct DeviceAddress {
   std::byte* handle = nullptr;  // null: no memory
   std::size_t offset = 0;
@@ -112,8 +113,8 @@ class Arena {
   DeviceAddress base() const { return {base_}; }
   std::size_t size() const { return size_; }          // bytes backed by memory, from base() on
   std::size_t reserved() const { return reserved_; }  // bytes of addresses
-  // Makes at least the first `bytes` usable; never shrinks. Returns kResourceExhausted beyond reserved() or if memory
-  // runs out.
+  // Makes at least the first `bytes` bytes usable; never shrinks. Returns kResourceExhausted if `bytes` exceeds
+  // reserved() or if memory runs out.
   virtual Status grow(std::size_t bytes) = 0;
 
  protected:
@@ -145,7 +146,7 @@ class RecordedGraph {
 class Event {
  public:
   virtual ~Event() = default;
-  virtual Status synchronize() = 0;  // lets the host wait; an event that was never recorded counts as passed
+  virtual Status synchronize() = 0;  // blocks the host until the event has passed; an unrecorded event counts as passed
   // Returns the time on the device from `earlier` to this event, in milliseconds. Returns kFailedPrecondition unless
   // both events are of EventKind::kTime, were recorded, and have passed.
   virtual Result<double> milliseconds_since(const Event& earlier) const = 0;
@@ -161,33 +162,33 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Copy between host and device. upload() has read `host` when it returns. download() has filled `host` once
-  // synchronize() has returned or an event recorded after the download has passed. Memory of allocate_host() is
+  // Copy between host and device. upload() has read `host` when it returns. download() has filled `host` when
+  // synchronize() returns, or when an event passes that was recorded after the download. Memory of allocate_host() is
   // different: neither call waits, and the stream accesses the memory when it reaches the copy. Uploaded memory must
   // therefore not change until then. Both calls are refused while recording, because data that varies from step to step
   // must be staged before the graph runs.
   virtual Status upload(DeviceAddress device, const void* host, std::size_t bytes) = 0;
   virtual Status download(void* host, DeviceAddress device, std::size_t bytes) = 0;
-  // Copy and fill device memory; may be recorded. The two ranges of a copy must not overlap.
+  // Copy and fill device memory. Both calls may be recorded. The two ranges of a copy must not overlap.
   virtual Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) = 0;
   virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) = 0;
 
-  // Returns the side stream, whose work runs concurrently with this stream's work; it may be recorded too. Work
-  // enqueued on the side stream after fork_side() begins once everything enqueued here before has ended. Work enqueued
-  // here after join_side() begins once everything enqueued on the side stream has ended. In between, both streams may
-  // run at the same time, so neither stream may write memory that the other uses. Each fork must be joined; in a
-  // recording, before the recording ends. This stream owns the side stream, which takes only kernels, copies and fills.
-  // The first call of side() must not be made while recording. The default implementation runs all work in order on
-  // this stream.
+  // Returns the side stream, whose work runs concurrently with this stream's work; it may be recorded too. If work is
+  // enqueued on the side stream after fork_side(), it begins when all work that was enqueued here before has ended. If
+  // work is enqueued here after join_side(), it begins when all work of the side stream has ended. Between fork and
+  // join, both streams may run at the same time, so neither stream may write memory that the other uses. Each fork must
+  // be joined. A fork in a recording must be joined before the recording ends. This stream owns the side stream, which
+  // takes only kernels, copies and fills. The first call of side() must not be made while recording. The default
+  // implementation runs all work in order on this stream.
   virtual Result<Stream*> side() { return this; }
   virtual Status fork_side() { return ok_status(); }
   virtual Status join_side() { return ok_status(); }
 
-  // Record an event, and wait for one. Refused while this stream records, because events order whole graphs and cannot
-  // be part of one.
+  // Record an event, and wait for an event. Both calls are refused while this stream records, because events order
+  // whole graphs and cannot be part of a graph.
   virtual Status record(Event& event) = 0;
   virtual Status wait(Event& event) = 0;
-  virtual Status synchronize() = 0;  // lets the host wait for all work enqueued so far
+  virtual Status synchronize() = 0;  // blocks the host until all work enqueued so far has ended
 
   // Begins a recording. From now on work is added to the recording and does not run, and the device refuses allocation,
   // arena growth, new streams, synchronisation and staging from this thread. A refused call leaves the recording
@@ -217,8 +218,8 @@ class Device {
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string name) = 0;
   virtual Result<std::unique_ptr<Event>> create_event(EventKind kind) = 0;
   Result<std::unique_ptr<Event>> create_event() { return create_event(EventKind::kOrder); }
-  // Call it before a library is initialised, or code is loaded, for the first time. Returns an error while a stream
-  // records, because libraries may allocate and synchronise at that time. `library` names the library in the error.
+  // Call it before the first initialisation of a library and before code is loaded. Returns an error while a stream
+  // records, because an initialisation may allocate and synchronise. `library` names the library in the error.
   virtual Status begin_initialisation(std::string_view library) = 0;
   // Returns the bytes that allocate() could still provide, as the system reports them.
   virtual std::int64_t available_bytes() const = 0;

@@ -34,30 +34,34 @@ enum class DeviceCall : std::uint8_t {
 std::string_view device_call_name(DeviceCall call);
 
 // Returns whether a thread with an open recording may make this call on the device or on a stream that does not record.
-// The recording stream allows fewer calls: launches and the end of the recording.
+// The recording stream itself allows only launches and the end of the recording.
 bool allowed_while_recording(DeviceCall call);
 
-// Returns kFailedPrecondition: the thread that records `recording` may not make `call` on `object`.
+// Returns kFailedPrecondition. The message says that the thread that records `recording` may not make `call` on
+// `object`.
 Status refused_while_recording(DeviceCall call, std::string_view object, std::string_view recording);
 
-// Returns kResourceExhausted: `call` on `object` needs `bytes`, and the device has only `available` left.
+// Returns kResourceExhausted. The message says that `call` on `object` needs `bytes` and the device has only
+// `available`.
 Status out_of_device_memory(DeviceCall call, std::string_view object, std::size_t bytes, std::int64_t available);
 
-// Return kResourceExhausted: the system has too few addresses for `arena`, or `arena` grew past its reserved addresses.
+// Return kResourceExhausted. The message says that the system has too few addresses for `arena`, or that `arena` would
+// grow past its reserved addresses.
 Status out_of_addresses(std::string_view arena, std::size_t bytes);
 Status past_reserved(std::string_view arena, std::size_t bytes, std::size_t reserved);
 
 // Returns kInvalidArgument if there are bytes to copy but the source or the destination is null.
 Status check_addresses(DeviceCall call, std::string_view stream, bool to, bool from, std::size_t bytes);
 
-// Return kInvalidArgument: events and graphs work only on streams of their own device.
+// Return kInvalidArgument. The message says that the event or the graph belongs to another device than the stream.
 Status event_of_another_device(DeviceCall call, std::string_view stream);
 Status graph_of_another_device(std::string_view graph);
 
-// Returns kFailedPrecondition: a time was requested from an event that records none, or that has not passed.
+// Returns kFailedPrecondition. The message says that `event` measures no time, or that `event` or the earlier event has
+// not passed.
 Status event_without_time(std::string_view event);
 
-// Returns kFailedPrecondition: a recording was ended that had not begun.
+// Returns kFailedPrecondition. The message says that the stream has no recording to end.
 Status no_open_recording(std::string_view stream);
 
 }  // namespace tessera

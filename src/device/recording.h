@@ -19,13 +19,14 @@ class OpenRecording {
   // Opens a recording. If one is already open, returns a kFailedPrecondition error that names both.
   Status open(const Stream& stream, const std::string& what);
   // Closes the recording. If the recording is void, or if another thread began it, returns an error that says so. Does
-  // nothing if `stream` has none open.
+  // nothing if `stream` has no open recording.
   Status close(const Stream& stream);
 
   // Returns kFailedPrecondition for calls that the recording thread may not make.
   Status check(DeviceCall call, std::string_view object) const;
   bool on_this_thread() const;
-  // Returns an error that says why the open recording is void. Returns ok if it is not void or `stream` has none open.
+  // Returns an error that says why the stream's open recording is void. Returns ok if the recording is not void or does
+  // not exist.
   Status status(const Stream& stream) const;
   // Reports that memory was freed. On the recording thread this makes the recording void.
   void note_freed(std::string_view object);

@@ -30,8 +30,8 @@ class GraphBuilder {
   // `ops` must outlive the builder.
   GraphBuilder(std::string graph_name, const OpTable& ops);
 
-  // Each of the next three functions declares a value. A second declaration of a weight (a tied head) returns the first
-  // value; the types must agree.
+  // Each of the next three functions declares a value. A second declaration of the same weight (a tied head) returns
+  // the value of the first declaration; the types must agree.
   ValueId input(std::string name, Type type);
   ValueId weight(std::string name, Type type);
   ValueId state(std::string name, Type type);
@@ -43,15 +43,15 @@ class GraphBuilder {
   // results is safe.
   std::vector<ValueId> multi_op(std::string_view name, std::vector<ValueId> operands, Attributes attributes = {});
 
-  // Names the results of the following nodes "<scope>.<op>" instead of "<op>"; "" ends the scope. A number is added if
-  // the name is taken.
+  // Names the results of the following nodes "<scope>.<op>" instead of "<op>". An empty scope_name ends the scope. A
+  // number is appended to a name that is taken.
   void scope(std::string scope_name) { scope_ = std::move(scope_name); }
   void output(ValueId value);
-  // Records an error of the caller's own (such as a config that the model cannot express).
+  // Records an error that the caller has found (such as a config that the model cannot express).
   void fail(Status status);
 
   const Graph& graph() const { return graph_; }
-  // Returns the value's type. After an error it accepts {-1} and returns a scalar's type.
+  // Returns the value's type. After an error, type() accepts the id {-1} and returns a scalar's type.
   const Type& type(ValueId value) const;
   bool ok() const { return error_.ok(); }
   // Returns the graph, or the first error with the graph's name. The builder is empty afterwards.

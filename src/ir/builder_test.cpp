@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 const Type kHidden{DType::kBFloat16, {Symbol::kTokens, 64}};
 
-// Returns the error of a graph to which `add` adds one fault; %x is a hidden state.
+// Returns the error for a graph to which `add` adds one fault. `add` gets the value %x, a hidden state.
 template <class Add>
 std::string error_of(Add add) {
   const OpTable ops = test_op_table();

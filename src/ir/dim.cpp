@@ -53,7 +53,7 @@ Dim Dim::reduced(Wide numerators, Int128 divisor) {
   return dim;
 }
 
-// In the functions below, a product has two 64-bit factors and a sum adds two such products, so 128 bits hold the
+// In the functions below, a product has two 64-bit factors, and a sum has two such products. So 128 bits hold all
 // results.
 
 Dim Dim::operator+(const Dim& other) const {

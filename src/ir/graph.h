@@ -1,7 +1,7 @@
 // A forward as a graph: its values, its nodes in execution order, its inputs and its states.
 //
 // Nodes are in single assignment form except for *mutated* operands: a node may write into an operand (`mut %out`), and
-// every later node sees the new content. Therefore the order of nodes in the list is the order of execution.
+// every later node sees the new content. Nodes are therefore executed in the order of the list.
 //
 // Values come from outside or from a node:
 //   input   a static input buffer, rewritten before every forward        %input_ids: i32[T]
@@ -49,7 +49,8 @@ struct Node {
   std::vector<std::pair<std::string, Attribute>> attributes = {};  // sorted by name
 
   const Attribute* find_attribute(std::string_view name) const;
-  // Returns the attribute's value, or `fallback` if it is absent. Precondition: if present, it has the right type.
+  // Returns the attribute's value, or `fallback` if the attribute is absent. Precondition: a present attribute has the
+  // type of `fallback`.
   bool attribute_or(std::string_view name, bool fallback) const;
   std::int64_t attribute_or(std::string_view name, std::int64_t fallback) const;
   double attribute_or(std::string_view name, double fallback) const;
@@ -70,7 +71,7 @@ struct CacheGroup {
   };
   std::string name;  // "full", "window.4096"
   Kind kind = Kind::kPaged;
-  std::int64_t window = 0;  // kWindow: the number of tokens that a row sees, including itself; otherwise 0
+  std::int64_t window = 0;  // kWindow: the number of tokens that a token sees, itself included; other kinds: 0
   std::vector<std::int64_t> layers = {};
   friend bool operator==(const CacheGroup&, const CacheGroup&) = default;
 };

@@ -1,6 +1,7 @@
 // The declaration of an operator: all that a graph needs to know about it. Kernels are declared separately, in
 // ops/contract/op.h, so that graphs can be built, checked, split and printed without a device. The functions of a
-// declaration are std::function because a plugin's operator must carry its table of C functions.
+// declaration are of type std::function, because those of a plugin's operator must hold the plugin's table of C
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,7 @@ struct OpDecl {
   std::string_view summary;  // one line: the formula with shapes
   std::vector<OperandDecl> operands = {};
   std::vector<AttributeDecl> attributes = {};
-  // Infers result types from operand types. Returns an error with the reason if the kernels cannot take the operands.
+  // Infers the types of the results. Returns an error with the reason if the kernels cannot take the operands.
   std::function<Result<std::vector<Type>>(const OpSignature& signature)> infer{};
 
   // Whether the operator may run while a stream is recorded. If not, forwards are always cut at this operator, even if
@@ -75,14 +76,15 @@ struct OpDecl {
       decompose{};
 };
 
-// A list of declarations with a lookup by name. It borrows the declarations.
+// A list of declarations with a lookup by name. The list borrows the declarations.
 class OpTable {
  public:
   explicit OpTable(std::vector<const OpDecl*> declarations);
   // Returns kInvalidArgument if the name is taken.
   Status add(const OpDecl& declaration);
   const OpDecl* find(std::string_view name) const;
-  // Returns an error that names the unknown operator and the nearest declared ones.
+  // Returns the declaration. The error for an unknown operator names it and the declared operators with the nearest
+  // names.
   Result<const OpDecl*> get(std::string_view name) const;
   std::span<const OpDecl* const> all() const { return declarations_; }
 

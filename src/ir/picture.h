@@ -23,7 +23,8 @@ struct PictureCluster {
 };
 
 struct PictureOptions {
-  // Must outlive the drawing. If null, operators that split, view or allocate look like kernels.
+  // The table must outlive the drawing. If `ops` is null, operators that split the graph, make views or allocate look
+  // like kernels.
   const OpTable* ops = nullptr;
   std::vector<PictureCluster> clusters;
   // [nodes]: the index of each node's cluster in `clusters`, or -1 for a node without a cluster. Empty if there are no

@@ -82,7 +82,7 @@ class FlowBuilder {
   Flow flow_;
 };
 
-// Returns the length in bytes of the UTF-8 character at the front if XML can show it, otherwise 0.
+// Returns the length in bytes of the text's first UTF-8 character; 0 if XML cannot contain it or the UTF-8 is invalid.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
   const std::uint32_t first = byte(0);

@@ -18,10 +18,10 @@ struct FlowEdge {
   std::size_t from;
   std::size_t to;  // nodes.size() stands for the graph's outputs
   ValueId value;
-  bool written;  // `to` writes the value
+  bool written;  // whether `to` writes the value
 };
 
-// An input, weight or state beside the node that uses it.
+// A label beside a node: an input, weight or state that the node uses.
 struct FlowLabel {
   ValueId value;
   bool written;
@@ -31,7 +31,7 @@ struct Flow {
   std::vector<NodeStyle> styles;               // [nodes]
   std::vector<int> clusters;                   // [nodes] index into options.clusters or -1
   std::vector<std::vector<FlowLabel>> labels;  // [nodes + 1], each value once; the last entry belongs to the outputs
-  std::vector<FlowEdge> edges;                 // at most one for each node and each value that the node uses
+  std::vector<FlowEdge> edges;                 // at most one for each pair of a node and a value that it uses
 };
 
 // Computes the flow; references to values or nodes that do not exist are omitted.

@@ -97,12 +97,12 @@ std::string_view style_class(NodeStyle style) {
   return "";
 }
 
-// The path of one value from its writer to readers further down, at the right of the boxes.
+// The path of a value, at the right of the boxes, from its writer to readers further down.
 struct Trunk {
   std::size_t from;
   ValueId value;
   std::vector<FlowEdge> edges;
-  std::size_t first = 0;  // first row that it passes
+  std::size_t first = 0;  // the first row that the trunk passes
   std::size_t last = 0;
   std::size_t lane = 0;
 };
@@ -176,8 +176,8 @@ class SvgWriter {
   }
   double lane_x(std::size_t lane) const { return box_x_ + kBoxWidth + kLane * (static_cast<double>(lane) + 1); }
   double middle_x() const { return box_x_ + kBoxWidth / 2; }
-  // Returns the y coordinate at which a lane edge leaves its box. The edge of a result leaves beside the result's line.
-  // The edge of an operand that the node writes leaves at the box's end.
+  // Returns the y coordinate at which a lane edge leaves its box. For a result, this is at the result's line. For an
+  // operand that the node writes, this is at the lower end of the box.
   double leave_y(const Trunk& trunk) const {
     const Row& row = rows_[trunk.from];
     const std::vector<ValueId>& named = named_in(trunk.from);
@@ -288,8 +288,8 @@ class SvgWriter {
     put("</g>\n");
   }
 
-  // Writes labels at the left, each with a dot and a line to the box; if the node writes the value, an arrow points to
-  // the label.
+  // Writes labels at the left. A line joins each label to the box. It begins with a dot at the label, or with an arrow
+  // tip if the node writes the value.
   void write_labels(std::size_t row) {
     const std::vector<FlowLabel>& labels = flow_.labels[row];
     if (labels.empty()) return;

@@ -1,5 +1,5 @@
 // Catches: a node, value or cluster that is missing from a picture; an edge from the wrong writer; a picture that no
-// viewer opens because a name holds markup or bytes that are not text.
+// viewer opens, because a name in the graph contains markup or invalid UTF-8.
 #include "tessera/ir/picture.h"
 
 #include <gmock/gmock.h>

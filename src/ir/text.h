@@ -31,11 +31,11 @@
 //   word       = (letter | "_") {letter | digit | "_" | "."}
 //   string     = '"' … '"' with \" \\ \n \t and \xHH
 //
-// An integer has neither point nor exponent; a double has at least one, or is inf, -inf or nan. Therefore `1` and
-// `1.0` differ. Values are defined before they are used; otherwise statements may come in any order. The printer writes
-// groups, inputs, weights, states and nodes, each in the graph's order, and attributes sorted by name. This is the
-// canonical text, for which print(parse(text)) == text. For any graph, parse(print(graph)) is structurally_equal to the
-// graph; value ids follow the order of the text. Doubles keep their bits.
+// An integer has neither point nor exponent; a double has at least one, or is inf, -inf or nan. Therefore `1` and `1.0`
+// differ. Values are defined before they are used; otherwise statements may come in any order. The printer writes
+// groups, inputs, weights, states and nodes, each in the graph's order, and attributes sorted by name. Its output is
+// the canonical text, for which print(parse(text)) == text. For any graph, parse(print(graph)) is structurally_equal to
+// the graph; the value ids of the parsed graph follow the order of the text. Doubles keep their bits.
 #pragma once
 
 #include <cstddef>
@@ -56,8 +56,8 @@ std::string to_text(const Graph& graph);
 std::string to_text(const Graph& graph, const Node& node);
 
 // Parses a graph. Errors name line and column (in bytes, from 1), what was found and what was expected. If `ops` is
-// given, every node must agree with its declaration; if `ops` is null, operators are not checked. `ops` is borrowed for
-// the call. verify() checks the other rules.
+// given, every node must agree with the declaration of its operator; if `ops` is null, operators are not checked. `ops`
+// is borrowed for the call. verify() checks the other rules.
 Result<Graph> parse_graph(std::string_view text, const OpTable* ops);
 
 }  // namespace tessera::ir

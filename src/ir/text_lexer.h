@@ -25,7 +25,7 @@ struct Token {
   };
   Kind kind = Kind::kEnd;
   std::string text;
-  std::size_t offset = 0;  // byte offset of its first byte
+  std::size_t offset = 0;  // offset of the token's first byte in the text
 };
 
 // Returns how an error names a token: "'('", "the end of the text".
@@ -36,7 +36,7 @@ class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
 
-  // Returns the next token. Fails at a character that begins no token, and at a string without a closing quote.
+  // Returns the next token. Fails at a character with which no token begins, and at a string without a closing quote.
   Result<Token> next();
   // Reads one dimension: the characters before the first one that no dimension contains, such as ',', ']' or a line
   // break. Precondition: "[" or "," was the last token.

@@ -330,7 +330,8 @@ TEST(GraphText, TextSizeIsBounded) {
   }
 }
 
-// Mutated text is either refused, or its printed form is accepted and prints the same again.
+// The parser either refuses a mutated text, or accepts it. The printed form of an accepted text must be accepted too,
+// and must print as the same text again.
 TEST(GraphText, MutatedTextNeverCrashes) {
   const OpTable ops = test_op_table();
   std::mt19937_64 random(3);

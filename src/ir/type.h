@@ -68,9 +68,9 @@ class Dim {
   // Returns this dimension divided by `divisor`. Precondition: divisor > 0.
   Dim divided_by(std::int64_t divisor) const;
 
-  // Returns the number if no symbol is involved and the division is exact.
+  // Returns the dimension's number if it has no symbols and the division is exact; otherwise nothing.
   std::optional<std::int64_t> constant() const;
-  // Returns the number for a bucket. Fails if the division leaves a remainder or the result is negative.
+  // Returns the dimension's number for a bucket. Fails if the division leaves a remainder or the result is negative.
   Result<std::int64_t> evaluate(const Bucket& bucket) const;
   bool uses(Symbol symbol) const { return coefficients_[static_cast<std::size_t>(symbol)] != 0; }
   bool representable() const { return divisor_ != 0; }
@@ -81,7 +81,7 @@ class Dim {
   static Result<Dim> parse(std::string_view text);
 
  private:
-  // Numerators: the constant, then one for each symbol.
+  // The numerators: the constant, then the coefficient of each symbol.
   using Wide = std::array<__int128, kNumSymbols + 1>;
   Wide numerators() const;
   static Dim reduced(Wide numerators, __int128 divisor);
@@ -102,12 +102,12 @@ struct Type {
   std::string to_string() const;  // "bf16[T, 1024]"; a scalar is "f32[]"
 };
 
-// Returns the numbers of a shape. Fails as Dim::evaluate does, or if the element count exceeds 2^62.
+// Returns the shape's dimensions as numbers. Fails as Dim::evaluate does, or if the element count exceeds 2^62.
 Result<std::vector<std::int64_t>> evaluate(const Shape& shape, const Bucket& bucket);
 // Returns the bytes of a value of that type, without padding. Fails as evaluate() does, or if the bytes exceed 2^62.
 Result<std::int64_t> size_bytes(const Type& type, const Bucket& bucket);
-// Returns whether the shapes have the same number of elements for every bucket, which is the rule of a reshape or view.
-// The answer is exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not. Returns false if a dimension is
+// Returns whether the shapes have the same number of elements for every bucket. A reshape or a view requires this. The
+// answer is exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not. Returns false if a dimension is
 // unrepresentable, or if the product of the constant factors exceeds 128 bits.
 bool same_element_count(const Shape& a, const Shape& b);
 

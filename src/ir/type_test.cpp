@@ -1,5 +1,6 @@
 // Catches: symbolic arithmetic that differs from arithmetic on numbers; a division that is accepted although it leaves
-// a remainder; overflow; text that reads back as another dimension; a reshape rule that accepts or refuses wrongly.
+// a remainder; overflow; text that reads back as another dimension; shapes that are wrongly accepted or refused for a
+// reshape.
 #include "tessera/ir/type.h"
 
 #include <gmock/gmock.h>

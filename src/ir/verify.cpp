@@ -109,8 +109,8 @@ class Verifier {
     return ok_status();
   }
 
-  // Checks that only a state's first dimension is a number of pages, and that this number belongs to one existing
-  // group.
+  // Checks that at most one dimension of a state is a number of pages, that this is the first dimension, and that this
+  // number belongs to an existing group.
   Status check_group_states() const {
     for (const ValueId id : graph_.states) {
       const Type& type = graph_.value(id).type;

@@ -3,7 +3,7 @@
 //   header   magic, kind, payload bytes     8 + 8 + 8 bytes, in the machine's byte order
 //
 // A received header is checked before memory is allocated. Memory is then allocated in steps of 16 MiB while bytes
-// arrive, so a wrong length costs at most one step.
+// arrive, so a wrong length wastes at most one step of memory.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ enum class FrameKind : std::uint64_t {
   kAbort = 10,   // no collective can continue; the payload is the reason
   kRestart = 11,
   kStageValue = 12,  // a value that a rank sends to the next stage of a pipeline
-  kStageTaken = 13,  // how many stage values the next stage has received
+  kStageTaken = 13,  // how many stage values the receiving rank has taken
   kForward = 14,     // a forward pass has begun, in which all ranks take part; the payload is its number
   kStop = 15,        // all servers end, because one does; the payload is the number of that server's node
   kDone = 16,        // the node has no more requests; from node 0: no node has requests any more
@@ -49,9 +49,9 @@ class FrameReader {
   explicit FrameReader(std::size_t most_bytes = kMostFrameBytes) : most_bytes_(most_bytes) {}
 
   enum class Progress : std::uint8_t { kNothing, kSome, kFrame };
-  // Receives what is available or arrives within `limit`. After kFrame, kind() and payload() belong to a whole frame
-  // until the next call. Returns kDataLoss if the bytes are not a frame or exceed the accepted length. Other errors are
-  // those of Socket::receive.
+  // Receives what is available or arrives within `limit`. If the result is kFrame, kind() and payload() are those of a
+  // complete frame, until the next call. Returns kDataLoss if the bytes are not a frame or exceed the accepted length.
+  // Other errors are those of Socket::receive.
   Result<Progress> advance(Socket& socket, std::chrono::milliseconds limit);
 
   FrameKind kind() const { return static_cast<FrameKind>(header_.kind); }

@@ -20,8 +20,8 @@ Result<std::optional<NodeArrivals::Arrival>> NodeArrivals::next(NetClock::time_p
     if (std::optional<Arrival> come = hear_all()) return come;
     if (NetClock::now() >= deadline) return std::optional<Arrival>();
     wait(deadline);
-    // Accepts one connection at a time. The connection's hello may already have arrived, so it is read before the next
-    // accept.
+    // Accepts one connection at a time. The hello of this connection may already have arrived, so it is read before the
+    // next connection is accepted.
     if (std::optional<Socket> come = TRY(listener_.accept(NetClock::now()))) add(*std::move(come));
   }
 }

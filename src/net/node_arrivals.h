@@ -41,10 +41,10 @@ class NodeArrivals {
   // Returns the next connection with a complete hello, or nothing if none comes before `deadline`. The content of the
   // hello is not checked. Connections that send anything else are closed.
   Result<std::optional<Arrival>> next(NetClock::time_point deadline);
-  // Logs that a connection was refused: once for each address and reason, at most kMostLogged in all.
+  // Logs that a connection was refused. Logs each pair of address and reason once, and at most kMostLogged pairs.
   void log_refusal(const Socket& socket, std::string_view reason);
   static constexpr std::size_t kMostLogged = 32;
-  // Returns a reason shortened for a log line, since it may quote what the other end sent.
+  // Returns the reason, shortened for a log line. A reason may quote what the other end sent, at any length.
   static std::string shortened(std::string_view why);
 
  private:

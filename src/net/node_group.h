@@ -58,13 +58,13 @@ class NodeGroup {
   // (NodeLink::TakeFrame).
   void take(FrameKind kind, Take take) { takers_[static_cast<std::size_t>(kind)] = std::move(take); }
   // Adds a function to call when a node has ended. Call it before start(). All added functions are called in order,
-  // once for each node, on that node's connection thread. If a function throws because memory ran out, it is called
-  // once more with a short error.
+  // once for each node that ends, on the thread of the connection to that node. If a function throws because memory ran
+  // out, it is called once more with a short error.
   void when_ended(TakeEnd take_end) { end_takers_.push_back(std::move(take_end)); }
   void start();
   // Sends a frame. Node 0 may send to any other node, the other nodes only to node 0. Callable from any thread.
   Status send(int node, FrameKind kind, FrameParts parts);
-  // Sends a frame from node 0 to all other nodes except `except`. Tries all of them and returns the first error.
+  // Sends a frame from node 0 to all other nodes except `except`. Tries all these nodes and returns the first error.
   Status send_to_all(FrameKind kind, FrameParts parts, int except = 0);
   // Sends a frame to all other nodes. Node 0 sends it to each node except `except`; any other node sends it to node 0,
   // which forwards it.

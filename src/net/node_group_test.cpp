@@ -203,7 +203,7 @@ TEST(NodeGroup, AForeignHelloDoesNotEndTheStart) {
   EXPECT_TRUE(led.ok()) << led.status().to_string();
 }
 
-// There are so many silent connections that node 1 would give up if node 0 waited for one after another.
+// There are so many silent connections that node 1 would give up if node 0 waited for each of them in turn.
 TEST(NodeGroup, SilentStrangersDoNotDelayTheStart) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =

@@ -29,11 +29,12 @@ struct NodeHello {
 };
 
 std::vector<std::byte> pack_hello(const NodeHello& hello);
-// Reads a hello. Returns kDataLoss if it is malformed. If its protocol version differs, reads only the version.
+// Reads a hello. Returns kDataLoss if it is malformed. If the hello's protocol version is not kNodeProtocol, reads only
+// the version.
 Result<NodeHello> unpack_hello(std::span<const std::byte> bytes);
 
-// Checks that `other` can follow `leader`. Otherwise returns kInvalidArgument; the message names the first difference
-// with both values.
+// Checks that `other` can follow `leader`. Otherwise returns kInvalidArgument; the message names the first value that
+// differs, and shows it for both nodes.
 Status check_hello(const NodeHello& leader, const NodeHello& other);
 
 }  // namespace tessera

@@ -106,7 +106,8 @@ Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options
   Socket socket = *std::move(connected);
   TRY(send_frame(socket, FrameKind::kHello, std::span(&bytes, 1), options.silence).with_context(where));
   FrameReader reader(kMostAnswerBytes);
-  // Node 0 answers when the last node has come, or when its time limit, which began before this connection, is over.
+  // Node 0 answers when the last node has come, or when node 0's time limit is over. That limit began before this
+  // connection.
   TRY(receive_frame(socket, reader, connected_at + options.join_limit + 2 * kAnswerLimit).with_context(where));
   if (reader.kind() == FrameKind::kRefused) {
     const std::vector<std::byte>& text = reader.payload();

@@ -62,7 +62,8 @@ Status NodeLink::receive_all() {
   FrameReader reader;
   NetClock::time_point last_heard = NetClock::now();
   NetClock::time_point end_by = NetClock::time_point::max();
-  // Takes no lock that a send may hold for long, because both ends must keep reading if both send much at once.
+  // Takes no lock that a send may hold for long. If both ends send much at once, both must keep reading, or both sends
+  // block.
   for (;;) {
     const FrameReader::Progress progress = TRY(reader.advance(socket_, std::min(kLook, silence_ / 4)));
     const NetClock::time_point now = NetClock::now();

@@ -37,7 +37,7 @@ class NodeLink {
   NodeLink& operator=(const NodeLink&) = delete;
 
   const std::string& name() const { return name_; }
-  // Starts the link's thread. Both functions are called on that thread until end() has returned.
+  // Starts the link's thread. The thread calls both functions, but not after end() has returned.
   void start(TakeFrame take_frame, TakeEnd take_end);
   // Sends a frame. Returns kDeviceLost if the other node is gone.
   Status send(FrameKind kind, FrameParts parts);

@@ -40,7 +40,7 @@ Socket open_socket(const addrinfo& at) {
   return Socket(::socket(at.ai_family, at.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at.ai_protocol));
 }
 
-// Disables Nagle's algorithm, which would delay small messages for which the other end waits.
+// Disables Nagle's algorithm, which would delay small messages. The other end waits for these messages.
 void send_at_once(const Socket& socket) {
   const int on = 1;
   ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -219,7 +219,7 @@ void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadlin
 }
 
 Result<Socket> connect_until(const NodeAddress& address, NetClock::time_point deadline) {
-  constexpr std::chrono::seconds kOneTry(5);  // time limit for one of a name's addresses
+  constexpr std::chrono::seconds kOneTry(5);  // time limit for connecting to one address of a name
   std::string reason = "the time limit had passed before the first attempt";
   while (NetClock::now() < deadline) {
     const Result<Addresses> found = resolve(address);

@@ -61,7 +61,7 @@ class Socket {
 class Listener {
  public:
   // Listens on exactly this address. Waits up to `deadline` if its name cannot be resolved yet. Returns
-  // kInvalidArgument if the name stays unknown, the address is taken, or it does not belong to this machine.
+  // kInvalidArgument if the name stays unknown, the address is in use, or the address does not belong to this machine.
   static Result<Listener> open(const NodeAddress& address, NetClock::time_point deadline);
   // Returns the next connection; nothing if none comes before `deadline`.
   Result<std::optional<Socket>> accept(NetClock::time_point deadline);

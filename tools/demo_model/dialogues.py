@@ -149,7 +149,7 @@ TALK_RULES = {
 }
 
 # The topics of a dialogue: how often a topic is chosen, then its (question, answer) pairs in order. Pairs after the
-# first are asked only sometimes.
+# first pair occur only in some of the topic's dialogues.
 TOPICS = [
     (2, [("ask_greeting", "say_greeting")]),
     (2, [("ask_name", "say_name")]),

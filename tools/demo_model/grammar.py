@@ -159,7 +159,7 @@ class Grammar:
         if not keys:
             return number
         key = keys[number % len(keys)]
-        return zlib.crc32(f"{site} {key} {bound[key]}".encode()) >> 3  # the low bits are poor
+        return zlib.crc32(f"{site} {key} {bound[key]}".encode()) >> 3  # drops the low bits, which are not random enough
 
     # ---- recognition ----------------------------------------------------------------
 

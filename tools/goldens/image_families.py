@@ -45,7 +45,7 @@ def qwen3_5_vl():
     return qwen3_5(hf.Qwen3_5ForConditionalGeneration, "qwen3_5", 4, tower=dict(depth=2, num_position_embeddings=36), tied=True, intermediate_size=32)
 
 
-# name: model, processor, and the width and height of each prompt's images
+# name: (model, processor, [for each prompt, the (width, height) of each image])
 CASES = {
     "qwen2-vl": (qwen2_vl, processor, [[(24, 16)], [(40, 40)], [(17, 32), (21, 16)]]),
     "qwen2.5-vl": (qwen2_5_vl, processor, [[(24, 16)], [(40, 40)], [(17, 32), (21, 16)]]),

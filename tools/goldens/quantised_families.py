@@ -22,7 +22,7 @@ class Case(NamedTuple):
     settings: dict  # "quantization_config"
     modules: str = ALL_LINEARS  # a regular expression
     dtype: torch.dtype = torch.bfloat16  # type of the weights that are not quantised
-    inputs: Optional[tuple] = None  # description of the inputs' rounding, and the function; for logits_act_<i>
+    inputs: Optional[tuple] = None  # for logits_act_<i>: (description of the inputs' rounding, rounding function)
     beside: Optional[dict] = None  # content of hf_quant_config.json
 
 

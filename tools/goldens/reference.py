@@ -12,12 +12,12 @@ from .text_families import IMAGE_TOKENS
 TEXT_PROMPTS = (1, 7, 33, 70, 200)
 LONG_PROMPTS = (3, 130, 1500)  # lengths, for cases with the head sizes of published models
 GREEDY_TOKENS = {"text": 12, "images": 8}
-STORED_ROWS = 4  # stored rows of a prompt's logits; a shorter prompt has all stored
+STORED_ROWS = 4  # number of rows of a prompt's logits that are stored; of a shorter prompt, all rows
 
 
 class Limits(NamedTuple):
-    gap: float  # least difference of a greedy token's logit to the next best one's
-    rounding: float  # greatest relative error of a prompt's logits in bfloat16
+    gap: float  # least allowed difference between the logits of a greedy token and of the second best token
+    rounding: float  # greatest allowed relative error of a prompt's logits in bfloat16
 
 
 class Unclear(Exception):

@@ -9,17 +9,17 @@ from scaling.machine import Machine
 from scaling.shapes import read_shapes
 from scaling.tables import table, total
 
-CONTEXT = 1024  # tokens of context of the measured decodes
+CONTEXT = 1024  # context length, in tokens, of the measured decodes
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
     """A measured forward and the model's estimate of it."""
-    size: int  # requests of a decode, tokens of a prefill
+    size: int  # the number of requests if this is a decode, of tokens if it is a prefill
     measured_ms: float
     model_ms: float
     fitted: bool       # a constant was fitted to this point
-    few_experts: bool  # the router with random weights reached fewer experts than the model assumes
+    few_experts: bool  # with random weights, the router reached fewer experts than the model assumes
 
     def error(self) -> float:
         return self.model_ms / self.measured_ms - 1

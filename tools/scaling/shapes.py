@@ -7,7 +7,7 @@ from typing import Any
 
 BYTES = 2  # bytes of a weight, an activation and an entry of the KV cache; measurements are 16-bit
 
-# Members of config.json that show that this file does not support the model.
+# Members of config.json whose presence shows that this file does not support the model.
 OTHER = {"kv_lora_rank": "latent attention", "linear_num_value_heads": "recurrent layers", "quantization_config": "quantised weights",
          "n_shared_experts": "shared experts", "shared_expert_intermediate_size": "shared experts",
          "first_k_dense_replace": "dense layers before experts", "mlp_only_layers": "dense layers among experts",

@@ -8,7 +8,7 @@ from scaling.layout import Layout, problem, whole_experts
 from scaling.machine import GPUS_OF_A_HOST, Machine
 from scaling.shapes import Shapes
 
-PAYS = 0.90    # doubling tensor parallelism must reduce a step to this part of its time
+PAYS = 0.90    # doubling tensor parallelism pays if it reduces a step's time to at most this part
 PROMPT = 4096  # tokens of the prefill in the table
 NONE = "–"     # for an impossible layout
 

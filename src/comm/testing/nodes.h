@@ -1,4 +1,4 @@
-// Several nodes of a group of ranks within one process. Each node has its end of the connections.
+// Several nodes of a group of ranks within one process. The nodes are connected by TCP, like separate processes.
 #pragma once
 
 #include <chrono>

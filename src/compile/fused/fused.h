@@ -8,7 +8,7 @@
 // the other rows.
 //
 // The handle is the generated code, so the next process loads it and compiles nothing. A piece that cannot be compiled
-// runs as with the eager compiler; a warning and a note of its program say so.
+// runs as with the eager compiler. A warning, and a note in the piece's program, say so.
 #pragma once
 
 #include <memory>

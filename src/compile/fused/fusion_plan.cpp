@@ -72,8 +72,7 @@ class Planner {
   }
 
   // Returns the index of the earliest item that the node could join without changing a result. In an earlier item the
-  // node would run too early: before an item that writes what the node reads, or that reads or writes what the node
-  // writes.
+  // node would run before an item that writes what the node reads, or that reads or writes what the node writes.
   std::size_t first_possible(const Item& item) const {
     std::size_t from = 0;
     for (const ir::ValueId root : item.reads) from = std::max(from, last_write_[root.index()]);
@@ -128,7 +127,7 @@ class Planner {
   std::vector<ir::ValueId> memory_;  // [values]
   std::vector<Item> items_;          // in execution order
   // The next three vectors have an entry for each value that owns memory: the last item that reads this memory, the
-  // last item that writes it, and the number of its readers. Without such an item the entry is 0.
+  // last item that writes it, and the number of its readers. An entry is 0 if there is no such item or reader.
   std::vector<std::size_t> last_read_;
   std::vector<std::size_t> last_write_;
   std::vector<int> readers_;
@@ -174,7 +173,7 @@ bool comes_back(const ir::Graph& graph, const ir::Node& node, const ir::OpTable&
   return true;
 }
 
-// Caches the results of comes_back() by operator, attributes and types, because the layers of a model are alike.
+// Caches the results of comes_back() by operator, attributes and types, because most layers of a model repeat them.
 class Answers {
  public:
   explicit Answers(const ir::OpTable& ops) : ops_(ops) {}

@@ -3,9 +3,9 @@
 //
 // First, hand-fused operators are replaced by their native forms. An operator stays whole if some operator of its
 // native form could not be part of a group. Then the nodes are taken in order. A node joins a group that makes or reads
-// one of its operands, unless the reads and writes of the nodes in between forbid it. Otherwise the node begins a group
-// of its own, or runs alone with its registered kernel. If a group has only one operator in the end, that operator runs
-// with its registered kernel.
+// one of the node's operands, unless reads and writes of the nodes in between forbid this. Otherwise the node begins a
+// group of its own, or runs alone with its registered kernel. If a group has only one operator in the end, that
+// operator runs with its registered kernel.
 #pragma once
 
 #include <string>

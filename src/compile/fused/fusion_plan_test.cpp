@@ -1,5 +1,5 @@
-// Catches: an operator that is missing from a group; an operator that joins a group although it must run later; and an
-// operator that a group computes differently.
+// Catches: an operator that is missing from a group; an operator that joins a group although it must run later than the
+// group; and an operator that a group computes wrongly.
 #include "tessera/compile/fused/fusion_plan.h"
 
 #include <gmock/gmock.h>

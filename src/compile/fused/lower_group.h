@@ -25,7 +25,7 @@ struct LoweredGroup {
   std::vector<ir::ValueId> results;
 };
 
-// Returns for each value the value that owns its memory: itself, except for views.
+// Returns for each value the value that owns its memory: for a view another value, otherwise the value itself.
 std::vector<ir::ValueId> memory_of_values(const ir::Graph& graph, const ir::OpTable& ops);
 
 // Lowers `nodes`, which are in execution order and contain no views. `stored` [values] marks the results that nodes

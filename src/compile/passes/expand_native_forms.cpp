@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Rewrites `graph`: replaces each operator that has a native form, and that `expands` accepts, by that form.
+// Rewrites `graph`: replaces an operator by its native form if it has one and if `expands` accepts the operator.
 class Expansion {
  public:
   Expansion(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands)

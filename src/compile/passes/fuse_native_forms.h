@@ -7,10 +7,10 @@
 //   %y: f32[T, 8] = mul(%gate, %up)
 //   return %y
 //
-// The forms are searched in the order of fused_forms.h: head_norm, qkv_rope_store, add_rms_norm, silu_mul, gelu_mul,
-// and additions after a linear, which become its bias or residual. native_form.h says what counts as a match, and when
-// it may be replaced. Results agree within rounding: a fused operator rounds at the same points as its native form,
-// except that a linear adds bias and residual before it rounds.
+// The forms are searched for in the order of fused_forms.h: head_norm, qkv_rope_store, add_rms_norm, silu_mul,
+// gelu_mul, and an addition after a linear, which becomes the linear's bias or residual. native_form.h says what counts
+// as a match, and when a match may be replaced. Results agree within rounding: a fused operator rounds at the same
+// points as its native form, except that a linear adds bias and residual before it rounds.
 #pragma once
 
 #include <span>

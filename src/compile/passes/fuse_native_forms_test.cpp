@@ -1,6 +1,6 @@
 // Catches: fusion of nodes that only look like a native form (another epsilon, split or head size); fusion although
-// other nodes read an inner value, across a write, or at a place where an operand does not exist yet; and forms that
-// are never found.
+// other nodes read an inner value; fusion across a write; a fused operator at a place where one of its operands does
+// not exist yet; and forms that are never found.
 #include "tessera/compile/passes/fuse_native_forms.h"
 
 #include <set>
@@ -195,8 +195,8 @@ TEST(FuseNativeForms, TheOperatorStandsWhereAllOfItCanMove) {
             kUnchanged);
 }
 
-// An operator whose native form writes a value that it has read before. It returns gelu(silu(x)) and the sum of silu(x)
-// over the ranks.
+// An operator whose native form reads a value and then writes it. The operator returns gelu(silu(x)) and the sum of
+// silu(x) over the ranks.
 Result<std::vector<ir::Type>> infer_pair(const ir::OpSignature& s) { return std::vector(2, s.operands[0]); }
 Result<std::vector<ir::ValueId>> decompose_pair(ir::GraphBuilder& b, const ir::Node&,
                                                 std::span<const ir::ValueId> operands) {

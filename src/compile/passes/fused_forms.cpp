@@ -20,7 +20,7 @@ void derive_heads(std::span<const ir::Type> operands, ir::Attributes& attributes
   if (cols && kv_heads && head_dim > 0) attributes.emplace_back("heads", *cols / head_dim - 2 * *kv_heads);
 }
 
-// Builds a linear without the attribute `term` and without the last operand, then an add of that operand.
+// Builds the linear without the attribute `term` and without the last operand, then an add that adds this operand.
 Result<std::vector<ir::ValueId>> add_last(ir::GraphBuilder& b, const ir::Node& node,
                                           std::span<const ir::ValueId> operands, std::string_view term) {
   ir::Attributes attributes = node.attributes;

@@ -13,13 +13,13 @@
 
 namespace tessera {
 
-// The facts of a verified graph. They borrow graph and table, and become invalid when the graph changes. Cost: linear
-// in the graph.
+// The facts of a verified graph. This object borrows the graph and the operator table, and becomes invalid when the
+// graph changes. Cost: linear in the graph.
 class GraphFacts {
  public:
   GraphFacts(const ir::Graph& graph, const ir::OpTable& ops);
 
-  // Returns the value that owns the memory: the value itself, except for views.
+  // Returns the value that owns the value's memory: for a view another value, otherwise the value itself.
   ir::ValueId memory(ir::ValueId value) const { return memory_[value.index()]; }
   // Returns the nodes that have the value itself as an operand, in order, each once.
   std::span<const ir::NodeId> users(ir::ValueId value) const { return users_[value.index()]; }

@@ -14,7 +14,7 @@ bool same_operands(const ir::Graph& graph, const ir::Node& a, const ir::Node& b)
          a.operands[1] == b.operands[0] && commutes(graph, a);
 }
 
-// Returns whether a node's results are a function of its operands' contents and its attributes.
+// Returns whether a node's results depend only on the contents of its operands and on its attributes.
 bool is_pure(const GraphFacts& facts, const ir::Graph& graph, ir::NodeId id) {
   const ir::Node& node = graph.node(id);
   return !node.operands.empty() && facts.execution(id) != ir::Execution::kAllocate && !facts.exchanges(id) &&

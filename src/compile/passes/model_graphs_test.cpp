@@ -1,6 +1,6 @@
 // Catches: passes that change what a model computes, and native forms that compute something other than their
-// operators. The passes must not change a model's own graphs. If all operators in these graphs are expanded, the passes
-// must restore the graphs.
+// operators. The passes must leave a model's own graphs unchanged. If all operators of a graph are expanded to their
+// native forms, the passes must restore the graph.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -105,7 +105,7 @@ class Search {
     return producer != ir::kNoNode && has_value(nodes_, producer);
   }
 
-  // Returns the operator with these operands if its native form is exactly the nodes found.
+  // Returns the operator with these operands if the nodes found are exactly the operator's native form.
   std::optional<ir::Node> exact(const std::vector<ir::ValueId>& operands) const {
     std::vector<ir::Type> types;
     for (const ir::ValueId operand : operands) types.push_back(graph_.value(operand).type);
@@ -146,8 +146,8 @@ class Search {
     return attributes;
   }
 
-  // Returns whether `node` is the node `wanted` of the native form `real`. `found` maps real's values to the graph's,
-  // and the call adds the node's results to it.
+  // Returns whether `node` is the node `wanted` of the native form `real`. `found` maps values of `real` to values of
+  // the graph; the call adds the node's results to `found`.
   bool same_node(const ir::Graph& real, const ir::Node& wanted, const ir::Node& node,
                  std::vector<ir::ValueId>& found) const {
     if (wanted.op != node.op || wanted.operands.size() != node.operands.size() ||
@@ -161,12 +161,13 @@ class Search {
       if (real.value(wanted.results[i]).type != graph_.value(node.results[i]).type) return false;
       found[wanted.results[i].index()] = node.results[i];
     }
-    // The type of a view determines what it shows, so its attributes are not compared.
+    // A view's type determines what the view shows, so the view's attributes are not compared.
     return ops_.find(node.op)->execution == ir::Execution::kView || same_attributes(wanted, node);
   }
 
-  // Returns the nodes that only the match uses. Views that nodes outside of the match use too are left out. Returns
-  // nothing if a node outside of the match uses any other value that the operator does not return.
+  // Returns the nodes of the match that the operator may replace: all except views that nodes outside of the match use
+  // too. Returns nothing if an outside node uses an inner value that is no view, or if something writes through a
+  // shared view.
   std::optional<std::vector<ir::NodeId>> own_nodes(const ir::Node& fused) const {
     std::vector<ir::NodeId> own;
     for (const ir::NodeId id : nodes_) {
@@ -219,7 +220,7 @@ class Search {
   const GraphFacts& facts_;
   const ir::OpTable& ops_;
   const ir::OpDecl& decl_;
-  // [values of the native form]: the values of graph_ that they match, as far as known
+  // [values of the native form]: the matching values of graph_, as far as known
   std::vector<ir::ValueId> values_;
   std::vector<ir::NodeId> nodes_;  // nodes of the graph found so far, in the native form's order
 };

@@ -11,8 +11,8 @@
 //   - no inner value is an output or is used outside of the match. Views that nothing writes through are exempt. For
 //     example, two norms may share a view of a value's heads. If one norm is replaced, the view stays for the other
 //     norm.
-//   - all nodes of the match can move to the place of one of them. No other node that a node moves past may write what
-//     the moved node reads, or read or write what the moved node writes.
+//   - all nodes of the match can move to the place of one of them. No node outside of the match that a node moves past
+//     may write what the moved node reads, or read or write what the moved node writes.
 #pragma once
 
 #include <optional>
@@ -35,7 +35,7 @@ struct NativeForm {
                                    std::span<const ir::Type> operands, ir::Attributes attributes,
                                    const ir::OpTable& ops);
   // Makes the native form for the example types and attributes of `form`. Returns kInternal if an operand is unused, or
-  // if a node uses no result of earlier nodes, because the search could not reach it.
+  // if a node uses no result of earlier nodes, because the search could not reach such an operand or node.
   static Result<NativeForm> create(const FusedForm& form, const ir::OpTable& ops);
 };
 

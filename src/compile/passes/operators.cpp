@@ -27,7 +27,8 @@ bool same_attribute(const ir::Attribute& a, const ir::Attribute& b) {
   return std::bit_cast<std::uint64_t>(*x) == std::bit_cast<std::uint64_t>(*y);
 }
 
-// Returns whether each attribute of `a` is also in `b`, or is false and may be absent.
+// Returns whether `b` has each attribute of `a`. An attribute that is false in `a` may be absent in `b` if absence
+// means false.
 bool covers(const ir::Node& a, const ir::Node& b) {
   return std::all_of(a.attributes.begin(), a.attributes.end(), [&](const auto& attribute) {
     const ir::Attribute* other = b.find_attribute(attribute.first);

@@ -1,4 +1,4 @@
-// Properties of operators that passes need and that the operators' declarations do not give.
+// Passes need these properties of operators. The operators' declarations do not give them.
 #pragma once
 
 #include "tessera/ir/graph.h"

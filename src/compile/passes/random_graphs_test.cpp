@@ -1,4 +1,4 @@
-// Catches: passes that change the results of a graph that no other test covers. Random graphs with many copies, views,
+// Catches: passes that change the results of graphs that no other test covers. Random graphs with many copies, views,
 // duplicates, writes and sequences that a pass fuses into one operator must compute the same outputs and states before
 // and after each pass.
 #include <gtest/gtest.h>

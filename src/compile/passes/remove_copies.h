@@ -7,10 +7,10 @@
 //   %y: f32[T, 4] = linear(%f, %w)
 //   return %y
 //
-// A copy stays if it or its original is written while the other of the two is still read. It also stays if it is
-// written and its original must not be written, because the original is an input, a weight, a state or an output. And
-// it stays if it gives an output memory of its own. SGLang's counterpart is fix_functionalization, which removes the
-// copies that functionalisation puts before every operator that writes.
+// A copy stays if the copy is written while the original is still read, or the original while the copy is still read.
+// It also stays if the copy is written but the original must not be, because the original is an input, a weight, a
+// state or an output. And it stays if it gives an output memory of its own. SGLang's counterpart is
+// fix_functionalization, which removes the copies that functionalisation puts before every operator that writes.
 #pragma once
 
 #include "tessera/compile/pass.h"

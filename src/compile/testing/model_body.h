@@ -1,4 +1,5 @@
-// The bodies of the golden models and a way to run one on a CPU, for tests of passes and compilers.
+// The graphs of the golden models' layers, and a class that runs such a graph on a CPU, for tests of passes and
+// compilers.
 #pragma once
 
 #include <gtest/gtest.h>

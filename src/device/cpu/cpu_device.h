@@ -59,8 +59,8 @@ class CpuStream : public Stream {
   CpuStream(CpuDevice& device, std::string name);
   ~CpuStream() override;
 
-  // Runs `kernel()` now and returns its error; while recording, adds it to the recording instead. `name` is a string
-  // literal.
+  // Runs `kernel()` now and returns its error. While the stream records, adds the kernel to the recording instead.
+  // `name` is a string literal.
   template <class F>
   Status launch(const char* name, const F& kernel) {
     return enqueue(CpuLaunch(name, kernel));
@@ -104,10 +104,10 @@ class CpuDevice : public Device {
   static Result<std::unique_ptr<CpuDevice>> create(Options options);
 
   const DeviceProperties& properties() const override { return properties_; }
-  // Allocates memory. Fails if the device would exceed properties().memory_bytes in total, or if the system has too
-  // little memory left. With overcommit, a lack of memory would otherwise only show when the memory is touched.
+  // Allocates memory. Fails if all memory of the device would exceed properties().memory_bytes, or if the system has
+  // too little memory left. With overcommit, a lack of memory would otherwise only show when the memory is touched.
   Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
-  // Allocates ordinary memory like allocate(), because host and device memory are one.
+  // Allocates ordinary memory, as allocate() does, because the host's memory is the device's memory.
   Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) override;
   Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
@@ -124,11 +124,11 @@ class CpuDevice : public Device {
   explicit CpuDevice(DeviceProperties properties) : properties_(std::move(properties)) {}
   static Result<DeviceProperties> read_properties(Options options);
 
-  // Called before every operation that is not refused. If it returns an error, the operation fails with it. Tests
-  // override it to inject faults.
+  // Called before every operation that is not refused. If before() returns an error, the operation fails with this
+  // error. Tests override it to inject faults.
   virtual Status before(DeviceCall /*call*/, std::string_view /*object*/) { return ok_status(); }
-  // Called before the kernels of a replay run. If it returns true, the kernels do not run, but launch() still succeeds.
-  // Tests override it to inject faults.
+  // Called before the kernels of a replay run. If the result is true, the kernels do not run, but launch() still
+  // succeeds. Tests override it to inject faults.
   virtual bool loses_replay() { return false; }
 
  private:
@@ -151,7 +151,7 @@ class CpuDevice : public Device {
   OpenRecording recording_;
 };
 
-// Returns the stream of a CPU kernel. Precondition: a CpuDevice made the stream.
+// Returns `stream` as a CpuStream, for a CPU kernel. Precondition: a CpuDevice made the stream.
 inline CpuStream& as_cpu(Stream& stream) { return static_cast<CpuStream&>(stream); }
 
 }  // namespace tessera

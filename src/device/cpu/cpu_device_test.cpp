@@ -58,8 +58,7 @@ TEST(CpuDevice, ReplayKeepsOrderAndArguments) {
   EXPECT_EQ(total, 357);
 }
 
-// Bug caught: an error inside a kernel that the launch or the replay does not return, or a replay that continues after
-// such an error.
+// Bug caught: a launch or a replay that does not return a kernel's error, or a replay that continues after the error.
 TEST(CpuDevice, KernelErrorsComeBackByName) {
   std::unique_ptr<CpuDevice> device = create_device();
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
@@ -84,7 +83,7 @@ TEST(CpuDevice, KernelErrorsComeBackByName) {
   EXPECT_EQ(after, 1);
 }
 
-// Bug caught: a launch that cuts off arguments of the largest size that it accepts.
+// Bug caught: a launch that accepts arguments of the largest allowed size but cuts them off.
 TEST(CpuDevice, LargestArgumentsArrive) {
   struct Arguments {
     std::int64_t* out;
@@ -140,8 +139,8 @@ TEST(CpuDevice, AvailableBytesFollowAllocations) {
   }
 }
 
-// Bug caught: allocations that are each too small for a check of the system's memory, but together exceed the device's
-// limit.
+// Bug caught: small allocations that are accepted although together they exceed the device's limit. (The system's
+// memory is checked only for large allocations.)
 TEST(CpuDevice, SmallAllocationsAreCounted) {
   constexpr std::size_t kSmall = std::size_t{64} << 10;
   std::unique_ptr<CpuDevice> device = create_device();
@@ -224,8 +223,7 @@ TEST(CpuParallel, RangesCoverExactlyOnce) {
   }
 }
 
-// Bug caught: a parallel loop inside a kernel's parallel loop that starts more threads and deadlocks or oversubscribes
-// the cores.
+// Bug caught: a nested parallel loop that starts more threads, so that it deadlocks or oversubscribes the cores.
 TEST(CpuParallel, NestsWithoutMoreThreads) {
   std::unique_ptr<CpuDevice> device = create_device(2);
   std::vector<int> hits(64, 0);
@@ -255,8 +253,8 @@ class AddressLimit {
   rlimit before_{};
 };
 
-// Bugs caught, under a limit such as that of `ulimit -v`: an arena that does not have all of its memory from the start,
-// and an arena that is accepted although it is larger than the memory.
+// Bugs caught, under a limit such as `ulimit -v`: an arena that does not have all of its memory from the start, and an
+// arena that is accepted although it is larger than the device's memory.
 TEST(CpuDevice, ArenaHasItsMemoryUnderALimit) {
   const AddressLimit limit;
   std::unique_ptr<CpuDevice> device = create_device();

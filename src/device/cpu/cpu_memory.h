@@ -26,7 +26,7 @@ class CpuAllocation final : public Allocation {
   std::string name_;
 };
 
-// Wraps a CpuAllocation as host memory, because host and device memory are one.
+// Wraps a CpuAllocation as host memory, because the host's memory is the device's memory.
 class CpuHostAllocation final : public HostAllocation {
  public:
   explicit CpuHostAllocation(std::unique_ptr<Allocation> memory) : memory_(std::move(memory)) {
@@ -38,8 +38,8 @@ class CpuHostAllocation final : public HostAllocation {
   std::unique_ptr<Allocation> memory_;
 };
 
-// An arena reserves its addresses at creation without access rights; grow() makes pages accessible. If mapped addresses
-// count as memory (`ulimit -v`), creation makes all of them accessible.
+// An arena reserves its addresses at creation without access rights; grow() makes pages accessible. Under a limit that
+// counts mapped addresses as memory (`ulimit -v`), creation makes all pages accessible.
 class CpuArena final : public Arena {
  public:
   static Result<std::unique_ptr<CpuArena>> create(CpuDevice& device, ArenaOptions options);

@@ -100,7 +100,7 @@ void CpuStream::abandon_recording() {
   if (!recording_) return;
   recording_ = false;
   recorded_.clear();
-  // The recording is dropped in any case, so it does not matter whether close() says that it was void.
+  // The recording is dropped in any case, so the error that close() returns for a void recording does not matter.
   (void)device_.recording_.close(*this);
 }
 

@@ -52,8 +52,8 @@ std::optional<std::int64_t> read_field(const std::string& path, std::string_view
 }
 
 // The control group folders that limit this process for one controller: the folder of the process's own group and the
-// folders of all groups above it. Version 2 has one hierarchy for all controllers (`version2`), version 1 has one for
-// each.
+// folders of all groups above it. Version 2 (`version2`) has one hierarchy for all controllers. Version 1 has one
+// hierarchy for each controller.
 struct Hierarchy {
   bool version2 = false;
   std::vector<std::string> folders;
@@ -93,8 +93,8 @@ std::vector<Hierarchy> read_hierarchies(const std::string& root, std::string_vie
   return found;
 }
 
-// Lowers `memory` to the limit of one control group. A group counts file caches as used; they are subtracted, because
-// they can be dropped.
+// Lowers `memory` to the limit of one control group. The group's used memory includes file caches. They are subtracted,
+// because they can be dropped.
 void apply_memory_limit(const std::string& folder, bool version2, HostMemory& memory) {
   const std::optional<std::int64_t> limit = read_int(folder + (version2 ? "/memory.max" : "/memory.limit_in_bytes"));
   if (!limit) return;

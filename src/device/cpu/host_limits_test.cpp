@@ -1,4 +1,4 @@
-// Catches: limits of memory, of the process or of a container that are ignored or misread. Each test names its bug.
+// Catches: limits of the machine, the process or a container that are ignored or misread. Each test names its bug.
 #include "tessera/device/cpu/host_limits.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class HostLimits : public testing::Test {
   std::filesystem::path root_;
 };
 
-// Bug caught: kB that are taken for bytes, and MemFree that is used instead of MemAvailable.
+// Bug caught: a number of kB that is taken for bytes, and the field MemFree that is used instead of MemAvailable.
 TEST_F(HostLimits, PlainMachine) {
   const HostMemory memory = read_host_memory(root());
   EXPECT_EQ(memory.total_bytes, 4096 * kMiB);
@@ -67,7 +67,7 @@ TEST_F(HostLimits, LimitsOfTheProcess) {
   EXPECT_EQ(read_host_memory(root()).available_bytes, 512 * kMiB);
 }
 
-// Bug caught: a container's limit that is ignored, so that the kernel kills the process instead of allocate() failing;
+// Bug caught: a container's limit that is ignored, so that allocate() succeeds and the kernel kills the process later;
 // or file caches that count as used, so that a server finds no memory after it has read its weights.
 TEST_F(HostLimits, Version2AtEveryLevel) {
   write("proc/self/cgroup", "0::/outer/inner\n");
@@ -83,7 +83,7 @@ TEST_F(HostLimits, Version2AtEveryLevel) {
   EXPECT_EQ(read_usable_cores(root()), 1);
 }
 
-// Bug caught: a limit that is only searched under the group's path on the host. In a container that path does not
+// Bug caught: a limit that is searched for only under the group's path on the host. In a container that path does not
 // exist, because the group's folder is the mount itself.
 TEST_F(HostLimits, Version2InAContainer) {
   write("proc/self/cgroup", "0::/not/visible/here\n");
@@ -136,7 +136,7 @@ TEST_F(HostLimits, CpuNameAndFlags) {
   EXPECT_TRUE(cpu.has_native_bf16);
 }
 
-// Bug caught: limits that are read correctly only from a test's root.
+// Bug caught: limits that are read correctly from a test's folder but not from this machine's files.
 TEST(HostLimitsHere, ThisMachineHasMemory) {
   const HostMemory memory = read_host_memory();
   EXPECT_GT(memory.total_bytes, 64 * kMiB);

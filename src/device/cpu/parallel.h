@@ -10,7 +10,8 @@
 
 namespace tessera {
 
-// Returns the number of threads that a kernel uses if this thread starts it; OpenMP keeps the number per thread.
+// Returns the number of threads that a kernel uses if the calling thread starts it. OpenMP keeps this number per
+// thread.
 inline int worker_threads() {
 #ifdef _OPENMP
   return omp_get_max_threads();

@@ -34,7 +34,7 @@ TEST(CudaCopies, StagingWaitsOnlyWhereTheRingIsFull) {
   EXPECT_EQ(fake.calls("cuStreamSynchronize"), 0);
 }
 
-// Bug caught: copies between host and device on a side stream, for which synchronize() would not wait.
+// Bug caught: a side stream that accepts copies between host and device, although synchronize() does not wait for them.
 TEST(CudaCopies, ASideStreamRefusesHostCopies) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);

@@ -3,8 +3,9 @@
 //
 //   std::unique_ptr<CudaDevice> device = TRY(CudaDevice::create({.ordinal = 0}));
 //
-// The driver keeps a current context per thread. Every call of the device makes the device's context current unless it
-// already is, and leaves it current. Other code that changes the current context of a thread must restore it.
+// The driver keeps a current context per thread. Every call of the device makes the device's context current, unless
+// the context is current already, and leaves it current. Other code that changes the current context of a thread must
+// restore it.
 #pragma once
 
 #include <atomic>
@@ -30,7 +31,7 @@ class CudaDevice final : public Device {
   struct Options {
     int ordinal = 0;                 // index among the GPUs that this process sees
     const Driver* driver = nullptr;  // driver functions to copy, for tests; null: the system's driver
-    int act_as = 0;                  // older compute capability that properties() reports; 0: the GPU's own
+    int act_as = 0;                  // a lower compute capability for properties() to report; 0: the GPU's own
   };
   // The oldest supported capability, as 10 · major + minor. Kernels are built for it and for newer ones.
   static constexpr int kOldestComputeCapability = 80;
@@ -45,8 +46,8 @@ class CudaDevice final : public Device {
   const DeviceProperties& properties() const override { return properties_; }
   Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
   Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) override;
-  // Creates an arena backed by cuMemCreate. If the GPU supports it, the memory has handles that other processes and
-  // network cards can use.
+  // Creates an arena backed by cuMemCreate. Other processes and network cards can access the arena's memory if the GPU
+  // supports this.
   Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
   using Device::create_event;
@@ -57,7 +58,7 @@ class CudaDevice final : public Device {
   std::int64_t available_bytes() const override;
 
   CUdevice handle() const { return device_; }
-  // Makes the device's context current on the calling thread. Makes no driver call if it already is.
+  // Makes the device's context current on the calling thread. Makes no driver call if the context is current already.
   Status make_current() const;
 
   // The functions below are for the parts of this device: memory, arenas, streams, events, graphs.

@@ -1,5 +1,5 @@
 // Runs the conformance suite on the CUDA device: on a real GPU if there is one, and always on a fake driver in host
-// memory. Further tests need a real GPU: they check that the hot path allocates nothing and how long it takes.
+// memory. Further tests need a real GPU: they check that the hot path allocates nothing, and check its time.
 #include "tessera/device/cuda/cuda_device.h"
 
 #include <fmt/format.h>

@@ -79,7 +79,7 @@ TEST(CudaDriver, OldDriverIsRefused) {
   EXPECT_TRUE(open_status({.version = major * 1000}).ok()) << "drivers serve all CUDA of their major version";
 }
 
-// Bug caught: a bad ordinal that reaches the driver, whose error does not name the number.
+// Bug caught: an ordinal out of range that reaches the driver. The driver's error does not name the number.
 TEST(CudaDriver, OrdinalOutOfRangeIsRefused) {
   for (const int ordinal : {-1, 2, 100}) {
     const Status status = open_status({.devices = 2}, ordinal);
@@ -90,7 +90,7 @@ TEST(CudaDriver, OrdinalOutOfRangeIsRefused) {
   EXPECT_EQ(open_status({.devices = 0}).code(), StatusCode::kNotFound);
 }
 
-// Bug caught: a driver that finds no GPU, which is reported as an internal error.
+// Bug caught: an internal error instead of kNotFound if the driver finds no GPU.
 TEST(CudaDriver, NoGpuIsNotFound) {
   FakeDriver fake;
   fake.fail("cuInit", 1, CUDA_ERROR_NO_DEVICE);
@@ -153,7 +153,8 @@ bool may_fail_in_silence(const std::string& function, int nth) {
                                                "cuGraphExecDestroy",
                                                "cuDevicePrimaryCtxRelease",
                                                "cuThreadExchangeStreamCaptureMode"};
-  // use() makes the first call. The destructors of the stream and its side stream make the others and ignore errors.
+  // use() makes the first call. The destructors of the stream and of the side stream make the later calls and ignore
+  // errors.
   if (function == "cuStreamSynchronize") return nth >= 2;
   if (function == "cuDeviceGetAttribute") return nth > 3;  // arenas work without these attributes
   return kReleases.contains(function);
@@ -188,7 +189,7 @@ TEST(CudaDriver, EveryCallMayFail) {
         SCOPED_TRACE(function + " " + std::to_string(nth));
         if (may_fail_in_silence(function, nth)) continue;
         EXPECT_EQ(status.code(), fault.code) << status.to_string();
-        // An error about exhausted addresses has the same text as on the CPU, without the function's name.
+        // The error for exhausted addresses has the same text as on the CPU, so it does not name the driver's function.
         const bool addresses = function == "cuMemAddressReserve" && fault.result == CUDA_ERROR_OUT_OF_MEMORY;
         EXPECT_THAT(status.message(), HasSubstr(addresses ? "addresses" : function));
         EXPECT_EQ(fake.live_objects(), 0);
@@ -238,7 +239,7 @@ TEST(CudaDriver, LostDeviceSaysSoAtOnce) {
   EXPECT_EQ(fake.calls(), calls) << "no call reaches the driver";
 }
 
-// Bug caught: a kernel's fatal error, reported by the runtime API, that is treated as temporary.
+// Bug caught: a kernel's fatal error that is treated as temporary because the runtime API reports it.
 TEST(CudaDriver, LaunchErrorsAreReported) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -251,7 +252,7 @@ TEST(CudaDriver, LaunchErrorsAreReported) {
   EXPECT_THAT(as_cuda(*stream).begin_launch("next").message(), AllOf(HasSubstr("next"), HasSubstr("softmax")));
 }
 
-// Bug caught: a capture that the driver has invalidated and that blocks all later recordings.
+// Bug caught: an invalidated capture that blocks all later recordings.
 TEST(CudaDriver, InvalidCaptureIsDropped) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -259,7 +260,7 @@ TEST(CudaDriver, InvalidCaptureIsDropped) {
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
   ASSERT_TRUE(stream->begin_recording("piece 3").ok());
   ASSERT_TRUE(stream->fill(memory->data(), 1, 64).ok());
-  // A library that allocates memory itself makes such a call.
+  // A library that allocates memory itself makes this call.
   CUdeviceptr address = 0;
   EXPECT_EQ(fake.table().cuMemAlloc(&address, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   EXPECT_FALSE(stream->fill(memory->data(), 1, 64).ok());

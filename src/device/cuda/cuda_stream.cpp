@@ -102,7 +102,7 @@ Status CudaStream::fill(DeviceAddress to, std::uint8_t value, std::size_t bytes)
 }
 
 // Returns the side stream, which has the highest priority. Its kernels have few blocks, which wait for other ranks. The
-// priority lets them start as soon as a block of another kernel ends.
+// priority lets these blocks start as soon as a block of another kernel ends.
 Result<Stream*> CudaStream::side() {
   if (side_ != nullptr) return side_.get();
   TRY(enter(DeviceCall::kCreateStream));
@@ -207,7 +207,7 @@ Status CudaStream::recording_status() const {
 void CudaStream::abandon_recording() {
   if (!recording_) return;
   CUgraph graph = nullptr;
-  // The recording is dropped in any case, so it does not matter whether end_capture() says that it was void.
+  // The recording is dropped in any case, so the error that end_capture() returns for a void recording does not matter.
   (void)end_capture(&graph);
   if (graph != nullptr) (void)device_.driver().cuGraphDestroy(graph);
   (void)device_.recording().close(*this);
@@ -223,8 +223,8 @@ Status CudaStream::end_capture(CUgraph* graph) {
                        {"cuStreamEndCapture", DeviceCall::kEndRecording, recording_what_});
 }
 
-// Replaces the driver's stream. A capture ends only on the thread that began it, or when its stream is destroyed. If a
-// faulty caller tries to end the capture on another thread, the stream must therefore be destroyed.
+// Replaces the driver's stream. Only the thread that began a capture can end it; otherwise the capture ends when its
+// stream is destroyed. If a faulty caller ends the recording on another thread, the stream is therefore destroyed.
 Status CudaStream::replace_handle() {
   const bool had_side = std::exchange(side_, nullptr) != nullptr;  // the side stream may take part in the capture
   const Driver& driver = device_.driver();

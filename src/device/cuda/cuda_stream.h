@@ -80,7 +80,7 @@ class CudaStream final : public Stream {
   std::unique_ptr<CudaEvent> joined_;
 };
 
-// Returns the stream of a CUDA kernel. Precondition: a CudaDevice made the stream.
+// Returns `stream` as a CudaStream, for a CUDA kernel. Precondition: a CudaDevice made the stream.
 inline CudaStream& as_cuda(Stream& stream) { return static_cast<CudaStream&>(stream); }
 
 }  // namespace tessera

@@ -7,7 +7,7 @@ namespace tessera {
 namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
-// A driver supports every CUDA version of its own major version, and all older ones.
+// A driver supports all CUDA versions of its own major version, and all older versions.
 constexpr int kOldestDriver = CUDA_VERSION / 1000 * 1000;
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }

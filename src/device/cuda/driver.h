@@ -5,8 +5,8 @@
 //   const CUresult result = driver.cuEventSynchronize(event);
 //   if (result != CUDA_SUCCESS) return driver_error(driver, result, {"cuEventSynchronize", call, name}, 0);
 //
-// cuda.h maps function names to versioned symbols (cuMemAlloc to cuMemAlloc_v2). The members' names and all uses of
-// them go through the same mapping, so a member and its uses always name the same function.
+// cuda.h maps function names to versioned symbols (cuMemAlloc to cuMemAlloc_v2). The names of the members and all uses
+// of the members go through the same mapping, so a member and its uses always mean the same function.
 #pragma once
 
 #include <cuda.h>

@@ -1,7 +1,7 @@
 // An arena on the driver's virtual memory. Addresses are reserved once; each grow() maps one more piece of physical
 // memory after the earlier ones. If the GPU and the system allow it, pieces can be exported as POSIX file descriptors,
-// and network cards can access them (GPUDirect RDMA). If the driver refuses such a piece, the arena requests it without
-// RDMA. If the driver refuses again, the arena requests the piece without exports too.
+// and network cards can access the pieces (GPUDirect RDMA). If the driver refuses such a piece, the arena requests it
+// without RDMA. If the driver refuses again, the arena requests the piece without exports too.
 #pragma once
 
 #include <memory>

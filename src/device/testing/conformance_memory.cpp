@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// Bug caught: an address that vector loads or TMA refuse for some sizes.
+// Bug caught: an address whose alignment vector loads or TMA refuse, for some sizes of allocations.
 TEST_P(DeviceConformance, AddressesAreAligned) {
   std::vector<std::unique_ptr<Allocation>> held;
   for (const std::size_t bytes :
@@ -34,7 +34,7 @@ TEST_P(DeviceConformance, AllocationsAreDisjoint) {
   }
 }
 
-// Bug caught: an empty tensor (a model may have no layers of some kind) that is reported as out of memory.
+// Bug caught: an out-of-memory error for an empty tensor. (A model may have no layers of some kind.)
 TEST_P(DeviceConformance, ZeroBytesAreFine) {
   std::unique_ptr<Allocation> memory = allocate(0);
   ASSERT_NE(memory, nullptr);
@@ -46,8 +46,8 @@ TEST_P(DeviceConformance, ZeroBytesAreFine) {
   expect_ok(stream_->synchronize());
 }
 
-// Bug caught: host memory that vector loads or a copy engine refuse, or an empty batch that is reported as out of
-// memory.
+// Bug caught: host memory whose alignment vector loads or a copy engine refuse, or an out-of-memory error for an empty
+// batch.
 TEST_P(DeviceConformance, HostMemoryIsAlignedAndMayBeEmpty) {
   for (const std::size_t bytes : {0ul, 1ul, 300ul, 4097ul, (3ul << 20) + 1}) {
     std::unique_ptr<HostAllocation> memory = allocate_host(bytes);
@@ -136,8 +136,8 @@ TEST_P(DeviceConformance, ArenaStopsAtItsReserve) {
   expect_ok(arena->grow(arena->reserved()));
 }
 
-// Bug caught: reserved addresses that count as memory (so that a large reserve is refused), or arena memory that is not
-// counted.
+// Bug caught: reserved addresses that count as memory, so that a large reservation is refused; or memory of an arena
+// that is not counted.
 TEST_P(DeviceConformance, ArenaTakesMemoryOnlyByGrowing) {
   const auto memory = static_cast<std::size_t>(device_->properties().memory_bytes);
   if (!device_->properties().arenas_grow) {

@@ -92,7 +92,7 @@ TEST_P(DeviceConformance, GraphReplaysOnAnotherStream) {
   EXPECT_EQ(read(memory->data(), 16), std::vector<std::uint8_t>(16, 9));
 }
 
-// Bug caught: a piece without kernels (all of them folded away) that cannot be recorded or replayed.
+// Bug caught: a piece of a model that cannot be recorded or replayed because it has no kernels left.
 TEST_P(DeviceConformance, EmptyGraphReplays) {
   std::unique_ptr<RecordedGraph> graph = record("nothing", [] {});
   ASSERT_NE(graph, nullptr);
@@ -189,7 +189,7 @@ TEST_P(DeviceConformance, RecordingRefusesByName) {
   EXPECT_EQ(read(memory->data(), 16), std::vector<std::uint8_t>(16, 3));
 }
 
-// Bug caught: a graph that holds the address of memory that was freed while it was recorded.
+// Bug caught: a graph that holds the address of memory that was freed during the recording.
 TEST_P(DeviceConformance, FreeingVoidsTheRecording) {
   std::unique_ptr<Allocation> kept = allocate(16, "kept");
   std::unique_ptr<Allocation> small = allocate(16, "short-lived");
@@ -265,8 +265,8 @@ TEST_P(DeviceConformance, OtherThreadsWorkWhileOneRecords) {
   EXPECT_EQ(graph->stats().nodes, 1) << "another stream's work is not recorded";
 }
 
-// Bug caught: a graph that is launched into a recording, so that the recorded graph needs the other graph to stay
-// alive.
+// Bug caught: a graph whose launch is recorded into a second graph, which then works only as long as the first graph
+// exists.
 TEST_P(DeviceConformance, ReplayOnARecordingStreamIsRefused) {
   std::unique_ptr<RecordedGraph> inner = record("inner", [] {});
   ASSERT_NE(inner, nullptr);
@@ -294,7 +294,8 @@ TEST_P(DeviceConformance, AbandoningRestoresTheDevice) {
   stream_->abandon_recording();  // does nothing, since no recording is open
 }
 
-// Bug caught: a recording that another thread has ended and that keeps every thread from recording or allocating.
+// Bug caught: end_recording() on another thread that leaves the recording open, so that no thread can record or
+// allocate.
 TEST_P(DeviceConformance, EndOnAnotherThreadDropsTheRecording) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);

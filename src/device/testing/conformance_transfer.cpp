@@ -49,7 +49,7 @@ TEST_P(DeviceConformance, StreamKeepsOrder) {
   EXPECT_EQ(read(memory->data(), 1 << 16), std::vector<std::uint8_t>(1 << 16, 199));
 }
 
-// Bug caught: a second stream, or a host, that reads before the first stream has written.
+// Bug caught: a second stream or a host that waits for an event but reads before the first stream has written.
 TEST_P(DeviceConformance, EventsOrderStreamsAndHost) {
   std::unique_ptr<Allocation> memory = allocate(2 << 20);
   ASSERT_NE(memory, nullptr);

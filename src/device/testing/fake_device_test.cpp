@@ -48,7 +48,7 @@ int count_faults(std::int64_t FaultPlan::*at, StatusCode code, const std::string
   }
 }
 
-// Bug caught: a fault that is never injected, so that tests built on it prove nothing.
+// Bug caught: a fault that is never injected, so that tests of this fault prove nothing.
 TEST(FakeDevice, InjectsEveryFaultOnce) {
   EXPECT_EQ(count_faults(&FaultPlan::out_of_memory_at, StatusCode::kResourceExhausted, "out of memory"), 3);
   EXPECT_EQ(count_faults(&FaultPlan::begin_recording_fails_at, StatusCode::kInternal, "piece 0"), 1);

@@ -35,7 +35,7 @@ class HandleDevice final : public Device {
   Status begin_initialisation(std::string_view library) override { return host_->begin_initialisation(library); }
   std::int64_t available_bytes() const override { return host_->available_bytes(); }
 
-  // Returns the host address of the bytes. Returns null if the memory was freed, or if the range exceeds it.
+  // Returns the host address of the bytes. Returns null if the memory was freed, or if the range exceeds the memory.
   std::byte* resolve(DeviceAddress address, std::size_t bytes) const;
 
  private:

@@ -133,7 +133,7 @@ struct Tolerance {
   double absolute = 0;
   double relative = 0;
 };
-// Returns the tolerance for one rounding to the dtype plus float32 arithmetic, times `scale`.
+// Returns `scale` times the tolerance for float32 arithmetic followed by one rounding to the dtype.
 inline Tolerance tolerance(ir::DType dtype, double scale = 1) {
   switch (dtype) {
     case ir::DType::kBFloat16: return {1e-5 * scale, 4.0e-3 * scale};

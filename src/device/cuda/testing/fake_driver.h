@@ -54,7 +54,7 @@ class FakeDriver {
   Driver table_;
 };
 
-// Opens the first device of the driver. The driver must outlive it.
+// Opens the first device of the driver. The driver must outlive the device.
 inline std::unique_ptr<CudaDevice> open_fake(const FakeDriver& fake) {
   return std::move(CudaDevice::create({.driver = &fake.table()})).value();
 }

@@ -34,7 +34,7 @@ struct FakeStream {
   std::thread::id capture_thread;
   FakeGraph captured;
   std::shared_ptr<FakeStream> origin;  // the stream whose capture this stream takes part in; null: none
-  std::size_t unjoined = 0;            // items that this stream added to the capture since the origin last waited
+  std::size_t unjoined = 0;            // items that this stream captured since the origin last waited for it
 };
 
 struct FakeEvent {
@@ -115,8 +115,9 @@ struct FakeDriver::State {
     return stream->origin == nullptr ? stream : stream->origin;
   }
 
-  // Waits for an event in a capture. A stream that waits for an event of a capturing stream joins that capture. If the
-  // origin of the capture waits for an event of a joined stream, that stream's work counts as joined.
+  // Waits for an event that was recorded in a capture. The waiting stream takes part in that capture from now on. If
+  // the waiting stream is the capture's origin, and another stream recorded the event after all of its work, that other
+  // stream counts as joined.
   static CUresult wait_in_capture(const std::shared_ptr<FakeStream>& stream, const FakeEvent& event) {
     if (!event.capture->capturing) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (stream != event.capture)
@@ -126,7 +127,7 @@ struct FakeDriver::State {
     return CUDA_SUCCESS;
   }
 
-  // Ends the capture of `stream`. Returns whether all streams that took part were joined.
+  // Ends the capture that `stream` began. Returns whether all streams that took part in the capture were joined.
   bool end_joins(const std::shared_ptr<FakeStream>& stream) {
     bool joined = true;
     for (auto& [handle, other] : streams) {
@@ -138,7 +139,8 @@ struct FakeDriver::State {
     return joined;
   }
 
-  // Invalidates this thread's capture, if it has one and the capture mode is not relaxed. Returns whether it did.
+  // Invalidates this thread's capture, if it has one and the capture mode is not relaxed. Returns whether a capture was
+  // invalidated.
   bool breaks_capture() {
     if (capture_relaxed) return false;
     for (auto& [handle, stream] : streams) {
