@@ -38,7 +38,7 @@ inline std::vector<std::string> targets_of(std::string_view adapter) {
   return {};
 }
 
-// Returns the modules whose whole matrices a stored adapter brings.
+// Returns the modules that a stored adapter replaces by whole matrices of its own.
 inline std::vector<std::string> saved_by(std::string_view adapter) {
   if (adapter.ends_with("save-embed-head")) return {"embed_tokens", "lm_head"};
   return {};

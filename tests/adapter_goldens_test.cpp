@@ -231,7 +231,7 @@ Distances distances_from(Engine& engine, const Golden& golden) {
   return greatest;
 }
 
-// A format to which the base is quantised at the start, and the limit for the distance of its logits from PEFT's.
+// A format to which the base is quantised at the start, and the limit for the distance of the logits from PEFT's.
 struct Rounding {
   const char* format;
   double most;

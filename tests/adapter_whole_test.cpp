@@ -1,5 +1,5 @@
-// Catches: a head or an embedding of an adapter that does not replace the model's own, or that rows of other adapters
-// get; graphs with such matrices whose results differ from those of the same kernels run one by one.
+// Catches: an adapter's head or embedding that does not replace the model's own, or that is applied to rows of other
+// adapters; graphs with such matrices whose results differ from those of the same kernels run one by one.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -7,8 +7,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 . tests/checks.sh "$1"
 
-# elsewhere COMMAND …: runs it in the unpacked archives' folder, without this environment.
-# Other tests run beside this one, so waiting threads must not hold a core.
+# elsewhere COMMAND …: runs COMMAND in the unpacked archives' folder, without this environment. Other tests run beside
+# this one, so waiting threads must not hold a core.
 elsewhere() { (cd "$work" && env -i PATH=/usr/bin:/bin HOME="$work" OMP_WAIT_POLICY=passive "$@"); }
 
 generates_text() {
@@ -37,8 +37,8 @@ has_nothing_to_link_with() {
   return 0
 }
 
-# Checks that there is a licence text for each packed library's package, for each compiled-in component, and for each
-# text that these refer to.
+# Checks that there is a licence text for the package of each packed library and for each compiled-in component. The
+# texts of common licences, to which these texts refer, must be there too.
 has_licenses() {
   local folder=$1 name
   for name in libdnnl2 libfmt9 libpcre2-8-0 libgomp1 libboost1.81-dev common/Apache-2.0 common/LGPL-2.1; do

@@ -1,5 +1,5 @@
-// Catches: an embedding or classifier score that, in one of the engine's ways to compute a prompt, differs from Hugging
-// Face's; a pooled vector that depends on the cuts of the prompt; decode graphs that are captured for a model that does
+// Catches: an embedding or classifier score that differs from Hugging Face's in one of the engine's ways to compute a
+// prompt; a pooled vector that depends on the cuts of the prompt; decode graphs that are captured for a model that does
 // not decode.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

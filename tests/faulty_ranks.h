@@ -108,7 +108,8 @@ inline const std::vector<Completion>& right_family(const EngineOptions& one_rank
 
 // Runs two requests, the second of which begins like the first, while the `n`-th `fault` of a rank's device occurs.
 // Then runs a third request, which begins like both. Checks that the third request, and each request that ends without
-// an error, has the tokens of one rank. Returns whether the first request failed and the second did not.
+// an error, has the tokens that one rank without faults returns. Returns whether the first request failed and the
+// second did not.
 inline bool first_alone_fails(Engine& engine, const EngineOptions& one_rank, int rank, std::int64_t FaultPlan::*fault,
                               std::int64_t n) {
   const std::array<Request, 3>& asked = family();

@@ -1,6 +1,6 @@
 // Catches: a projector that does not fit its language model and is used all the same; an error that does not name the
 // wrong key or tensor; a projector that is chosen although there are several, or not used although it is the only one;
-// a language model in a GGUF file that needs its projector for texts.
+// a language model that cannot compute texts without its projector.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -157,8 +157,8 @@ TEST(GgufProjector, ExchangedNamesOfMlpsAreUndone) {
   }
 }
 
-// The converter writes the language model's hidden size in place of the size of the tower's MLPs. Its predecessor wrote
-// 0. The engine reads neither number.
+// The converter writes the language model's hidden size in place of the size of the tower's MLPs. An older version of
+// the converter wrote 0. The engine reads neither number.
 TEST(GgufProjector, Qwen2VlsMlpHasItsMatrixsSize) {
   const std::string width = "clip.vision.feed_forward_length";
   const std::string u32("\x04\0\0\0", 4);

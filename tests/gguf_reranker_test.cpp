@@ -1,5 +1,5 @@
-// Catches: a reranker in a GGUF file whose score is not the difference of the logits of "yes" and "no"; a reranker
-// that is read as a language model; a head that the engine cannot use and whose name the error lacks.
+// Catches: a reranker in a GGUF file whose score is not the difference of the logits of "yes" and "no"; a reranker that
+// is read as a language model; an error about an unusable head that does not name the head.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,8 @@ std::vector<float> numbers_of(const StoredTensor& tensor) {
   return values;
 }
 
-// Returns the body of the golden reranker under the names of llama.cpp's converter, and its head's row.
+// Returns the golden reranker's body, with the names that llama.cpp's converter gives to tensors, and the row of its
+// head.
 std::pair<Content, std::vector<float>> body_and_head() {
   const Checkpoint checkpoint = *Checkpoint::open(golden_path("qwen3-reranker"));
   Content body;

@@ -89,8 +89,8 @@ class Goldens : public ::testing::TestWithParam<const char*> {
 };
 
 // Covers models without experts. In a mixture of experts, rounding may decide which of two experts with nearly equal
-// scores a row goes to, so routed_layers_test.cpp compares mixtures layer by layer. That test does not cover
-// quantised mixtures, so this class also covers two small ones, with a larger limit.
+// scores a row goes to, so routed_layers_test.cpp compares mixtures layer by layer. That test does not cover quantised
+// mixtures, so this class also covers two small quantised mixtures, with a larger limit.
 class Bfloat16Goldens : public Goldens {};
 
 // Covers checkpoints that were made for rounded inputs.

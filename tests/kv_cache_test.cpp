@@ -50,7 +50,8 @@ std::vector<Completion> scored(const Golden& golden, const EngineOptions& option
   return engine == nullptr ? std::vector<Completion>() : run_all(*engine, testing::score_requests(golden));
 }
 
-// A type that is narrower than bfloat16, and limits for the distance of its logits from those of an exact cache.
+// A cache type that is narrower than bfloat16, and limits for the distance between the logits with this type and the
+// logits with an exact cache.
 struct NarrowType {
   const char* name;
   double most;         // limit of the relative difference

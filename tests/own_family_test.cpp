@@ -1,6 +1,6 @@
-// Catches: an operator, a kernel or a family of the embedding program that the engine, its planning, its splitting or
-// its graphs do not find; a state cache that loses, mixes up or repeats a sequence's state when prompts are cut,
-// prefixes are reused or sequences are preempted; ForwardStates and layer descriptions that operators cannot read.
+// Catches: an operator, a kernel or a family that a program adds to the engine, and that planning, splitting or graphs
+// do not find; a state cache that loses, mixes up or repeats a sequence's state when prompts are cut, prefixes are
+// reused or sequences are preempted; ForwardStates and layer descriptions that operators cannot read.
 //
 // The family has a recurrent layer, s ← s / 2 + x, y = s, with its state in one slot of a state cache group.
 #include <gtest/gtest.h>

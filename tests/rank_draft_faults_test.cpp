@@ -1,4 +1,4 @@
-// Tests faults of ranks that draft by a layer; rank_faults_test.cpp tests faults of other steps.
+// Tests faults of ranks that make drafts with a draft layer; rank_faults_test.cpp tests faults of other steps.
 //
 // Catches: ranks that disagree after a fault within a draft; a rank that waits forever for another rank's part of a
 // draft; a fault that gives a request wrong tokens; a graph that a rank replays although it failed too often; an error
@@ -61,7 +61,7 @@ Outcome fail_launch(Engine& engine, int rank, std::int64_t n) {
 
 class RankDraftFaults : public testing::FaultyRanks, public ::testing::WithParamInterface<int> {
  protected:
-  // Fails each third launch of a rank, one in each request.
+  // Fails launch 1 of a rank, then launch 4, launch 7 and so on, each while new requests run.
   static void fail_launches(Engine& engine, int rank) {
     int within_drafts = 0;
     int within_forwards = 0;
@@ -84,10 +84,10 @@ class RankDraftFaults : public testing::FaultyRanks, public ::testing::WithParam
     EXPECT_GT(within_forwards, 5);
   }
 
-  // Fails the first replay of a rank in each of three steps. This replay makes the second draft, and is the only
-  // replay of a single row: a prompt of embeddings has no drafts, so the layer reads two rows after each forward. Once
-  // the graph is dropped, no rank replays it. If one rank still replayed it, the ranks' exchanges would not match, or
-  // that rank would count more replays.
+  // Fails the first replay of a rank in each of three steps. This replay makes the second draft, and is the only replay
+  // of a single row: the prompt of embeddings has no drafts, so each forward gives the layer two rows. After three
+  // failures the graph is dropped, and no rank replays it. If one rank still replayed it, the ranks' exchanges would
+  // not match, or that rank would count more replays.
   static void fail_replays(Engine& engine, int rank, const std::vector<Completion>& want) {
     const GraphRunner& drafts = engine.runner().parts().runner(RunnerRole::kDraftDecode);
     std::vector<RequestId> ids;

@@ -34,7 +34,8 @@ struct Topology {
   // If one rank has a fault at these calls, a request fails, and so do the requests in flight with it.
   int last_replay = 11;  // number of a request's last replay, or launch
   int lost_from = 40;    // number of a call in the middle of a request
-  // A fault that fails only one step (testing::first_alone_fails) at more than num_alone of the tested calls.
+  // A fault that can make one of two requests fail while the other goes on (testing::first_alone_fails). The test
+  // places it at one call after another. For each rank, this must happen at more than num_alone of those calls.
   std::int64_t FaultPlan::*alone_at_fault = &FaultPlan::replay_lost_at;
   int num_alone = 2;
 };

@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Goldens, RoundedLogits,
                                            "deepseek-v3", "qwen3.5-text", "qwen3.5-moe", "qwen3-next"),
                          testing::case_name);
 
-// A head of its own (llama), heads that are tied to the embeddings, and one with a soft cap (gemma2).
+// Covers a separate head (llama), heads that are tied to the embeddings, and a tied head with a soft cap (gemma2).
 class RoundedHead : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RoundedHead, LogitsAreAsNearAsTheFormatRounds) {

@@ -160,7 +160,7 @@ TEST(TextFamily, KeepsTheGraphsOwnFields) {
   EXPECT_FALSE(read("LlamaForCausalLM").ok());
 }
 
-// The example reads fields like the engine: null means absent, and a field of a nested object belongs only to that
+// The example reads fields as the engine does: null means absent, and a field of a nested object belongs only to that
 // object.
 TEST(TextFamily, TheExampleReadsItsOwnFieldsAlone) {
   const auto registry = registry_with("plain_llama");

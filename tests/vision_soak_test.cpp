@@ -1,5 +1,5 @@
-// Catches: a soak of a model with a tower that never uses an image; a soak that never reuses an image; a soak that does
-// not notice rows that another image has overwritten.
+// Catches: in a model with a tower, a soak that never uses an image; a soak that never reuses an image; a soak that
+// does not notice rows that another image has overwritten.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Compares vision towers by themselves with Hugging Face's results for the same patches. Catches: windows, positions or
 // merge units in another order; images that attend to each other; padding that reaches a row; a graph whose results
-// differ from those of its operators when each value has its own memory; channels of gated MLPs that are padded
+// differ from a run of its operators in which each value has its own memory; channels of gated MLPs that are padded
 // wrongly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

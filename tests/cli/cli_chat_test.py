@@ -203,7 +203,7 @@ class Chat(CliTest):
 
     def test_lines_are_edited_and_kept(self):
         history = self.folder / "state" / "history"
-        # Moves one to the left, inserts a letter, and moves to the end of the line.
+        # Moves the cursor one to the left, inserts a letter, and moves the cursor to the end of the line.
         self.type_lines(history, ["/rest\x1b[De\x05", "/quit"])
         self.assertIn("/reset\n", history.read_text())
         self.assertEqual(history.stat().st_mode & 0o777, 0o600)

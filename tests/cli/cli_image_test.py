@@ -74,7 +74,7 @@ class Images(CliTest):
     def test_projectors_of_gguf_models_are_found(self):
         for name in NAMES:
             _, case, flags = next(self.cases(name))
-            # The files state no limits of pixels, so that the image has more tokens than in the golden.
+            # The files state no limits of pixels, so the image has more tokens here than in the golden.
             short = [t for k, t in enumerate(case["input_ids"]) if t != 505 or case["input_ids"][k - 1] != 505]
             flags[1], flags[3] = GOLDENS.parent / "gguf" / name, ",".join(map(str, short))
             for more in ([], ["--mmproj", "mmproj-golden-BF16.gguf"]):

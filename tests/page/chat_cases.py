@@ -14,7 +14,7 @@ ONE_EVENT_A_FRAME = """{const made = postEvents; postEvents = async function* (.
         await new Promise(requestAnimationFrame);
     }
 }}"""
-# Holds back an answer after its 30th event until it is stopped:
+# Holds back an answer after its 30th event until the answer is stopped:
 HOLD_UNTIL_STOPPED = """{const made = postEvents; postEvents = async function* (path, body, signal) {
     const stopped = new Promise((resolve) => signal.addEventListener("abort", resolve));
     let taken = 0;

@@ -88,7 +88,7 @@ class Cases:
             assert (reasoning, content, finish) == (REASONING, CONTENT, "tool_calls"), (reasoning, content, finish)
             assert [(name, json.loads(arguments)) for name, arguments in calls] == CALLS, calls
             assert chunks > len(REASONING) + len(CONTENT), "the pieces come as they are written"
-            # If only reasoning or only calls are parsed, the text of the other stays in the content.
+            # If only the reasoning or only the calls are parsed, the text of the other part stays in the content.
             assert self._ask(server)["message"]["content"].startswith("I [[call me. [[call get_weather {"), "no tools"
             plain = self._ask(server, tools=TOOLS, separate_reasoning=False)["message"]
             assert plain["content"] == TEXT[:TEXT.index("[[call g")] + " Wait." and len(plain["tool_calls"]) == 2, plain

@@ -50,7 +50,7 @@ uses_its_own_libraries() {
   objdump -T $package/lib/*.so* | grep -oE 'GLIBC_2\.[0-9]+' | sort -uV | tail -n 1 | awk -F. '$2 > 36 {print; bad = 1} END {exit bad}'
 }
 
-# If other code in the process has loaded a library of the same name, the loader would give that library to the wheel.
+# If other code in the process has loaded a library of the same name, the loader would use that library for the wheel.
 has_names_of_its_own() {
   # shellcheck disable=SC2086
   find $package/lib -type f ! -name '*-tessera.so*' ! -name 'libtessera.so.1' | grep . && return 1
@@ -123,8 +123,8 @@ names_the_cuda_wheel() {
   [[ "$said" == *"libtessera_cuda.so: cannot open shared object file"*"tessera-engine-cuda"* ]]
 }
 
-# Installs the extra: pip installs the other wheel of the same version, and NVIDIA's wheels that it needs, which are
-# replaced by empty wheels.
+# Installs the extra: pip installs the other wheel of the same version. It also installs the wheels of NVIDIA that the
+# other wheel needs; empty wheels replace them here.
 installs_cuda() {
   local name
   for name in nvidia-cublas nvidia-cuda-nvrtc nvidia-cublas-cu12 nvidia-cuda-nvrtc-cu12; do

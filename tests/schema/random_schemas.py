@@ -42,7 +42,7 @@ class Generator:
         elif what < 0.55:
             schema["format"] = self.pick(FORMATS)
         if self.chance(0.3):
-            # With a pattern or format, uses bounds that leave some texts for most patterns and formats.
+            # If there is a pattern or format, uses bounds that still allow some texts for most patterns and formats.
             bare = len(schema) == 1
             least = self.random.randint(0, 6 if bare else 1)
             if self.chance(0.6):

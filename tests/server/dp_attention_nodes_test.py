@@ -182,7 +182,7 @@ class Cases:
                              (lambda command: ["8" if word == "4" else word for word in command], "--tp-size: 4 on node 0 and 8 on node 1"),
                              (lambda command: [word for word in command if word != "--enable-dp-attention"], "--enable-dp-attention: ")):
             nodes = Nodes(self.tessera, self.folder)
-            for server in nodes.servers:  # node 0 waits for another node until its limit
+            for server in nodes.servers:  # node 0 waits for the other nodes until its time limit
                 server.command[server.command.index("--dist-timeout") + 1] = "8"
             nodes.servers[1].command = other(nodes.servers[1].command)
             for error in nodes.start():

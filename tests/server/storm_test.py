@@ -209,7 +209,8 @@ def run(options):
     print(f"resident MiB: idle {found['idle']:.0f}, greatest {found['peak']:.0f}, 5 s after {found['after']:.0f}; "
           f"budget {options.budget}; {options.seconds} s")
     most = 1.5 * found["idle"] + options.budget
-    # Compiled grammars stay in a cache, which may take a sixteenth of the budget beside it (request_memory.h).
+    # Compiled grammars stay in a cache. It may take a sixteenth of the budget in addition to the budget
+    # (request_memory.h).
     most_after = 1.2 * found["idle"] + options.budget / 16
     return {
         f"at most {most:.0f} MiB are resident": found["peak"] <= most,
