@@ -20,8 +20,8 @@ using testing::read_golden;
 
 constexpr double kFloat32Limit = 1e-4;
 // Activations are rounded to eight bits in groups of 32, which changes each product by about half a percent. In these
-// small random models a prompt near a tie between experts differs more even without a fault, so the median prompt is
-// compared.
+// small random models a prompt near a tie between experts differs more from the golden even without a fault, so the
+// median prompt is compared.
 constexpr double kRoundedLimit = 4e-2;
 
 EngineOptions options_for(const std::string& path, std::int64_t chunk) {

@@ -324,7 +324,8 @@ TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   EXPECT_GT(split_chunks, 1000) << "the loads are too light to try it";
 }
 
-// If a decode waited for a later step, it would read a row that other requests have overwritten by then.
+// A decode may read its input id from the row of last_ids where an earlier step stored it. If a decode is left out of a
+// step, other requests' ids may overwrite that row, so the decode must not read it later.
 TEST_P(SchedulerLoads, AgreeWhereNotAllDecodesFitAChunk) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     ASSERT_EQ(RandomLoad({seed, {.limits = {.max_tokens = 3, .max_requests = 8}}, paged(200), GetParam()}).run(), "");

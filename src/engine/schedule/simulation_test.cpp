@@ -105,7 +105,7 @@ TEST(Simulation, PromptsAreReplayedWhateverTheyAreMixedWith) {
   }
 }
 
-// The default ladder has gaps in which an eager run costs less than padding; the automatic ladder has sizes in these
+// The default graph sizes leave gaps in which an eager run costs less than padding; the automatic sizes fill these
 // gaps.
 TEST(Simulation, MeasuredCostsSaveTime) {
   const std::vector<SimulatedRequest> requests = synthetic(1500);

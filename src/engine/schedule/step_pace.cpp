@@ -13,7 +13,8 @@ constexpr Ms kAlreadyThere{0.1};
 // The margin that is kept before a forward's estimated end, besides twice the host's scheduling time. Threads may wake
 // late.
 constexpr double kSlackMs = 0.7;
-// For this long after a request's arrival, the next step is also delayed while a decode-only forward runs.
+// While a forward with prompts runs, the next step is always delayed. While a decode-only forward runs, it is delayed
+// only if the forward started at most this long after the last request arrived.
 constexpr std::chrono::seconds kArrivals{1};
 constexpr double kKept = 0.96;  // each added forward multiplies the old sums by this
 constexpr int kFewest = 6;      // a line is used once it has this many forwards

@@ -69,7 +69,8 @@ struct RopeContext {
   bool partial_rotary = false;  // whether the architecture may rotate a part of each head
   double default_part = 1.0;    // default of partial_rotary_factor
   bool sections = false;        // whether tokens of the architecture have positions in three dimensions
-  // Defaults of RopeConfig::sections and interleaved_sections. Default sections that do not fit the pairs are an error.
+  // Defaults of RopeConfig::sections and interleaved_sections. It is an error if default sections are used and do not
+  // add up to the number of rotated pairs.
   std::vector<std::int64_t> default_sections = {};
   bool interleaved_by_default = false;
 };

@@ -1,8 +1,8 @@
 // Reads elements of a matrix that a checkpoint stores transposed, as part of a stack, or quantised with scales.
 //
-// `runs` counts the elements of the matrix [rows, cols], row-major, as slice_runs() of that shape returns them. These
-// elements are converted to `dtype` (F32, F16 or BF16) and written densely to `dst`. Returns invalid_argument if shapes
-// or sizes disagree. Uses OpenMP threads if the build has them.
+// `runs` says which elements to read, as slice_runs() returns it for the matrix [rows, cols], not for the stored
+// tensor. The elements are converted to `dtype` (F32, F16 or BF16) and written densely to `dst`. Returns
+// invalid_argument if shapes or sizes disagree. Uses OpenMP threads if the build has them.
 #pragma once
 
 #include <cstddef>

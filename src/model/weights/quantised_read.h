@@ -1,7 +1,7 @@
 // Reads those parts of a quantised matrix that must be converted: 4-bit values in words, scales for smaller blocks than
 // the stored blocks, and indices.
 //
-// `runs` counts the elements of the part, row-major, as slice_runs() of its shape returns them. These elements are
+// `runs` says which elements of the part to read, as slice_runs() returns it for the part's shape. The elements are
 // written densely to `dst`. An error names the tensor, the wrong value and what is accepted.
 #pragma once
 

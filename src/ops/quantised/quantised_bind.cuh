@@ -40,7 +40,7 @@ inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.
 
 // Chooses how blocks share the product. They split k if this lowers `turns` and leaves each block at least two stages.
 // The greatest possible number of tiles have one block each, in waves that use all blocks. The remaining tiles are
-// split, and come first. So the last whole tiles begin when the short blocks of split tiles end, and not only when other
+// split, and come first. So the last whole tiles begin when the short blocks of split tiles end, not only when other
 // whole tiles end. The number of clusters that run at once comes from clusters_at_once(), because it does not follow
 // from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a deterministic forward
 // no block splits k, because the choice depends on m and would change the order of sums.

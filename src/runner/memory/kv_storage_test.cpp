@@ -39,7 +39,7 @@ ir::Graph two_layers() {
                           nullptr);
 }
 
-// One layer with pages, and one layer with a slot of 40 bytes for each sequence.
+// One layer with pages, and one layer with a slot of 44 bytes for each sequence.
 ir::Graph pages_and_slots() {
   return *ir::parse_graph(R"(graph @g {
     group "full" paged layers [0] group "memory" state layers [1]
