@@ -94,16 +94,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
   };
   if (warp == kStreamWarps) {
     if (lane == 0) {
-      int started = 0;      // boxes
-      int oldest_slot = 0;  // the slot of the oldest box that may be in flight, and the turn of that slot
-      std::uint32_t oldest_turn = 0;
-      const auto wait_for_oldest = [&] {
-        full[oldest_slot].wait(oldest_turn & 1);
-        if (++oldest_slot == p.slots) {
-          oldest_slot = 0;
-          ++oldest_turn;
-        }
-      };
+      int started = 0;  // boxes
       for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, next_tile()) {
         if constexpr (kScaleOf != ScaleOf::kRows) {
           if (pass > 0) scales_empty[buffer].wait((pass - 1) & 1);
@@ -111,7 +102,8 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
         }
         for (int i = 0; i < stages; ++i, advance()) {
           if (turn > 0) empty[slot].wait((turn - 1) & 1);
-          if (started++ >= kBoxesInFlight) wait_for_oldest();
+          const int oldest = started++ - kBoxesInFlight;  // the last box that must have arrived
+          if (oldest >= 0) full[oldest % p.slots].wait(oldest / p.slots & 1);
           full[slot].arrive_and_expect(kStagedSlot);
           copy_box(shared_address(shared + slot * kStagedSlot), boxes, full[slot], 0, 0, 0, i * kStreamWarps, tile);
         }
