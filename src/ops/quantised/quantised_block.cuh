@@ -83,7 +83,8 @@ __device__ inline void sync_multiplying() {
 // more rows. Preconditions: n is a multiple of 8, and k is a multiple of 16.
 //
 // A Product has Ring, Element, kColumns and kWeightRowBytes (of a stage), kScaled (whether stages have scales of x),
-// kRounds (whether it has warps that round x) and
+// kRounds (whether it has warps that round x), kLimitsBoxes (whether the block limits the boxes of weights in flight to
+// kBoxesInFlight; if so, weights and rows of x have separate barriers) and
 //   multiply(p, at, ring, weight, w_rows, sum, factor),
 // which each thread of the two warpgroups calls. It computes the thread's sums over the block's stages, and the factors
 // of the thread's two rows of w, `w_rows`. `weight` is the first of these rows, counted within the tile.
@@ -94,19 +95,24 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
   using Ring = typename Product::Ring;
   constexpr int kN = Ring::kN;
   extern __shared__ unsigned char unaligned[];
-  __shared__ SharedBarrier full[kMostTileStages], empty[kMostTileStages];
+  constexpr bool kLimits = Product::kLimitsBoxes;
+  __shared__ SharedBarrier weights_full[kMostTileStages], empty[kMostTileStages];
+  __shared__ SharedBarrier separate_rows_full[kLimits ? kMostTileStages : 1];
   __shared__ SharedBarrier arrived;  // for sums that other blocks send
   __shared__ alignas(16) float received[Product::kRounds ? kMostSentSums : 4];
-  const Ring ring{(shared_address(unaligned) + 1023) / 1024 * 1024, p.stages, full, empty};
+  const Ring ring{(shared_address(unaligned) + 1023) / 1024 * 1024, p.stages, weights_full,
+                  kLimits ? separate_rows_full : weights_full, empty};
   const TilePlace at = TilePlace::of<kN, Product::kColumns>(p);
   const TileCopies<typename Product::Element, Product> copies{p, at, ring};
   const bool is_copying = threadIdx.x == kTileWarpgroups * kWarpgroup;
   const int ahead = min(p.stages, at.count);
+  const int early = kLimits ? min(ahead, kBoxesInFlight) : ahead;  // boxes that can be in flight at once
   if (is_copying) {
     prefetch_map(p.values);
     if constexpr (!Product::kRounds) prefetch_map(p.x);
     for (int s = 0; s < p.stages; ++s) {
-      full[s].init(Product::kRounds ? 2 : 1);
+      weights_full[s].init(kLimits ? 1 : 2);
+      if constexpr (kLimits) separate_rows_full[s].init(1);
       empty[s].init(static_cast<std::uint32_t>(kTileWarps * (p.shared ? 2 : 1)));
     }
     if constexpr (Product::kRounds) arrived.init(1);
@@ -114,7 +120,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
     if constexpr (Product::kRounds) {
       if (at.splits) arrived.arrive_and_expect(SentUnits::of(p).bytes(at.rank));
     }
-    for (int s = 0; s < ahead; ++s) copies.weights(s, at.first + s);
+    for (int s = 0; s < early; ++s) copies.weights(s, at.first + s);
   }
   let_next_begin();
   if constexpr (Product::kRounds) arrive_at_cluster_early();
@@ -152,17 +158,28 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
     }
   } else {
     if constexpr (kMovesRegisters<kN>) keep_registers<40, false>();
+    const auto copy_weights = [&](int slot, int s) {
+      if constexpr (kLimits) {
+        const int oldest = s - kBoxesInFlight;  // the last box that must have arrived
+        weights_full[oldest % p.stages].wait(oldest / p.stages & 1);
+      }
+      copies.weights(slot, at.first + s);
+    };
+    if (is_copying) {
+      for (int s = early; s < ahead; ++s) copy_weights(s, s);
+    }
+    __syncwarp();
     wait_for_previous();
     if (is_copying) {
-      const auto copy_rows = [&](int slot, int stage) {
-        if constexpr (!Product::kRounds) copies.rows(slot, stage);
+      const auto copy_rows = [&](int slot, int s) {
+        if constexpr (!Product::kRounds) copies.rows(slot, at.first + s);
       };
       let_copies_see_stores();
-      for (int s = 0; s < ahead; ++s) copy_rows(s, at.first + s);
+      for (int s = 0; s < ahead; ++s) copy_rows(s, s);
       for (int s = ahead, slot = 0, turn = 0; s < at.count; ++s) {
         empty[slot].wait(turn & 1);
-        copies.weights(slot, at.first + s);
-        copy_rows(slot, at.first + s);
+        copy_weights(slot, s);
+        copy_rows(slot, s);
         if (++slot == p.stages) slot = 0, ++turn;
       }
     }

@@ -23,6 +23,7 @@ struct RoundedProduct {
   static constexpr int kWeightRowBytes = kColumns;
   static constexpr bool kScaled = true;
   static constexpr bool kRounds = kRounds_;
+  static constexpr bool kLimitsBoxes = true;
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, 1>;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -41,7 +42,8 @@ struct RoundedProduct {
     for (float& total : sum) total = 0;
     const std::uint32_t of_warpgroup = static_cast<std::uint32_t>(weight / 64 * 64) * kBoxRowBytes;
     for (int s = 0, slot = 0, turn = 0; s < at.count; ++s) {
-      ring.full[slot].wait(turn & 1);
+      ring.weights_full[slot].wait(turn & 1);
+      ring.rows_full[slot].wait(turn & 1);
       float part[kN / 2];
       const std::uint64_t a = matrix_at(ring.weights(slot) + of_warpgroup);
       const std::uint64_t b = matrix_at(ring.rows(slot));

@@ -30,9 +30,6 @@ inline constexpr int kChunkBytes =
     128;  // bytes of a row of w that one warp multiplies in a stage; they lie together in a slot
 inline constexpr int kStagedBytes = kStreamWarps * kChunkBytes;  // bytes of a row of w in a stage
 inline constexpr int kStagedSlot = kTileRows * kStagedBytes;
-// The maximum number of boxes that a block has asked for and not yet got. Two boxes for each block keep the memory
-// busy. With more, requests queue up, and the small reads between two kernels, such as those of x, wait behind them.
-inline constexpr int kBoxesInFlight = 2;
 inline constexpr int kPaddedRows = 8 + 2;  // floats for the sums of eight rows of x, padded
 
 // Returns which of eight rows of w a lane reads. Lanes 0 to 3 read row 0, lanes 4 to 7 row 4, lanes 8 to 11 row 1, and

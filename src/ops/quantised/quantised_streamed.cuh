@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/box_copy.cuh"
 #include "tessera/ops/cuda/bulk_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/tensor_core.cuh"
@@ -114,6 +115,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
     }
   };
   if (warp == kStreamWarps) {
+    int started = 0;  // stages
     for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, next_tile()) {
       if constexpr (kScaleOf != ScaleOf::kRows) {
         if (pass > 0) scales_empty[buffer].wait((pass - 1) & 1);
@@ -124,6 +126,10 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
           p.w.values + static_cast<std::int64_t>(p.weight_row(tile, lane % kTileRows)) * p.row_bytes;
       for (int i = 0; i < stages; ++i, advance()) {
         if (turn > 0) empty[slot].wait((turn - 1) & 1);
+        if constexpr (!is_packed(kValues)) {              // stages of packed values are half as large
+          const int oldest = started++ - kBoxesInFlight;  // the last stage that must have arrived
+          if (oldest >= 0) full[oldest % p.slots].wait(oldest / p.slots & 1);
+        }
         const int bytes = bytes_of(i);
         if (lane == 0) full[slot].arrive_and_expect(static_cast<std::uint32_t>(kTileRows * bytes));
         __syncwarp();

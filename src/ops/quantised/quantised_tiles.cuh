@@ -257,6 +257,7 @@ struct ConvertedProduct {
   static constexpr int kWeightRowBytes = kGroups.row_bytes(kValues);
   static constexpr bool kScaled = false;
   static constexpr bool kRounds = false;
+  static constexpr bool kLimitsBoxes = false;  // with limits, the kernel takes as long or longer
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, kColumns * 2 / kBoxRowBytes>;
   static constexpr int kSteps = kGroups.steps();
   // With many rows a step is converted while the product of the step before it runs. With few rows products are so
@@ -316,7 +317,7 @@ struct ConvertedProduct {
       int last = 0;                           // the slot of the previous stage
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        ring.full[slot].wait(turn & 1);
+        ring.weights_full[slot].wait(turn & 1);
         const auto of_stage = scales.take(stage + i);
         const auto convert = [&](int step) {
           convert_step<T, kValues, kGroups>(ring.weights(slot) + start, step, of_stage.rows, held[i][step]);

@@ -50,7 +50,7 @@ __device__ inline void round_stages(const TiledQuantised<T>& p, const TilePlace&
     }
     let_copies_see_shared_stores();  // products read shared memory as copies do
     __syncwarp();
-    if (lane == 0) ring.full[slot].arrive();
+    if (lane == 0) ring.rows_full[slot].arrive();
   }
 }
 

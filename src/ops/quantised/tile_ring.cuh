@@ -106,8 +106,9 @@ struct TileRing {
 
   std::uint32_t base;
   int stages;
-  SharedBarrier* full;
-  SharedBarrier* empty;
+  SharedBarrier* weights_full;  // [stages]
+  SharedBarrier* rows_full;     // [stages], for rows of x and their scales; may be the same barriers as weights_full
+  SharedBarrier* empty;         // [stages]
 
   __device__ std::uint32_t weights(int slot) const { return base + static_cast<std::uint32_t>(slot) * kStageBytes; }
   __device__ std::uint32_t rows(int slot) const { return weights(slot) + kWeightBytes; }
@@ -130,39 +131,40 @@ struct TileRing {
 template <class T, class Product>
 struct TileCopies {
   using Ring = typename Product::Ring;
-  // The bytes that the copies of a stage bring, with the zeros past the ends of x and w.
   static constexpr int kScaleBytes = Product::kScaled ? Ring::kN * 4 : 0;
-  static constexpr int kBytes = Product::kRounds ? Ring::kWeightBytes : Ring::kStageBytes + kScaleBytes;
 
   const TiledQuantised<T>& p;
   const TilePlace& at;
   const Ring& ring;
 
   __device__ void weights(int slot, int stage) const {
-    ring.full[slot].arrive_and_expect(kBytes);
+    SharedBarrier& full = ring.weights_full[slot];
+    full.arrive_and_expect(Ring::kWeightBytes);  // with the zeros past the ends of w
     const int column = stage * Product::kWeightRowBytes / 2;
     if (p.gate == Gate::kNone) {
-      copy_box(ring.weights(slot), p.values, ring.full[slot], column, at.first_weight);
+      copy_box(ring.weights(slot), p.values, full, column, at.first_weight);
     } else {
-      copy_box(ring.weights(slot), p.values, ring.full[slot], column, 0, 0, at.first_weight / 16, 0);
+      copy_box(ring.weights(slot), p.values, full, column, 0, 0, at.first_weight / 16, 0);
     }
   }
   __device__ void rows(int slot, int stage) const {
+    SharedBarrier& full = ring.rows_full[slot];
+    full.arrive_and_expect(Ring::kRowBoxes * Ring::kBoxBytes + kScaleBytes);  // with the zeros past the ends of x
 #pragma unroll
     for (int box = 0; box < Ring::kRowBoxes; ++box) {
       const std::uint32_t to = ring.rows(slot) + static_cast<std::uint32_t>(box * Ring::kBoxBytes);
       const int column = (stage * Ring::kRowBoxes + box) * (kBoxRowBytes / 2);
       if (p.shared) {
         const int share = at.rank * (Ring::kN / 2);
-        copy_box_to_all(to + static_cast<std::uint32_t>(share * kBoxRowBytes), p.x, ring.full[slot], 3, column,
+        copy_box_to_all(to + static_cast<std::uint32_t>(share * kBoxRowBytes), p.x, full, 3, column,
                         at.first_row + share);
       } else {
-        copy_box(to, p.x, ring.full[slot], column, at.first_row);
+        copy_box(to, p.x, full, column, at.first_row);
       }
     }
     if constexpr (Product::kScaled)
       bulk_copy(ring.scales(slot), p.x_scales + static_cast<std::int64_t>(stage) * p.scale_stride + at.first_row,
-                kScaleBytes, ring.full[slot]);
+                kScaleBytes, full);
   }
 };
 
