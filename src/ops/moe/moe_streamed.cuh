@@ -115,12 +115,18 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   if (warp >= multiplying) {
     const int copying = warp - multiplying;
     StreamedPlace at{.slot = copying};
+    StreamedPlace oldest = at;  // the oldest stage in flight
+    int started = 0;
     for (Item item = first_item(copying); item.group < groups.count; advance(item, kCopying)) {
       const std::int64_t low = first_row(item);
       const std::int64_t high = low + to_high;
       Weights::prefetch_scales(m, low, high);
       for (int i = 0; i < stages; ++i, at.advance(kCopying, p.slots)) {
         if (at.turn > 0) empty[at.slot].wait((at.turn - 1) & 1);
+        if (started++ >= p.in_flight) {
+          full[oldest.slot].wait(oldest.turn & 1);
+          oldest.advance(kCopying, p.slots);
+        }
         const int columns = columns_of(i);
         const int bytes = kStreamedWeightRows * Weights::row_bytes(columns) + Weights::more_bytes(columns);
         if (lane == 0) full[at.slot].arrive_and_expect(static_cast<std::uint32_t>(bytes));

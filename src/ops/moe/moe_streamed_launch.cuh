@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
@@ -10,18 +12,23 @@
 
 namespace tessera::cuda::moe {
 
-// How blocks share a multiprocessor's shared memory. The constants below come from measurements on an H200.
+// How blocks share a multiprocessor's shared memory, and how much its copies may ask for at once. The constants below
+// come from measurements on an H200.
 struct Share {
   std::int64_t blocks;      // blocks of gate and up per multiprocessor
   std::int64_t ring_bytes;  // bytes of a block's ring of weights
   std::int64_t fewest;      // stages hold all of k if at least this many of them fit
+  // The bytes that the copies of a multiprocessor ask for before the first of them arrive, at most; at least one stage
+  // for each warp that copies.
+  std::int64_t in_flight = std::numeric_limits<std::int64_t>::max();
 };
 // 16-bit weights: one block with a longer ring.
 inline constexpr Share kOneBlock{.blocks = 1, .ring_bytes = 136 * 1024, .fewest = 2};
 // MXFP4: two blocks keep the arithmetic units busier.
 inline constexpr Share kTwoBlocks{.blocks = 2, .ring_bytes = 96 * 1024, .fewest = 2};
-// Quantised weights need as much arithmetic as MXFP4. Short rings leave the L1 cache more room for x.
-inline constexpr Share kTwoShortRings{.blocks = 2, .ring_bytes = 68 * 1024, .fewest = 2};
+// Quantised weights need as much arithmetic as MXFP4. Short rings leave the L1 cache more room for x. The limit of
+// bytes in flight keeps the memory's queues short, behind which the loads of x and of scales wait.
+inline constexpr Share kTwoShortRings{.blocks = 2, .ring_bytes = 68 * 1024, .fewest = 2, .in_flight = 96 * 1024};
 inline Share share_of(const ExpertsProblem& p) {
   return p.quantised ? kTwoShortRings : p.mxfp4 ? kTwoBlocks : kOneBlock;
 }
@@ -73,6 +80,12 @@ Ring ring_of(int k, const Share& share) {
   return whole;
 }
 
+// Returns how many stages each of `warps` copying warps may have in flight, if a block may have `bytes` bytes: at least
+// one, and at most the warp's slots.
+inline int in_flight_of(const Ring& ring, std::int64_t bytes, int warps) {
+  return static_cast<int>(std::clamp<std::int64_t>(bytes / ring.slot_bytes, warps, ring.slots) / warps);
+}
+
 template <class T>
 struct StreamedLaunch {
   void (*kernel)(Streamed<T>);
@@ -83,7 +96,7 @@ struct StreamedLaunch {
 
 template <class T, bool kGateUp, class Stream>
 Result<StreamedLaunch<T>> streamed_launch(const ExpertsProblem& p, const Matmul<T>& matmul, const Ring& ring, int teams,
-                                          std::int64_t blocks) {
+                                          std::int64_t blocks, std::int64_t in_flight) {
   const Streamed<T> problem{.matmul = matmul,
                             .ids = p.ids,
                             .weights = p.weights,
@@ -93,6 +106,7 @@ Result<StreamedLaunch<T>> streamed_launch(const ExpertsProblem& p, const Matmul<
                             .pitch = ring.pitch,
                             .slot_bytes = ring.slot_bytes,
                             .slots = ring.slots,
+                            .in_flight = in_flight_of(ring, in_flight, kCopyingWarps<Stream::kTeam>),
                             .inverse_top_k = static_cast<int>((65535 + p.top_k) / p.top_k),
                             .group_shift = quantised::group_shift_of(matmul.matrix),
                             .inverse_group_rows = 1.0F / static_cast<float>(matmul.matrix.format.group_rows)};
@@ -118,14 +132,16 @@ Result<StreamedLaunch<T>> gate_up_launch(const ExpertsProblem& p, const Matmul<T
   const Share share = share_of(p);
   const std::int64_t items = p.tokens * p.top_k * (p.intermediate / (kStreamedWeightRows / 2));
   return streamed_launch<T, true, Stream>(p, matmul, ring_of<Stream>(matmul.k, share), /*teams=*/1,
-                                          std::min(items, share.blocks * multiprocessors));
+                                          std::min(items, share.blocks * multiprocessors),
+                                          share.in_flight / share.blocks);
 }
 
 // Makes the launch of the kernel of down for blocks of one team.
 template <class T, class Stream>
 Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>& matmul) {
-  return streamed_launch<T, false, Stream>(p, matmul, ring_of<Stream>(matmul.k, share_of(p)), /*teams=*/1,
-                                           p.hidden / kStreamedWeightRows);
+  const Share share = share_of(p);
+  return streamed_launch<T, false, Stream>(p, matmul, ring_of<Stream>(matmul.k, share), /*teams=*/1,
+                                           p.hidden / kStreamedWeightRows, share.in_flight / share.blocks);
 }
 
 // Returns how many teams, of one warp each, a block of down has; 0 means that a team is a whole block. `slots` is the
@@ -154,7 +170,7 @@ Result<StreamedLaunch<T>> down_launch(const ExpertsProblem& p, const Matmul<T>& 
   const int teams = teams_of_down(p, ring.slots, multiprocessors);
   if (teams == 0) return block_launch<T, Block>(p, matmul);
   ring.slots = ring.slots / teams * teams;
-  return streamed_launch<T, false, Warp>(p, matmul, ring, teams, p.hidden / kStreamedWeightRows);
+  return streamed_launch<T, false, Warp>(p, matmul, ring, teams, p.hidden / kStreamedWeightRows, share_of(p).in_flight);
 }
 
 template <class T>

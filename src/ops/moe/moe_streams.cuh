@@ -42,6 +42,7 @@ struct Streamed {
   int pitch;       // bytes between rows of a stage in shared memory
   int slot_bytes;  // bytes of a stage in shared memory
   int slots;
+  int in_flight;             // stages that a copying warp asks for before the oldest of them has arrived
   int inverse_top_k;         // a pair's token is pair · inverse_top_k / 65536, which is exact up to kStreamedPairs
   int group_shift;           // quantised weights: the group of a column is column >> group_shift
   float inverse_group_rows;  // quantised weights: 1 / the number of rows that share scales
