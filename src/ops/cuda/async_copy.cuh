@@ -62,22 +62,6 @@ __device__ inline void store_matrices(std::uint32_t row, const std::uint32_t (&f
   }
 }
 
-// Packs two elements into a register, the first in the lower half.
-template <class T>
-__device__ inline std::uint32_t pack_two(float low, float high) {
-  Pack<T, 2> pair;
-  pair.at[0] = from_float<T>(low);
-  pair.at[1] = from_float<T>(high);
-  return reinterpret_cast<const std::uint32_t&>(pair);
-}
-template <class T>
-__device__ inline float2 unpack_two(std::uint32_t pair) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U));
-  } else {
-    return __half22float2(reinterpret_cast<const __half2&>(pair));
-  }
-}
 // Two numbers rounded to T, and their two rounding errors, which are rounded to T too. Each member packs two elements.
 struct SplitPair {
   std::uint32_t rounded;
@@ -91,10 +75,4 @@ __device__ inline SplitPair split_two(float low, float high) {
   const float2 values = unpack_two<T>(rounded);
   return {rounded, pack_two<T>(low - values.x, high - values.y)};
 }
-// Rounds two numbers to T. Converting two at once is four times as fast as converting them one by one.
-template <class T>
-__device__ inline float2 rounded_two(float low, float high) {
-  return unpack_two<T>(pack_two<T>(low, high));
-}
-
 }  // namespace tessera::cuda

@@ -13,11 +13,12 @@
 
 namespace tessera::cuda {
 
-// The number of boxes of about 16 KiB that a block asks for before the oldest of them has arrived. A decode's kernels
-// that stream weights, with two blocks on each multiprocessor, limit themselves to it. Two boxes for each block keep
-// the memory busy. With more, requests queue up, and the small reads between two kernels, such as those of x, wait
-// behind them.
+// The number of boxes of 16 KiB that a block asks for before the oldest of them has arrived. A decode's kernels that
+// stream weights, with two blocks on each multiprocessor, limit themselves to it. Two boxes for each block keep the
+// memory busy. With more, requests queue up, and the small reads between two kernels, such as those of x, wait behind
+// them.
 inline constexpr int kBoxesInFlight = 2;
+inline constexpr int kBytesInFlight = kBoxesInFlight * (16 << 10);
 
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

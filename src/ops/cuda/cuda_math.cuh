@@ -38,11 +38,40 @@ __device__ inline __half from_float<__half>(float x) {
   return __float2half_rn(x);
 }
 
+// Rounds two numbers to T and packs them into a register, the first in the lower half. To bfloat16, two are converted
+// at once, which is four times as fast as one by one.
+template <class T>
+__device__ inline std::uint32_t pack_two(float low, float high) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return reinterpret_cast<const std::uint32_t&>(pair);
+  } else {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return reinterpret_cast<const std::uint32_t&>(pair);
+  }
+}
+template <class T>
+__device__ inline float2 unpack_two(std::uint32_t pair) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U));
+  } else {
+    return __half22float2(reinterpret_cast<const __half2&>(pair));
+  }
+}
+
 // Rounds x to T and back, as if it had been stored. A fused kernel calls it wherever the operator's native form
 // (ir/op_decl.h) stores an intermediate result.
 template <class T>
 __device__ inline float rounded(float x) {
-  return to_float(from_float<T>(x));
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return __uint_as_float(pack_two<T>(0, x));  // the upper half of a float32 is a bfloat16
+  } else {
+    return to_float(from_float<T>(x));
+  }
+}
+template <class T>
+__device__ inline float2 rounded_two(float low, float high) {
+  return unpack_two<T>(pack_two<T>(low, high));
 }
 
 // N neighbouring elements, loaded and stored in one access of at most 16 bytes. Address and row length must be
@@ -52,6 +81,20 @@ struct alignas(sizeof(T) * N) Pack {
   static_assert(sizeof(T) * N <= 16);
   T at[N];
 };
+// Rounds numbers to T.
+template <class T, int N>
+__device__ inline Pack<T, N> pack_of(const float (&numbers)[N]) {
+  Pack<T, N> pack;
+  if constexpr (sizeof(T) == 2 && N % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i)
+      reinterpret_cast<std::uint32_t*>(&pack)[i] = pack_two<T>(numbers[2 * i], numbers[2 * i + 1]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack.at[i] = from_float<T>(numbers[i]);
+  }
+  return pack;
+}
 template <class T>
 inline constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
 

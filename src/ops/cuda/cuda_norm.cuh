@@ -19,10 +19,10 @@ __device__ inline float sum_of_squares(const Pack<T, N>& values) {
 // Returns T(x + residual).
 template <class T, int N>
 __device__ inline Pack<T, N> added(const Pack<T, N>& x, const Pack<T, N>& residual) {
-  Pack<T, N> sum;
+  float sum[N];
 #pragma unroll
-  for (int j = 0; j < N; ++j) sum.at[j] = from_float<T>(to_float(x.at[j]) + to_float(residual.at[j]));
-  return sum;
+  for (int j = 0; j < N; ++j) sum[j] = to_float(x.at[j]) + to_float(residual.at[j]);
+  return pack_of<T>(sum);
 }
 
 // Returns, in each thread of a row, the sum over the row's blockDim.x threads. blockDim.x is either a power of two up
@@ -40,14 +40,14 @@ __device__ inline float rms_scale(float squares, std::int64_t n, float eps) {
 // Returns T(values · scale) · w, values · scale · w or values · scale · (1 + w), depending on `form`, rounded to T.
 template <class T, int N>
 __device__ inline Pack<T, N> normalised(const Pack<T, N>& values, const Pack<T, N>& w, float scale, NormForm form) {
-  Pack<T, N> out;
+  float out[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const float value = to_float(values.at[j]) * scale;
     const float weight = form == NormForm::kUnitOffset ? 1.0f + to_float(w.at[j]) : to_float(w.at[j]);
-    out.at[j] = from_float<T>((form == NormForm::kRoundFirst ? rounded<T>(value) : value) * weight);
+    out[j] = (form == NormForm::kRoundFirst ? rounded<T>(value) : value) * weight;
   }
-  return out;
+  return pack_of<T>(out);
 }
 
 }  // namespace tessera::cuda

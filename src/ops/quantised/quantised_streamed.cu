@@ -37,12 +37,13 @@ struct StreamedKernel {
     if (kFewestSlots * kTileRows * distance_of(most_stage) > most_ring) most_stage = kRoundBytes;
     const auto stages = static_cast<int>(ceil_div(p.row_bytes, most_stage));
     const auto stage_bytes = static_cast<int>(ceil_div(ceil_div(p.row_bytes, stages), kQuadBytes)) * kQuadBytes;
-    const StageRows rows{.bytes = stage_bytes, .distance = distance_of(stage_bytes)};
+    StageRows rows{.bytes = stage_bytes, .distance = distance_of(stage_bytes), .in_flight = 0};
     const int slot_bytes = kTileRows * rows.distance;
     const std::int64_t tiles = p.n / (p.gate == Gate::kNone ? kTileRows : kTileRows / 2);
     const std::int64_t blocks = std::min(tiles, 2 * call.workers);
     const std::int64_t most = ceil_div(tiles, blocks) * stages;  // stages of a block, at most
     p.slots = static_cast<int>(std::min({most, std::int64_t{kMostRingSlots}, std::int64_t{most_ring / slot_bytes}}));
+    rows.in_flight = std::min(p.slots, kBytesInFlight / (kTileRows * stage_bytes));
     const auto bytes = static_cast<std::size_t>(p.slots * slot_bytes + 2 * p.scales.slot);
     const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kStreamWarps + 1) * kWarp)};
     return make_cuda_op(

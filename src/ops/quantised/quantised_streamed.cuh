@@ -37,8 +37,9 @@ inline constexpr int most_rounds(Values values) { return is_packed(values) ? 1 :
 
 // How the rows of a stage lie in shared memory.
 struct StageRows {
-  int bytes;     // bytes of a row of w in a stage, a multiple of kQuadBytes; the last stage of a tile may have fewer
-  int distance;  // bytes from the start of a row to the start of the next
+  int bytes;      // bytes of a row of w in a stage, a multiple of kQuadBytes; the last stage of a tile may have fewer
+  int distance;   // bytes from the start of a row to the start of the next
+  int in_flight;  // stages that a block asks for before the oldest of them has arrived; at most the slots of the ring
 };
 
 // One thread's columns of a row of x in a round, in the order in which the values of w are paired.
@@ -126,10 +127,8 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
           p.w.values + static_cast<std::int64_t>(p.weight_row(tile, lane % kTileRows)) * p.row_bytes;
       for (int i = 0; i < stages; ++i, advance()) {
         if (turn > 0) empty[slot].wait((turn - 1) & 1);
-        if constexpr (!is_packed(kValues)) {              // stages of packed values are half as large
-          const int oldest = started++ - kBoxesInFlight;  // the last stage that must have arrived
-          if (oldest >= 0) full[oldest % p.slots].wait(oldest / p.slots & 1);
-        }
+        const int oldest = started++ - stage_rows.in_flight;  // the last stage that must have arrived
+        if (oldest >= 0) full[oldest % p.slots].wait(oldest / p.slots & 1);
         const int bytes = bytes_of(i);
         if (lane == 0) full[slot].arrive_and_expect(static_cast<std::uint32_t>(kTileRows * bytes));
         __syncwarp();

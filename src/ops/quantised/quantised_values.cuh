@@ -21,6 +21,7 @@
 #include <type_traits>
 
 #include "tessera/ops/cuda/cuda_float8.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/quantised/quantised_matrix.h"
 
 namespace tessera::cuda::quantised {
@@ -50,9 +51,7 @@ __device__ inline std::uint32_t minus(std::uint32_t a, std::uint32_t b) {
 // Returns x, rounded to T, in both halves of a register.
 template <class T>
 __device__ inline std::uint32_t both_halves(float x) {
-  const T one = from_float<T>(x);
-  const std::uint32_t bits = reinterpret_cast<const std::uint16_t&>(one);
-  return bits | bits << 16;
+  return pack_two<T>(x, x);
 }
 // Takes the bits of `a` where kMask has ones, and the bits of `b` elsewhere. It is inline assembly, because the
 // compiler would use its knowledge of which operand bits are zero, and emit two instructions instead of one.
@@ -249,10 +248,13 @@ struct ScaleAndOffset {
   std::uint32_t scale = 0;
   std::uint32_t added = 0;
 
-  // An int4 without an offset has the zero point 8, and a flipped int8 has the zero point 128.
+  // An int4 without an offset has the zero point 8, and a flipped int8 has the zero point 128. The negative zero point
+  // over kSmallScaleGrow and kSmallSumGrow is -2^-127 or -2^-126.
+  static constexpr std::uint32_t kZeroOfGrown = kValues == Values::kInt8 ? 0x80808080u : 0x80408040u;
   __device__ static ScaleAndOffset of_scale(float scale) {
     if constexpr (!kSmallInts<T, kValues>) return {.scale = both_halves<T>(scale)};
-    return of_pair(scale, (kValues == Values::kInt8 ? -128 : -8) * to_float(from_float<T>(scale)));
+    const std::uint32_t grown = both_halves<T>(scale * kSmallScaleGrow);
+    return {.scale = grown, .added = times<T>(grown, kZeroOfGrown)};
   }
   __device__ static ScaleAndOffset of_pair(float scale, float offset) {
     if constexpr (!kSmallInts<T, kValues>) return {both_halves<T>(scale), both_halves<T>(offset)};

@@ -48,13 +48,13 @@ __global__ void gated_norm(const GatedNorm<T> p, const Results results) {
   for (std::int64_t i = threadIdx.x * N; i < p.head_dim; i += blockDim.x * N) {
     const Pack<T, N> values = load_pack<T, N>(x + i);
     const Pack<T, N> gates = load_pack<T, N>(z + i);
-    Pack<T, N> out;
+    float out[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const float gate = to_float(gates.at[j]);
-      out.at[j] = from_float<T>(rounded<T>(to_float(values.at[j]) * scale) * p.w[i + j] * (gate * sigmoid_of(gate)));
+      out[j] = rounded<T>(to_float(values.at[j]) * scale) * p.w[i + j] * (gate * sigmoid_of(gate));
     }
-    results.store(row, first + i, out);
+    results.store(row, first + i, pack_of<T>(out));
   }
 }
 
@@ -101,11 +101,10 @@ Result<std::unique_ptr<BoundOp>> bind_gated_norm(const BindArgs& args) {
 // Returns the results of sigmoid_gate for one pack.
 template <class T, int N>
 __device__ inline Pack<T, N> gated_pack(const Pack<T, N>& values, const Pack<T, N>& gates) {
-  Pack<T, N> out;
+  float out[N];
 #pragma unroll
-  for (int j = 0; j < N; ++j)
-    out.at[j] = from_float<T>(to_float(values.at[j]) * rounded<T>(sigmoid_of(to_float(gates.at[j]))));
-  return out;
+  for (int j = 0; j < N; ++j) out[j] = to_float(values.at[j]) * rounded<T>(sigmoid_of(to_float(gates.at[j])));
+  return pack_of<T>(out);
 }
 
 // Computes sigmoid_gate. Each thread takes one pack; the last pack may be short.

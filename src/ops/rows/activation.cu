@@ -16,11 +16,10 @@ struct Softcap {
 
 template <class T, int N, class F>
 __device__ Pack<T, N> gated_pack(const Pack<T, N>& gate, const Pack<T, N>& up, F activation) {
-  Pack<T, N> out;
+  float out[N];
 #pragma unroll
-  for (int j = 0; j < N; ++j)
-    out.at[j] = from_float<T>(rounded<T>(activation(to_float(gate.at[j]))) * to_float(up.at[j]));
-  return out;
+  for (int j = 0; j < N; ++j) out[j] = rounded<T>(activation(to_float(gate.at[j]))) * to_float(up.at[j]);
+  return pack_of<T>(out);
 }
 
 // Computes y [rows, packs · N] from x [rows, 2, packs · N]. The gate's half of a row comes first.
