@@ -138,7 +138,7 @@ void check_joined(const JoinedKernelDef& joined) {
             Size{31, 1120, 96},      Size{32, 1024, 6144},   Size{48, 1152, 4304},    Size{64, 200, 6160},
             Size{10, 4096, 28672},   Size{1024, 256, 28672}, Size{1101, 1152, 12288}, Size{2001, 72, 6160},
             Size{1037, 2048, 13824}, Size{2200, 4096, 2048}, Size{4099, 1024, 4104},  Size{8200, 512, 4096},
-            Size{132, 1024, 512},    Size{1000, 2048, 2048}}) {
+            Size{132, 1024, 512},    Size{1000, 2048, 2048}, Size{700, 256, 11392},   Size{701, 256, 11392}}) {
         if (size.rows > joined.most_rows) continue;
         if (joined.replaces("quantised_linear") && std::max(size.in, size.rows) * size.out > kMostQuantised) continue;
         const bool bias = size.rows % 2 == 1;

@@ -8,6 +8,7 @@
 #include "tessera/ops/cuda/cuda_shared_memory.h"
 #include "tessera/ops/cuda/is_aligned.h"
 #include "tessera/ops/cuda/tensor_map.h"
+#include "tessera/ops/quantised/persistent_tiles.cuh"
 #include "tessera/ops/quantised/quantised_block.cuh"
 #include "tessera/ops/quantised/quantised_kernels.cuh"
 
@@ -38,17 +39,16 @@ struct BlockMemory {
 
 inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.n, std::int64_t{kTileWeights}); }
 
-// Chooses how blocks share the product. They split k if this lowers `turns` and leaves each block at least two stages.
-// The greatest possible number of tiles have one block each, in waves that use all blocks. The remaining tiles are
-// split, and come first. So the last whole tiles begin when the short blocks of split tiles end, not only when other
-// whole tiles end. The number of clusters that run at once comes from clusters_at_once(), because it does not follow
-// from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a deterministic forward
-// no block splits k, because the choice depends on m and would change the order of sums.
+// Chooses how blocks share `tiles` tiles of the product. They split k if this lowers `turns` and leaves each block at
+// least two stages. The greatest possible number of tiles have one block each, in waves that use all blocks. The
+// remaining tiles are split, and come first. So the last whole tiles begin when the short blocks of split tiles end,
+// not only when other whole tiles end. The number of clusters that run at once comes from clusters_at_once(), because
+// it does not follow from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a
+// deterministic forward no block splits k, because the choice depends on m and would change the order of sums.
 template <class Product>
-Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
+Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64_t tiles) {
   constexpr int kN = Product::Ring::kN;
   const auto* const kernel = reinterpret_cast<const void*>(quantised_block<Product>);
-  const std::int64_t tiles = ceil_div(p.m, std::int64_t{kN}) * weight_tiles_of(p);
   const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
   const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
   // turns_of() returns the time of `full` waves of `most` blocks (or clusters) each, and of a last wave of `rest`. With
@@ -77,6 +77,61 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   return best;
 }
 
+// Says whether persistent_tiles() can compute tiles of a Product, and its shared memory if so.
+template <class Product>
+inline constexpr bool kPersists = !Product::kRounds && !Product::kScaled && kMovesRegisters<Product::Ring::kN>;
+template <class Product>
+struct PersistentMemory {
+  static constexpr int kMostBytes = 226 << 10;
+  static constexpr int kStages =
+      std::min(kMostTileStages, (kMostBytes - 1024 - kStoreBytes) / Product::Ring::kStageBytes);
+  static constexpr std::size_t kBytes = 1024 + kStages * Product::Ring::kStageBytes + kStoreBytes;
+};
+
+// How the kernels share the tiles of a product: persistent blocks compute whole rounds of pairs of tiles, and blocks of
+// one tile each compute the rest.
+struct TilePlan {
+  std::int64_t pairs = 0;     // pairs of tiles of w that persistent blocks compute
+  std::int64_t clusters = 0;  // clusters of two persistent blocks
+  std::int64_t rest = 0;      // tiles after these pairs
+  Arrangement of_rest;
+  std::int64_t turns = 0;  // as of an Arrangement
+};
+
+// A tile of a persistent block takes less time than a tile with a block of its own, by the time of this number of
+// columns of k (measured on an H200).
+inline constexpr int kPersistentColumns = 512;
+
+// Chooses the fastest of three ways: no persistent blocks, persistent blocks for all tiles, or persistent blocks for as
+// many rounds as all clusters take part in. Fewer than two rounds gain nothing.
+template <class Product>
+Result<TilePlan> plan_tiles(const char* name, const QuantisedCall& p) {
+  const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{Product::Ring::kN});
+  const std::int64_t tiles = row_tiles * weight_tiles_of(p);
+  TilePlan best{.rest = tiles, .of_rest = TRY(arrange<Product>(name, p, tiles))};
+  best.turns = best.of_rest.turns;
+  if constexpr (kPersists<Product>) {
+    using Memory = PersistentMemory<Product>;
+    const auto* const kernel = reinterpret_cast<const void*>(persistent_tiles<Product>);
+    const std::int64_t clusters = TRY(clusters_at_once(kernel, kTileThreads<Product>, 2, Memory::kBytes, name));
+    const std::int64_t pairs = row_tiles * ceil_div(weight_tiles_of(p), std::int64_t{2});
+    if (pairs < 2 * clusters) return best;
+    constexpr std::int64_t kSaved = kPersistentColumns / Product::kColumns;
+    const std::int64_t turn = ceil_div(p.k, std::int64_t{Product::kColumns}) + kEndStages - kSaved;
+    const std::int64_t all = ceil_div(pairs, clusters) * turn + kSaved;
+    if (all < best.turns) best = {.pairs = pairs, .clusters = clusters, .turns = all};
+    const std::int64_t rounds = pairs / clusters;
+    const std::int64_t whole = rounds * clusters / row_tiles * row_tiles;  // the rest begins with a row tile 0
+    const std::int64_t rest = tiles - 2 * whole;
+    if (rest <= 0) return best;
+    const Arrangement of_rest = TRY(arrange<Product>(name, p, rest));
+    const std::int64_t both = rounds * turn + kSaved + of_rest.turns;
+    if (both < best.turns)
+      best = {.pairs = whole, .clusters = clusters, .rest = rest, .of_rest = of_rest, .turns = both};
+  }
+  return best;
+}
+
 // Makes the tensor map of w's values, with boxes of a tile's rows and `row_bytes` bytes of each, 64 or 128.
 inline Result<CUtensorMap> map_of_values(const QuantisedCall& p, int row_bytes) {
   const std::int64_t elements = p.w.row_bytes() / 2;  // the map's elements have 16 bits
@@ -100,6 +155,13 @@ struct TileRows {
   std::int64_t scale_stride = 0;
 };
 
+// Returns the map of x, with boxes of `box_rows` rows.
+inline Result<CUtensorMap> map_of_rows(const QuantisedCall& p, const TileRows& rows, int box_rows) {
+  return encode_tensor_map(ir::DType::kBFloat16, rows.data,
+                           std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
+                                      TensorBox{.size = p.m, .stride = rows.elements, .box = box_rows}});
+}
+
 template <class Product>
 Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCall& p, const TileRows& rows) {
   using T = typename Product::Element;
@@ -107,14 +169,10 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
   constexpr int kN = Product::Ring::kN;
   constexpr std::size_t kBytes = BlockMemory<Product>::kBytes;
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kN});
-  const std::int64_t weight_tiles = weight_tiles_of(p);
-  const Arrangement a = TRY(arrange<Product>(name, p));
+  const TilePlan plan = TRY(plan_tiles<Product>(name, p));
+  const Arrangement& a = plan.of_rest;
   CUtensorMap x{};
-  if constexpr (!Product::kRounds)
-    x = TRY(
-        encode_tensor_map(ir::DType::kBFloat16, rows.data,
-                          std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
-                                     TensorBox{.size = p.m, .stride = rows.elements, .box = a.shared ? kN / 2 : kN}}));
+  if constexpr (!Product::kRounds) x = TRY(map_of_rows(p, rows, a.shared ? kN / 2 : kN));
   const CUtensorMap values = TRY(map_of_values(p, Product::kWeightRowBytes));
   const TiledQuantised<T> bound{
       .x = x,
@@ -130,6 +188,7 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
       .n = static_cast<int>(p.y_columns()),
       .k = static_cast<int>(p.k),
       .row_tiles = static_cast<int>(row_tiles),
+      .first_tile = static_cast<int>(2 * plan.pairs),
       .split = a.split,
       .split_tiles = static_cast<int>(a.split_tiles),
       .shared = a.shared,
@@ -139,13 +198,32 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
       .gate = p.gate};
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, name));
   const unsigned cluster = a.shared ? 2 : static_cast<unsigned>(a.split);
-  const std::int64_t clusters = a.shared ? row_tiles * ceil_div(weight_tiles, std::int64_t{2})
-                                         : a.split_tiles + (row_tiles * weight_tiles - a.split_tiles) / a.split;
+  const std::int64_t clusters = a.shared ? row_tiles * ceil_div(weight_tiles_of(p), std::int64_t{2}) - plan.pairs
+                                         : a.split_tiles + (plan.rest - a.split_tiles) / a.split;
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(clusters) * cluster),
                           .block = dim3(kTileThreads<Product>),
                           .cluster = cluster};
-  return make_cuda_op(name,
-                      [=](cudaStream_t stream) { launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound); });
+  const auto launch_rest = [=](cudaStream_t stream) {
+    if (plan.rest > 0) launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound);
+  };
+  if constexpr (kPersists<Product>) {
+    if (plan.pairs > 0) {
+      constexpr auto kPersistent = persistent_tiles<Product>;
+      constexpr std::size_t kPersistentBytes = PersistentMemory<Product>::kBytes;
+      TRY(allow_shared_memory(reinterpret_cast<const void*>(kPersistent), kPersistentBytes, name));
+      TiledQuantised<T> whole = bound;
+      whole.x = TRY(map_of_rows(p, rows, kN / 2));
+      whole.shared = true;
+      whole.stages = PersistentMemory<Product>::kStages;
+      const LaunchShape blocks{
+          .grid = dim3(static_cast<unsigned>(2 * plan.clusters)), .block = dim3(kTileThreads<Product>), .cluster = 2};
+      return make_cuda_op(name, [=](cudaStream_t stream) {
+        launch_with(kPersistent, blocks, kPersistentBytes, /*early=*/true, stream, whole, static_cast<int>(plan.pairs));
+        launch_rest(stream);
+      });
+    }
+  }
+  return make_cuda_op(name, launch_rest);
 }
 
 }  // namespace tessera::cuda::quantised

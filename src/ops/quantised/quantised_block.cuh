@@ -63,6 +63,19 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
   }
 }
 
+// Sets `w_rows` to a thread's two rows of w. `weight` is the first of them, counted within the tile. With a gate, 8
+// gate rows alternate with their 8 up rows. Instead of rows past the last, whose sums are not stored, the last is
+// taken.
+template <class T>
+__device__ inline void rows_of_thread(const TiledQuantised<T>& p, const TilePlace& at, int weight, int (&w_rows)[2]) {
+  const auto last = static_cast<int>(p.w.rows) - 1;
+  const int gate = at.first_weight / 2 + weight / 16 * 8 + weight % 8;
+  const int plain = at.first_weight + weight;
+  const bool is_gated = p.gate != Gate::kNone;
+  w_rows[0] = min(last, is_gated ? gate : plain);
+  w_rows[1] = min(last, is_gated ? p.n + gate : plain + 8);
+}
+
 // Waits for all threads of the block, or of its cluster.
 __device__ inline void sync_blocks(bool of_cluster) {
   __syncwarp();
@@ -85,8 +98,9 @@ __device__ inline void sync_multiplying() {
 // A Product has Ring, Element, kColumns and kWeightRowBytes (of a stage), kScaled (whether stages have scales of x),
 // kRounds (whether it has warps that round x), kLimitsBoxes (whether the block limits the boxes of weights in flight to
 // kBoxesInFlight; if so, weights and rows of x have separate barriers) and
-//   multiply(p, at, ring, weight, w_rows, sum, factor),
-// which each thread of the two warpgroups calls. It computes the thread's sums over the block's stages, and the factors
+//   multiply(p, at, ring, weight, w_rows, place, sum, factor),
+// which each thread of the two warpgroups calls. `place` is the place of the block's first stage in the ring, and is
+// set to the place after its last stage. multiply() computes the thread's sums over the block's stages, and the factors
 // of the thread's two rows of w, `w_rows`. `weight` is the first of these rows, counted within the tile.
 template <class Product>
 __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ring::kN>)
@@ -129,16 +143,12 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
   if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
     if constexpr (kMovesRegisters<kN>) keep_registers<232, true>();
     const int weight = static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4);
-    // The thread's two rows of w. With a gate, 8 gate rows alternate with their 8 up rows. Rows past the last are not
-    // stored.
-    const auto last = static_cast<int>(p.w.rows) - 1;
-    const int gate = at.first_weight / 2 + weight / 16 * 8 + weight % 8;
-    const int plain = at.first_weight + weight;
-    const bool is_gated = p.gate != Gate::kNone;
-    const int w_rows[2] = {min(last, is_gated ? gate : plain), min(last, is_gated ? p.n + gate : plain + 8)};
+    int w_rows[2];
+    rows_of_thread(p, at, weight, w_rows);
     float sum[kN / 2];
     float factor[2];
-    Product::multiply(p, at, ring, weight, w_rows, sum, factor);
+    RingPlace place;
+    Product::multiply(p, at, ring, weight, w_rows, place, sum, factor);
     wait_for_previous();  // before the residual is read and y is written
     // The sums overwrite stages of the ring, so all warps must have read these stages first.
     sync_multiplying();

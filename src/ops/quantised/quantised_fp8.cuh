@@ -28,7 +28,7 @@ struct RoundedProduct {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __device__ static void multiply(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int weight,
-                                  const int (&w_rows)[2], float (&sum)[kN / 2], float (&factor)[2]) {
+                                  const int (&w_rows)[2], RingPlace& place, float (&sum)[kN / 2], float (&factor)[2]) {
     const bool by_stage = p.w.num_groups > 1;  // w has a scale for each 128 columns
     const float* of_rows[2];
 #pragma unroll
@@ -41,9 +41,10 @@ struct RoundedProduct {
 #pragma unroll
     for (float& total : sum) total = 0;
     const std::uint32_t of_warpgroup = static_cast<std::uint32_t>(weight / 64 * 64) * kBoxRowBytes;
-    for (int s = 0, slot = 0, turn = 0; s < at.count; ++s) {
-      ring.weights_full[slot].wait(turn & 1);
-      ring.rows_full[slot].wait(turn & 1);
+    for (int s = 0; s < at.count; ++s) {
+      const int slot = place.slot;
+      ring.weights_full[slot].wait(place.turn & 1);
+      ring.rows_full[slot].wait(place.turn & 1);
       float part[kN / 2];
       const std::uint64_t a = matrix_at(ring.weights(slot) + of_warpgroup);
       const std::uint64_t b = matrix_at(ring.rows(slot));
@@ -73,7 +74,7 @@ struct RoundedProduct {
       }
       __syncwarp();
       ring.release(slot, p.shared);
-      if (++slot == p.stages) slot = 0, ++turn;
+      place.advance(p.stages);
     }
   }
 #endif

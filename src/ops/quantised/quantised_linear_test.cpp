@@ -131,8 +131,9 @@ TEST_P(QuantisedLinear, DeterministicBitsDoNotDependOnOtherRows) {
 }
 
 // Catches faults in arrangements that the sizes above do not lead to: tiles of 192 and 256 rows of x; three blocks that
-// split k; and slightly more tiles than blocks run at once on 132 multiprocessors, so that only the first tiles have
-// their k split.
+// split k; slightly more tiles than blocks run at once on 132 multiprocessors, so that only the first tiles have their
+// k split; and enough tiles for persistent blocks, in whole rounds, with a last round that is not whole, and with an
+// odd number of tiles of w.
 TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel has tiles";
   const std::array formats{
@@ -146,23 +147,28 @@ TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
   struct Case {
     Sizes sizes;
     std::vector<std::int64_t> checked;  // rows of x
+    bool more = false;                  // with bias and residual
   };
   const std::vector<Case> cases{{{150, 4304, 1536}, {0, 127, 128, 149}},
                                 {{250, 4304, 1536}, {0, 191, 192, 249}},
                                 {{250, 8904, 512}, {0, 127, 128, 249}},
                                 {{20, 34816, 512}, {0, 19}},
-                                {{100, 17408, 1024}, {99}}};
+                                {{100, 17408, 1024}, {99}},
+                                {{512, 25344, 256}, {0, 255, 256, 511}, true},
+                                {{380, 33792, 256}, {0, 191, 192, 379}},
+                                {{700, 11384, 256}, {0, 128, 255, 256, 575, 699}, true}};
   for (const QuantisedFormat& format : formats)
-    for (const auto& [sizes, checked] : cases) {
+    for (const auto& [sizes, checked, more] : cases) {
       const auto [m, n, k] = sizes;
       const QuantisedCase w = random_quantised(format, n, k, 3);
       std::vector<HostTensor> operands{random_tensor(DType::kBFloat16, {m, k}, 1)};
       operands.insert(operands.end(), w.operands.begin(), w.operands.end());
-      const OpOutcome out =
-          run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes_of(format, false, false));
+      if (more) operands.push_back(random_tensor(DType::kBFloat16, {n}, 4));
+      if (more) operands.push_back(random_tensor(DType::kBFloat16, {m, n}, 5));
+      const OpOutcome out = run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes_of(format, more, more));
       for (const std::int64_t i : checked)
         for (std::int64_t j = 0; j < n; ++j) {
-          double sum = 0;
+          double sum = more ? operands[operands.size() - 2].at(j) + operands.back().at(i * n + j) : 0;
           double magnitude = 0;
           for (std::int64_t p = 0; p < k; ++p) {
             const double product = operands[0].at(i * k + p) * w.values[static_cast<std::size_t>(j * k + p)];

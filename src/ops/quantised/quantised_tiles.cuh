@@ -269,15 +269,13 @@ struct ConvertedProduct {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __device__ static void multiply(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int weight,
-                                  const int (&w_rows)[2], float (&sum)[kN / 2], float (&factor)[2]) {
+                                  const int (&w_rows)[2], RingPlace& place, float (&sum)[kN / 2], float (&factor)[2]) {
     const auto groups = static_cast<int>(p.w.num_groups);
     const int scale_rows[2] = {w_rows[0] / static_cast<int>(p.w.format.group_rows) * groups,
                                w_rows[1] / static_cast<int>(p.w.format.group_rows) * groups};
-    Stages stages{ring,
-                  {p, at, w_rows, scale_rows},
-                  p.stages,
-                  p.shared,
-                  first_chunk<kWeightRowBytes>(weight) + threadIdx.x % 4 * (is_packed(kValues) ? 1 : 2)};
+    Stages stages{ring,     {p, at, w_rows, scale_rows},
+                  p.stages, p.shared,
+                  place,    first_chunk<kWeightRowBytes>(weight) + threadIdx.x % 4 * (is_packed(kValues) ? 1 : 2)};
 #pragma unroll
     for (float& total : sum) total = 0;
     const int end = at.first + at.count;
@@ -304,9 +302,8 @@ struct ConvertedProduct {
     ScaleStream<T, kValues, kGroups> scales;
     int slots;
     bool shared;
+    RingPlace& place;
     std::uint32_t start;  // offset, in a stage, of the thread's first value; the second value follows it
-    int slot = 0;
-    int turn = 0;
 
     // Adds the products of kCount stages from `stage` on, and waits for all of them. Without the wait, the next
     // iteration of a loop would write registers that running products use, and ptxas would serialise the products (its
@@ -317,7 +314,8 @@ struct ConvertedProduct {
       int last = 0;                           // the slot of the previous stage
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        ring.weights_full[slot].wait(turn & 1);
+        const int slot = place.slot;
+        ring.weights_full[slot].wait(place.turn & 1);
         const auto of_stage = scales.take(stage + i);
         const auto convert = [&](int step) {
           convert_step<T, kValues, kGroups>(ring.weights(slot) + start, step, of_stage.rows, held[i][step]);
@@ -352,7 +350,7 @@ struct ConvertedProduct {
           }
         }
         last = slot;
-        if (++slot == slots) slot = 0, ++turn;
+        place.advance(slots);
       }
       wait_for_products<0>();
       ring.release(last, shared);

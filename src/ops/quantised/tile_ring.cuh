@@ -58,6 +58,7 @@ struct TiledQuantised {
   int n;
   int k;
   int row_tiles;
+  int first_tile;       // number of the first tile of quantised_block(); another kernel computes the tiles before it
   int split;            // blocks of a cluster that split k
   int split_tiles;      // tiles whose k is split; they come first, and each later tile has one block
   bool shared;          // two blocks of a cluster share x
@@ -84,13 +85,24 @@ struct TilePlace {
     const int cluster = p.shared ? 2 : p.split;
     at.rank = block % cluster;
     at.splits = !p.shared && block < p.split_tiles * p.split;
-    const int tile = p.shared || at.splits ? block / cluster : block - p.split_tiles * (p.split - 1);
+    const int tile = (p.shared ? p.first_tile / 2 : p.first_tile) +
+                     (p.shared || at.splits ? block / cluster : block - p.split_tiles * (p.split - 1));
     at.first_row = tile % p.row_tiles * kN;
     at.first_weight = (p.shared ? tile / p.row_tiles * 2 + at.rank : tile / p.row_tiles) * kTileWeights;
     const int stages = (p.k + kColumns - 1) / kColumns;
     at.first = at.splits ? stages * at.rank / cluster : 0;
     at.count = (at.splits ? stages * (at.rank + 1) / cluster : stages) - at.first;
     return at;
+  }
+};
+
+// A position in the ring: a slot, and how often the ring has been used before.
+struct RingPlace {
+  int slot = 0;
+  int turn = 0;
+
+  __device__ void advance(int stages) {
+    if (++slot == stages) slot = 0, ++turn;
   }
 };
 

@@ -30,8 +30,8 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
 template <class T, Values kValues, StageGroups kGroups, int kN>
 Result<std::int64_t> tiles_cost(const QuantisedCall& p) {
   using Product = TilesProduct<T, kValues, kGroups, kN>;
-  const Arrangement a = TRY((arrange<Product>(tiles_name(p), p)));
-  return a.turns * Product::kColumns * (170 + kN);
+  const TilePlan plan = TRY((plan_tiles<Product>(tiles_name(p), p)));
+  return plan.turns * Product::kColumns * (170 + kN);
 }
 
 template <class T, Values kValues, StageGroups kGroups>
