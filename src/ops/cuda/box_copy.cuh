@@ -18,7 +18,32 @@ namespace tessera::cuda {
 // memory busy. With more, requests queue up, and the small reads between two kernels, such as those of x, wait behind
 // them.
 inline constexpr int kBoxesInFlight = 2;
-inline constexpr int kBytesInFlight = kBoxesInFlight * (16 << 10);
+inline constexpr int kBoxBytes = 16 << 10;
+
+// Limits the boxes that a thread has asked for and that have not yet arrived in a ring of slots. The slots are filled
+// in turn, from slot 0 on.
+class BoxesInFlight {
+ public:
+  // `most` is the greatest number of boxes in flight, and is at most `slots`. `full` has each slot's barrier, whose
+  // phase ends when a box arrives in the slot.
+  __device__ BoxesInFlight(SharedBarrier* full, int slots, int most) : full_(full), slots_(slots), free_(most) {}
+  // Waits until one more box may be in flight. The thread calls it before it asks for each box.
+  __device__ void wait_for_one() {
+    if (free_ > 0) {
+      --free_;
+      return;
+    }
+    full_[oldest_].wait(turn_ & 1);
+    if (++oldest_ == slots_) oldest_ = 0, ++turn_;
+  }
+
+ private:
+  SharedBarrier* full_;
+  int slots_;
+  int free_;        // boxes that may be asked for without a wait
+  int oldest_ = 0;  // the slot of the oldest box in flight, if free_ is 0
+  std::uint32_t turn_ = 0;
+};
 
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

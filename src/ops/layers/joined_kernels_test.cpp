@@ -115,6 +115,20 @@ std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
            .factor = true}};
 }
 
+// Returns the sizes to test. The last two are for persistent blocks of tiles, which FP8 blocks do not have.
+std::vector<Size> sizes_of(const QuantisedFormat& format) {
+  std::vector<Size> sizes{
+      {1, 256, 32},       {2, 1024, 64},      {3, 1280, 96},       {5, 4096, 32},    {8, 2048, 4096},
+      {5, 2064, 4112},    {9, 1024, 64},      {16, 1024, 6144},    {4, 4096, 512},   {1, 8192, 128},
+      {1, 1152, 64},      {7, 32, 32},        {3, 2880, 96},       {11, 1056, 64},   {17, 1024, 64},
+      {24, 3072, 512},    {31, 1120, 96},     {32, 1024, 6144},    {48, 1152, 4304}, {64, 200, 6160},
+      {10, 4096, 28672},  {1024, 256, 28672}, {1101, 1152, 12288}, {2001, 72, 6160}, {1037, 2048, 13824},
+      {2200, 4096, 2048}, {4099, 1024, 4104}, {8200, 512, 4096},   {132, 1024, 512}, {1000, 2048, 2048}};
+  if (format.values != QuantisedFormat::Values::kE4M3)
+    sizes.insert(sizes.end(), {{700, 256, 11392}, {701, 256, 11392}});
+  return sizes;
+}
+
 // The maximum number of values of a quantised matrix, and of the product's results. The test makes and compares values
 // one by one, which is slow.
 constexpr std::int64_t kMostQuantised = std::int64_t{9} << 20;
@@ -130,15 +144,7 @@ void check_joined(const JoinedKernelDef& joined) {
   int served = 0;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
     for (const QuantisedFormat& format : formats_of(joined))
-      for (const Size size :
-           {Size{1, 256, 32},        Size{2, 1024, 64},      Size{3, 1280, 96},       Size{5, 4096, 32},
-            Size{8, 2048, 4096},     Size{5, 2064, 4112},    Size{9, 1024, 64},       Size{16, 1024, 6144},
-            Size{4, 4096, 512},      Size{1, 8192, 128},     Size{1, 1152, 64},       Size{7, 32, 32},
-            Size{3, 2880, 96},       Size{11, 1056, 64},     Size{17, 1024, 64},      Size{24, 3072, 512},
-            Size{31, 1120, 96},      Size{32, 1024, 6144},   Size{48, 1152, 4304},    Size{64, 200, 6160},
-            Size{10, 4096, 28672},   Size{1024, 256, 28672}, Size{1101, 1152, 12288}, Size{2001, 72, 6160},
-            Size{1037, 2048, 13824}, Size{2200, 4096, 2048}, Size{4099, 1024, 4104},  Size{8200, 512, 4096},
-            Size{132, 1024, 512},    Size{1000, 2048, 2048}, Size{700, 256, 11392},   Size{701, 256, 11392}}) {
+      for (const Size size : sizes_of(format)) {
         if (size.rows > joined.most_rows) continue;
         if (joined.replaces("quantised_linear") && std::max(size.in, size.rows) * size.out > kMostQuantised) continue;
         const bool bias = size.rows % 2 == 1;

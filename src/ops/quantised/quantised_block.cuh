@@ -121,6 +121,11 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
   const bool is_copying = threadIdx.x == kTileWarpgroups * kWarpgroup;
   const int ahead = min(p.stages, at.count);
   const int early = kLimits ? min(ahead, kBoxesInFlight) : ahead;  // boxes that can be in flight at once
+  BoxesInFlight in_flight(weights_full, p.stages, kBoxesInFlight);
+  const auto copy_weights = [&](int slot, int s) {
+    if constexpr (kLimits) in_flight.wait_for_one();
+    copies.weights(slot, at.first + s);
+  };
   if (is_copying) {
     prefetch_map(p.values);
     if constexpr (!Product::kRounds) prefetch_map(p.x);
@@ -134,7 +139,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
     if constexpr (Product::kRounds) {
       if (at.splits) arrived.arrive_and_expect(SentUnits::of(p).bytes(at.rank));
     }
-    for (int s = 0; s < early; ++s) copies.weights(s, at.first + s);
+    for (int s = 0; s < early; ++s) copy_weights(s, s);
   }
   let_next_begin();
   if constexpr (Product::kRounds) arrive_at_cluster_early();
@@ -168,13 +173,6 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
     }
   } else {
     if constexpr (kMovesRegisters<kN>) keep_registers<40, false>();
-    const auto copy_weights = [&](int slot, int s) {
-      if constexpr (kLimits) {
-        const int oldest = s - kBoxesInFlight;  // the last box that must have arrived
-        weights_full[oldest % p.stages].wait(oldest / p.stages & 1);
-      }
-      copies.weights(slot, at.first + s);
-    };
     if (is_copying) {
       for (int s = early; s < ahead; ++s) copy_weights(s, s);
     }

@@ -15,14 +15,9 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
-// Returns whether there are enough rows for the two steps to be faster than one kernel. With fewer rows, converting
-// takes longer than the library's product saves. If the kernel of tiles supports the call, the two steps are faster
-// only from somewhere between 2048 and 4096 rows on, because that kernel is nearly as fast as the library. With e2m1
-// the two steps are never faster than that kernel (Llama-3-8B's sizes, H200).
-bool has_rows_enough(const QuantisedCall& p) {
-  if (!quantised_tiles_serve(p)) return p.m >= 1024;
-  return p.w.format.values != Values::kE2M1 && p.m >= 3072;
-}
+// The number of rows from which on the two steps are faster than the plain kernel. With fewer rows, converting takes
+// longer than the library's product saves.
+constexpr std::int64_t kFewestRows = 1024;
 // The limit of the scratch memory, which is taken from the memory for the KV cache. Larger matrices are not converted.
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
@@ -54,7 +49,7 @@ std::unique_ptr<BoundOp> make_conversion(const QuantisedCall& p) {
 bool quantised_dequantised_serves(const QuantisedCall& p) {
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   const bool one_scale = p.w.num_groups == 1 || p.w.format.group_cols % kDequantisedColumns == 0;
-  return half && !p.deterministic && p.gate == Gate::kNone && has_rows_enough(p) && p.k % kDequantisedColumns == 0 &&
+  return half && !p.deterministic && p.gate == Gate::kNone && p.m >= kFewestRows && p.k % kDequantisedColumns == 0 &&
          p.n % 8 == 0 && p.w.groups == nullptr && one_scale && matrix_bytes(p) <= kMostBytes && is_aligned(p.x) &&
          is_aligned(p.w.values) && is_aligned(p.y);
 }

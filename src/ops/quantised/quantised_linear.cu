@@ -3,8 +3,8 @@
 //   staged        16-bit types, very few rows, Hopper (quantised_staged.cuh): like streamed, with x in shared memory
 //   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): bound by reading w
 //   rounded rows  FP8 made for rounded inputs, Hopper (quantised_fp8.cuh): products of eight bits
-//   dequantised   16-bit types, at least 1024 or 3072 rows (dequantised.cuh): converts w to scratch memory
 //   tiles         16-bit types, any number of rows, Hopper (quantised_tiles.cuh): products of sixteen bits
+//   dequantised   16-bit types, at least 1024 rows (dequantised.cuh): converts w to scratch memory
 //   plain         everything else (quantised_plain.cu)
 //
 // Only the kernel of rounded rows rounds x. A deterministic forward uses the same kernel for any number of rows, so it
@@ -64,8 +64,8 @@ Way choose_way(const QuantisedCall& call) {
   if (quantised_staged_serves(call)) return Way::kStaged;
   if (quantised_streamed_serves(call) && !prefers_tiles(call)) return Way::kStreamed;
   if (quantised_fp8_serves(call)) return Way::kRoundedRows;
-  if (quantised_dequantised_serves(call)) return Way::kDequantised;
-  return quantised_tiles_serve(call) ? Way::kTiles : Way::kPlain;
+  if (quantised_tiles_serve(call)) return Way::kTiles;
+  return quantised_dequantised_serves(call) ? Way::kDequantised : Way::kPlain;
 }
 
 Result<std::unique_ptr<BoundOp>> bind_way(Way way, const QuantisedCall& call, Device& device) {

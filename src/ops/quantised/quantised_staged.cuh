@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
   };
   if (warp == kStreamWarps) {
     if (lane == 0) {
-      int started = 0;  // boxes
+      BoxesInFlight in_flight(full, p.slots, min(p.slots, kBoxesInFlight));
       for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, next_tile()) {
         if constexpr (kScaleOf != ScaleOf::kRows) {
           if (pass > 0) scales_empty[buffer].wait((pass - 1) & 1);
@@ -99,8 +99,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
         }
         for (int i = 0; i < stages; ++i, advance()) {
           if (turn > 0) empty[slot].wait((turn - 1) & 1);
-          const int oldest = started++ - kBoxesInFlight;  // the last box that must have arrived
-          if (oldest >= 0) full[oldest % p.slots].wait(oldest / p.slots & 1);
+          in_flight.wait_for_one();
           full[slot].arrive_and_expect(kStagedSlot);
           copy_box(shared_address(shared + slot * kStagedSlot), boxes, full[slot], 0, 0, 0, i * kStreamWarps, tile);
         }

@@ -116,7 +116,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
     }
   };
   if (warp == kStreamWarps) {
-    int started = 0;  // stages
+    BoxesInFlight in_flight(full, p.slots, stage_rows.in_flight);
     for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, next_tile()) {
       if constexpr (kScaleOf != ScaleOf::kRows) {
         if (pass > 0) scales_empty[buffer].wait((pass - 1) & 1);
@@ -127,8 +127,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
           p.w.values + static_cast<std::int64_t>(p.weight_row(tile, lane % kTileRows)) * p.row_bytes;
       for (int i = 0; i < stages; ++i, advance()) {
         if (turn > 0) empty[slot].wait((turn - 1) & 1);
-        const int oldest = started++ - stage_rows.in_flight;  // the last stage that must have arrived
-        if (oldest >= 0) full[oldest % p.slots].wait(oldest / p.slots & 1);
+        in_flight.wait_for_one();
         const int bytes = bytes_of(i);
         if (lane == 0) full[slot].arrive_and_expect(static_cast<std::uint32_t>(kTileRows * bytes));
         __syncwarp();
