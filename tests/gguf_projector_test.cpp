@@ -64,7 +64,7 @@ TEST(GgufProjector, OtherTypesAreRefusedByName) {
   EXPECT_THAT(refusal("qwen3-vl", *read_text_file(projector_of("qwen2.5-vl"))),
               HasSubstr("is \"qwen2.5vl_merger\"; accepted: \"qwen3vl_merger\""));
   EXPECT_THAT(refusal("qwen3-vl", edited("qwen3-vl", "clip.has_vision_encoder", "clip.has_sounds_encoder")),
-              HasSubstr("a projector of sounds"));
+              HasSubstr("a projector of audio"));
   EXPECT_THAT(refusal("qwen3-vl", *read_text_file(model_of("qwen3-vl"))),
               HasSubstr("general.architecture is \"qwen3vl\"; accepted: \"clip\""));
 }

@@ -86,7 +86,7 @@ Status NodeExchange::collect(std::span<TensorView> tensors, std::span<std::strin
     const auto sent = read<WireTensors>(come);
     const auto here = static_cast<std::size_t>(ranks_here_);
     if (sent.at.number != number_ || sent.call >= kCalls.size() || sent.rank < 0 || sent.rank > kMaxRank ||
-        sent.dtype > static_cast<std::uint32_t>(ir::DType::kUInt8))
+        sent.dtype > static_cast<std::uint32_t>(ir::DType::kFloat8E4M3))
       return internal_error(
           fmt::format("{} is in collective {}, node 0 in {}", nodes_->name(node), sent.at.number, number_));
     const bool same = same_form(sent, own);

@@ -45,6 +45,16 @@ std::vector<std::int64_t> equal_parts(std::int64_t total, std::int64_t count) {
   return parts;
 }
 
+std::int64_t subagent_turns(std::int64_t turns) { return std::max<std::int64_t>(turns / kSubagentTurnShare, 1); }
+
+// Returns the greatest number of parts of all prompts of a session. The first prompt of a conversation has two parts,
+// and each turn has two parts more than the turn before. A session has a conversation, possibly that of a sub-agent,
+// and possibly a branch, whose prompt is as long as that of a turn.
+std::int64_t most_parts_of_session(std::int64_t turns) {
+  const std::int64_t of_subagent = subagent_turns(turns);
+  return turns * (turns + 1) + of_subagent * (of_subagent + 1) + 2 * turns;
+}
+
 // Builds the requests of all sessions.
 class Sessions {
  public:
@@ -119,7 +129,7 @@ class Sessions {
 
   // Adds a sub-agent that begins when request `after` has ended, and returns its last request.
   std::size_t add_subagent(std::size_t after) {
-    const std::int64_t turns = std::max<std::int64_t>(agents_.turns / kSubagentTurnShare, 1);
+    const std::int64_t turns = subagent_turns(agents_.turns);
     const std::int64_t mean = new_tokens(options_) / (agents_.turns - 1);
     const std::vector<std::int64_t> results = results_of(mean * (turns - 1), turns - 1);
     std::size_t last = add(first_prompt(), system_, after, agents_.tool_seconds);
@@ -148,9 +158,7 @@ Result<Load> agent_load(const LoadOptions& options) {
         "--agent-context: {} is not accepted; {} turns that begin with {} tokens and give {} each need at least {}",
         agents.context, agents.turns, agents.first_tokens, options.output_tokens, least));
   }
-  // A turn has two parts more than the turn before, so a session's turns have about turns² parts together. A sub-agent
-  // and a branch add less than half of this, if there are more than a few turns.
-  const std::int64_t most = kMostParts / (agents.turns * agents.turns * 3 / 2);
+  const std::int64_t most = kMostParts / most_parts_of_session(agents.turns);
   if (agents.sessions > most) {
     return invalid_argument(fmt::format("--agents: {} is not accepted; with {} turns each, at most {} are",
                                         agents.sessions, agents.turns, most));

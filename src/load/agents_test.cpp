@@ -133,9 +133,20 @@ TEST(AgentLoad, RefusesAContextWithoutRoomForTheTurns) {
 }
 
 TEST(AgentLoad, RefusesSessionsWhosePromptsAreTooLarge) {
-  LoadOptions options = options_of(kMostParts / (12 * 12 * 3 / 2) + 1);
+  LoadOptions options = options_of(87382);
   EXPECT_THAT(agent_load(options).status().message(),
-              HasSubstr("--agents: 77673 is not accepted; with 12 turns each, at most 77672 are"));
+              HasSubstr("--agents: 87382 is not accepted; with 12 turns each, at most 87381 are"));
+  // With the largest number of sessions that is accepted, prompts have at most kMostParts parts, also with few turns.
+  options = options_of(200);
+  options.agents.turns = 2;
+  const Result<Load> load = agent_load(options);
+  ASSERT_TRUE(load.ok());
+  std::size_t parts = 0;
+  for (const LoadRequest& request : load->requests) parts += request.parts.size();
+  options.agents.sessions = kMostParts;
+  const std::string message = agent_load(options).status().message();
+  EXPECT_THAT(message, HasSubstr("at most 1398101 are"));
+  EXPECT_LE(parts * (1398101 / 200), static_cast<std::size_t>(kMostParts));
 }
 
 TEST(PromptLatencies, AreGroupedByPromptLength) {

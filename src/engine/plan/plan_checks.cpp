@@ -10,7 +10,7 @@ namespace {
 
 Status zero_or_more(std::int64_t value, std::string_view option) {
   if (value >= 0) return ok_status();
-  return invalid_argument(fmt::format("{}: {} is not accepted; 1 or more is", option, value));
+  return invalid_argument(fmt::format("{}: {} is not accepted; 0 or more is", option, value));
 }
 
 Status check_chunk(std::int64_t chunk) {

@@ -195,7 +195,7 @@ Result<const GgufImages*> projector_images(const GgufModel& projector, const Ggu
   std::vector<std::string> accepted;
   for (const GgufImages& images : architecture.images) accepted.push_back(fmt::format("\"{}\"", images.projector));
   if (!TRY(projector.optional_boolean("clip.has_vision_encoder")).value_or(false))
-    return unimplemented(fmt::format("{}: {} is \"{}\", a projector of sounds; accepted: {}, of images",
+    return unimplemented(fmt::format("{}: {} is \"{}\", a projector of audio; accepted: {}, of images",
                                      projector.path(), key, type, fmt::join(accepted, ", ")));
   const auto found = std::ranges::find(architecture.images, type, &GgufImages::projector);
   if (found != architecture.images.end()) return &*found;

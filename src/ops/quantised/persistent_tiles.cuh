@@ -13,7 +13,7 @@
 
 namespace tessera::cuda::quantised {
 
-inline constexpr int kStoreBufferBytes = 16 * 36 * 4;  // of one of a warpgroup's buffers
+inline constexpr int kStoreBufferBytes = 16 * 36 * 4;  // bytes of a buffer
 inline constexpr int kStoreBytes = kTileWarpgroups * 2 * kStoreBufferBytes;
 
 // Stores a warpgroup's results of a tile. `sums` is the address of the warpgroup's two buffers. A pass stores the

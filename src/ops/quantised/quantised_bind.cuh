@@ -108,8 +108,8 @@ template <class Product>
 Result<TilePlan> plan_tiles(const char* name, const QuantisedCall& p) {
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{Product::Ring::kN});
   const std::int64_t tiles = row_tiles * weight_tiles_of(p);
-  TilePlan best{.rest = tiles, .of_rest = TRY(arrange<Product>(name, p, tiles))};
-  best.turns = best.of_rest.turns;
+  const Arrangement alone = TRY(arrange<Product>(name, p, tiles));
+  TilePlan best{.rest = tiles, .of_rest = alone, .turns = alone.turns};
   if constexpr (kPersists<Product>) {
     using Memory = PersistentMemory<Product>;
     const auto* const kernel = reinterpret_cast<const void*>(persistent_tiles<Product>);

@@ -12,7 +12,7 @@ namespace {
 Result<ir::Type> type_in(const ir::Graph& draft) {
   const ir::Value* const input = draft.find_value(input_names::kDraftHidden);
   if (input == nullptr)
-    return internal_error(fmt::format("the next-token layer has no input \"{}\"", input_names::kDraftHidden));
+    return internal_error(fmt::format("the draft model has no input \"{}\"", input_names::kDraftHidden));
   return input->type;
 }
 
