@@ -1,31 +1,37 @@
-# make deps       install what is missing from Debian 12, after saying what (DEV=1: also for format and tidy)
-# make build-deps install only what building needs, without the tests' packages
-# make build      the program, build/tessera, and the library
-# make run        build, then let the bundled model write (PROMPT="…": your own beginning)
+# make deps       list the missing packages of Debian 12, then install them (DEV=1: also those for format and tidy)
+# make build-deps install only what building needs, without the packages for tests
+# make build      build the program, build/tessera, and the libraries
+# make run        build the program, then demonstrate it with the bundled model (PROMPT="…": how its story begins)
 # make check      build everything and run the fast tests without their slow cases; takes a minute on two cores after a
 #                 change of one .cpp
 # make test       build everything and run all tests; the last line is "N passed, N failed"
-# make build-cuda the program and, if nvcc is installed, the CUDA backend libtessera_cuda.so (make build makes both too)
-# make test-cuda  build everything and run on this machine's GPU: conformance, operators, goldens, verify (DEVICE=cuda:1)
-# make dist       build/tessera-VERSION.tar.xz, which runs on another Linux without installing anything
-# make dist-tests build/tessera-tests.tar.xz, which tests on a machine with a GPU: tools/test_cuda.sh bin
-# make wheel      build/tessera_engine-VERSION-….whl: the program, libtessera.so and a Python package (docs/python.md);
-#                 if nvcc is installed, tessera_engine_cuda-VERSION-….whl too
-# make deb        build/tessera_VERSION_amd64.deb for Debian 12: the program, a service, a small model
-# make install    into PREFIX (default /usr/local; DESTDIR is heeded)
-# make format     format the sources (CHECK=1: only say what is not formatted)
-# make tidy       clang-tidy over the sources (CHANGED=REVISION: over those changed since)
-# make asan       all tests under AddressSanitizer and UndefinedBehaviorSanitizer
-# make asan-parsers  the tests of code that reads files and requests, with the same sanitizers; they build in minutes
-# make tsan       all tests under ThreadSanitizer
-# make fuzz       mutated input for every parser, FUZZ_SECONDS (600) in all; fails if it finds a fault (fuzz/README.md)
+# make build-cuda build the program and, if nvcc is installed, the CUDA backend libtessera_cuda.so (make build
+#                 builds both too)
+# make test-cuda  build everything and run the GPU tests: conformance, operators, goldens, verify (DEVICE=cuda:1: on
+#                 another GPU)
+# make dist       write build/tessera-VERSION.tar.xz, which runs on another Linux without installing anything
+# make dist-tests write build/tessera-tests.tar.xz, whose tools/test_cuda.sh runs the GPU tests on another computer:
+#                 tools/test_cuda.sh bin
+# make wheel      write build/tessera_engine-VERSION-….whl: the program, libtessera.so and a Python package
+#                 (docs/python.md); if nvcc is installed, tessera_engine_cuda-VERSION-….whl too
+# make deb        write build/tessera_VERSION_amd64.deb for Debian 12: the program, a service, a small model
+# make install    build, then install into PREFIX (default /usr/local), below DESTDIR if it is set
+# make format     format the sources (CHECK=1: only list the sources that are not formatted)
+# make tidy       run clang-tidy over the sources (CHANGED=REVISION: only over those changed since)
+# make asan       run all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+# make asan-parsers  run the tests of code that reads files and requests, with the same sanitizers; takes minutes to
+#                 build
+# make tsan       run all tests under ThreadSanitizer
+# make fuzz       run every parser on mutated input, for FUZZ_SECONDS (600) in all; fails if it finds a fault
+#                 (fuzz/README.md)
 # make clean      remove the build folders
 #
-# Every target that builds something installs the packages that it needs first. With DEPS=skip it installs nothing, and
+# Every target that builds something first installs the packages that it needs. With DEPS=skip it installs nothing, and
 # the build reports what is missing.
 # With GRAMMAR=ON a build fails if the sources of constrained output cannot be fetched.
-# CUDA=OFF builds without the CUDA backend even if nvcc is installed. CUDA=AUTO undoes this. CUDA_ARCHS="90a" builds the
-# backend for these GPUs alone, which takes a third of the time of all architectures (80;89;90a).
+# CUDA=OFF builds without the CUDA backend even if nvcc is installed. The build folder keeps this until CUDA=AUTO.
+# CUDA_ARCHS="90a" builds the backend only for GPUs of this architecture. This takes a third of the time of all
+# architectures (80;89;90a).
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)

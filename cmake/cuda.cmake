@@ -1,9 +1,9 @@
 # Prepares the build of the CUDA backend, libtessera_cuda.so, which the program loads at run time
-# (src/ops/device_registry.h). With TESSERA_CUDA=AUTO the backend is built if nvcc is found. With OFF it is not built.
-# With ON a missing nvcc is an error.
+# (src/ops/device_registry.h). With TESSERA_CUDA=AUTO the backend is built if nvcc of CUDA 12.8 or newer is found. With
+# OFF it is not built. With ON a missing nvcc is an error.
 #
-# TESSERA_CUDA_FOUND tells whether the backend is built. TESSERA_CUDA_LIBRARIES tells whether the header libraries of
-# tools/cuda_headers.txt were fetched. Without them attention runs on our own kernels alone.
+# TESSERA_CUDA_FOUND says whether the backend is built. TESSERA_CUDA_LIBRARIES says whether the header libraries of
+# tools/cuda_headers.txt were fetched. Without these libraries attention uses only our own kernels.
 set(TESSERA_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where nvcc is found), ON or OFF")
 set(TESSERA_CUDA_ARCHITECTURES "80;89;90a" CACHE STRING "GPU architectures; 80 brings PTX for newer ones")
 

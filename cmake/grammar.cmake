@@ -1,6 +1,7 @@
 # Builds constrained output (src/engine/grammar/grammar.h): a static library of xgrammar's C++ sources, which come from
-# PyPI (tools/xgrammar.txt). With TESSERA_GRAMMAR=AUTO the library is built if pip reaches PyPI. With OFF it is not
-# built. With ON missing sources are an error. An engine without the library refuses every grammar.
+# PyPI (tools/xgrammar.txt). With TESSERA_GRAMMAR=AUTO the library is built if the sources are already in the build
+# folder or can be fetched. With OFF it is not built. With ON missing sources are an error. An engine without the
+# library refuses every grammar.
 set(TESSERA_GRAMMAR AUTO CACHE STRING "Build constrained output: AUTO (where xgrammar can be fetched), ON or OFF")
 
 set(TESSERA_GRAMMAR_FOUND OFF)
@@ -20,7 +21,8 @@ set(TESSERA_GRAMMAR_FOUND ON)
 
 set(xgrammar ${PROJECT_BINARY_DIR}/third_party/xgrammar)
 file(GLOB xgrammar_sources ${xgrammar}/cpp/*.cc ${xgrammar}/cpp/support/*.cc)
-# Leaves out sources that Tessera does not use. They would take almost half of the time to compile.
+# Leaves out sources that Tessera does not use, because they would take almost half of the library's compile time.
+# xgrammar_left_out.cc defines the functions that other sources call.
 list(FILTER xgrammar_sources EXCLUDE REGEX "/(json_schema_converter|lark_converter|structural_tag)\\.cc$")
 add_library(tessera_xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_sources} ${CMAKE_CURRENT_LIST_DIR}/xgrammar_left_out.cc)
 target_include_directories(tessera_xgrammar PRIVATE ${xgrammar}/cpp)

@@ -14,9 +14,9 @@
 #   lib/pkgconfig/tessera.pc        the C interface
 include(CMakePackageConfigHelpers)
 
-# The library takes all objects of the layers. Linking the layers' archives too then only adds third-party libraries.
-# (Whole archives in place of objects would give the same library, but CMake 3.25 names an archive twice if another
-# layer depends on it.)
+# libtessera_cpp.so contains all objects of its layers. The layers' archives are linked too, but only to add the
+# third-party libraries that the layers need. (Linking whole archives instead of objects would give the same library,
+# but CMake 3.25 names an archive twice if another layer depends on it.)
 get_property(layers GLOBAL PROPERTY TESSERA_LAYERS)
 list(REMOVE_ITEM layers options capi load cli)  # the C++ library does not have these
 add_library(tessera_library SHARED)
@@ -40,7 +40,8 @@ set_target_properties(tessera_library PROPERTIES
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 
-# The number in the name of libtessera.so. A change must increase it if programs built earlier could no longer run.
+# TESSERA_ABI is the number in the name of libtessera.so. A change must increase it if programs that were built earlier
+# could no longer run.
 set(TESSERA_ABI 1)
 set(c_symbols ${CMAKE_CURRENT_LIST_DIR}/tessera.map)
 add_library(tessera_c SHARED $<TARGET_OBJECTS:tessera_capi> ${PROJECT_SOURCE_DIR}/src/cli/program.cpp
@@ -49,6 +50,7 @@ add_library(tessera::c ALIAS tessera_c)
 target_link_libraries(tessera_c PRIVATE tessera_capi tessera_cli)
 target_link_options(tessera_c PRIVATE
   LINKER:--version-script=${c_symbols} LINKER:--no-undefined LINKER:--gc-sections LINKER:--as-needed)
+# program.cpp defines tessera_main. tests/abi_test.sh reads the type of this function from debug information.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cli/program.cpp TARGET_DIRECTORY tessera_c PROPERTIES COMPILE_OPTIONS -g)
 target_include_directories(tessera_c INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

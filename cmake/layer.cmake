@@ -1,28 +1,30 @@
-# Tests that start servers, browsers and compilers and wait for them. `make check` runs the others, without the cases of
-# tests/slow_cases.txt.
+# Slow tests start programs, servers, browsers or compilers and wait for them. `make check` runs only the other tests,
+# without the cases of tests/slow_cases.txt.
 set(TESSERA_SLOW_TESTS
   chat_formats_script cli_bad_model_script cli_bench_script cli_chat_script cli_errors_script cli_explain_script cli_generate_script
   cli_hub_script cli_image_script cli_make_checkpoint_script cli_quantize_script cli_start_script containerfile_script deb_script dist_script docs_commands_script install_script opencl_program_script page_script plugin_leaks_script plugins_script server_client_replay_script
   server_dashboard_script server_dp_attention_nodes_script server_images_script server_kv_events_script server_load_script server_memory_script server_nginx_script server_nodes_script server_openai_script server_stall_script server_storm_script server_supervised_script wheel_script)
-# Scripts that measure how long requests wait on two cores. CTest runs nothing beside them.
+# Timed tests measure how long requests wait. CTest runs no other test at the same time, so that the CPU is free.
 set(TESSERA_TIMED_TESTS server_stall_script server_storm_script)
-# Operators, engine and whole models on the device that TESSERA_TEST_DEVICE names.
+# GPU tests cover the CUDA device, operators, the engine and whole models. tools/test_cuda.sh runs them on a GPU, which
+# it names in TESSERA_TEST_DEVICE.
 set(TESSERA_GPU_TESTS
   cuda_device_test ops_test capture_guard_test engine_test goldens_test adapter_goldens_test gguf_goldens_test cached_goldens_test routed_layers_test demo_model_test
   steady_decode_test image_goldens_test seeing_goldens_test vision_soak_test vision_tower_test rank_goldens_test
   dp_attention_test)
 file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 
-# tessera_layer(NAME [VECTORISED] [SRCS …] [ALONE …] [TESTS …] [ROOMS …] DEPS … [PRIVATE_DEPS …] [HEADERS …])
+# tessera_layer(NAME [VECTORISED] [SRCS …] [ALONE …] [TESTS …] [ROOMS …] [DEPS …] [PRIVATE_DEPS …] [HEADERS …])
 #
-# Builds one folder of src/: a static library tessera_NAME of SRCS and ALONE, and a test program NAME_test of TESTS.
-# ROOMS are the folder's sub-folders; the CMakeLists.txt of each adds its own sources by tessera_room().
-# ALONE are sources that never share a translation unit with others: kernels, whose machine code must not depend on their
-# neighbours, and files that give the same local names to the same parts (a family's read_config, an operator's infer).
+# Builds one layer: a static library tessera_NAME of SRCS and ALONE, and a test program NAME_test of TESTS.
+# ROOMS are subfolders. The CMakeLists.txt of each subfolder adds its sources with tessera_room().
+# ALONE are sources that never share a translation unit with others. Some are kernels, whose machine code must not
+# depend on other sources. Others define local names that further sources define too (a family's read_config, an
+# operator's infer).
 # VECTORISED layers have loops that rely on the compiler's vectoriser. They are compiled with -O3, others with -O2.
-# DEPS are lower layers by name; PRIVATE_DEPS are third-party targets that no header of the layer shows.
-# HEADERS are precompiled together with the standard library's, for the layer and for tests whose first dependency is
-# the layer (tessera_share_headers).
+# DEPS are the names of lower layers. PRIVATE_DEPS are third-party targets for the layer and its test program alone.
+# HEADERS are precompiled together with the standard library's headers. The layer uses the result, and so do tests whose
+# first dependency is the layer (tessera_share_headers).
 function(tessera_layer NAME)
   cmake_parse_arguments(ARG "VECTORISED" "" "SRCS;ALONE;TESTS;ROOMS;DEPS;PRIVATE_DEPS;HEADERS" ${ARGN})
   add_library(tessera_${NAME} STATIC)
@@ -50,8 +52,8 @@ function(tessera_layer NAME)
   endforeach()
 endfunction()
 
-# tessera_room(LAYER [SRCS …] [ALONE …] [TESTS …] [CUDA …]): adds sources of the current folder to the layer's library, its
-# test program and the CUDA backend.
+# tessera_room(LAYER [SRCS …] [ALONE …] [TESTS …] [CUDA …]): adds sources of the current folder to the layer's library
+# (SRCS, ALONE), to its test program (TESTS) and to the CUDA backend (CUDA).
 function(tessera_room LAYER)
   cmake_parse_arguments(ARG "" "" "SRCS;ALONE;TESTS;CUDA" ${ARGN})
   target_sources(tessera_${LAYER} PRIVATE ${ARG_SRCS} ${ARG_ALONE})
@@ -63,13 +65,15 @@ function(tessera_room LAYER)
   set_property(GLOBAL APPEND PROPERTY TESSERA_CUDA_SOURCES ${ARG_CUDA})
 endfunction()
 
-# Compiles COUNT sources of the target as one translation unit, so that their headers and templates are compiled once.
+# tessera_share_units(TARGET COUNT): compiles up to COUNT sources of the target as one translation unit, so that their
+# headers and templates are compiled once. Does so only if TESSERA_SHARED_UNITS is on.
 function(tessera_share_units TARGET COUNT)
   set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ${TESSERA_SHARED_UNITS} UNITY_BUILD_BATCH_SIZE ${COUNT})
 endfunction()
 
-# tessera_share_headers(TARGET OPTIMISATION [HEADERS]): precompiles the standard library's headers, fmt's, and HEADERS
-# that nearly every source of the target includes. Targets with the same OPTIMISATION and HEADERS share the result.
+# tessera_share_headers(TARGET OPTIMISATION [HEADERS …]): precompiles the headers of the standard library and of fmt,
+# and HEADERS, which nearly every source of the target includes. Targets with the same OPTIMISATION and HEADERS share
+# the result.
 # OPTIMISATION is O2 or O3 for libraries. It is O1 for tests, for which GoogleTest's headers are precompiled too.
 # <filesystem> and <iomanip> are left out, because with them a call quoted(std::string) would also find std::quoted.
 # Only g++ uses precompiled headers, and only if sources share translation units. Other builds find missing includes.
@@ -115,7 +119,8 @@ function(tessera_share_headers TARGET OPTIMISATION)
   target_compile_options(${TARGET} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endfunction()
 
-# tessera_program(NAME SRCS … DEPS …): a program at the top of the build folder, installed into bin/.
+# tessera_program(NAME SRCS … DEPS …): builds a program at the top of the build folder. `cmake --install` copies it into
+# bin/.
 function(tessera_program NAME)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${NAME} ${ARG_SRCS})
@@ -125,8 +130,8 @@ function(tessera_program NAME)
   install(TARGETS ${NAME} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# Builds a GoogleTest program and registers it with CTest. Tests find files of the repository through
-# TESSERA_SOURCE_DIR, and real data, if it is present, through TESSERA_SHARED_DIR.
+# tessera_test(NAME [SRCS …] DEPS …): builds a GoogleTest program and registers it with CTest. The macro
+# TESSERA_SOURCE_DIR tells tests where the repository is. The first of DEPS decides which headers are precompiled.
 function(tessera_test NAME)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${NAME} ${ARG_SRCS})
@@ -141,7 +146,7 @@ function(tessera_test NAME)
   list(GET ARG_DEPS 0 layer)
   get_property(headers TARGET ${layer} PROPERTY TESSERA_HEADERS)
   tessera_share_headers(${NAME} O1 ${headers})
-  # A changed layer is linked into dozens of programs, which LLD does in a third of the time.
+  # When a layer changes, dozens of programs are linked again. LLD takes a third of the default linker's time.
   if(TESSERA_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_link_options(${NAME} PRIVATE -fuse-ld=lld)
   endif()
@@ -149,8 +154,8 @@ function(tessera_test NAME)
   tessera_test_properties(${NAME})
 endfunction()
 
-# tessera_script_test(NAME COMMAND …): a script registered with CTest as NAME_script, in the repository's root.
-# It may end with a line "N passed, N failed". To skip itself it ends with status 77, and its last line is the reason.
+# tessera_script_test(NAME COMMAND …): registers a script with CTest as NAME_script. It runs in the repository's root.
+# Its last line may be "N passed, N failed". To skip itself it ends with status 77, and its last line is the reason.
 function(tessera_script_test NAME)
   cmake_parse_arguments(ARG "" "" "COMMAND" ${ARGN})
   add_test(NAME ${NAME}_script COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
@@ -158,8 +163,8 @@ function(tessera_script_test NAME)
   tessera_test_properties(${NAME}_script)
 endfunction()
 
-# Sets a test's time limit and labels. Every test has the label fast or slow. Tests that tools/test_cuda.sh runs on a
-# GPU also have the label gpu, and gpu_tests.txt lists them.
+# Sets a test's time limit, labels and environment. Every test has the label fast or slow. Tests that
+# tools/test_cuda.sh runs on a GPU also have the label gpu, and gpu_tests.txt lists them.
 function(tessera_test_properties NAME)
   set(labels fast)
   if(NAME IN_LIST TESSERA_SLOW_TESTS)
@@ -179,7 +184,8 @@ function(tessera_test_properties NAME)
   endif()
 endfunction()
 
-# tessera_compile_options(TARGET [O1|O3]): warnings, sanitizers and optimisation (-O2 by default).
+# tessera_compile_options(TARGET [O1|O2|O3]): sets the options for warnings and sanitizers, and the optimisation of
+# release builds (-O2 by default).
 function(tessera_compile_options TARGET)
   set(shadow -Wshadow)
   if(TESSERA_SHARED_UNITS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -193,7 +199,7 @@ function(tessera_compile_options TARGET)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # for fuzz and asan-parsers; only g++'s warnings are errors
     target_compile_options(${TARGET} PRIVATE -Wno-error -Wno-deprecated-declarations -Wno-pass-failed)
   endif()
-  # No option lets the compiler reorder sums. `omp simd` marks the reductions that the vectoriser may reorder.
+  # These options do not let the compiler reorder sums. `omp simd` marks the reductions that the vectoriser may reorder.
   set(level -O2)
   if(ARGN)
     set(level -${ARGN})
@@ -201,7 +207,8 @@ function(tessera_compile_options TARGET)
   target_compile_options(${TARGET} PRIVATE
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:${level}> -fno-math-errno -fno-trapping-math)
   if(TESSERA_SHARED_UNITS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # g++ collects garbage above 1 GB instead of 128 MB. This saves a tenth of the time for the largest sources.
+    # g++ collects its garbage only above 1 GB of memory instead of 128 MB. This saves a tenth of the time for the
+    # largest sources.
     target_compile_options(${TARGET} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)
   endif()
   # A program may compile our inline functions with other options, for example without OpenMP. The library must call its

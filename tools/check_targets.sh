@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs every target of the Makefile, or the given ones, in a copy of the working tree:
 #   tools/check_targets.sh [TARGET …]
-# If nvcc is installed, runs each target twice: with it, and with CUDA=OFF. Prints each target's time and, if it fails,
-# the end of its output; the last line is "N passed, N failed". All targets take hours, because asan and tsan build and
-# run everything again.
+# If nvcc is installed, runs each target twice: with it, and with CUDA=OFF. Prints each target's time and, if the target
+# fails, the end of its output. The last line is "N passed, N failed". All targets take hours, because asan and tsan
+# build and run everything again.
 #   DEPS=skip          installs nothing
 #   CUDA=AUTO or OFF   runs each target once: with nvcc, or without it
 #   FUZZ_SECONDS=60    for the target fuzz
-# test-cuda needs nvcc and a GPU; if one of the two is missing, it must fail and say which.
+# The target test-cuda needs nvcc and a GPU. If one of the two is missing, the target must fail and say which.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 mapfile -t targets < <(sed -n 's/^\.PHONY: //p' Makefile | tr ' ' '\n')
@@ -23,7 +23,7 @@ if (($# > 0)); then
 fi
 
 has_nvcc() { PATH="$PATH:/usr/local/cuda/bin" command -v nvcc >/dev/null; }
-has_gpu() { compgen -G '/dev/nvidia[0-9]*' >/dev/null; }
+has_gpu() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
 modes=("${CUDA:-}")
 if [[ -z "${CUDA:-}" ]]; then
   modes=(OFF)

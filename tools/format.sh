@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formats our C++ in place. With --check, instead says which files are not formatted, and fails if there are any.
+# Formats our C++ and CUDA sources in place. With --check it changes no file, says which files are not formatted, and
+# fails if there are any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! command -v clang-format >/dev/null; then
@@ -9,7 +10,7 @@ fi
 mode=(-i)
 [[ "${1:-}" == --check ]] && mode=(--dry-run -Werror)
 folders=()
-for folder in src tests fuzz bench examples plugins tools; do
+for folder in src tests fuzz examples plugins tools; do
   [[ -d "$folder" ]] && folders+=("$folder")
 done
 find "${folders[@]}" \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |

@@ -5,7 +5,7 @@
 #   tools/install_deps.sh dev    also what `make format` and `make tidy` need
 #   tools/install_deps.sh fuzz   also what `make fuzz` needs
 # Prints which packages it will install and how. On a terminal it then asks; elsewhere, and with CI set, it continues.
-# DEPS=skip in the environment: installs nothing.
+# With DEPS=skip in the environment it installs nothing.
 set -euo pipefail
 
 build_packages=(
@@ -31,7 +31,7 @@ test_packages=(libgtest-dev libgmock-dev lld python3 python3-jinja2 python3-json
 fuzz_packages=(clang-19 libclang-rt-19-dev)
 dev_packages=(clang-format clang-tidy-19 "${fuzz_packages[@]}") # asan-parsers uses the compiler of fuzzing
 
-# Fetching sources from PyPI (tools/fetch_pypi.sh) needs pip.
+# tools/fetch_pypi.sh needs pip. Debian's pip is installed only if there is no other.
 if ! python3 -m pip --version >/dev/null 2>&1; then
   build_packages+=(python3 python3-pip)
 fi

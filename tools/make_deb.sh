@@ -17,7 +17,8 @@ trap 'rm -rf "$scratch"' EXIT
 root="$scratch/root"
 doc="$root/usr/share/doc/tessera"
 
-# Leaves out files for programs that embed the engine (libraries, headers), which belong to another package.
+# The package has only the program and its data. Libraries and headers, for programs that embed the engine, would belong
+# in another package.
 cmake --install "$build" --prefix "$scratch/all" --strip >/dev/null
 install -D "$scratch/all/bin/tessera" "$root/usr/bin/tessera"
 chrpath --delete "$root/usr/bin/tessera" >/dev/null # the loader finds Debian's libraries by itself

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets that are built in a folder, one after the other:
 #   tools/run_fuzz.sh BUILD SECONDS [TARGET…]
-# SECONDS is the total time, divided equally among the targets. Prints each finding's input; the last line is
-# "N passed, N failed".
+# SECONDS is the total time, which is divided equally among the targets. For a target that fails, prints the error and
+# the paths of the failing input and of the log. The last line is "N passed, N failed".
 set -euo pipefail
 if (($# < 2)) || ! [[ "$2" =~ ^[1-9][0-9]*$ ]]; then
   echo "usage: $0 BUILD SECONDS [TARGET…]" >&2
@@ -27,8 +27,8 @@ failed=0
 for target in "${targets[@]}"; do
   mkdir -p "$build/corpus/$target"
   log=$build/findings/$target.log
-  # libFuzzer adds new inputs to the first folder, its corpus; the second folder has the seeds. The limits apply to one
-  # input.
+  # libFuzzer adds new inputs to the first folder, its corpus. The second folder has the seeds. The limits of time and
+  # length apply to one input.
   if "$build/fuzz/fuzz_$target" -max_total_time="$share" -timeout=60 -rss_limit_mb=2048 -max_len=65536 \
     -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" "fuzz/corpus/$target" >"$log" 2>&1; then
     passed=$((passed + 1))

@@ -3,8 +3,8 @@
 #   tools/test_cuda.sh FOLDER [PROGRAM …]
 #   tools/test_cuda.sh --look       runs no test; fails with a message if there is no GPU
 # FOLDER is a build folder, or the folder bin/ of an archive of `make dist-tests`. It has tessera, libtessera_cuda.so,
-# the test programs and gpu_tests.txt, which lists the test programs. If PROGRAMs are given, only these test programs
-# run, and verify does not run. The last line is "N passed, N failed". DEVICE=cuda:1 chooses another GPU, DEVICE=cpu
+# the test programs and gpu_tests.txt, which lists the test programs. If any PROGRAM is given, only these test programs
+# run, and verify does not run. The last line is "N passed, N failed". DEVICE=cuda:1 chooses another GPU. DEVICE=cpu
 # runs the same tests on the CPU.
 set -uo pipefail
 device=${DEVICE:-cuda}

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Runs clang-tidy over our sources (not the tests) as configured in build-tidy:
 #   tools/tidy.sh [FILE …]              checks these files; without FILE, all sources
-#   tools/tidy.sh --changed REVISION    checks the files that have changed since this branch left REVISION; "auto":
-#                                       origin/main, or the commit before this one. For continuous integration: it ends
-#                                       after TIDY_SECONDS (600) and says what it left out. If clang-tidy or the history
-#                                       is missing, it says so and succeeds.
-# clang-tidy 14, Debian 12's default, cannot parse g++ 12's C++20 headers; clang-tidy 19, which Debian 12 also has, can.
+#   tools/tidy.sh --changed REVISION    checks the files that differ from the merge base with REVISION
+# The REVISION "auto" is origin/main, or the commit before HEAD if origin/main is missing or contains HEAD. --changed
+# is for continuous integration: it ends after TIDY_SECONDS (600) and says how many files it checked. If clang-tidy or
+# the history is missing, it says so and succeeds.
+# The script needs clang-tidy 19, which Debian 12 also has, because Debian 12's default, clang-tidy 14, cannot parse the
+# C++20 headers of g++ 12.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# changed_since REVISION: prints the sources that differ; fails if the history does not reach REVISION.
+# changed_since REVISION: prints the sources that differ, including tests. Fails if git does not find a base.
 changed_since() {
   local base
   if [[ "$1" != auto ]]; then
@@ -47,8 +48,8 @@ elif (($# > 0)); then
 else
   mapfile -t files < <(find src -name '*.cpp' ! -name '*_test.cpp' ! -path '*/testing/*' | sort)
 fi
-# clang lacks __builtin_shuffle, so it cannot compile kernels on g++'s vector types. If there is no nvcc, build-tidy has
-# no command for files that only a CUDA build compiles.
+# Leaves out kernels that use cpu_vector.h, because clang lacks g++'s __builtin_shuffle, and files that build-tidy does
+# not compile, for example those of the CUDA backend if there is no nvcc.
 kept=()
 for file in "${files[@]}"; do
   if [[ -z "$file" ]] || grep -q 'ops/cpu/cpu_vector.h' "$file"; then

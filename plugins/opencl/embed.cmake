@@ -1,4 +1,5 @@
-# cmake -DSOURCES=a.cl;b.cl -DOUT=kernel_sources.h -P embed.cmake: writes each file as a string constant, kA for a.cl.
+# Writes each file as a string constant of a C++ header; the constant of a.cl is kASource:
+# cmake "-DSOURCES=a.cl;b.cl" -DOUT=kernel_sources.h -P embed.cmake
 set(text "// Made from kernels/*.cl by embed.cmake.\n#pragma once\n")
 foreach(source IN LISTS SOURCES)
   get_filename_component(name ${source} NAME_WE)

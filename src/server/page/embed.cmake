@@ -1,4 +1,4 @@
-# Assembles page.html with the files that it names ("{{page.css}}"), and writes the bytes as a C++ initializer:
+# Inserts into page.html the files that it names ("{{page.css}}"), and writes the bytes as a C++ initializer:
 # cmake -D folder=… -D output=… -P embed.cmake
 file(READ ${folder}/page.html page)
 file(GLOB parts RELATIVE ${folder} ${folder}/*.css ${folder}/*.js)
