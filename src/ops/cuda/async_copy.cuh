@@ -75,4 +75,5 @@ __device__ inline SplitPair split_two(float low, float high) {
   const float2 values = unpack_two<T>(rounded);
   return {rounded, pack_two<T>(low - values.x, high - values.y)};
 }
+
 }  // namespace tessera::cuda

@@ -14,11 +14,11 @@
 namespace tessera::cuda {
 
 // The number of boxes of 16 KiB that a block asks for before the oldest of them has arrived. A decode's kernels that
-// stream weights, with two blocks on each multiprocessor, limit themselves to it. Two boxes for each block keep the
-// memory busy. With more, requests queue up, and the small reads between two kernels, such as those of x, wait behind
-// them.
+// stream weights, most with two blocks on each multiprocessor, limit themselves to it. Two boxes for each block keep
+// the memory busy. With more, requests queue up, and the small reads between two kernels, such as those of x, wait
+// behind them.
 inline constexpr int kBoxesInFlight = 2;
-inline constexpr int kBoxBytes = 16 << 10;
+inline constexpr int kLimitedBoxBytes = 16 << 10;
 
 // Limits the boxes that a thread has asked for and that have not yet arrived in a ring of slots. The slots are filled
 // in turn, from slot 0 on.

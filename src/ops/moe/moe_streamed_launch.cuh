@@ -175,10 +175,13 @@ Result<StreamedLaunch<T>> down_launch(const ExpertsProblem& p, const Matmul<T>& 
 
 template <class T>
 std::unique_ptr<BoundOp> make_streamed(const StreamedLaunch<T>& gate_up, const StreamedLaunch<T>& down) {
-  return make_cuda_op("moe_experts, streamed", [=](cudaStream_t stream) {
-    for (const StreamedLaunch<T>* l : {&gate_up, &down})
-      launch_with(l->kernel, l->shape, l->shared_bytes, /*early=*/true, stream, l->problem);
-  });
+  return make_cuda_op(
+      "moe_experts, streamed",
+      [=](cudaStream_t stream) {
+        for (const StreamedLaunch<T>* l : {&gate_up, &down})
+          launch_with(l->kernel, l->shape, l->shared_bytes, /*early=*/true, stream, l->problem);
+      },
+      /*choice=*/reinterpret_cast<std::uintptr_t>(down.kernel));  // gate and up's kernel follows from it
 }
 
 // Returns whether there are few enough pairs of a token and an expert, and the device has what the kernels need.

@@ -16,7 +16,7 @@ namespace tessera::cuda::quantised {
 inline constexpr int kStoreBufferBytes = 16 * 36 * 4;  // bytes of a buffer
 inline constexpr int kStoreBytes = kTileWarpgroups * 2 * kStoreBufferBytes;
 
-// Stores a warpgroup's results of a tile. `sums` is the address of the warpgroup's two buffers. A pass stores the
+// Stores a warpgroup's results of a tile. `buffers` is the address of the warpgroup's two buffers. A pass stores the
 // results of kRows rows of x.
 template <class T, int kN, Gate kGate>
 struct TileStore {

@@ -79,7 +79,8 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
 
 // Says whether persistent_tiles() can compute tiles of a Product, and its shared memory if so.
 template <class Product>
-inline constexpr bool kPersists = !Product::kRounds && !Product::kScaled && kMovesRegisters<Product::Ring::kN>;
+inline constexpr bool kPersists =
+    !Product::kRounds && !Product::kScaled && !Product::kLimitsBoxes && kMovesRegisters<Product::Ring::kN>;
 template <class Product>
 struct PersistentMemory {
   static constexpr int kMostBytes = 226 << 10;
@@ -117,15 +118,15 @@ Result<TilePlan> plan_tiles(const char* name, const QuantisedCall& p) {
     const std::int64_t pairs = row_tiles * ceil_div(weight_tiles_of(p), std::int64_t{2});
     if (pairs < 2 * clusters) return best;
     constexpr std::int64_t kSaved = kPersistentColumns / Product::kColumns;
-    const std::int64_t turn = ceil_div(p.k, std::int64_t{Product::kColumns}) + kEndStages - kSaved;
+    const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
+    const std::int64_t turn = std::max(stages + kEndStages - kSaved, std::int64_t{1});
     const std::int64_t all = ceil_div(pairs, clusters) * turn + kSaved;
     if (all < best.turns) best = {.pairs = pairs, .clusters = clusters, .turns = all};
-    const std::int64_t rounds = pairs / clusters;
-    const std::int64_t whole = rounds * clusters / row_tiles * row_tiles;  // the rest begins with a row tile 0
+    const std::int64_t whole = pairs / clusters * clusters / row_tiles * row_tiles;  // the rest begins with row tile 0
     const std::int64_t rest = tiles - 2 * whole;
     if (rest <= 0) return best;
     const Arrangement of_rest = TRY(arrange<Product>(name, p, rest));
-    const std::int64_t both = rounds * turn + kSaved + of_rest.turns;
+    const std::int64_t both = ceil_div(whole, clusters) * turn + kSaved + of_rest.turns;
     if (both < best.turns)
       best = {.pairs = whole, .clusters = clusters, .rest = rest, .of_rest = of_rest, .turns = both};
   }
@@ -204,7 +205,7 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
                           .block = dim3(kTileThreads<Product>),
                           .cluster = cluster};
   const auto launch_rest = [=](cudaStream_t stream) {
-    if (plan.rest > 0) launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound);
+    launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound);
   };
   if constexpr (kPersists<Product>) {
     if (plan.pairs > 0) {
@@ -217,10 +218,14 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
       whole.stages = PersistentMemory<Product>::kStages;
       const LaunchShape blocks{
           .grid = dim3(static_cast<unsigned>(2 * plan.clusters)), .block = dim3(kTileThreads<Product>), .cluster = 2};
-      return make_cuda_op(name, [=](cudaStream_t stream) {
-        launch_with(kPersistent, blocks, kPersistentBytes, /*early=*/true, stream, whole, static_cast<int>(plan.pairs));
-        launch_rest(stream);
-      });
+      return make_cuda_op(
+          name,
+          [=](cudaStream_t stream) {
+            launch_with(kPersistent, blocks, kPersistentBytes, /*early=*/true, stream, whole,
+                        static_cast<int>(plan.pairs));
+            launch_rest(stream);
+          },
+          /*choice=*/plan.rest > 0 ? 1 : 0);
     }
   }
   return make_cuda_op(name, launch_rest);

@@ -10,6 +10,7 @@
 //     (sent_sums.cuh). If there are a few more tiles than blocks that run at once, only the first clusters split k,
 //     and each block after them computes a whole tile;
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
+// With many wide tiles, blocks that stay and process one tile after another compute them (persistent_tiles.cuh).
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"

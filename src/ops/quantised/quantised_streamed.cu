@@ -45,7 +45,7 @@ struct StreamedKernel {
     p.slots = static_cast<int>(std::min({most, std::int64_t{kMostRingSlots}, std::int64_t{most_ring / slot_bytes}}));
     // Only stages as large as the boxes of other kernels are limited. Smaller ones, of four bits or beside large
     // scales, gained nothing from a limit.
-    rows.in_flight = kTileRows * stage_bytes >= kBoxBytes ? std::min(p.slots, kBoxesInFlight) : p.slots;
+    rows.in_flight = kTileRows * stage_bytes >= kLimitedBoxBytes ? std::min(p.slots, kBoxesInFlight) : p.slots;
     const auto bytes = static_cast<std::size_t>(p.slots * slot_bytes + 2 * p.scales.slot);
     const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kStreamWarps + 1) * kWarp)};
     return make_cuda_op(
