@@ -264,7 +264,7 @@ class BenchServe(CliTest):
                    *common, "--agent-context", 5000)
         self.fails(2, ["--agent-context: 20000 is not accepted", "the server's context has room for 0"],
                    *[5000 if each == 8 else each for each in common], "--agent-context", 20000)
-        self.fails(2, ["--agents: 2000000 is not accepted", "with 4 turns each, at most 699050 are"],
+        self.fails(2, ["--agents: 2000000 is not accepted", "with 4 turns each, at most 559240 are"],
                    *[2000000 if each == 3 else each for each in arguments])
 
     def test_failures_have_reasons(self):
