@@ -117,17 +117,9 @@ __global__ void __launch_bounds__(kTileThreads<Product>, 1)
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier full[kMostTileStages], empty[kMostTileStages];
   const Ring ring{(shared_address(unaligned) + 1023) / 1024 * 1024, p.stages, full, full, empty};
-  const int rank = static_cast<int>(blockIdx.x) % 2;
   const int clusters = static_cast<int>(gridDim.x) / 2;
   const int stages = (p.k + Product::kColumns - 1) / Product::kColumns;
-  const auto place_of = [&](int pair) {
-    return TilePlace{.rank = rank,
-                     .splits = false,
-                     .first_row = pair % p.row_tiles * kN,
-                     .first_weight = (pair / p.row_tiles * 2 + rank) * kTileWeights,
-                     .first = 0,
-                     .count = stages};
-  };
+  TilePlace at{.rank = static_cast<int>(blockIdx.x) % 2, .splits = false, .first = 0, .count = stages};
   if (threadIdx.x == 0) {
     prefetch_map(p.values);
     prefetch_map(p.x);
@@ -148,7 +140,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, 1)
     if (threadIdx.x % kWarpgroup == 0) {
       let_copies_see_stores();
       for (int pair = static_cast<int>(blockIdx.x) / 2; pair < pairs; pair += clusters) {
-        const TilePlace at = place_of(pair);
+        at.take_tile<kN>(pair, p.row_tiles, /*shared=*/true);
         const TileCopies<T, Product> copies{p, at, ring};
         for (int s = 0; s < stages; ++s, place.advance(p.stages)) {
           if (place.turn > 0) empty[place.slot].wait((place.turn - 1) & 1);
@@ -164,7 +156,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, 1)
     const std::uint32_t buffers =
         ring.weights(p.stages) + static_cast<std::uint32_t>(warpgroup * 2 * kStoreBufferBytes);
     for (int pair = static_cast<int>(blockIdx.x) / 2; pair < pairs; pair += clusters) {
-      const TilePlace at = place_of(pair);
+      at.take_tile<kN>(pair, p.row_tiles, /*shared=*/true);
       int w_rows[2];
       rows_of_thread(p, at, weight, w_rows);
       float sum[kN / 2];

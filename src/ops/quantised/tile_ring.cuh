@@ -87,12 +87,18 @@ struct TilePlace {
     at.splits = !p.shared && block < p.split_tiles * p.split;
     const int tile = (p.shared ? p.first_tile / 2 : p.first_tile) +
                      (p.shared || at.splits ? block / cluster : block - p.split_tiles * (p.split - 1));
-    at.first_row = tile % p.row_tiles * kN;
-    at.first_weight = (p.shared ? tile / p.row_tiles * 2 + at.rank : tile / p.row_tiles) * kTileWeights;
+    at.take_tile<kN>(tile, p.row_tiles, p.shared);
     const int stages = (p.k + kColumns - 1) / kColumns;
     at.first = at.splits ? stages * at.rank / cluster : 0;
     at.count = (at.splits ? stages * (at.rank + 1) / cluster : stages) - at.first;
     return at;
+  }
+
+  // Sets the rows of x and of w to those of a tile, or of the block's tile in a pair of tiles if blocks share x.
+  template <int kN>
+  __device__ void take_tile(int tile, int row_tiles, bool shared) {
+    first_row = tile % row_tiles * kN;
+    first_weight = (shared ? tile / row_tiles * 2 + rank : tile / row_tiles) * kTileWeights;
   }
 };
 
