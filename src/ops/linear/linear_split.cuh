@@ -146,8 +146,7 @@ __device__ inline void store_columns(const Problem& p, int column, std::int64_t 
     for (int j = 0; j < 8; ++j) total[j] = gated<T>(p.gate, total[j], up[j]);
   }
   if (p.residual != nullptr) add_pack(total, residual);
-  *reinterpret_cast<uint4*>(p.y + out) = make_uint4(pack_two<T>(total[0], total[1]), pack_two<T>(total[2], total[3]),
-                                                    pack_two<T>(total[4], total[5]), pack_two<T>(total[6], total[7]));
+  store_pack(p.y + out, pack_of<T>(total));
 }
 
 // Computes y for the block's share of the rows, from the sums of all blocks. Each thread of the warpgroup has eight
