@@ -42,7 +42,6 @@ Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size
 
 Result<int> clusters_at_once(const void* kernel, int threads, int cluster, std::size_t shared_bytes,
                              std::string_view name) {
-  TRY(allow_shared_memory(kernel, shared_bytes, name));
   // Results are kept, because the engine asks thousands of times about a few dozen kernels when it starts.
   static std::mutex mutex;
   static auto* known = new std::map<std::tuple<int, const void*, int, int, std::size_t>, int>;
@@ -51,6 +50,7 @@ Result<int> clusters_at_once(const void* kernel, int threads, int cluster, std::
   const std::tuple key{device, kernel, threads, cluster, shared_bytes};
   const std::lock_guard lock(mutex);
   if (const auto found = known->find(key); error == cudaSuccess && found != known->end()) return found->second;
+  TRY(allow_shared_memory(kernel, shared_bytes, name));
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
