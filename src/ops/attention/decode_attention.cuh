@@ -61,7 +61,7 @@ inline constexpr int kRowElements = kRowBytes<Y, kHeadDim> / static_cast<int>(si
 
 template <class T>
 struct DecodeAttention {
-  CUtensorMap keys;  // [slots, kv_heads · head_dim / kRowElements, kRowElements], boxes of kKeyBlock slots and a head
+  CUtensorMap keys;  // [slots, kv_heads · head_dim / kRowElements, kRowElements], boxes of kKeyBlock slots of one head
   CUtensorMap values;  // like `keys`
   const T* q;          // [rows, heads, head_dim]
   SegmentPlan plan;
@@ -224,8 +224,9 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
   for (int i = 0; i < 4; ++i) score[i] += odd[i];
 }
 
-// Adds weights · values to `out`, for 16 elements and 16 keys. `first` and `second` were loaded transposed: each has
-// four bytes, two elements of a key and the same two elements of the next key. `low` and `high` are the weights.
+// Adds weights · values to `out`. The warp multiplies 16 elements of 16 keys, and this thread holds its fragments.
+// `first` and `second` were loaded transposed: each has four bytes, two elements of a key and the same two elements of
+// the next key. `low` and `high` are the weights.
 template <class T>
 __device__ inline void multiply_values(float (&out)[4], std::uint32_t first, std::uint32_t second, std::uint32_t low,
                                        std::uint32_t high) {
@@ -339,7 +340,7 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
       if (!whole) {  // clear unseen values, because a zero weight times NaN is NaN
         for (int i = lane; i < Shared::kBoxBytes / 16; i += kWarp)
           if (!sees(i / kRowPacks % kKeyBlock)) *reinterpret_cast<uint4*>(at.values + i * 16) = uint4{};
-        let_copies_follow_stores();
+        let_copies_see_shared_stores();
         __syncwarp();
       }
       float score[4] = {};  // scores of the keys `quad` and `quad` + 8

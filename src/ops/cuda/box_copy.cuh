@@ -13,15 +13,14 @@
 
 namespace tessera::cuda {
 
-// The number of boxes of 16 KiB that a block asks for before the oldest of them has arrived. A decode's kernels that
-// stream weights, most with two blocks on each multiprocessor, limit themselves to it. Two boxes for each block keep
-// the memory busy. With more, requests queue up, and the small reads between two kernels, such as those of x, wait
-// behind them.
+// The maximum number of 16 KiB boxes that a block has in flight. It applies to the kernels of a decode step that stream
+// weights. Most of these run two blocks on each multiprocessor. Two boxes for each block keep the memory busy. With
+// more boxes, requests queue up, and small reads between two kernels, such as those of x, wait behind them.
 inline constexpr int kBoxesInFlight = 2;
 inline constexpr int kLimitedBoxBytes = 16 << 10;
 
-// Limits the boxes that a thread has asked for and that have not yet arrived in a ring of slots. The slots are filled
-// in turn, from slot 0 on.
+// Limits the number of boxes that are in flight to a ring of slots. A box is in flight from when the thread asks for it
+// until it has arrived. The slots are filled in turn, from slot 0 on.
 class BoxesInFlight {
  public:
   // `most` is the greatest number of boxes in flight, and is at most `slots`. `full` has each slot's barrier, whose
@@ -106,12 +105,12 @@ __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int
 // completed.
 __device__ inline void wait_for_stores_to_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+// Orders this thread's stores to shared memory before copies of the same addresses, in either direction, that start
+// after a barrier.
 __device__ inline void let_copies_see_shared_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Makes the stores of earlier kernels visible to the copies that this thread starts.
 __device__ inline void let_copies_see_stores() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-// Orders this thread's stores to shared memory before copies to the same addresses, if these start after a barrier.
-__device__ inline void let_copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ inline unsigned block_in_cluster() {
   unsigned rank;
@@ -150,15 +149,18 @@ __device__ inline void send_to_block(float* own, unsigned block, float4 values, 
       : "memory");
 }
 // Arrives at the barrier at the same address in another block of the cluster.
-__device__ inline void arrive_at_block(const SharedBarrier& barrier, unsigned block) {
+__device__ inline void arrive_at_block(std::uint32_t barrier, unsigned block) {
   asm volatile(
       "{\n"
       ".reg .b32 there;\n"
       "mapa.shared::cluster.u32 there, %0, %1;\n"
       "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-      "}\n" ::"r"(barrier.address()),
+      "}\n" ::"r"(barrier),
       "r"(block)
       : "memory");
+}
+__device__ inline void arrive_at_block(const SharedBarrier& barrier, unsigned block) {
+  arrive_at_block(barrier.address(), block);
 }
 
 }  // namespace tessera::cuda

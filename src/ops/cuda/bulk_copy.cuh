@@ -12,6 +12,19 @@ __device__ inline std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
 
+// Waits until the phase with this parity has ended. FORM says where the barrier is and what the wait makes visible.
+#define TESSERA_TRY_WAIT(FORM, ADDRESS, PARITY) \
+  asm volatile(                                 \
+      "{\n"                                     \
+      ".reg .pred ended;\n"                     \
+      "again:\n"                                \
+      "mbarrier.try_wait.parity." FORM          \
+      ".b64 ended, [%0], %1;\n"                 \
+      "@!ended bra again;\n"                    \
+      "}\n" ::"r"(ADDRESS),                     \
+      "r"(PARITY)                               \
+      : "memory")
+
 // A barrier in shared memory. A phase ends when `arrivals` threads have arrived and the expected bytes of copies are in
 // shared memory. Phases alternate between parity 0, which is the first, and parity 1.
 class SharedBarrier {
@@ -23,43 +36,31 @@ class SharedBarrier {
   }
   __device__ static void make_visible() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-  __device__ void arrive() {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&state_)) : "memory");
-  }
+  __device__ void arrive() { arrive_at(shared_address(&state_)); }
   // Arrives. The phase then ends only after copies of `bytes` bytes have arrived too.
   __device__ void arrive_and_expect(std::uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&state_)), "r"(bytes)
                  : "memory");
   }
   // Waits until the phase with this parity has ended. Precondition: no later phase has ended.
-  __device__ void wait(std::uint32_t parity) {
-    asm volatile(
-        "{\n"
-        ".reg .pred ended;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared.b64 ended, [%0], %1;\n"
-        "@!ended bra again;\n"
-        "}\n" ::"r"(shared_address(&state_)),
-        "r"(parity)
-        : "memory");
+  __device__ void wait(std::uint32_t parity) { wait_at(shared_address(&state_), parity); }
+  // The next two functions do what arrive() and wait() do, but take the barrier's address in shared memory.
+  __device__ static void arrive_at(std::uint32_t address) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address) : "memory");
+  }
+  __device__ static void wait_at(std::uint32_t address, std::uint32_t parity) {
+    TESSERA_TRY_WAIT("shared", address, parity);
   }
   // Waits like wait(), and makes visible what other blocks of the cluster stored with send_to_block() (box_copy.cuh).
   __device__ void wait_for_cluster_stores(std::uint32_t parity) {
-    asm volatile(
-        "{\n"
-        ".reg .pred ended;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 ended, [%0], %1;\n"
-        "@!ended bra again;\n"
-        "}\n" ::"r"(shared_address(&state_)),
-        "r"(parity)
-        : "memory");
+    TESSERA_TRY_WAIT("acquire.cluster.shared::cta", shared_address(&state_), parity);
   }
   __device__ std::uint32_t address() const { return shared_address(&state_); }
 
  private:
   std::uint64_t state_;
 };
+#undef TESSERA_TRY_WAIT
 
 // Starts a copy. Both addresses and `bytes` are multiples of 16. One thread calls it, after it has told the barrier how
 // many bytes to expect.
