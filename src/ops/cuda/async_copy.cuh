@@ -13,6 +13,16 @@ __device__ inline void copy_async(void* to, const void* from, bool real) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(real ? 16 : 0)
                : "memory");
 }
+// Copies kBytes bytes, 4 or 16, to an address in shared memory. Both addresses are aligned to kBytes.
+template <int kBytes>
+__device__ inline void copy_async(std::uint32_t to, const void* from) {
+  static_assert(kBytes == 4 || kBytes == 16);
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+  }
+}
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most kPending of this thread's groups of copies are still in flight.
 template <int kPending>

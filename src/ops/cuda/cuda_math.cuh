@@ -38,8 +38,8 @@ __device__ inline __half from_float<__half>(float x) {
   return __float2half_rn(x);
 }
 
-// Rounds two numbers to T and packs them into a register, the first in the lower half. To bfloat16, two are converted
-// at once, which is four times as fast as one by one.
+// Rounds two numbers to T and packs them into a register, the first in the lower half. Converting two numbers to
+// bfloat16 at once is four times as fast as converting them one by one.
 template <class T>
 __device__ inline std::uint32_t pack_two(float low, float high) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {

@@ -1,10 +1,10 @@
-// Two classes with which a kernel stores rows of n values: Numbers stores values of the storage type, and Rounded
-// stores rounded rows (rounded_rows.cuh).
+// Classes with which a kernel stores rows of n values: Numbers stores values of the storage type, Rounded stores
+// rounded rows (rounded_rows.cuh), and Fixed stores rows in fixed point (fixed_rows.cuh).
 #pragma once
 
 #include <cstdint>
 
-#include "tessera/ops/cuda/rounded_rows.cuh"
+#include "tessera/ops/cuda/converted_rows.cuh"
 
 namespace tessera::cuda {
 
@@ -26,5 +26,24 @@ struct Rounded {
     store_rounded(y, row, column, n, values);
   }
 };
+
+template <class T>
+struct Fixed {
+  FixedRows y;
+  std::int64_t n;
+  __device__ void store(std::int64_t row, std::int64_t column, const Pack<T, 8>& values) const {
+    store_fixed(y, row, column, n, values);
+  }
+};
+
+// Returns the class that stores converted rows. `rows` is a RoundedRows or a FixedRows.
+template <class T>
+Rounded<T> results_in(const RoundedRows& rows, std::int64_t n) {
+  return {.y = rows, .n = n};
+}
+template <class T>
+Fixed<T> results_in(const FixedRows& rows, std::int64_t n) {
+  return {.y = rows, .n = n};
+}
 
 }  // namespace tessera::cuda

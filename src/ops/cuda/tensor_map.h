@@ -1,4 +1,4 @@
-// Tensor maps. A tensor map describes a tensor of which Hopper's copy engine (TMA) copies boxes (box_copy.cuh).
+// Tensor maps. A tensor map describes a tensor to Hopper's copy engine (TMA), which copies boxes of it (box_copy.cuh).
 #pragma once
 
 #include <cuda.h>

@@ -37,6 +37,13 @@ __device__ inline std::uint64_t wide_matrix_at(std::uint32_t address) {
 }
 inline constexpr std::uint64_t kMatrixStep = 2;  // 32 bytes, in the descriptor's unit of 16 bytes
 
+// The two words of matrix_at()'s descriptor. Adding n to the lower word gives the descriptor of the matrix 16 n bytes
+// further on.
+__device__ inline std::uint32_t matrix_word(std::uint32_t address) {
+  return static_cast<std::uint32_t>(matrix_at(address));
+}
+inline constexpr std::uint32_t kMatrixUpperWord = 1024 >> 4 | 1U << 30;
+
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int kPending>
@@ -57,6 +64,9 @@ __device__ inline void hold(std::uint32_t (&values)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(values[i])::"memory");
 }
+
+// Keeps a value in a register. Otherwise the compiler may compute an address anew each time that it is used.
+__device__ inline void keep_in_register(std::uint32_t& value) { asm volatile("" : "+r"(value)); }
 
 // Raises or lowers the number of registers that each thread has. A whole warpgroup calls it. A raise waits until other
 // warpgroups have released enough registers.

@@ -100,13 +100,16 @@ class Chain {
   DeviceCalls calls_;
 };
 
-// Returns formats whose scales the kernels apply at different places. If the first operator is not quantised_linear,
-// returns only FP8 blocks.
+// Returns formats whose scales the kernels apply at different places. If an operator comes before quantised_linear,
+// returns only those whose kernels read converted rows. Without a quantised_linear the format does not matter.
 std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
   using Values = QuantisedFormat::Values;
   const QuantisedFormat blocks{.values = Values::kE4M3, .group_rows = 128, .group_cols = 128};
-  if (joined.ops[0] != "quantised_linear") return {blocks};
+  if (!joined.replaces("quantised_linear")) return {blocks};
+  const QuantisedFormat fixed_point{.values = Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = true};
+  if (joined.ops[0] != "quantised_linear") return {blocks, fixed_point};
   return {blocks,
+          fixed_point,
           {.values = Values::kInt4, .group_rows = 1, .group_cols = 32, .zeros = true},
           {.values = Values::kE2M1,
            .scales = QuantisedFormat::Scales::kE4M3,
@@ -115,7 +118,7 @@ std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
            .factor = true}};
 }
 
-// Returns the sizes to test. The last two are for persistent blocks of tiles, which FP8 blocks do not have.
+// Returns the sizes to test. The last two sizes lead to persistent_tiles(), which products of FP8 do not use.
 std::vector<Size> sizes_of(const QuantisedFormat& format) {
   std::vector<Size> sizes{
       {1, 256, 32},       {2, 1024, 64},      {3, 1280, 96},       {5, 4096, 32},    {8, 2048, 4096},

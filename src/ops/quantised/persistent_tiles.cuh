@@ -1,8 +1,8 @@
-// Computes quantised_linear of many rows on Hopper with the Products of quantised_block.cuh, by blocks that stay and
-// process one tile after another. If instead each tile has a block of its own, a multiprocessor, which has room for one
-// block, multiplies nothing from the last product of a tile to the first product of the next: 128 rows of w by 256 rows
-// of x lost as much time as 800 to 1,000 columns of k take (measured on an H200). Here the copies for the next tile run
-// while a tile is stored.
+// Computes quantised_linear of many rows on Hopper with the Products of quantised_block.cuh. The blocks are persistent:
+// each processes one tile after another. A multiprocessor has room for one block. If each tile had a block of its own,
+// a multiprocessor would multiply nothing from the last product of one tile to the first product of the next. For tiles
+// of 128 rows of w by 256 rows of x this pause is as long as the products of 800 to 1,000 columns of k (measured on an
+// H200). Here the copies for the next tile run while a tile is stored.
 //
 // Two blocks of a cluster compute neighbouring tiles of w for the same rows of x, and share the copies of x. Results
 // leave the registers through small buffers beside the ring. A warpgroup has two buffers, so it writes one while the
@@ -113,7 +113,8 @@ __global__ void __launch_bounds__(kTileThreads<Product>, 1)
   using T = typename Product::Element;
   using Ring = typename Product::Ring;
   constexpr int kN = Ring::kN;
-  static_assert(!Product::kRounds && !Product::kScaled && !Product::kLimitsBoxes && kMovesRegisters<kN>);
+  static_assert(!Product::kRounds && Product::Ring::kStageScaleBytes == 0 && !Product::kLimitsBoxes &&
+                kMovesRegisters<kN>);
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier full[kMostTileStages], empty[kMostTileStages];
   const Ring ring{(shared_address(unaligned) + 1023) / 1024 * 1024, p.stages, full, full, empty};
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, 1)
     __syncwarp();
   } else {
     keep_registers<232, true>();
-    const int weight = static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4);
+    const int weight = Product::first_weight();
     const std::uint32_t buffers =
         ring.weights(p.stages) + static_cast<std::uint32_t>(warpgroup * 2 * kStoreBufferBytes);
     for (int pair = static_cast<int>(blockIdx.x) / 2; pair < pairs; pair += clusters) {

@@ -22,8 +22,8 @@ struct Arrangement {
   std::int64_t turns = 0;        // an estimate of the time, in stages of a block
 };
 
-// The last step of a block adds and stores the sums. This is its time, expressed in stages of a block (measured with
-// int4 on an H200).
+// The time in which a block adds and stores its sums at its end, in units of the time of one stage of its ring
+// (measured with int4 on an H200).
 inline constexpr std::int64_t kEndStages = 4;
 
 // The shared memory of a block: a ring of kStages stages.
@@ -31,20 +31,22 @@ template <class Product>
 struct BlockMemory {
   static constexpr int kN = Product::Ring::kN;
   static constexpr int kMostBytes = kTileBlocks<kN> == 1 ? 226 << 10 : 108 << 10;
-  static constexpr int kSlotBytes = Product::Ring::kStageBytes + (Product::kScaled ? kN * 4 : 0);
-  static constexpr int kStages = std::min(kMostTileStages, (kMostBytes - 1024) / kSlotBytes);
-  static constexpr std::size_t kBytes = 1024 + static_cast<std::size_t>(kStages) * kSlotBytes;
+  static constexpr int kBesides = 1024 + Product::Ring::kOtherBytes;
+  static constexpr int kSlotBytes = Product::Ring::kStageBytes + Product::Ring::kStageScaleBytes;
+  static constexpr int kStages = std::min(kMostTileStages, (kMostBytes - kBesides) / kSlotBytes);
+  static constexpr std::size_t kBytes = kBesides + static_cast<std::size_t>(kStages) * kSlotBytes;
   static_assert(kN * kTileSumRow * 4 <= kStages * Product::Ring::kStageBytes);
 };
 
 inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.n, std::int64_t{kTileWeights}); }
 
-// Chooses how blocks share `tiles` tiles of the product. They split k if this lowers `turns` and leaves each block at
-// least two stages. The greatest possible number of tiles have one block each, in waves that use all blocks. The
-// remaining tiles are split, and come first. So the last whole tiles begin when the short blocks of split tiles end,
-// not only when other whole tiles end. The number of clusters that run at once comes from clusters_at_once(), because
-// it does not follow from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a
-// deterministic forward no block splits k, because the choice depends on m and would change the order of sums.
+// Chooses how blocks share `tiles` tiles of the product. Blocks split k if this lowers `turns` and leaves each block at
+// least two stages. As many tiles as possible have one block each (whole tiles), in waves that use all blocks. The
+// remaining tiles have their k split, and come first. So the last whole tiles begin when the short blocks of split
+// tiles end, not only when other whole tiles end. The number of clusters that run at once comes from
+// clusters_at_once(), because it does not follow from the number of blocks: an H200 runs 132 blocks at once, but only
+// 30 clusters of four. In a deterministic forward no block splits k, because the choice depends on m and would change
+// the order of sums.
 template <class Product>
 Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64_t tiles) {
   constexpr int kN = Product::Ring::kN;
@@ -52,8 +54,8 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
   const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
   const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
   // turns_of() returns the time of `full` waves of `most` blocks (or clusters) each, and of a last wave of `rest`. With
-  // few rows of x the memory bounds the time. Then the blocks of a last wave after full waves run faster, up to three
-  // times as fast.
+  // few rows of x the memory bounds the time. The blocks of a last wave after full waves then run up to three times as
+  // fast.
   constexpr bool kBoundByMemory = kTileBlocks<kN> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
                            bool after_others) {
@@ -79,8 +81,8 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
 
 // Says whether persistent_tiles() can compute tiles of a Product, and its shared memory if so.
 template <class Product>
-inline constexpr bool kPersists =
-    !Product::kRounds && !Product::kScaled && !Product::kLimitsBoxes && kMovesRegisters<Product::Ring::kN>;
+inline constexpr bool kPersists = !Product::kRounds && Product::Ring::kStageScaleBytes == 0 && !Product::kLimitsBoxes &&
+                                  kMovesRegisters<Product::Ring::kN>;
 template <class Product>
 struct PersistentMemory {
   static constexpr int kMostBytes = 226 << 10;
@@ -96,15 +98,15 @@ struct TilePlan {
   std::int64_t clusters = 0;  // clusters of two persistent blocks
   std::int64_t rest = 0;      // tiles after these pairs
   Arrangement of_rest;
-  std::int64_t turns = 0;  // as of an Arrangement
+  std::int64_t turns = 0;  // an estimate of the time, like Arrangement::turns
 };
 
-// A tile of a persistent block takes less time than a tile with a block of its own, by the time of this number of
-// columns of k (measured on an H200).
+// The time that a persistent block saves on each tile after its first, compared with a block for each tile. It is
+// expressed as a number of columns of k (measured on an H200).
 inline constexpr int kPersistentColumns = 512;
 
-// Chooses the fastest of three ways: no persistent blocks, persistent blocks for all tiles, or persistent blocks for as
-// many rounds as all clusters take part in. Fewer than two rounds gain nothing.
+// Chooses the fastest of three ways: no persistent blocks, persistent blocks for all tiles, or persistent blocks only
+// for rounds in which every cluster has a pair of tiles. Fewer than two rounds gain nothing.
 template <class Product>
 Result<TilePlan> plan_tiles(const char* name, const QuantisedCall& p) {
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{Product::Ring::kN});
@@ -121,7 +123,7 @@ Result<TilePlan> plan_tiles(const char* name, const QuantisedCall& p) {
     const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
     const std::int64_t turn = std::max(stages + kEndStages - kSaved, std::int64_t{1});
     const std::int64_t all = ceil_div(pairs, clusters) * turn + kSaved;
-    if (all < best.turns) best = {.pairs = pairs, .clusters = clusters, .turns = all};
+    if (all < best.turns) best = {.pairs = pairs, .clusters = clusters, .of_rest = {}, .turns = all};
     const std::int64_t whole = pairs / clusters * clusters / row_tiles * row_tiles;  // the rest begins with row tile 0
     const std::int64_t rest = tiles - 2 * whole;
     if (rest <= 0) return best;
@@ -152,15 +154,16 @@ inline Result<CUtensorMap> map_of_values(const QuantisedCall& p, int row_bytes) 
 struct TileRows {
   const void* data;
   std::int64_t elements;          // 16-bit elements in a row
-  const float* scales = nullptr;  // only for rounded rows
-  std::int64_t scale_stride = 0;
+  const float* scales = nullptr;  // only for converted rows
+  std::int64_t scale_stride = 0;  // distance between the scales of neighbouring stages
 };
 
-// Returns the map of x, with boxes of `box_rows` rows.
-inline Result<CUtensorMap> map_of_rows(const QuantisedCall& p, const TileRows& rows, int box_rows) {
-  return encode_tensor_map(ir::DType::kBFloat16, rows.data,
-                           std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
-                                      TensorBox{.size = p.m, .stride = rows.elements, .box = box_rows}});
+// Returns the map of x, with boxes of `box_rows` rows. Each row of x has `planes` rows in memory.
+inline Result<CUtensorMap> map_of_rows(const QuantisedCall& p, const TileRows& rows, int box_rows, int planes) {
+  return encode_tensor_map(
+      ir::DType::kBFloat16, rows.data,
+      std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
+                 TensorBox{.size = p.m * planes, .stride = rows.elements, .box = box_rows * planes}});
 }
 
 template <class Product>
@@ -173,7 +176,7 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
   const TilePlan plan = TRY(plan_tiles<Product>(name, p));
   const Arrangement& a = plan.of_rest;
   CUtensorMap x{};
-  if constexpr (!Product::kRounds) x = TRY(map_of_rows(p, rows, a.shared ? kN / 2 : kN));
+  if constexpr (!Product::kRounds) x = TRY(map_of_rows(p, rows, a.shared ? kN / 2 : kN, Product::Ring::kPlanes));
   const CUtensorMap values = TRY(map_of_values(p, Product::kWeightRowBytes));
   const TiledQuantised<T> bound{
       .x = x,
@@ -213,7 +216,7 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
       constexpr std::size_t kPersistentBytes = PersistentMemory<Product>::kBytes;
       TRY(allow_shared_memory(reinterpret_cast<const void*>(kPersistent), kPersistentBytes, name));
       TiledQuantised<T> whole = bound;
-      whole.x = TRY(map_of_rows(p, rows, kN / 2));
+      whole.x = TRY(map_of_rows(p, rows, kN / 2, Product::Ring::kPlanes));
       whole.shared = true;
       whole.stages = PersistentMemory<Product>::kStages;
       const LaunchShape blocks{

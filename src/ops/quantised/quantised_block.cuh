@@ -1,7 +1,8 @@
-// The code that quantised_linear's kernels of tiles on Hopper share (quantised_tiles.cuh, quantised_fp8.cuh): the
-// arrangement of blocks, the ring of stages in shared memory, and the store of a tile's results.
+// The code that quantised_linear's kernels of tiles on Hopper share (quantised_tiles.cuh, quantised_fp8.cuh,
+// quantised_fixed.cuh): the arrangement of blocks, the ring of stages in shared memory, and the store of a tile's
+// results.
 //
-// A block computes 128 rows of w by kN rows of x. One warp copies stages of 64 or 128 columns of k to the ring. It
+// A block computes 128 rows of w by kN rows of x. One warp copies stages of 64 to 256 columns of k to the ring. It
 // starts the first copies of weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows
 // of w by all rows of x; a template parameter, Product, says how. A product of few rounded rows has further warps,
 // which round x for the ring (rounding_warps.cuh). The blocks of a cluster do one of two things:
@@ -10,7 +11,7 @@
 //     (sent_sums.cuh). If there are a few more tiles than blocks that run at once, only the first clusters split k,
 //     and each block after them computes a whole tile;
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
-// With many wide tiles, blocks that stay and process one tile after another compute them (persistent_tiles.cuh).
+// Persistent blocks, which process one tile after another, compute many wide tiles (persistent_tiles.cuh).
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -22,17 +23,20 @@
 namespace tessera::cuda::quantised {
 
 // Stores the sums of a warpgroup to shared memory as [kN, kTileSumRow]. Each sum is multiplied by the factor of its row
-// of w.
-template <int kN>
+// of w. sum[4 j + 2 h + i] belongs to a thread's row h of w. With its number q in the quad, the row of x is
+// 8 j + 2 q + i if kNextRow is 1, and 8 j + q + 4 i if it is 4.
+template <int kN, int kNextRow>
 __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t sums, int weight,
                                        const float (&factor)[2]) {
-  const std::uint32_t to = sums + threadIdx.x % 4 * 2 * kTileSumRow * 4 + static_cast<std::uint32_t>(weight) * 4;
+  static_assert(kNextRow == 1 || kNextRow == 4);
+  const std::uint32_t first_row = threadIdx.x % 4 * (kNextRow == 1 ? 2 : 1);
+  const std::uint32_t to = sums + first_row * kTileSumRow * 4 + static_cast<std::uint32_t>(weight) * 4;
 #pragma unroll
   for (int j = 0; j < kN / 8; ++j)
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       asm volatile("st.shared.f32 [%0], %1;" ::"r"(
-                       to + static_cast<std::uint32_t>(((j * 8 + i % 2) * kTileSumRow + i / 2 * 8) * 4)),
+                       to + static_cast<std::uint32_t>(((j * 8 + i % 2 * kNextRow) * kTileSumRow + i / 2 * 8) * 4)),
                    "f"(sum[4 * j + i] * factor[i / 2])
                    : "memory");
 }
@@ -65,8 +69,8 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
 }
 
 // Sets `w_rows` to a thread's two rows of w. `weight` is the first of them, counted within the tile. With a gate, 8
-// gate rows alternate with their 8 up rows. Instead of rows past the last, whose sums are not stored, the last is
-// taken.
+// gate rows alternate with their 8 up rows. The last row of w takes the place of rows past it, whose sums are not
+// stored.
 template <class T>
 __device__ inline void rows_of_thread(const TiledQuantised<T>& p, const TilePlace& at, int weight, int (&w_rows)[2]) {
   const auto last = static_cast<int>(p.w.rows) - 1;
@@ -96,13 +100,19 @@ __device__ inline void sync_multiplying() {
 // blocks of a cluster are neighbours. Consecutive tiles have the same rows of w and the next rows of x, until x has no
 // more rows. Preconditions: n is a multiple of 8, and k is a multiple of 16.
 //
-// A Product has Ring, Element, kColumns and kWeightRowBytes (of a stage), kScaled (whether stages have scales of x),
-// kRounds (whether it has warps that round x), kLimitsBoxes (whether the block limits the boxes of weights in flight to
-// kBoxesInFlight; if so, weights and rows of x have separate barriers) and
-//   multiply(p, at, ring, weight, w_rows, place, sum, factor),
-// which each thread of the two warpgroups calls. `place` is the place of the block's first stage in the ring, and is
-// set to the place after its last stage. multiply() computes the thread's sums over the block's stages, and the factors
-// of the thread's two rows of w, `w_rows`. `weight` is the first of these rows, counted within the tile.
+// A Product has
+//   Ring, Element              types: the ring, and the type of x and y
+//   kColumns, kWeightRowBytes  the columns of a stage, and the bytes of a row of w in a stage
+//   first_weight()             the first of a thread's two rows of w, counted within the tile; the second is eight rows
+//                              further on
+//   kNextRow                   see store_tile_sums()
+//   kRounds                    whether the block has warps that round x
+//   kLimitsBoxes               whether the block limits the boxes of weights in flight to kBoxesInFlight; if so,
+//                              weights and rows of x have separate barriers
+//   multiply(p, at, ring, weight, w_rows, place, sum, factor)
+// Each thread of the two warpgroups calls multiply(). It computes the thread's sums over the block's stages, and the
+// factors of the thread's two rows of w, `w_rows`. `weight` is the first of these rows, counted within the tile.
+// `place` is the place of the block's first stage in the ring, and is set to the place after its last stage.
 template <class Product>
 __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ring::kN>)
     quantised_block(const __grid_constant__ TiledQuantised<typename Product::Element> p) {
@@ -148,7 +158,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
 
   if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
     if constexpr (kMovesRegisters<kN>) keep_registers<232, true>();
-    const int weight = static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4);
+    const int weight = Product::first_weight();
     int w_rows[2];
     rows_of_thread(p, at, weight, w_rows);
     float sum[kN / 2];
@@ -158,7 +168,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
     wait_for_previous();  // before the residual is read and y is written
     // The sums overwrite stages of the ring, so all warps must have read these stages first.
     sync_multiplying();
-    store_tile_sums<kN>(sum, ring.base, weight, factor);
+    store_tile_sums<kN, Product::kNextRow>(sum, ring.base, weight, factor);
     if constexpr (Product::kRounds) {
       sync_multiplying();
       wait_for_cluster();

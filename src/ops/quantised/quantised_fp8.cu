@@ -10,6 +10,7 @@
 #include "tessera/ops/contract/bound_sequence.h"
 #include "tessera/ops/cuda/sm90a_code.h"
 #include "tessera/ops/linear/linear_cuda.h"
+#include "tessera/ops/quantised/convert_rows.cuh"
 #include "tessera/ops/quantised/quantised_bind.cuh"
 #include "tessera/ops/quantised/quantised_kernels.cuh"
 #include "tessera/ops/quantised/rounded_library.h"
@@ -43,33 +44,6 @@ RoundedRows rounded_rows(const QuantisedCall& p) {
   return {.values = reinterpret_cast<std::uint8_t*>(p.workspace),
           .scales = reinterpret_cast<float*>(p.workspace + l.scales),
           .scale_stride = l.scale_stride};
-}
-
-constexpr int kRoundingThreads = 256;
-
-// Rounds x [m, k]. Sixteen threads take a group of columns of a row. Grid: m, and the number of blocks of
-// kRoundingThreads threads that a row's groups need.
-template <class T>
-__global__ void __launch_bounds__(kRoundingThreads) round_rows(const T* x, RoundedRows to, std::int64_t k) {
-  let_next_begin();
-  wait_for_previous();
-  const std::int64_t row = blockIdx.x;
-  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.y) * kRoundingThreads + threadIdx.x) * 8;
-  Pack<T, 8> values{};
-  if (column < k) values = load_pack<T, 8>(x + row * k + column);
-  store_rounded(to, row, column, k, values);
-}
-
-template <class T>
-std::unique_ptr<BoundOp> make_rounding(const QuantisedCall& p, const RoundedRows& rows) {
-  const std::int64_t threads = ceil_div(p.k, std::int64_t{kRoundedGroup}) * kGroupThreads;
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(p.m),
-                                       static_cast<unsigned>(ceil_div(threads, std::int64_t{kRoundingThreads}))),
-                          .block = dim3(kRoundingThreads)};
-  return make_cuda_op("quantised_linear, rounding",
-                      [shape, rows, x = reinterpret_cast<const T*>(p.x), k = p.k](cudaStream_t stream) {
-                        launch_early(round_rows<T>, shape, stream, x, rows, k);
-                      });
 }
 
 // Returns whether the kernel of many rows supports the call. It needs more rows than a tile has, and one scale for each
@@ -161,7 +135,7 @@ Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p, const MakeRows& ma
   RoundedRows rows{};
   std::unique_ptr<BoundOp> product = TRY(make_product<T>(p, rows, device));
   std::vector<std::unique_ptr<BoundOp>> parts;
-  parts.push_back(make_rows ? make_rows(rows) : make_rounding<T>(p, rows));
+  parts.push_back(make_rows ? make_rows(rows) : make_converting<T>(p, rows));
   if (parts[0] == nullptr) return std::unique_ptr<BoundOp>();
   parts.push_back(std::move(product));
   return Result<std::unique_ptr<BoundOp>>(std::make_unique<BoundSequence>(std::move(parts)));

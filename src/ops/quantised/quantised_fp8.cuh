@@ -3,9 +3,9 @@
 // the kernel for more rows. Tensor cores keep only about 14 bits when they add. So the sums of a stage, whose 128
 // columns are a group, are multiplied by their scales and added in float32.
 //
-// The time is bounded by reading w once. Up to eight rows are rounded by warps of each block (rounding_warps.cuh). A
-// kernel before this one rounds more rows. If instead each block rounded them, the product would take 1.6 times as long
-// with 64 rows, and 2 to 3 times as long with 128 (measured on an H100).
+// The time is bounded by reading w once. If x has up to eight rows, warps of each block round it (rounding_warps.cuh).
+// If x has more rows, a kernel before this one rounds it. If instead each block rounded x, the product would take 1.6
+// times as long with 64 rows, and 2 to 3 times as long with 128 (measured on an H100).
 #pragma once
 
 #include "tessera/ops/cuda/rounded_rows.cuh"
@@ -17,14 +17,13 @@ static_assert(kRoundedGroup == kMostStageColumns);
 
 // The Product of quantised_block() that multiplies rounded rows. If kRounds_, warps of the block round x.
 template <class T, int kN, bool kRounds_ = false>
-struct RoundedProduct {
+struct RoundedProduct : UsualSums {
   using Element = T;
   static constexpr int kColumns = kMostStageColumns;
   static constexpr int kWeightRowBytes = kColumns;
-  static constexpr bool kScaled = true;
   static constexpr bool kRounds = kRounds_;
   static constexpr bool kLimitsBoxes = true;
-  using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, 1>;
+  using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, 1, 1, sizeof(float)>;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __device__ static void multiply(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int weight,

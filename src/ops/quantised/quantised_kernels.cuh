@@ -8,7 +8,7 @@
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/ops/contract/op.h"
-#include "tessera/ops/cuda/rounded_rows.cuh"
+#include "tessera/ops/cuda/converted_rows.cuh"
 #include "tessera/ops/linear/linear_gate.cuh"
 #include "tessera/ops/quantised/quantised_problem.h"
 
@@ -46,7 +46,7 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedCall& call)
 
 // Returns whether to convert w to 16-bit numbers in scratch memory, so that cuBLASLt can compute the product. This
 // needs a 16-bit type, 1024 rows or more, a converted matrix of at most 256 MiB, no gate, and a forward that is not
-// deterministic. The kernel of tiles is faster at any number of rows.
+// deterministic. If the kernel of tiles supports the call too, that kernel is faster at any number of rows.
 bool quantised_dequantised_serves(const QuantisedCall& call);
 std::size_t quantised_dequantised_workspace(const QuantisedCall& call);  // in bytes
 Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall& call, Device& device);
@@ -55,20 +55,40 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall&
 // rounded by groups or rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. In a
 // deterministic forward the order of sums does not depend on the number of rows.
 bool quantised_fp8_serves(const QuantisedCall& call);
-// Returns whether the product of rounded rows rounds x itself, so that no kernel before it need round x.
+// Returns whether the product of rounded rows rounds x itself, so that no kernel before it needs to round x.
 bool rounds_itself(const QuantisedCall& call);
 // Returns whether cuBLASLt computes the product of rounded rows (rounded_library.h). It computes no gate.
 bool takes_library(const QuantisedCall& call);
 std::size_t quantised_fp8_workspace(const QuantisedCall& call);  // in bytes
-// A function that binds the operator which writes the rounded rows to `to`. The product reads them from there.
-using MakeRows = std::function<std::unique_ptr<BoundOp>(const cuda::RoundedRows& to)>;
+// A function that binds the operator which writes the converted rows to `to`. The product reads them from there.
+using MakeRows = std::function<std::unique_ptr<BoundOp>(const cuda::ConvertedRows& to)>;
 // Binds the rounding and the product. If `make_rows` is empty, the product or a separate launch rounds call.x. Returns
 // null if make_rows returns null.
 Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, const MakeRows& make_rows,
                                                     Device& device);
 
+// Returns whether the kernel of rows in fixed point supports the call: up to 32 rows of a 16-bit type, int4 in groups
+// of 128 columns, a multiple of 512 columns, and a forward that is not deterministic (quantised_fixed.cuh). It needs
+// Hopper, and a workspace.
+inline constexpr std::int64_t kMostFixedPointRows = 32;
+bool quantised_fixed_serves(const QuantisedCall& call);
+std::size_t quantised_fixed_workspace(const QuantisedCall& call);  // in bytes; more rows need as much or more
+// Binds the conversion and the product. If `make_rows` is empty, a separate launch converts call.x. Returns null if
+// make_rows returns null.
+Result<std::unique_ptr<BoundOp>> bind_quantised_fixed(const QuantisedCall& call, const MakeRows& make_rows);
+
 // The kernels among which quantised_linear.cu chooses.
-enum class QuantisedWay { kNothing, kRefused, kStaged, kStreamed, kRoundedRows, kDequantised, kTiles, kPlain };
+enum class QuantisedWay {
+  kNothing,
+  kRefused,
+  kStaged,
+  kStreamed,
+  kRoundedRows,
+  kFixedPoint,
+  kDequantised,
+  kTiles,
+  kPlain
+};
 QuantisedWay choose_way(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_way(QuantisedWay way, const QuantisedCall& call, Device& device);
 // Returns a QuantisedCall that describes one quantised_linear. The call has no gate.

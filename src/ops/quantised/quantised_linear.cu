@@ -1,15 +1,19 @@
-// Binds quantised_linear on CUDA. bind() chooses one of six kernels, by sizes, types and the format alone:
+// Binds quantised_linear on CUDA. bind() chooses one of seven kernels, by sizes, types and the format alone:
 //
 //   staged        16-bit types, very few rows, Hopper (quantised_staged.cuh): like streamed, with x in shared memory
 //   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): bound by reading w
+//   fixed point   16-bit types, up to 32 rows, int4, Hopper (quantised_fixed.cuh): exact products of integers
 //   rounded rows  FP8 made for rounded inputs, Hopper (quantised_fp8.cuh): products of eight bits
 //   tiles         16-bit types, any number of rows, Hopper (quantised_tiles.cuh): products of sixteen bits
 //   dequantised   16-bit types, at least 1024 rows (dequantised.cuh): converts w to scratch memory
 //   plain         everything else (quantised_plain.cu)
 //
-// Only the kernel of rounded rows rounds x. A deterministic forward uses the same kernel for any number of rows, so it
-// never uses the staged, the streamed or the dequantised one.
+// The kernel of rounded rows rounds x to eight bits, and that of fixed point to sixteen; no other kernel rounds x. A
+// deterministic forward uses the same kernel for any number of rows, so it never uses the staged, the streamed, the
+// fixed-point or the dequantised one.
 #include "tessera/ops/quantised/quantised_linear.h"
+
+#include <algorithm>
 
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -30,8 +34,8 @@ bool prefers_rounded_rows(const QuantisedCall& call) {
 }
 
 // Returns whether tiles are faster than the streamed kernel although both support the call. With four-bit weights the
-// time of tiles is the same for up to 32 rows, and the streamed kernel's time grows beyond eight rows. With fourteen
-// rows of int4 both take about 88 us for the linears of a layer of Llama-3-8B's sizes (H200). With small groups of
+// time of tiles is the same for up to 32 rows, and the streamed kernel's time grows beyond eight rows. With int4 and
+// fourteen rows, both take about 88 us for the linears of a layer with Llama-3-8B's sizes (H200). With small groups of
 // int4, tiles are slower.
 bool prefers_tiles(const QuantisedCall& call) {
   const QuantisedFormat& f = call.w.format;
@@ -40,13 +44,31 @@ bool prefers_tiles(const QuantisedCall& call) {
   return is_fast && call.m >= 14 && quantised_tiles_serve(call);
 }
 
-Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  const QuantisedCall call = quantised_call(args);
+// Returns whether products of integers are faster than the kernels that multiply 16-bit numbers, although both support
+// the call. Products of integers need a launch that converts x, unless a norm or gate before them converts it. With one
+// row this launch takes longer than such a product saves. With few rows it does so only if the matrix is small
+// (docs/measurements/kernels.md).
+bool prefers_fixed_point(const QuantisedCall& call) {
+  if (call.m < 2 || !quantised_fixed_serves(call)) return false;
+  const std::int64_t most_small = call.m < 4 ? 12 : call.m < 16 ? 6 : 0;  // values of a small matrix, in units of 2^20
+  return call.n * call.k > most_small << 20;
+}
+
+std::size_t workspace_of(const QuantisedCall& call) {
   switch (choose_way(call)) {
     case Way::kRoundedRows: return quantised_fp8_workspace(call);
+    case Way::kFixedPoint: return quantised_fixed_workspace(call);
     case Way::kDequantised: return quantised_dequantised_workspace(call);
-    default: return std::size_t{0};
+    default: return 0;
   }
+}
+
+// Returns the greater of two workspaces: that of the call, and that of the same call with few rows.
+Result<std::size_t> workspace_bytes(const BindArgs& args) {
+  const QuantisedCall call = quantised_call(args);
+  QuantisedCall few = call;
+  few.m = std::min(few.m, kMostFixedPointRows);
+  return std::max(workspace_of(call), workspace_of(few));
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
@@ -61,6 +83,7 @@ Way choose_way(const QuantisedCall& call) {
   if (call.m == 0) return Way::kNothing;
   if (call.w.format.is_blocks()) return Way::kRefused;
   if (prefers_rounded_rows(call)) return Way::kRoundedRows;
+  if (prefers_fixed_point(call)) return Way::kFixedPoint;
   if (quantised_staged_serves(call)) return Way::kStaged;
   if (quantised_streamed_serves(call) && !prefers_tiles(call)) return Way::kStreamed;
   if (quantised_fp8_serves(call)) return Way::kRoundedRows;
@@ -75,6 +98,7 @@ Result<std::unique_ptr<BoundOp>> bind_way(Way way, const QuantisedCall& call, De
     case Way::kStaged: return bind_quantised_staged(call);
     case Way::kStreamed: return bind_quantised_streamed(call);
     case Way::kRoundedRows: return bind_quantised_fp8(call, {}, device);
+    case Way::kFixedPoint: return bind_quantised_fixed(call, {});
     case Way::kDequantised: return bind_quantised_dequantised(call, device);
     case Way::kTiles: return bind_quantised_tiles(call);
     default: return bind_quantised_plain(call);

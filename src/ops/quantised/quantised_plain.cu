@@ -1,5 +1,5 @@
 // Computes quantised_linear for everything that no faster kernel supports: float32, odd sizes, columns whose scales the
-// operand `groups` names, and GPUs before Hopper. A warp computes eight rows of x by one row of w; each of its lanes
+// operand `groups` names, and GPUs before Hopper. A warp multiplies eight rows of x by one row of w; each of its lanes
 // takes some of the columns. The time is bounded by reading and converting w again for every eight rows.
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_op.h"

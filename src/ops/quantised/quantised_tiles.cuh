@@ -251,11 +251,10 @@ class ScaleStream {
 
 // The Product of quantised_block() that multiplies converted weights.
 template <class T, Values kValues, StageGroups kGroups, int kN>
-struct ConvertedProduct {
+struct ConvertedProduct : UsualSums {
   using Element = T;
   static constexpr int kColumns = kGroups.columns;
   static constexpr int kWeightRowBytes = kGroups.row_bytes(kValues);
-  static constexpr bool kScaled = false;
   static constexpr bool kRounds = false;
   static constexpr bool kLimitsBoxes = false;  // with limits, the kernel takes as long or longer
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, kColumns * 2 / kBoxRowBytes>;

@@ -248,8 +248,8 @@ struct ScaleAndOffset {
   std::uint32_t scale = 0;
   std::uint32_t added = 0;
 
-  // An int4 without an offset has the zero point 8, and a flipped int8 has the zero point 128. The negative zero point
-  // over kSmallScaleGrow and kSmallSumGrow is -2^-127 or -2^-126.
+  // Without an offset, an int4 has the zero point 8, and a flipped int8 has the zero point 128. kZeroOfGrown is the
+  // negative zero point divided by kSmallScaleGrow · kSmallSumGrow: -2^-127 for int4, and -2^-126 for int8.
   static constexpr std::uint32_t kZeroOfGrown = kValues == Values::kInt8 ? 0x80808080u : 0x80408040u;
   __device__ static ScaleAndOffset of_scale(float scale) {
     if constexpr (!kSmallInts<T, kValues>) return {.scale = both_halves<T>(scale)};

@@ -14,7 +14,7 @@
 namespace tessera {
 
 // Returns whether the library supports the product. The number of rows must be above 64 and a multiple of four. The
-// matrix must have blocks of 128 by 128. n must be a multiple of 16, and k a multiple of 512.
+// matrix must have one scale for each block of 128 by 128. n must be a multiple of 16, and k a multiple of 512.
 bool rounded_library_serves(const QuantisedProblem& p);
 
 // Rows of x in the form that the library reads: [m, k] bytes, and scales [k / 128, m].

@@ -2,10 +2,11 @@
 // alone or together with the gate after it. The time is bounded by 8-bit products: 1979 TFLOP/s on an H100 by its data
 // sheet.
 //
-// Rows of x are the first matrix of a product, so a thread has two rows of x. Its sums of a stage of 128 columns need
-// only two scales of x and, if blocks of 128 rows of w share a scale, one scale of w. The tensor cores keep only about
-// 14 bits when they add, so a stage's sums are multiplied by the scales and added in float32. A warpgroup keeps two
-// stages' sums in registers, and adds one stage's sums while the tensor cores compute the next stage's sums.
+// x is the first matrix of a product (wgmma's A), so a thread has the sums of two rows of x. Its sums of a stage of 128
+// columns need only two scales of x and, if blocks of 128 rows of w share a scale, one scale of w. The tensor cores
+// keep only about 14 bits when they add, so a stage's sums are multiplied by the scales and added in float32. A
+// warpgroup keeps two stages' sums in registers, and adds one stage's sums while the tensor cores compute the next
+// stage's sums.
 //
 // Blocks are persistent, and process tiles of 128 by 128. Two blocks of a cluster have neighbouring rows of w and the
 // same rows of x, and share the copies of x. (Four blocks that share both matrices are slower, because a GPU runs fewer

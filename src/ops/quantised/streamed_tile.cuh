@@ -182,8 +182,9 @@ struct ScalePlaces {
   }
 };
 
-// Stores the results of a tile. `threads` threads share the work, and this thread has the number `thread`. total(row of
-// x, row of w in the tile) gives a sum in float32, without the scale of a row.
+// Stores the results of a tile. `threads` threads share the work, and this thread has the number `thread`. total(x_row,
+// w_row) returns a sum in float32, before it is multiplied by the factor and the scale of the row of w. w_row counts
+// within the tile.
 template <Values kValues, ScaleOf kScaleOf, class T, class Total>
 __device__ void store_tile(const StreamedQuantised<T>& p, int tile, int thread, int threads, const Total& total) {
   const int columns = p.tile_columns();

@@ -11,8 +11,8 @@ namespace tessera::cuda::quantised {
 
 inline constexpr int kTileWeights = 128;  // rows of w in a tile
 inline constexpr int kTileWarpgroups = 2;
-inline constexpr int kMostStageColumns = 128;
-inline constexpr int kBoxRowBytes = 128;  // bytes of a row of x in a box
+inline constexpr int kMostStageColumns = 128;  // fixed point has 256 (quantised_fixed.cuh)
+inline constexpr int kBoxRowBytes = 128;       // bytes of a row of x in a box
 inline constexpr int kMostTileStages = 8;
 // The maximum number of blocks of a cluster that split k. Larger clusters would be faster alone, but after other
 // kernels they wait longer until a group of multiprocessors has room for all their blocks.
@@ -41,16 +41,24 @@ inline constexpr int kTileThreads =
 template <int kN>
 inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 
+// The rows of w and x whose sums a thread holds, for Products (quantised_block.cuh) that do not rearrange the rows.
+// They are the rows of a wgmma result.
+struct UsualSums {
+  static constexpr int kNextRow = 1;
+  __device__ static int first_weight() { return static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4); }
+};
+
 template <class T>
 struct TiledQuantised {
-  // [m, k], or bytes of rounded rows in 16-bit elements; boxes of kN rows, or of half as many if blocks share x.
+  // [m, k], or bytes of converted rows in 16-bit elements; boxes of kN rows, or of half as many if blocks share x. If
+  // Ring::kPlanes is 2, each row of x is two rows of the map.
   // Products that round x read `rows` instead.
   CUtensorMap x;
   const T* rows;          // [m, k]
   CUtensorMap values;     // [n, bytes of a row], in 16-bit elements; gated: 8 gate rows alternate with their 8 up rows
   QuantisedMatrix w;      // [n or 2n, k]
-  const float* x_scales;  // scales of rounded rows (rounded_rows.cuh); null: x is not rounded
-  int scale_stride;       // stride of x_scales
+  const float* x_scales;  // scales of converted rows (rounded_rows.cuh, fixed_rows.cuh); null: x is not converted
+  int scale_stride;       // distance between the scales of neighbouring stages
   const T* bias;          // [n or 2n]; null: no bias
   const T* residual;      // [m, n]; null: no residual
   T* y;                   // [m, n]
@@ -112,15 +120,19 @@ struct RingPlace {
   }
 };
 
-// The ring of stages of a block. A stage has kWeightBytes of w and kRowBoxes boxes of x. Scales of x lie after all
-// stages.
-template <int kN_, int kWeightBytes_, int kRowBoxes_>
+// The ring of stages of a block. A stage has kWeightBytes of w and kRowBoxes boxes of x. A box has kPlanes rows of
+// kBoxRowBytes for each row of x. Scales of x lie after all stages; a row of x has kRowScaleBytes in a stage, 0 if
+// there are no scales. After the scales, a Product has kOtherBytes for its own use.
+template <int kN_, int kWeightBytes_, int kRowBoxes_, int kPlanes_ = 1, int kRowScaleBytes_ = 0, int kOtherBytes_ = 0>
 struct TileRing {
   static constexpr int kN = kN_;
   static constexpr int kWeightBytes = kWeightBytes_;
   static constexpr int kRowBoxes = kRowBoxes_;
-  static constexpr int kBoxBytes = kN * kBoxRowBytes;
-  static constexpr int kStageBytes = kWeightBytes + kRowBoxes * kBoxBytes;
+  static constexpr int kPlanes = kPlanes_;
+  static constexpr int kBoxBytes = kN * kPlanes * kBoxRowBytes;
+  static constexpr int kStageBytes = kWeightBytes + kRowBoxes * kBoxBytes;  // without scales
+  static constexpr int kStageScaleBytes = kN * kRowScaleBytes_;
+  static constexpr int kOtherBytes = kOtherBytes_;
 
   std::uint32_t base;
   int stages;
@@ -131,16 +143,19 @@ struct TileRing {
   __device__ std::uint32_t weights(int slot) const { return base + static_cast<std::uint32_t>(slot) * kStageBytes; }
   __device__ std::uint32_t rows(int slot) const { return weights(slot) + kWeightBytes; }
   __device__ std::uint32_t scales(int slot) const {
-    return weights(stages) + static_cast<std::uint32_t>(slot * kN * 4);
+    return weights(stages) + static_cast<std::uint32_t>(slot * kStageScaleBytes);
   }
+  __device__ std::uint32_t other() const { return scales(stages); }
   // Every warp calls release() when it has read the slot. The slot is free when all warps have called it.
-  __device__ void release(int slot, bool shared) const {
+  __device__ void release(int slot, bool shared) const { release_at(empty[slot].address(), shared); }
+  // Does the same with the address of the slot's barrier in `empty`.
+  __device__ static void release_at(std::uint32_t address, bool shared) {
     if (threadIdx.x % kWarp != 0) return;
     if (shared) {
-      arrive_at_block(empty[slot], 0);
-      arrive_at_block(empty[slot], 1);
+      arrive_at_block(address, 0);
+      arrive_at_block(address, 1);
     } else {
-      empty[slot].arrive();
+      SharedBarrier::arrive_at(address);
     }
   }
 };
@@ -149,7 +164,7 @@ struct TileRing {
 template <class T, class Product>
 struct TileCopies {
   using Ring = typename Product::Ring;
-  static constexpr int kScaleBytes = Product::kScaled ? Ring::kN * 4 : 0;
+  static constexpr int kScaleBytes = Ring::kStageScaleBytes;
 
   const TiledQuantised<T>& p;
   const TilePlace& at;
@@ -173,14 +188,14 @@ struct TileCopies {
       const std::uint32_t to = ring.rows(slot) + static_cast<std::uint32_t>(box * Ring::kBoxBytes);
       const int column = (stage * Ring::kRowBoxes + box) * (kBoxRowBytes / 2);
       if (p.shared) {
-        const int share = at.rank * (Ring::kN / 2);
+        const int share = at.rank * (Ring::kN / 2) * Ring::kPlanes;
         copy_box_to_all(to + static_cast<std::uint32_t>(share * kBoxRowBytes), p.x, full, 3, column,
-                        at.first_row + share);
+                        at.first_row * Ring::kPlanes + share);
       } else {
-        copy_box(to, p.x, full, column, at.first_row);
+        copy_box(to, p.x, full, column, at.first_row * Ring::kPlanes);
       }
     }
-    if constexpr (Product::kScaled)
+    if constexpr (kScaleBytes > 0)
       bulk_copy(ring.scales(slot), p.x_scales + static_cast<std::int64_t>(stage) * p.scale_stride + at.first_row,
                 kScaleBytes, full);
   }

@@ -223,7 +223,8 @@ void run(const Problem<T>& p) {
     const Buffers own = make_buffers(reinterpret_cast<float*>(p.workspace + begin * scratch_bytes(p.sizes)), p.sizes);
     for (std::int64_t item = next++; item < items; item = next++) run_head(p, item / p.heads, item % p.heads, own);
   });
-  // Every head of a request reads the request's accepted drafts. So new drafts may replace them only after all heads.
+  // Every head of a request reads the request's accepted drafts. So the new drafts replace them only after all heads
+  // have been computed.
   if (p.held_drafts > 0)
     for (std::int64_t request = 0; request < num_requests; ++request) keep_drafts(p, request);
 }

@@ -7,7 +7,7 @@
 #include "tessera/ops/cuda/cuda_norm.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/row_results.cuh"
-#include "tessera/ops/recurrent/rounded_output_gate.cuh"
+#include "tessera/ops/recurrent/converted_output_gate.cuh"
 
 namespace tessera {
 namespace {
@@ -121,10 +121,10 @@ __global__ void sigmoid_gate(const T* x, const T* gate, T* y, std::int64_t n) {
   }
 }
 
-// Computes sigmoid_gate and writes the products as rounded rows (cuda/rounded_rows.cuh). A row consists of whole groups
-// of columns.
-template <class T>
-__global__ void sigmoid_gate_rounded(const T* x, const T* gate, const Rounded<T> y, std::int64_t n) {
+// Computes sigmoid_gate and writes the products as converted rows (cuda/converted_rows.cuh). A row consists of whole
+// groups of columns.
+template <class T, class Results>
+__global__ void sigmoid_gate_converted(const T* x, const T* gate, const Results y, std::int64_t n) {
   let_next_begin();
   wait_for_previous();
   const std::int64_t first = flat_item() * 8;
@@ -145,31 +145,37 @@ Result<std::unique_ptr<BoundOp>> bind_sigmoid_gate(const BindArgs& args) {
   });
 }
 
-template <class T>
-std::unique_ptr<BoundOp> make_rounded(const BindArgs& args, const RoundedRows& to) {
-  const Rounded<T> y{.y = to, .n = args.operands[0].cols()};
-  if (y.n % kRoundedGroup != 0) return nullptr;
+template <class T, class Rows>
+std::unique_ptr<BoundOp> make_converted(const BindArgs& args, const Rows& to) {
+  const auto y = results_in<T>(to, args.operands[0].cols());
+  if (y.n % kConvertedGroup != 0) return nullptr;
   if (args.node.op == "gated_norm") {
     const GatedNorm<T> p = gated_norm_of<T>(args);
-    if (p.head_dim != kRoundedGroup || !has_packs<T, 8>(args, p)) return nullptr;
-    return make_gated_norm<T, 8>("gated_norm, rounded rows", p, y);
+    if (p.head_dim != kConvertedGroup || !has_packs<T, 8>(args, p)) return nullptr;
+    return make_gated_norm<T, 8>(name_by_form<Rows>("gated_norm, rounded rows", "gated_norm, fixed point"), p, y);
   }
   if (args.node.op != "sigmoid_gate") return nullptr;
   const std::int64_t n = args.operands[0].elements();
-  return make_cuda_op("sigmoid_gate, rounded rows", [=, x = args.operands[0].as<T>(), gate = args.operands[1].as<T>(),
-                                                     shape = flat_shape(n / 8)](cudaStream_t stream) {
-    launch_early(sigmoid_gate_rounded<T>, shape, stream, x, gate, y, n);
-  });
+  const T* x = args.operands[0].as<T>();
+  const T* gate = args.operands[1].as<T>();
+  return make_cuda_op(name_by_form<Rows>("sigmoid_gate, rounded rows", "sigmoid_gate, fixed point"),
+                      [=, shape = flat_shape(n / 8)](cudaStream_t stream) {
+                        launch_early(sigmoid_gate_converted<T, std::remove_const_t<decltype(y)>>, shape, stream, x,
+                                     gate, y, n);
+                      });
 }
 
 }  // namespace
 
-std::unique_ptr<BoundOp> bind_rounded_output_gate(const BindArgs& args, const RoundedRows& to) {
-  switch (args.operands[0].dtype) {
-    case ir::DType::kBFloat16: return make_rounded<__nv_bfloat16>(args, to);
-    case ir::DType::kFloat16: return make_rounded<__half>(args, to);
-    default: return nullptr;
-  }
+std::unique_ptr<BoundOp> bind_converted_output_gate(const BindArgs& args, const ConvertedRows& to) {
+  const auto make = [&](const auto& rows) -> std::unique_ptr<BoundOp> {
+    switch (args.operands[0].dtype) {
+      case ir::DType::kBFloat16: return make_converted<__nv_bfloat16>(args, rows);
+      case ir::DType::kFloat16: return make_converted<__half>(args, rows);
+      default: return nullptr;
+    }
+  };
+  return std::visit(make, to);
 }
 
 const KernelDef kGatedNormCuda{.op = "gated_norm", .name = "cuda", .bind = bind_gated_norm};

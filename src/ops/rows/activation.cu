@@ -2,7 +2,8 @@
 
 #include "tessera/ops/cuda/cuda_activation.cuh"
 #include "tessera/ops/cuda/cuda_unary.cuh"
-#include "tessera/ops/rows/rounded_results.cuh"
+#include "tessera/ops/cuda/row_results.cuh"
+#include "tessera/ops/rows/converted_results.cuh"
 
 namespace tessera {
 namespace {
@@ -36,10 +37,10 @@ __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F
   }
 }
 
-// Does what gated() does, but writes the products as rounded rows (cuda/rounded_rows.cuh). A row consists of whole
+// Does what gated() does, but writes the products as converted rows (cuda/converted_rows.cuh). A row consists of whole
 // groups of columns.
-template <class T, class F>
-__global__ void gated_rounded(const T* x, RoundedRows y, std::int64_t rows, std::int64_t packs, F activation) {
+template <class T, class Results, class F>
+__global__ void gated_converted(const T* x, const Results y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();
   wait_for_previous();
   const std::int64_t row = row_of_thread();
@@ -47,7 +48,7 @@ __global__ void gated_rounded(const T* x, RoundedRows y, std::int64_t rows, std:
   for (std::int64_t i = item_of_thread(); i < packs; i += item_step()) {
     const Pack<T, 8> gate = load_pack<T, 8>(x + (2 * row * packs + i) * 8);
     const Pack<T, 8> up = load_pack<T, 8>(x + ((2 * row + 1) * packs + i) * 8);
-    store_rounded(y, row, i * 8, packs * 8, gated_pack(gate, up, activation));
+    y.store(row, i * 8, gated_pack(gate, up, activation));
   }
 }
 
@@ -79,25 +80,27 @@ Result<std::unique_ptr<BoundOp>> bind_gelu_mul(const BindArgs& args) {
   return bind_gated(args, "gelu_mul", GeluErf{});
 }
 
-template <class T, class F>
-std::unique_ptr<BoundOp> make_gated_rounded(const BindArgs& args, const char* name, const RoundedRows& to,
-                                            F activation) {
+template <class T, class Rows, class F>
+std::unique_ptr<BoundOp> make_gated_converted(const BindArgs& args, const char* name, const Rows& to, F activation) {
   const std::int64_t columns = args.results[0].cols();
-  if (columns % kRoundedGroup != 0) return nullptr;
+  if (columns % kConvertedGroup != 0) return nullptr;
   const std::int64_t rows = args.results[0].rows();
   const std::int64_t packs = columns / 8;
   const LaunchShape shape = row_shape(rows, packs);
+  const auto y = results_in<T>(to, columns);
   return make_cuda_op(name, [=, x = args.operands[0].as<T>()](cudaStream_t stream) {
-    launch_early(gated_rounded<T, F>, shape, stream, x, to, rows, packs, activation);
+    launch_early(gated_converted<T, std::remove_const_t<decltype(y)>, F>, shape, stream, x, y, rows, packs, activation);
   });
 }
 
-template <class T>
-std::unique_ptr<BoundOp> make_gated_rounded(const BindArgs& args, const RoundedRows& to) {
-  if (args.node.op == "silu_mul") return make_gated_rounded<T>(args, "silu_mul, rounded rows", to, Silu{});
-  if (args.node.attribute_or("tanh", true))
-    return make_gated_rounded<T>(args, "gelu_mul, rounded rows", to, GeluTanh{});
-  return make_gated_rounded<T>(args, "gelu_mul, rounded rows", to, GeluErf{});
+template <class T, class Rows>
+std::unique_ptr<BoundOp> make_gated_converted(const BindArgs& args, const Rows& to) {
+  if (args.node.op == "silu_mul")
+    return make_gated_converted<T>(args, name_by_form<Rows>("silu_mul, rounded rows", "silu_mul, fixed point"), to,
+                                   Silu{});
+  constexpr const char* kName = name_by_form<Rows>("gelu_mul, rounded rows", "gelu_mul, fixed point");
+  if (args.node.attribute_or("tanh", true)) return make_gated_converted<T>(args, kName, to, GeluTanh{});
+  return make_gated_converted<T>(args, kName, to, GeluErf{});
 }
 
 Result<std::unique_ptr<BoundOp>> bind_gelu(const BindArgs& args) {
@@ -115,13 +118,16 @@ Result<std::unique_ptr<BoundOp>> bind_softcap(const BindArgs& args) {
 
 }  // namespace
 
-std::unique_ptr<BoundOp> bind_rounded_gate(const BindArgs& args, const RoundedRows& to) {
+std::unique_ptr<BoundOp> bind_converted_gate(const BindArgs& args, const ConvertedRows& to) {
   if (args.node.op != "silu_mul" && args.node.op != "gelu_mul") return nullptr;
-  switch (args.operands[0].dtype) {
-    case ir::DType::kBFloat16: return make_gated_rounded<__nv_bfloat16>(args, to);
-    case ir::DType::kFloat16: return make_gated_rounded<__half>(args, to);
-    default: return nullptr;
-  }
+  const auto make = [&](const auto& rows) -> std::unique_ptr<BoundOp> {
+    switch (args.operands[0].dtype) {
+      case ir::DType::kBFloat16: return make_gated_converted<__nv_bfloat16>(args, rows);
+      case ir::DType::kFloat16: return make_gated_converted<__half>(args, rows);
+      default: return nullptr;
+    }
+  };
+  return std::visit(make, to);
 }
 
 const KernelDef kSiluMulCuda{.op = "silu_mul", .name = "cuda", .bind = bind_silu_mul};

@@ -8,7 +8,7 @@
 #include "tessera/ops/cuda/cuda_norm.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/l2_prefetch.cuh"
-#include "tessera/ops/rows/rounded_results.cuh"
+#include "tessera/ops/rows/converted_results.cuh"
 
 namespace tessera {
 namespace {
@@ -258,25 +258,29 @@ Result<std::unique_ptr<BoundOp>> bind_norm_twice(std::span<const BindArgs> calls
   }
 }
 
-template <class T>
-std::unique_ptr<BoundOp> make_rounded_norm(const BindArgs& args, const RoundedRows& y) {
+template <class T, class Rows>
+std::unique_ptr<BoundOp> make_converted_norm(const BindArgs& args, const Rows& y) {
   const bool adds = args.node.op == "add_rms_norm";
   const Norm<T> norm = adds ? add_norm_of<T>(args) : norm_of<T>(args);
-  if (!is_held<T>(norm.n) || norm.n % kRoundedGroup != 0) return nullptr;
-  const Rounded<T> to{.y = y, .n = norm.n};
-  return adds ? make_held<T, true>("add_rms_norm, rounded rows", norm, to)
-              : make_held<T, false>("rms_norm, rounded rows", norm, to);
+  if (!is_held<T>(norm.n) || norm.n % kConvertedGroup != 0) return nullptr;
+  const auto to = results_in<T>(y, norm.n);
+  if (adds)
+    return make_held<T, true>(name_by_form<Rows>("add_rms_norm, rounded rows", "add_rms_norm, fixed point"), norm, to);
+  return make_held<T, false>(name_by_form<Rows>("rms_norm, rounded rows", "rms_norm, fixed point"), norm, to);
 }
 
 }  // namespace
 
-std::unique_ptr<BoundOp> bind_rounded_norm(const BindArgs& args, const RoundedRows& to) {
+std::unique_ptr<BoundOp> bind_converted_norm(const BindArgs& args, const ConvertedRows& to) {
   if (args.node.op != "rms_norm" && args.node.op != "add_rms_norm") return nullptr;
-  switch (args.operands[0].dtype) {
-    case ir::DType::kBFloat16: return make_rounded_norm<__nv_bfloat16>(args, to);
-    case ir::DType::kFloat16: return make_rounded_norm<__half>(args, to);
-    default: return nullptr;
-  }
+  const auto make = [&](const auto& rows) -> std::unique_ptr<BoundOp> {
+    switch (args.operands[0].dtype) {
+      case ir::DType::kBFloat16: return make_converted_norm<__nv_bfloat16>(args, rows);
+      case ir::DType::kFloat16: return make_converted_norm<__half>(args, rows);
+      default: return nullptr;
+    }
+  };
+  return std::visit(make, to);
 }
 
 const KernelDef kRmsNormCuda{.op = "rms_norm", .name = "cuda", .bind = bind_rms_norm};

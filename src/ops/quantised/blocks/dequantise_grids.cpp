@@ -33,7 +33,7 @@ void write_iq3(std::uint16_t entry, const float (&numbers)[8], std::uint32_t sig
   }
 }
 
-// Writes eight numbers of IQ1, whose code book is shifted by an eighth up or down.
+// Writes eight numbers of IQ1: the numbers of the code book, shifted up or down by 1/8, times the scale.
 void write_iq1(std::uint32_t index, bool down, float scale, float* y) {
   const std::uint16_t entry = kIq1Grid[index];
   for (int i = 0; i < 8; ++i) y[i] = scale * (kIq1Numbers[entry >> (2 * i) & 3u] + (down ? -0.125F : 0.125F));

@@ -1,0 +1,79 @@
+// Converts rows to fixed point of sixteen bits, for products of integers with matrices of int4 (quantised_fixed.cuh).
+// Each group of 128 columns of a row has its own scale. A number has a high byte h and a low byte l, both signed, and
+// is h · 256 + l.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+
+namespace tessera::cuda {
+
+inline constexpr int kFixedGroup = 128;  // columns of a group
+// The largest magnitude of a group becomes this number. One more step of 256 would not fit in the high byte.
+inline constexpr int kMostFixed = 127 * 256;
+
+// A product reads one FixedGroup for each group of a row, besides the group's numbers.
+struct FixedGroup {
+  float scale;  // a sixteenth of the value that the number 1 stands for: the product's weights are 16 times too large
+  int sum;      // the sum of the group's numbers
+};
+
+// Rows [m, k] in fixed point, in the caller's memory, which a product reads until it has ended. `values` is [m, 2, k]:
+// the high bytes of a row come before its low bytes. In each group the bytes are in the order of place_in_group().
+// `groups` is [k / 128, stride], and `stride` is at least m. Entries of rows past the last are not written.
+struct FixedRows {
+  std::uint8_t* values;
+  FixedGroup* groups;
+  std::int64_t stride;
+};
+
+// Returns the place, within a group's bytes, of the four even columns among the eight columns that begin with `column`,
+// a multiple of 8. The four odd columns lie 16 bytes further on. A thread reads 32 neighbouring columns of w, and makes
+// its operands of one product of 32 columns from each run of eight. The four bytes of a run have the even columns in
+// their lower halves, which become operands of the product's first 16 columns. The odd columns, in the upper halves,
+// become operands of the other 16.
+__device__ inline int place_in_group(int column) { return column / 8 % 4 * 32 + column / 32 * 4; }
+
+// Converts eight columns of a row of k columns and stores them. The sixteen threads of a group call it together; they
+// are neighbouring lanes of a warp. k is a multiple of kFixedGroup. Columns past the end are not stored. If a group has
+// a NaN or an infinity, all products of its row are NaN.
+template <class T>
+__device__ inline void store_fixed(const FixedRows& to, std::int64_t row, std::int64_t column, std::int64_t k,
+                                   const Pack<T, 8>& pack) {
+  if (column >= k) return;
+  constexpr int kThreads = kFixedGroup / 8;
+  constexpr float kLeast = 0x1p-100F;  // the least magnitude that sets a step, so that the step's inverse is finite
+  const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % kWarp;
+  const unsigned lanes = 0xffffu << lane / kThreads * kThreads;
+  unsigned bits = 0;  // the bits of the largest magnitude; those of a NaN are larger than those of any number
+#pragma unroll
+  for (int i = 0; i < 8; ++i) bits = max(bits, __float_as_uint(fabsf(to_float(pack.at[i]))));
+  const float largest = __uint_as_float(__reduce_max_sync(lanes, bits));
+  const float step = (largest < kLeast ? kLeast : largest) / kMostFixed;
+  const float inverse = 1.0F / step;
+  int number[8];
+  int sum = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    number[i] = __float2int_rn(to_float(pack.at[i]) * inverse);
+    sum += number[i];
+  }
+  sum = __reduce_add_sync(lanes, sum);
+  const std::int64_t group = column / kFixedGroup;
+  std::uint8_t* const place =
+      to.values + 2 * row * k + group * kFixedGroup + place_in_group(static_cast<int>(column % kFixedGroup));
+#pragma unroll
+  for (int odd = 0; odd < 2; ++odd) {
+    const auto four_bytes = [&](int added, unsigned low, unsigned high) {
+      return __byte_perm(__byte_perm(number[odd] + added, number[odd + 2] + added, low),
+                         __byte_perm(number[odd + 4] + added, number[odd + 6] + added, low), high);
+    };
+    *reinterpret_cast<std::uint32_t*>(place + 16 * odd) = four_bytes(128, 0x51, 0x5410);  // rounds to a multiple of 256
+    *reinterpret_cast<std::uint32_t*>(place + k + 16 * odd) = four_bytes(0, 0x40, 0x5410);
+  }
+  if (lane % kThreads == 0) to.groups[group * to.stride + row] = {.scale = step / 16, .sum = sum};
+}
+
+}  // namespace tessera::cuda
