@@ -102,24 +102,26 @@ std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
   return a.num_rows * a.group() / tile_rows(a) + requests;
 }
 
+constexpr std::int64_t kMostSplits = 16;
+
 // Returns the number of ranges into which the keys of each tile are cut, so that every multiprocessor has about two
 // blocks. The function counts tiles as if every row were a request of its own. So the result does not depend on how a
 // forward's rows are divided into requests.
 int splits(const CudaAttention& a, int multiprocessors) {
   if (a.deterministic) return 1;
-  constexpr std::int64_t kMost = 16;
   const std::int64_t blocks = std::max<std::int64_t>(1, slots(a, a.num_rows) * a.shape.kv_heads);
-  return static_cast<int>(std::clamp<std::int64_t>(2 * multiprocessors / blocks, 1, kMost));
+  return static_cast<int>(std::clamp<std::int64_t>(2 * multiprocessors / blocks, 1, kMostSplits));
 }
 
-std::size_t partial_values_bytes(const CudaAttention& a, int parts) {
-  const auto floats = static_cast<std::size_t>(a.num_rows * parts * a.shape.heads * a.shape.head_dim);
+// Returns the bytes of the values of `parts` parts of rows.
+std::size_t partial_values_bytes(const CudaAttention& a, std::int64_t parts) {
+  const auto floats = static_cast<std::size_t>(parts * a.shape.heads * a.shape.head_dim);
   return (floats * sizeof(float) + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
 }
 
 Problem make_problem(const CudaAttention& a, int parts) {
   std::byte* values = parts > 1 ? a.workspace : nullptr;
-  std::byte* lse = parts > 1 ? values + partial_values_bytes(a, parts) : nullptr;
+  std::byte* lse = parts > 1 ? values + partial_values_bytes(a, a.num_rows * parts) : nullptr;
   return {.q = a.q,
           .k_cache = a.k_cache,
           .v_cache = a.v_cache,
@@ -204,9 +206,13 @@ Result<std::unique_ptr<BoundOp>> bind_float8(const CudaAttention& a, const Probl
 }  // namespace
 
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors) {
-  const int parts = splits(attention, multiprocessors);
-  if (parts == 1) return 0;
-  const auto lse = static_cast<std::size_t>(attention.num_rows * parts * attention.shape.heads) * sizeof(float);
+  if (attention.deterministic) return 0;
+  // If rows have several parts, all rows together have at most this number, because each has a tile of its own in
+  // slots().
+  const std::int64_t most = 2 * multiprocessors / attention.shape.kv_heads;
+  if (most < 2) return 0;
+  const std::int64_t parts = std::min(attention.num_rows * kMostSplits, most);
+  const auto lse = static_cast<std::size_t>(parts * attention.shape.heads) * sizeof(float);
   return partial_values_bytes(attention, parts) + lse;
 }
 

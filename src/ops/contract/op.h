@@ -1,8 +1,8 @@
 // Defines the kernels of operators (KernelDef) and their bound form (BoundOp). Operators are declared in ir/op_decl.h.
 //
-// A kernel is bound once for a bucket. Binding fixes every address, grid and matmul algorithm. Afterwards only the
-// bound operator's enqueue() runs, eagerly or while a stream records. enqueue() sees device addresses, bucket constants
-// and attributes, but not the ForwardBatch.
+// A kernel is bound once for a bucket (ir::Bucket: a number for every symbolic size). Binding fixes every address, grid
+// and matmul algorithm. Afterwards only the bound operator's enqueue() runs, eagerly or while a stream records.
+// enqueue() sees device addresses, bucket constants and attributes, but not the ForwardBatch.
 //
 // Values that change from step to step are written to static buffers before the forward: the runner's input staging
 // writes the token inputs, and the operator's plan (ops/contract/op_plan.h) writes everything else.
@@ -72,7 +72,8 @@ struct KernelDef {
   std::string_view name;
   std::function<Result<std::unique_ptr<BoundOp>>(const BindArgs& args)> bind{};
   // Returns the bytes of scratch that the bound kernel needs. The arguments are those of bind(), but with null
-  // addresses and without plans. Null if the kernel needs no scratch.
+  // addresses and without plans. Null if the kernel needs no scratch. The result must also be enough for any call with
+  // fewer rows: a runner asks only for its greatest number of rows, although fewer rows may run another kernel.
   std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};
   // Makes the kernel's plans. Null if the kernel needs no plan, because it reads only its operands and the numbers in
   // its ForwardContext. The planner outlives the definition.

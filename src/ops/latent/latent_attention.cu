@@ -54,13 +54,14 @@ struct Plan {
   }
   std::size_t query_bytes() const { return row_bytes(sizes.width); }
   std::size_t latent_bytes() const { return row_bytes(sizes.latent); }
-  std::size_t value_bytes() const {
-    if (splits == 1) return 0;
+  // Both functions take the number of ranges of keys of all rows together. The second counts the logarithms of sums
+  // too.
+  std::size_t value_bytes(std::int64_t ranges) const {
     return static_cast<std::size_t>(
-        align_up<std::int64_t>(rows * splits * sizes.heads * sizes.latent * static_cast<std::int64_t>(sizeof(float))));
+        align_up<std::int64_t>(ranges * sizes.heads * sizes.latent * static_cast<std::int64_t>(sizeof(float))));
   }
-  std::size_t lse_bytes() const {
-    return splits == 1 ? 0 : static_cast<std::size_t>(rows * splits * sizes.heads) * sizeof(float);
+  std::size_t range_bytes(std::int64_t ranges) const {
+    return value_bytes(ranges) + static_cast<std::size_t>(ranges * sizes.heads) * sizeof(float);
   }
 };
 
@@ -122,7 +123,7 @@ Problem make_problem(const BindArgs& args, const Plan& plan, const AttentionMeta
           .out = plan.joins_values ? args.operands[kOut].data.raw() : latents,
           .sinks = nullptr,
           .partial_values = reinterpret_cast<float*>(split ? values : nullptr),
-          .partial_lse = reinterpret_cast<float*>(split ? values + plan.value_bytes() : nullptr),
+          .partial_lse = reinterpret_cast<float*>(split ? values + plan.value_bytes(plan.rows * plan.splits) : nullptr),
           .num_requests = metadata.num_requests,
           .query_starts = metadata.query_starts,
           .kv_lens = metadata.kv_lens,
@@ -203,10 +204,19 @@ Result<std::unique_ptr<BoundOp>> bind_plain(const Plan& plan, const Problem& p) 
       p.splits > 1 ? 1 : 0);
 }
 
+// Returns the scratch that is enough for up to the plan's number of rows if their keys are cut into ranges. If they
+// are, all rows together have at most one range for each multiprocessor and group of kLargeTile heads.
+std::size_t cut_bytes(const BindArgs& args, const Plan& plan) {
+  if (args.context.limits.deterministic) return 0;
+  const std::int64_t most = args.device.properties().threads / ceil_div(plan.sizes.heads, std::int64_t{kLargeTile});
+  Plan cut = plan;
+  cut.rows = std::min(plan.rows, most / 2);  // each row has two ranges or more
+  return cut.query_bytes() + cut.latent_bytes() + cut.range_bytes(std::min(cut.rows * kMostSplits, most));
+}
+
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const Plan plan = TRY(make_plan_of(args));
-  return std::max(plan.query_bytes() + plan.latent_bytes() + plan.value_bytes() + plan.lse_bytes(),
-                  plan.direct.workspace_bytes);
+  return std::max({plan.query_bytes() + plan.latent_bytes(), cut_bytes(args, plan), plan.direct.workspace_bytes});
 }
 
 Result<std::unique_ptr<BoundOp>> bind_attention(const BindArgs& args, const Plan& plan, const Problem& p) {
