@@ -13,10 +13,11 @@ tools=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 recipe() {
-  cat "$tools/$name.txt" "$tools/fetch_pypi.sh"
+  cat "$tools/$name.txt"
+  grep -v '^ *#' "$tools/fetch_pypi.sh"
   [[ ! -e "$tools/$name.patch" ]] || cat "$tools/$name.patch"
 }
-# Does nothing if this version of the script has already fetched the sources with these pins.
+# Does nothing if these commands have already fetched the sources with these pins.
 recipe | cmp -s - "$folder/$name.recipe" && exit 0
 
 scratch=$(mktemp -d "$folder/fetch.XXXXXX")

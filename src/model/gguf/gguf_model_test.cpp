@@ -130,7 +130,7 @@ TEST(FindGguf, FolderStandsForItsOneModel) {
 }
 
 // Tensors of integers are not weights, so no code converts their elements to floats. The same holds for F64.
-TEST(GgufModel, TensorsOfIntegersAreNoWeights) {
+TEST(GgufModel, TensorsOfIntegersOrDoublesAreNoWeights) {
   GgufTensor tensor;
   tensor.name = "v.blk.0.attn_q.weight";
   for (const BlockType type : {BlockType::kI8, BlockType::kI32, BlockType::kI64, BlockType::kF64}) {
