@@ -2,13 +2,15 @@
  *
  *   tessera_engine* engine = NULL;
  *   tessera_error* error = NULL;
- *   if (tessera_open("{\"model-path\": \"models/demo\"}", &engine, &error) != TESSERA_OK) ... tessera_error_message(error)
+ *   if (tessera_open("{\"model-path\": \"models/demo\"}", &engine, &error) != TESSERA_OK)
+ *     ... tessera_error_message(error)
  *   char* answer = NULL;
  *   tessera_ask(engine, "/generate", "{\"text\": \"Once upon a time\"}", &answer, &error);
  *   tessera_free(answer);
  *   tessera_close(engine, NULL);
  *
- * Link with -ltessera (pkg-config tessera; CMake: find_package(tessera), tessera::c). docs/embedding-api.md is the guide.
+ * Link with -ltessera (pkg-config tessera; CMake: find_package(tessera), tessera::c). docs/embedding-api.md is the
+ * guide.
  *
  * ABI. A symbol never changes its meaning, and a struct only grows at its end. The caller sets `size` to its own
  * sizeof, and the library reads and writes no byte beyond that. A field that the caller's struct lacks counts as
@@ -56,13 +58,13 @@ typedef enum tessera_code {
   TESSERA_DATA_LOSS = 7,           /* a file is corrupt */
   TESSERA_CANCELLED = 8,           /* by tessera_request_cancel, a callback, tessera_close or the body's timeout_s */
   TESSERA_INTERNAL = 9,            /* a defect of the library */
-  TESSERA_TIMEOUT = 10             /* nothing came in the given time; what was waited for goes on */
+  TESSERA_TIMEOUT = 10             /* the given time is over; the work that was waited for goes on */
 } tessera_code;
 
 /* ---- Library and errors ---- */
 
-uint32_t tessera_api_version(void);  /* returns the TESSERA_API_VERSION with which the library was built */
-const char* tessera_version(void);   /* "0.1.0"; static */
+uint32_t tessera_api_version(void);      /* returns the TESSERA_API_VERSION with which the library was built */
+const char* tessera_version(void);       /* "0.1.0"; static */
 const char* tessera_code_name(int code); /* "invalid argument"; static, "unknown" for other numbers */
 
 /* Return the error's code and message, which live as long as the error. For NULL they are TESSERA_OK and "". The
@@ -80,8 +82,8 @@ void tessera_free(void* memory);               /* frees a text or ids from a fun
  * keys of `tessera serve --config`, except those for HTTP: {"model-path": "models/demo", "page_size": 16}. "model-path"
  * is a folder, or an id of the Hugging Face hub in its local cache; "download": true downloads what the cache lacks.
  * HF_HOME, HF_TOKEN, TESSERA_CACHE_DIR and similar environment variables have the same effect as for the program.
- * "log-level" applies to the whole process. Options with "plugin" fork the process to try each plugin, so open such an
- * engine before other threads of the process are busy. */
+ * "log-level" applies to the whole process. If the options have "plugin", this function forks the process to try each
+ * plugin, so call it before other threads of the process are busy. */
 tessera_code tessera_open(const char* options, tessera_engine** engine, tessera_error** error);
 
 /* Ends the engine. Running requests end with TESSERA_CANCELLED; their handles stay valid and must still be freed.
@@ -93,7 +95,8 @@ tessera_code tessera_close(tessera_engine* engine, tessera_error** error);
 tessera_code tessera_health(tessera_engine* engine, tessera_error** error);
 
 /* Describes the engine that these options would open, as `tessera explain --format json` does: pieces, split operators,
- * sizes, rules and memory. Reads only the config.json of the model. */
+ * sizes, rules and memory. Loads no weights: reads config.json, and the headers of the weight files if there are
+ * any. */
 tessera_code tessera_explain(const char* options, char** json, tessera_error** error);
 /* Describes an engine and its work as JSON: "model" (as in GET /get_model_info) and "engine" (options, plan, notes,
  * forwards by reason and size, requests, cache and memory, as in GET /get_server_info). Waits for the running step. It
@@ -206,8 +209,8 @@ tessera_code tessera_lora_load(tessera_engine* engine, const char* body, tessera
 tessera_code tessera_lora_unload(tessera_engine* engine, const char* name, tessera_error** error);
 /* Waits until no request uses an adapter that was unloaded under this name. If timeout_ms is 0, does not wait; if it is
  * negative, waits without a limit. Returns TESSERA_TIMEOUT if requests still use the adapter. Returns TESSERA_OK at
- * once for a name that was never unloaded, also if an adapter of this name is loaded. Does not wait for requests that use
- * an adapter which "load_inplace" has replaced. */
+ * once for a name that was never unloaded, also if an adapter of this name is loaded. Does not wait for requests that
+ * use an adapter which "load_inplace" has replaced. */
 tessera_code tessera_lora_wait(tessera_engine* engine, const char* name, int64_t timeout_ms, tessera_error** error);
 /* Lists the loaded adapters, sorted by name, as JSON: [{"lora_name", "lora_path", "rank", "pinned", "running",
  * "on_device"}]. "rank" is the largest rank of its modules; 0 if it has only whole matrices. "running" is the number of

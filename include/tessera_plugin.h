@@ -16,13 +16,14 @@
  *            members beyond a smaller `size` count as null or 0. A function or pointer may be null only if its comment
  *            says so. All other structs are plain values, which never change within an ABI version.
  * Errors.    A function returns TESSERA_PLUGIN_OK, or another code with a message (tessera_plugin_fail) that says what
- *            is wrong, which value, and what is accepted. The host adds the plugin's file while it loads, and later
- *            the names of operator and kernel, compiler, pass, family or chat format.
+ *            is wrong, which value, and what is accepted. The host puts more text before the message: the plugin's
+ *            file while the plugin loads, and later the names of operator and kernel, compiler, pass, family or chat
+ *            format.
  *            Nothing may throw or longjmp out of the plugin. If a C++ exception leaves it, the call counts as failed.
  * Lifetime.  Tables, names and objects behind `self` must stay valid while the library is loaded: make them static.
  *            Arguments of a call are valid during the call, unless the comment says otherwise. The library stays loaded
- *            until the engine that loaded it is closed. Before that, the host loads the library in a separate process,
- *            to see whether it works.
+ *            until the engine that loaded it is closed. Before the host loads the library, it loads it once in a
+ *            child process, to see whether it works.
  * Threads.   tessera_plugin_register runs on one thread, alone. Afterwards several threads may call every function with
  *            different objects. One thread at a time uses an object that a function made (bound kernel, stream,
  *            parser …). A device is the exception: several threads may call its functions at once.
@@ -51,7 +52,7 @@ enum {
   TESSERA_PLUGIN_INVALID_ARGUMENT = 1, /* the caller's input is wrong */
   TESSERA_PLUGIN_NOT_FOUND = 2,
   TESSERA_PLUGIN_FAILED_PRECONDITION = 3, /* right input at the wrong time */
-  TESSERA_PLUGIN_RESOURCE_EXHAUSTED = 4,  /* not enough memory: fewer or smaller would work */
+  TESSERA_PLUGIN_RESOURCE_EXHAUSTED = 4,  /* not enough memory; a smaller request would work */
   TESSERA_PLUGIN_UNIMPLEMENTED = 5,       /* valid, but not supported */
   TESSERA_PLUGIN_DEVICE_LOST = 6,         /* only a restart of the process helps */
   TESSERA_PLUGIN_DATA_LOSS = 7,           /* stored data is corrupt */
@@ -215,7 +216,8 @@ typedef struct tessera_plugin_operator {
    * names, and "$name" stands for an attribute's value. It may use the engine's operators and operators that this
    * plugin added before. Null: there is no such form.
    *   "%s = silu(%gate)  %y = mul(%s, %up)  return %y"
-   * A native form needs the example below, with which the host checks it: types of the operands, and attributes. */
+   * A native form needs the example below: types of the operands, and attributes. The host checks the form on this
+   * example. */
   const char* native_form;
   const tessera_plugin_type* example; /* [num_operands] */
   const tessera_plugin_attribute* example_attributes;
@@ -247,8 +249,8 @@ typedef struct tessera_plugin_page_table {
 /* A ragged batch. The tokens of a request are adjacent. */
 typedef struct tessera_plugin_batch {
   size_t size;
-  /* Row t is the only row of request t. With speculative decoding a request and each of its drafts are requests here.
-   * They share pages, and a layer stores the keys of all rows before its attention reads them. */
+  /* 1: row t is the only row of request t. With speculative decoding a request and each of its drafts are requests
+   * here. They share pages, and a layer stores the keys of all rows before its attention reads them. */
   int32_t is_decode;
   int64_t padded_requests; /* with is_decode: the rows of the graph that will run, at least num_requests */
   size_t num_tokens;
@@ -289,7 +291,7 @@ typedef struct tessera_plugin_call {
   const tessera_plugin_tensor* results;
   size_t num_results;
   tessera_plugin_address workspace; /* scratch memory of workspace_bytes() bytes, shared by all kernels of the stream */
-  tessera_plugin_address plan; /* its handle is null if the kernel has no planner, and in workspace_bytes() */
+  tessera_plugin_address plan;      /* its handle is null if the kernel has no planner, and in workspace_bytes() */
   const tessera_plugin_limits* limits;
   int32_t is_decode; /* batches have one row for each request */
   void* device;      /* the object that a plugin's device made in open(); null on other devices */
@@ -299,7 +301,7 @@ typedef struct tessera_plugin_call {
 typedef struct tessera_plugin_kernel {
   size_t size;
   void* self;
-  const char* op;     /* an operator of a plugin, or of the engine, whose kernel on the device is then replaced */
+  const char* op;     /* an operator of a plugin or of the engine; this kernel replaces the engine's on the device */
   const char* device; /* "cpu", "cuda", or a plugin's device type */
   const char* name;   /* the implementation's name in explain and errors: "my_gemm" */
   /* Chooses grid, algorithm and addresses. The addresses stay valid as long as the bound kernel exists. */
@@ -327,7 +329,7 @@ typedef struct tessera_plugin_properties {
   size_t size;
   const char* name;         /* the device's name, for messages and logs; valid until close() */
   int64_t memory_bytes;     /* the most memory that this process may use */
-  int32_t threads;          /* the device's processors, or the worker threads of a kernel */
+  int32_t threads;          /* number of compute units, or of worker threads that run a kernel */
   int32_t on_host;          /* kernels run on the host's cores, and enqueue() returns when they have ended */
   int32_t has_pointers;     /* handle + offset is an address that kernels can use; 0: handles only name buffers */
   int32_t has_bf16;         /* matrix units accept bfloat16 */
@@ -475,8 +477,8 @@ typedef struct tessera_plugin_program {
   /* Adds the node unchanged; the device's registered kernel runs it. */
   int32_t (*keep_node)(const struct tessera_plugin_program* program, size_t node, tessera_plugin_error* error);
   /* Adds a kernel of the compiler's own for any part of the work. `node` has indices of values as operands and results;
-   * `op` and attributes are whatever the kernel reads. `kernel` has no planner. `listing` says what the kernel computes,
-   * for explain; it may be null. */
+   * `op` and attributes are whatever the kernel reads. `kernel` has no planner. `listing` says what the kernel
+   * computes, for explain; it may be null. */
   int32_t (*add_instruction)(const struct tessera_plugin_program* program, const tessera_plugin_piece_node* node,
                              const tessera_plugin_kernel* kernel, const char* listing, tessera_plugin_error* error);
   void (*note)(const struct tessera_plugin_program* program, const char* text); /* a note for explain */
@@ -521,9 +523,9 @@ typedef struct tessera_plugin_model {
   const char* config_json; /* the result of config(); the members of a text_config are also at the top level */
   int32_t dtype;           /* the type of activations, and of the matrices by which they are multiplied */
   int32_t kv_cache_dtype;  /* with F8E4M3, operators on keys and values take scales: k_scale and v_scale, f32[1] */
-  int64_t page_size;      /* tokens: the second dimension of the states for keys and values */
-  int64_t max_requests;   /* the size of input last_ids: i32[max_requests] */
-  int64_t max_embeddings; /* the size of input embeddings: dtype[max_embeddings, hidden size] */
+  int64_t page_size;       /* tokens: the second dimension of the states for keys and values */
+  int64_t max_requests;    /* the size of input last_ids: i32[max_requests] */
+  int64_t max_embeddings;  /* the size of input embeddings: dtype[max_embeddings, hidden size] */
   /* The number of the device that the graph is for, and the number of devices that share every layer. With `ranks`
    * above 1, the graph computes the device's part of the heads and of the MLP, and all_reduce adds the parts. Refuse
    * `ranks` above 1 if the graph computes whole layers. */
@@ -622,23 +624,24 @@ enum { TESSERA_PLUGIN_FINDS_REASONING = 1, TESSERA_PLUGIN_FINDS_CALLS = 2 };
 /* The text for which a parser is made. It stays valid until the parser is released. */
 typedef struct tessera_plugin_chat {
   size_t size;
-  int32_t finds;     /* FINDS_REASONING: content and reasoning are wanted; FINDS_CALLS: content, calls and arguments */
+  int32_t finds; /* FINDS_REASONING: content and reasoning are wanted; FINDS_CALLS: content, calls and arguments */
   /* Only with FINDS_REASONING. The host sets the next two members. It finds them with the format's reasoning_opening
    * and reasoning_closing. `reasoning` is 1 if the prompt ends inside the reasoning. `reasoned` is 1 if the text
    * continues a message that has ended its reasoning. At most one of them is 1. */
   int32_t reasoning;
   int32_t reasoned;
   /* With FINDS_CALLS: the request's functions, a JSON text [{"type": "function", "function": {"name": …, "parameters":
-   * …}}, …]. Null: any name is a function's. Text that looks like a call of another function is content. */
+   * …}}, …]. Null: every name counts as a function's name. Text that looks like a call of another function is
+   * content. */
   const char* tools;
   int32_t (*has_function)(const struct tessera_plugin_chat* chat, const char* name, size_t bytes);
   void* host;
 } tessera_plugin_chat;
 
 /* Receives pieces in the text's order, as soon as they are certain: pieces->add(pieces, TESSERA_PLUGIN_CONTENT, data,
- * bytes, error). Adjacent pieces of one kind are joined, but each begun call is a call of its own. Text after arguments
- * that break as JSON is content. add() returns INVALID_ARGUMENT for a kind that the parser was not asked for, for
- * arguments without a call, and for more bytes than the text so far can give. */
+ * bytes, error). Adjacent pieces of one kind are joined, but each begun call is a call of its own. If a call's
+ * arguments stop being valid JSON, the host makes the rest of them content. add() returns INVALID_ARGUMENT for a kind
+ * that the parser was not asked for, for arguments without a call, and for more bytes than the text so far can give. */
 typedef struct tessera_plugin_pieces {
   size_t size;
   int32_t (*add)(const struct tessera_plugin_pieces* pieces, int32_t kind, const char* data, size_t bytes,

@@ -31,7 +31,8 @@ inline std::string folder_of(const std::string& adapter) {
   return adapter.starts_with("shared/") ? golden_path(adapter) : data_path("adapters/" + adapter);
 }
 
-// Returns the targets that an engine needs for the adapter. By default embedding, head and experts are no targets.
+// Returns the targets that an engine needs for the adapter. By default, the embedding, the head and the experts are no
+// targets.
 inline std::vector<std::string> targets_of(std::string_view adapter) {
   if (adapter.ends_with("r4-embed-head")) return {std::string(kAllLinears), "embed_tokens", "lm_head"};
   if (adapter.find("qwen3-moe-lora/") != std::string_view::npos) return {std::string(kAllLinears), "experts"};

@@ -66,7 +66,7 @@ Distance distance(const Golden& golden, const std::vector<Completion>& got) {
   return worst;
 }
 
-// Returns whether the model has a recurrent state, which accumulates the rounding of all earlier rows.
+// Returns whether the model is a Qwen3.5. Its recurrent state accumulates the rounding of all earlier rows.
 bool is_recurrent(std::string_view name) { return name.find("qwen3.5") != std::string_view::npos; }
 
 // Returns the limit for the relative difference of bfloat16 logits. The limit of a mixture of experts is larger,
@@ -89,8 +89,8 @@ class Goldens : public ::testing::TestWithParam<const char*> {
 };
 
 // Covers models without experts. In a mixture of experts, rounding may decide which of two experts with nearly equal
-// scores a row goes to, so routed_layers_test.cpp compares mixtures layer by layer. That test does not cover quantised
-// mixtures, so this class also covers two small quantised mixtures, with a larger limit.
+// scores a row goes to, so routed_layers_test.cpp compares mixtures layer by layer. routed_layers_test.cpp does not
+// cover quantised mixtures, so this class also covers two small quantised mixtures, with a larger limit.
 class Bfloat16Goldens : public Goldens {};
 
 // Covers checkpoints that were made for rounded inputs.

@@ -27,7 +27,7 @@ struct ImageGolden {
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::vector<TokenId>> greedy;  // the greedy tokens after each prompt
   std::vector<std::vector<PromptImage>> images;
-  // The rows of each image, [tokens, hidden size], by the image's content.
+  // The rows of each image, [tokens, hidden size]. The key is the hash of the image's content.
   std::map<Hash128, std::vector<float>> rows;
   SafetensorsFile tensors;
 

@@ -177,7 +177,6 @@ INSTANTIATE_TEST_SUITE_P(Families, NarrowCache,
                                   case_name(::testing::TestParamInfo<const char*>(family, 0));
                          });
 
-// Sums over ranks are added in another order, which moves a few keys and values to a neighbouring representable number.
 class NarrowCacheTypes : public ::testing::TestWithParam<NarrowType> {
  protected:
   void SetUp() override {
@@ -185,6 +184,8 @@ class NarrowCacheTypes : public ::testing::TestWithParam<NarrowType> {
   }
 };
 
+// Two ranks add numbers in another order than one rank. This moves a few keys and values to a neighbouring
+// representable number.
 TEST_P(NarrowCacheTypes, TwoRanksComputeWhatOneDoes) {
   for (const char* name : {"llama", "qwen3-d128", "gpt-oss", "qwen3.5"}) {
     const Golden golden = read_golden(name);

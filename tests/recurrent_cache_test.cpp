@@ -57,7 +57,8 @@ std::vector<std::vector<TokenId>> alone(const std::vector<Request>& all, bool de
 
 class RecurrentCache : public ::testing::TestWithParam<bool> {};
 
-// The second request leaves a checkpoint where it diverges from the first; all later requests continue from there.
+// The second request stores a checkpoint of its state where its prompt diverges from the first prompt. All later
+// requests continue from this checkpoint.
 TEST_P(RecurrentCache, FindsASharedPromptFromTheThirdRequest) {
   const std::vector<Request> all = requests(5);
   const std::vector<std::vector<TokenId>> want = alone(all, GetParam());

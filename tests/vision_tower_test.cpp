@@ -114,11 +114,11 @@ struct Tower {
   }
 };
 
-// Returns the golden weights with only the first kFewInner of the kAllInner inner channels (intermediate_size) of the
-// tower's gated MLPs, in float32. If the model was built with kAllInner channels, the other channels are zeros.
 constexpr std::int64_t kAllInner = 128;
 constexpr std::int64_t kFewInner = 100;
 
+// Returns the golden weights with only the first kFewInner of the kAllInner inner channels (intermediate_size) of the
+// tower's gated MLPs, in float32. If the model was built with kAllInner channels, the other channels are zeros.
 WeightSource few_inner_values(const WeightSource& golden) {
   return [golden](const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
                   std::span<std::byte> to) -> Status {

@@ -1,5 +1,5 @@
 /* Talks to a model in C: c_client MODEL_FOLDER PROMPT [MAX_NEW_TOKENS]
- * Streams one request through a callback, then asks another and waits for its whole answer. */
+ * Streams the answer to one request to a callback. Then sends a second request and waits for its whole answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static char* quoted(const char* text) {
   return out;
 }
 
-/* Called on the engine's thread: counts, and stores the text for the waiting thread. */
+/* The number of chunks of an answer, and whether there was an error. on_event() sets both on the engine's thread. */
 struct progress {
   int chunks;
   int error;

@@ -1,6 +1,6 @@
-/* A plugin with a compiler. It prints the pieces that it gets, computes linear and silu_mul together in a kernel of its
- * own (the gate of a feed-forward layer, where the matmul's result is then never stored), and leaves all other operators
- * to the engine's kernels. Its handle lists the joined nodes, and a later process loads the handle. */
+/* A plugin with a compiler. The compiler prints the pieces that it gets. It joins linear and silu_mul, the gate of a
+ * feed-forward layer, into a kernel of its own, which never stores the matmul's result. It leaves all other operators
+ * to the engine's kernels. A program's handle lists the joined nodes, and a later process loads the handle. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static int is_used_once(const tessera_plugin_piece* piece, int32_t value) {
   return uses == 1;
 }
 
-/* Returns whether node n is a linear in float32 and node n + 1 a silu_mul that alone reads its result. */
+/* Returns whether node n is a linear in float32, and node n + 1 is a silu_mul that is the only reader of its result. */
 static int is_group(const tessera_plugin_piece* piece, size_t n) {
   if (n + 1 >= piece->num_nodes || strcmp(piece->device, "cpu") != 0) return 0;
   const tessera_plugin_piece_node* linear = &piece->nodes[n];

@@ -1,6 +1,6 @@
 /* A plugin with one fused operator: its declaration, its native form, and kernels for the CPU and, where the build has
- * nvcc, for CUDA. Its native form is the engine's add_rms_norm, which it replaces. A native form may also consist of
- * several operators. */
+ * nvcc, for CUDA. Its native form is the engine's add_rms_norm, which the operator replaces. A native form may also
+ * consist of several operators. */
 #include "add_norm.h"
 
 #include <math.h>

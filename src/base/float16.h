@@ -21,7 +21,7 @@ struct Float16 {
 
 TESSERA_INLINE float to_float(float x) { return x; }
 TESSERA_INLINE float to_float(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
-// Exact for subnormals, infinities and NaN too.
+// The conversion is exact for subnormals, infinities and NaN too.
 TESSERA_INLINE float to_float(Float16 x) {
   const std::uint32_t magnitude = static_cast<std::uint32_t>(x.bits & 0x7fff) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000) << 16;

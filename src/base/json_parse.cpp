@@ -62,7 +62,7 @@ bool convert(dom::element from, int depth, Json& to) {
   return false;
 }
 
-// Builds a Json from the events of nlohmann's parser. That parser does not limit the depth and accepts duplicate
+// Builds a Json from the events of nlohmann's parser. The parser does not limit the depth, and it accepts duplicate
 // keys, so this class checks both.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:

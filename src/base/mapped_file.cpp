@@ -46,8 +46,8 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   }
 }
 
-// Replaces the pages from the unreadable one to the mapping's end by zeros. This needs only mmap, which is a plain
-// system call and therefore safe in a signal handler. Passes on other faults.
+// Replaces the unreadable page and all later pages of the mapping by zeros. This needs only mmap, which is a plain
+// system call and therefore safe in a signal handler. Faults outside of the mappings go to pass_on().
 void on_missing_page(int signal, siginfo_t* info, void* context) {
   const int error = errno;
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);

@@ -85,7 +85,7 @@ class NcclExchange final : public DeviceExchange {
                                                     const Meeting& meeting, const Place& place);
   Status open(Communicator& communicator, const Meeting& meeting, const Place& place);
 
-  Communicator* communicator_ = nullptr;  // null until the communicator holds this object's flag
+  Communicator* communicator_ = nullptr;  // null until open() has given the communicator a flag of this object
   std::int64_t bytes_ = 0;
   std::shared_ptr<Shared> shared_;  // shared with the watching thread
 };

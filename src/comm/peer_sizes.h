@@ -9,8 +9,10 @@
 
 namespace tessera::cuda {
 
-// A mailbox has counters, then buffers that are used in turn. One buffer holds an all-reduce of up to 16 MiB / (ranks -
-// 1), for example 5.3 MiB between four ranks. Larger all-reduces are split.
+// A mailbox has counters, then buffers that are used in turn. In an all-reduce in one step (ReduceWay::kAtOnce), all
+// other ranks write their values to one buffer. Each rank can therefore send 16 MiB / (ranks - 1) in a launch, for
+// example 5.3 MiB between four ranks. An all-reduce in two steps has another limit
+// (ops/collective/peer_collectives.cu). Larger all-reduces are split into several launches.
 inline constexpr int kBuffers = 3;
 inline constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMailboxAt = kDeviceAlignment;

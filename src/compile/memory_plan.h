@@ -6,7 +6,7 @@
 //
 //   steps:     0      1      2      3
 //   a (256 B)  [======]                    a at 0
-//   b (256 B)         [======]             b at 256
+//   b (256 B)         [======]             b at 512, because c takes bytes 0 to 511 in step 2
 //   c (512 B)                [======]      c at 0
 #pragma once
 

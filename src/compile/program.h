@@ -1,10 +1,12 @@
-// A program: a piece in executable form.
+// A program is the executable form of a piece. A piece is a part of the model's graph between two operators at which
+// the graph is cut (piecewise/).
 //
 //   Program       values and instructions; sizes are still symbols. It is plain data, like ir::Graph: a compiler builds
 //                 it, and it can be printed (program_text.h), compared and changed.
 //   BoundProgram  a program for one bucket: every address, grid and matmul algorithm is decided.
 //
-// If the stream records, BoundProgram::enqueue() adds the piece to the recorded graph; otherwise it runs the piece.
+// If the stream is being captured, BoundProgram::enqueue() adds the piece to the captured graph. Otherwise it runs the
+// piece.
 // Eager runs, warm-up and capture all use this one call.
 #pragma once
 

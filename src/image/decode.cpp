@@ -52,7 +52,8 @@ Status check_image_size(std::string_view format, std::int64_t width, std::int64_
   if (limits.take_memory == nullptr) return ok_status();
   // The image takes 3 bytes per pixel. A second copy of 3 bytes per pixel exists while the EXIF orientation is applied.
   // While the file is decoded, a progressive JPEG takes up to 9 more bytes per pixel for its coefficients, and libwebp
-  // up to 4 more bytes per pixel. decode_tiff() reads the size of strips or tiles, then charges what libtiff takes.
+  // up to 4 more bytes per pixel. decode_tiff() later reads the size of strips or tiles, and calls take_memory again
+  // with the bytes that libtiff takes.
   const std::int64_t bytes_of_pixel = format == "JPEG" ? 12 : 8;
   return (*limits.take_memory)(width * height * bytes_of_pixel);
 }

@@ -91,8 +91,8 @@ std::vector<std::int32_t> row_order(std::int32_t height, bool interlaced) {
 
 }  // namespace
 
-// Decodes the screen with the first frame on it. The part of the screen outside of the frame gets the transparent
-// colour, or colour 0 if there is none.
+// Decodes the GIF's logical screen with the first frame on it. The part of the screen outside of the frame gets the
+// transparent colour, or colour 0 if there is none.
 Result<StoredImage> decode_gif(std::span<const std::byte> file, const DecodeLimits& limits) {
   GifSource source{bytes_of(file), file.size()};
   int error = 0;

@@ -1,5 +1,5 @@
-// Decodes binary PPM. Such a file has "P6", then width, height and 255 in decimal, all separated by white space, then
-// one white-space character and the pixels. A comment runs from # to the end of its line.
+// Decodes binary PPM. A file has "P6", then width, height and 255 in decimal, all separated by white space, then one
+// white-space character and the pixels. A comment runs from # to the end of its line.
 // https://netpbm.sourceforge.net/doc/ppm.html
 #include <fmt/format.h>
 

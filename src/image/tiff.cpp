@@ -100,9 +100,10 @@ Status check_header(TIFF* tiff, const DecodeLimits& limits) {
   return ok_status();
 }
 
-// Charges an upper bound of what reading takes: the pixels as libtiff returns them, the strip or tile that libtiff
-// decodes as a whole, and a copy of its stored bytes. A strip may be the whole picture, and a tile may be larger
-// than the picture. After libtiff has freed the strip or tile, the image takes at most 4 bytes per pixel instead.
+// Calls take_memory with an upper bound of the bytes that reading takes: the pixels as libtiff returns them, the strip
+// or tile that libtiff decodes as a whole, and a copy of its stored bytes. A strip may be the whole picture, and a tile
+// may be larger than the picture. After libtiff has freed the strip or tile, the image takes at most 4 bytes per pixel
+// instead.
 Status take_block_memory(TIFF* tiff, std::int64_t pixels, std::size_t file_bytes, const DecodeLimits& limits) {
   std::int64_t block = pixels;
   if (TIFFIsTiled(tiff) != 0) {

@@ -47,9 +47,10 @@ std::vector<std::int64_t> equal_parts(std::int64_t total, std::int64_t count) {
 
 std::int64_t subagent_turns(std::int64_t turns) { return std::max<std::int64_t>(turns / kSubagentTurnShare, 1); }
 
-// Returns the greatest number of parts of all prompts of a session. The first prompt of a conversation has two parts,
-// and each turn has two parts more than the turn before. A session has a conversation, possibly that of a sub-agent,
-// and possibly a branch, whose prompt is as long as that of a turn.
+// Returns an upper bound of the number of parts in all prompts of a session together. The first prompt of a
+// conversation has two parts, and each later prompt has two parts more than the prompt before it. A session has a
+// conversation. It may also have a sub-agent with a conversation of its own, and a branch. The branch is one request,
+// whose prompt has at most as many parts as the session's last prompt.
 std::int64_t most_parts_of_session(std::int64_t turns) {
   const std::int64_t of_subagent = subagent_turns(turns);
   return turns * (turns + 1) + of_subagent * (of_subagent + 1) + 2 * turns;
@@ -168,7 +169,8 @@ Result<Load> agent_load(const LoadOptions& options) {
 
 void forget_unreported_outputs(Load& load, std::span<const RequestRecord> records) {
   for (LoadRequest& request : load.requests) {
-    // Only the last output can count as unknown. All earlier outputs were in an earlier prompt, reported or drawn.
+    // Subtracts tokens of the last output only. An earlier prompt already contained all earlier outputs, with reported
+    // or random ids, so a cache can have them.
     const auto last = std::find_if(request.parts.rbegin(), request.parts.rend(),
                                    [](const PromptPart& part) { return part.output_of.has_value(); });
     if (last == request.parts.rend() || request.known_tokens == 0) continue;

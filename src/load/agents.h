@@ -24,7 +24,7 @@ Result<Load> agent_load(const LoadOptions& options);
 inline constexpr std::int64_t kMostParts = 1 << 24;  // 32 bytes each
 
 // Lowers known_tokens where a prompt continues an output whose ids the server did not report. In place of these ids the
-// prompt has drawn tokens, and no cache can have the drawn tokens. records[i] belongs to load.requests[i].
+// prompt has random tokens, which no cache can have. records[i] belongs to load.requests[i].
 void forget_unreported_outputs(Load& load, std::span<const RequestRecord> records);
 
 // The latencies of requests with a prompt of at least `least_tokens` and fewer than `end_tokens` tokens.

@@ -11,9 +11,9 @@
 namespace tessera {
 namespace {
 
-// prompt_ids() draws a text's tokens from a number. This number is the index of a request, the `text` of a PromptPart
-// or the id of a trace's block. kIndexBit marks indices and kPartBit marks parts, so that two kinds of text never
-// share a number. Block ids have neither bit, because traces count their blocks from 0.
+// prompt_ids() makes the random tokens of a text from a number. This number is the index of a request, the `text` of a
+// PromptPart, or the id of a trace's block. kIndexBit marks indices and kPartBit marks parts, so that two kinds of text
+// never share a number. Block ids have neither bit, because traces count their blocks from 0.
 constexpr std::uint64_t kIndexBit = std::uint64_t{1} << 63;
 constexpr std::uint64_t kPartBit = std::uint64_t{1} << 62;
 
@@ -144,7 +144,7 @@ std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t ind
   }
   for (std::int64_t i = 0; i < request.input_tokens; ++i) {
     const auto block = static_cast<std::size_t>(i / kBlockTokens);
-    std::uint64_t text = kIndexBit | index;  // a token outside of blocks is drawn by the request's index
+    std::uint64_t text = kIndexBit | index;  // a token outside of blocks depends on the request's index
     std::int64_t position = i;
     if (block < request.blocks.size()) {
       text = static_cast<std::uint64_t>(request.blocks[block]);

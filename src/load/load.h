@@ -31,7 +31,7 @@ struct AgentOptions {
   std::int64_t first_tokens = 16384;  // length of a session's first prompt; three quarters are the system prompt
   std::int64_t context = 120000;      // tokens of a session's last prompt
   double tool_seconds = 0;            // from the end of an answer to the next turn
-  bool equal_results = false;         // all results of tools have the same length; if not, lengths are drawn
+  bool equal_results = false;         // all results of tools have the same length; if not, lengths are random
 };
 
 struct LoadOptions {
@@ -49,12 +49,12 @@ struct LoadOptions {
   double range_ratio = 1;            // the lengths of random requests are drawn from [ratio · length, length]
 };
 
-// A stretch of a prompt: drawn tokens, or the output of another request.
+// A stretch of a prompt: random tokens, or the output of another request.
 struct PromptPart {
   std::int64_t tokens = 0;
-  std::uint64_t text = 0;  // equal numbers mean equal drawn tokens
+  std::uint64_t text = 0;  // equal numbers mean equal random tokens
   // The index, in the load, of the request whose output is this part. If the server does not report the ids of the
-  // output, the missing tokens are drawn.
+  // output, random tokens take the place of the missing tokens.
   std::optional<std::size_t> output_of{};
 };
 

@@ -1,6 +1,6 @@
 // Builds a model's graphs from its config. The runner runs these graphs:
 //
-//   body     input_ids, positions … → hidden [T, hidden]     split at attention, captured by pieces
+//   body     input_ids, positions … → hidden [T, hidden]     split at attention, captured in pieces
 //   head     hidden, wanted_rows → logits f32[R, vocab]
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]

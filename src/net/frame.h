@@ -31,7 +31,7 @@ enum class FrameKind : std::uint64_t {
   kRestart = 11,
   kStageValue = 12,  // a value that a rank sends to the next stage of a pipeline
   kStageTaken = 13,  // how many stage values the receiving rank has taken
-  kForward = 14,     // a forward pass has begun, in which all ranks take part; the payload is its number
+  kForward = 14,     // a forward pass of all ranks has begun; the payload is the forward pass's number
   kStop = 15,        // all servers end, because one does; the payload is the number of that server's node
   kDone = 16,        // the node has no more requests; from node 0: no node has requests any more
 };
@@ -49,9 +49,9 @@ class FrameReader {
   explicit FrameReader(std::size_t most_bytes = kMostFrameBytes) : most_bytes_(most_bytes) {}
 
   enum class Progress : std::uint8_t { kNothing, kSome, kFrame };
-  // Receives what is available or arrives within `limit`. If the result is kFrame, kind() and payload() are those of a
-  // complete frame, until the next call. Returns kDataLoss if the bytes are not a frame or exceed the accepted length.
-  // Other errors are those of Socket::receive.
+  // Receives what is available or arrives within `limit`. If the result is kFrame, a frame is complete; kind() and
+  // payload() return its kind and payload until the next call. Returns kDataLoss if the bytes are not a frame or exceed
+  // the accepted length. Other errors are those of Socket::receive.
   Result<Progress> advance(Socket& socket, std::chrono::milliseconds limit);
 
   FrameKind kind() const { return static_cast<FrameKind>(header_.kind); }

@@ -28,7 +28,7 @@ struct NodeGroupOptions {
   NodeAddress address{};                          // where node 0 listens
   std::chrono::milliseconds join_limit{300'000};  // how long nodes wait for each other at the start
   std::chrono::milliseconds silence{15'000};      // a node that sends nothing for this long is lost
-  int ranks = 0;  // ranks of all nodes together; if above 0, errors name the ranks of a node. Nodes have equally many
+  int ranks = 0;  // ranks of all nodes together, equally many on each; if above 0, errors name the ranks of a node
 };
 
 class NodeGroup {

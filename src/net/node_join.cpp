@@ -28,8 +28,8 @@ void refuse_all(std::vector<Socket>& sockets, const Status& why) {
     if (socket.descriptor() >= 0) refuse(socket, why);
 }
 
-// Returns whether a process that has joined is still connected. Such a process sends nothing until all nodes have
-// joined. If the process was ended and restarted, the new process takes its place.
+// Returns whether a process that has joined is still connected. A joined process sends nothing until all nodes have
+// joined. If a joined process was ended and restarted, the new process takes over its node number.
 bool is_there(Socket& socket) {
   std::byte unexpected{};
   const Result<std::size_t> come = socket.receive(std::span(&unexpected, 1), std::chrono::milliseconds(0));
@@ -106,8 +106,8 @@ Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options
   Socket socket = *std::move(connected);
   TRY(send_frame(socket, FrameKind::kHello, std::span(&bytes, 1), options.silence).with_context(where));
   FrameReader reader(kMostAnswerBytes);
-  // Node 0 answers when the last node has come, or when node 0's time limit is over. That limit began before this
-  // connection.
+  // Node 0 answers when the last node has come, or when node 0's time limit is over. Node 0's time limit began before
+  // this node connected.
   TRY(receive_frame(socket, reader, connected_at + options.join_limit + 2 * kAnswerLimit).with_context(where));
   if (reader.kind() == FrameKind::kRefused) {
     const std::vector<std::byte>& text = reader.payload();

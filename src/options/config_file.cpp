@@ -45,7 +45,7 @@ Result<std::vector<ConfigEntry>> read_json(std::string_view text, const std::str
   return entries;
 }
 
-// Refuses maps, and lists of anything but scalars.
+// Refuses a map, an empty list, and a list that contains a map, a list or a null.
 Status check_shape(const ConfigEntry& entry) {
   const auto refuse = [&](std::string_view what) {
     return invalid_argument(fmt::format("{} holds {}; accepted are a value and a list of values", entry.key, what));

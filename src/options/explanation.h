@@ -49,7 +49,7 @@ struct Explanation {
   std::string model_path;
   std::string device;  // the value of --device
   EnginePlan plan;
-  StitchingGraph stitching;              // the body's graph, cut as prefill runs it
+  StitchingGraph stitching;              // the graph from tokens to hidden states, cut as prefill runs it
   std::vector<std::int64_t> full_sizes;  // prefill sizes that earlier starts measured to be faster as one graph
   std::int64_t decode_ops = 0;
   std::int64_t weight_bytes = 0;

@@ -26,8 +26,8 @@ Result<std::string> find_model_folder(const std::string& path_or_id, const Model
 
 // Replaces engine.model_path, a path or id, by what find_model_folder() returns, and sets engine.projector_path.
 // Without `source.mmproj` a projector is looked for beside the model, unless the model is given as the path of a GGUF
-// file. Logs why a projector beside the model is not used. Returns the errors of find_model_folder() and
-// find_projector.h; invalid_argument for contradicting options.
+// file. Logs why a projector beside the model is not used. Returns the errors of find_model_folder() and of the
+// functions in find_projector.h, and kInvalidArgument if the members of `source` contradict each other.
 Status find_model_files(EngineOptions& engine, const ModelSource& source, ModelContent content,
                         const HubSettings& settings, bool show_progress);
 

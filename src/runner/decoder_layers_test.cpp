@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kPageSize = 16;
 constexpr std::int64_t kContext = 2048;
-constexpr std::int64_t kRequests = 2;  // largest number of requests of a step that the kernel runs
+constexpr std::int64_t kRequests = 2;  // the kernel runs steps of at most this many requests
 constexpr std::int64_t kLayers = 3;
 
 // The layers of Qwen3-0.6B.

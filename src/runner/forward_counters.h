@@ -1,4 +1,4 @@
-// Counts forwards since the start by runner, size and reason, and the token counts of prefills.
+// Counts the forwards since the start: all forwards by runner, size and reason, and prefills by their number of tokens.
 #pragma once
 
 #include <array>

@@ -35,7 +35,7 @@ class ForwardStep {
   bool replay_failed() const { return replay_failed_; }
 
   // Stages the inputs of a decode graph of `size` rows. The graph computes logits for every row, so wanted row i is row
-  // i. `sampling` describes the first rows, and the other rows are greedy (InputBuffers::stage_rows).
+  // i of the graph. `sampling` describes the first rows, and the other rows are greedy (InputBuffers::stage_rows).
   Status stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling);
 
  private:

@@ -39,8 +39,9 @@ class OpPlans {
   // Adds pointers to the plans to the context. A kernel finds its plan there when it is bound. This object may be moved
   // afterwards, but must outlive the kernels.
   void add_to(ForwardContext& context) const;
-  // Calls OpPlan::plan of every plan with these arguments. In a decode, each draft is passed as a request of one row,
-  // except to plans that need whole requests. Allocates nothing for batches no larger than earlier ones.
+  // Calls OpPlan::plan of every plan with these arguments. A plan that does not need whole requests gets each row of a
+  // decoding request with drafts as a request of its own (row_requests.h). Allocates nothing for batches no larger than
+  // earlier ones.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);
 
   std::int64_t bytes() const;

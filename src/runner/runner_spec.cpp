@@ -46,8 +46,8 @@ ir::Bucket choice_bucket(std::int64_t rows) {
   return bucket;
 }
 
-// The most rows of a draft in one graph. The head computes all of them, wanted or not. Up to this number of rows the
-// head takes about as long as for one row, because it reads the same weights.
+// The largest size, in rows, of a graph that makes a whole draft. The head computes all rows of the graph, wanted or
+// not. Up to this size the head takes about as long as for one row, because it reads the same weights.
 constexpr std::int64_t kMostDraftDecodeRows = 64;
 
 std::vector<std::int64_t> draft_decode_sizes(const RunnerOptions& options) {

@@ -1,18 +1,21 @@
 // Lists the runners of a model. A RunnerSpec has the runner's graph, a function that gives the values of the graph's
 // symbols for a size, the sizes that forwards are rounded up to, and the operators at which the graph is cut.
 //
+// Each entry gives the runner's role, what the runner computes, what its sizes count, and whether device graphs are
+// captured for its sizes. Prompts may have a body and a head of their own (ModelGraphs::prefill).
+//
 //   prefill   body, cut at attention (or what the options name)   sizes: tokens           captured
 //   head      head and sampler, on wanted rows                    sizes: wanted rows      eager
-//             (prompts may run a body and a head of their own: ModelGraphs::prefill)
 //   decode    body, head and sampler, chained                     sizes: rows of requests and drafts   captured
 //   choose    edits of logits and the sampler                     sizes: sampled rows     eager
 //   logprobs  log-probabilities of rows of logits                 sizes: wanted rows      eager
 //   adapter prefill, adapter head, adapter decode   like prefill, head and decode, but for forwards in which some row
 //             has a low-rank adapter (adapters/adapted_graphs.h). Absent if the model's graphs have no adapters.
-//   draft, draft head   the body of a next-token layer or a draft model; its head and sampler, on its wanted rows
-//             (drafts/draft_step.h)    sizes: tokens; wanted rows    eager. Absent without ModelGraphs::draft.
+//   draft     body of a next-token layer or draft model (drafts/draft_step.h)   sizes: tokens   eager. Absent without
+//             ModelGraphs::draft.
+//   draft head   head and sampler after draft, on its wanted rows   sizes: wanted rows   eager. Absent without draft.
 //   draft decode   draft and draft head, chained, and the wanted rows' hidden states (drafts/draft_graphs.h)
-//             sizes: rows of requests and drafts    captured. Absent like draft, and if decodes have no graphs.
+//             sizes: rows of requests and drafts    captured. Absent without draft, or if decodes are not captured.
 //
 // All runners share one arena. The outputs of the prefill runner lie at the arena's start, and the head does not
 // overwrite them. choice_logits lie after all outputs of head and decode. choose and logprobs do not overwrite anything

@@ -38,14 +38,14 @@ enum class HostWork : std::uint8_t {
 inline constexpr int kNumHostWorks = 11;
 std::string_view host_work_name(HostWork work);  // "idle" "idle work" "requests" …
 
-// A stretch of time in one kind of work, not interrupted by another recorded kind. Times are milliseconds since the
-// profile began.
+// The time of one Scope, or of several scopes of one kind and one forward that followed each other without another span
+// between them. A nested scope has a span of its own. begin_ms and end_ms count from the start of the profile.
 struct HostSpan {
   HostWork work = HostWork::kIdle;
   std::int64_t forward = 0;  // index of the forward that the work belongs to
   double begin_ms = 0;
   double end_ms = 0;
-  double own_ms = 0;  // time that nested scopes do not cover
+  double own_ms = 0;  // time in these scopes, without the time in nested scopes
 };
 
 struct DevicePart {

@@ -1,5 +1,5 @@
-// POST routes whose bodies are read on a pool's thread. A reader of job_routes() makes a job for the engine. A reader
-// of build_routes() makes the whole answer.
+// POST routes whose bodies are read on a pool's thread. Each route has a function that reads the body. For a route of
+// job_routes() this function makes a job for the engine; for one of build_routes() it makes the whole answer.
 #pragma once
 
 #include <span>

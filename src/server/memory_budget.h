@@ -9,8 +9,8 @@
 // Large requests never fill the budget, because its last sixteenth is left to small requests, which hold at most
 // kSmallBytes each. So a short chat is still answered while images and long prompts are refused for now.
 //
-// Threads: any thread may use a budget, without locks; one thread at a time may use a charge. Cost: one atomic addition
-// per change.
+// Threads: any thread may use a budget, without locks; one thread at a time may use a charge. Cost: one or two atomic
+// additions per change.
 #pragma once
 
 #include <atomic>

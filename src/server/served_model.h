@@ -94,7 +94,8 @@ struct ServedModel {
   std::vector<std::string> names() const;
   // Returns a 404 if a request names another model. A request without a name means this model.
   ApiStatus check_name(const Json& body) const;
-  // Checks the name in OpenAI's protocols: like check_name(), but if `requires_name`, a missing name is also a 400.
+  // Checks the name in OpenAI's protocols. Does what check_name() does, and also returns a 400 for a missing name if
+  // `requires_name` is set.
   ApiStatus check_named(const Json& body) const;
   // Checks the name in protocols whose clients need not give a name: like check_name(), but also accepts "unknown",
   // because gateways write this if their client gave no name.

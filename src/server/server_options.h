@@ -15,8 +15,8 @@ struct ServerOptions {
   HttpOptions http{};
   // Keys of clients. If there are any, a request needs one, except on routes with RouteAccess::kOpen, such as /health.
   std::vector<std::string> api_keys{};
-  // Keys of administrators. If there are any, a request to an administrative route needs one. Such a key also opens all
-  // other routes.
+  // Keys of administrators. If there are any, a request to an administrative route needs one. An administrator's key
+  // also opens all other routes.
   std::vector<std::string> admin_api_keys{};
   std::string served_model_name{};  // "": the model path as given
   // Further names for the model, accepted in requests and listed by /v1/models. Answers have the first name.

@@ -90,7 +90,7 @@ Result<PostProcessor> make(const Field& field, int depth) {
   TRY(field.check_depth(depth));
   const Field type_field = field.member("type");
   const std::string type = TRY(type_field.string());
-  if (type == "ByteLevel") return PostProcessor{};  // it changes only character offsets, never ids
+  if (type == "ByteLevel") return PostProcessor{};  // ByteLevel changes only character offsets, never ids
   if (type == "TemplateProcessing") return make_template(field);
   if (type == "BertProcessing") return make_classifier(field, 1);
   if (type == "RobertaProcessing") return make_classifier(field, 2);

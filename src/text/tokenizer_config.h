@@ -24,7 +24,7 @@ struct TokenizerConfig {
   std::string unk_token;
   std::optional<bool> add_bos_token;  // unset if the file does not say
   std::optional<bool> add_eos_token;
-  // Settings for reading a SentencePiece file in the same folder:
+  // The next two are settings for reading a SentencePiece file in the same folder.
   std::optional<bool> legacy;                 // if true or unset, a space is also put after each added token
   Json added_tokens;                          // added_tokens_decoder: an object of id: token; null if the file has none
   std::vector<NamedTemplate> chat_templates;  // a single template is named "default"

@@ -28,7 +28,7 @@ bool attribute_bool(const tessera_plugin_node& node, const char* name, bool othe
 // Returns an empty list if the node has no attribute of that name.
 std::vector<std::int64_t> attribute_ints(const tessera_plugin_node& node, const char* name);
 
-// Returns how the weight of the node's norms multiplies: NORM_… of storage.cl.
+// Returns the constant NORM_… of storage.cl that says how the node's norms multiply by their weight.
 cl_uint norm_form(const tessera_plugin_node& node);
 
 std::int64_t elements(const tessera_plugin_tensor& tensor);
@@ -36,7 +36,7 @@ std::int64_t cols(const tessera_plugin_tensor& tensor);  // the last dimension
 std::int64_t rows(const tessera_plugin_tensor& tensor);  // the product of all other dimensions
 std::size_t element_bytes(std::int32_t dtype);
 
-// An operator while it is bound.
+// Collects the launches of an operator while the operator is bound.
 class Binding {
  public:
   Binding(const tessera_plugin_call& call, Bound& bound, tessera_plugin_error* error)
@@ -51,19 +51,19 @@ class Binding {
   Bound& bound() { return bound_; }
   std::int32_t refuse(const std::string& why) const { return fail(error_, TESSERA_PLUGIN_UNIMPLEMENTED, why); }
 
-  // The number of work-items x and y of a launch. `local` need not divide these numbers, because the last groups may
-  // extend past the end.
+  // The numbers of work-items in the two dimensions of a launch, x and y, and the sizes of a group. A group's size need
+  // not divide the number of work-items, because the last groups may extend past the end.
   struct Grid {
     std::int64_t x;
     std::int64_t y = 1;
     std::int64_t local_x = kItems;
     std::int64_t local_y = 1;
   };
-  // Returns a grid with a group of kLanes items for each of x and y.
+  // Returns a grid of x × y groups, each of kLanes items.
   static Grid groups(std::int64_t x, std::int64_t y = 1) { return {x * kLanes, y, kLanes, 1}; }
 
-  // Adds a launch of `kernel` with these arguments. An address becomes a buffer and an offset; a number is as wide as
-  // its type. A grid without items adds nothing.
+  // Adds a launch of `kernel` with these arguments. An address becomes a buffer and an offset; a number is passed in
+  // the width of its C++ type. A grid without items adds nothing.
   template <class... Arguments>
   std::int32_t launch(Source source, const char* kernel, StorageTypes types, Grid grid, const Arguments&... arguments) {
     if (grid.x == 0 || grid.y == 0) return TESSERA_PLUGIN_OK;

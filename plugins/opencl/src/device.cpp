@@ -10,7 +10,7 @@ struct Found {
   cl_device_id device;
 };
 
-// Returns the devices that build programs, in the order of their platforms.
+// Returns the devices that can compile programs, in the order of their platforms.
 std::vector<Found> find_devices() {
   cl_uint num_platforms = 0;
   if (clGetPlatformIDs(0, nullptr, &num_platforms) != CL_SUCCESS) return {};
@@ -32,8 +32,9 @@ bool has_word(const std::string& text, const std::string& word) {
   return (" " + text + " ").find(" " + word + " ") != std::string::npos;
 }
 
-// A processor shares the host's memory, so half of it is left to the host. The engine fills the usable memory with a KV
-// cache that is one buffer, so on a processor the largest buffer is a limit too.
+// Returns the bytes that this process may use. A CPU device shares the host's memory, so it leaves half of this memory
+// to the host. The engine fills the usable memory with a KV cache that is one buffer, so on a CPU device the size limit
+// of a buffer is a limit too.
 std::int64_t usable_bytes(cl_device_id device) {
   const auto all = device_value<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE);
   const auto buffer = device_value<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);

@@ -35,8 +35,8 @@ std::string driver_versions();
 
 class Device {
  public:
-  // Opens the ordinal-th device of all platforms that builds programs. If there is none, returns NOT_FOUND with the
-  // existing devices.
+  // Opens a device. `ordinal` is its index among the devices of all platforms that can compile programs. If there is no
+  // device with this index, returns NOT_FOUND with the number of these devices.
   static std::int32_t open(std::int32_t ordinal, std::unique_ptr<Device>& opened, tessera_plugin_error* error);
 
   cl_context context() const { return context_.get(); }
@@ -47,7 +47,7 @@ class Device {
   const std::string& why_no_graphs() const { return why_no_graphs_; }
   Programs& programs() { return *programs_; }
 
-  // Total memory that this process may use. A processor leaves half of the host's memory to the host.
+  // Total memory that this process may use. A CPU device leaves half of the host's memory to the host.
   std::int64_t memory_bytes() const { return memory_bytes_; }
   std::int64_t available_bytes() const { return memory_bytes_ - allocated_bytes_; }
   int compute_units() const { return compute_units_; }

@@ -20,7 +20,8 @@ constexpr cl_uint kHasResidual = 2;
 enum Kernel : std::uint64_t { kOne, kFew, kTiled };
 constexpr const char* kNames[] = {"linear_one", "linear_few", "linear_tiled"};
 
-// The tiled kernel has its own order of sums, so a deterministic forward uses it for any number of rows.
+// The tiled kernel sums in another order than the other kernels. A deterministic forward therefore uses the tiled
+// kernel for any number of rows.
 Kernel choose_kernel(const tessera_plugin_call& call) {
   const std::int64_t m = rows(call.operands[0]);
   if (m > kMostFewRows || call.limits->deterministic != 0) return kTiled;

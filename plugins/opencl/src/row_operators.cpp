@@ -102,7 +102,7 @@ std::int32_t bind_split(Binding& b) {
   return TESSERA_PLUGIN_OK;
 }
 
-// Rounds the scale to the table's type first, as the engine's own kernels do.
+// Returns the embedding's scale, rounded to the table's type as in the engine's own kernels.
 cl_float rounded(double value, std::int32_t dtype) {
   const auto v = static_cast<float>(value);
   if (dtype == TESSERA_PLUGIN_F16) return static_cast<float>(static_cast<_Float16>(v));

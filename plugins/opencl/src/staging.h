@@ -1,5 +1,5 @@
-// Copies of data that a stream uploads, so that an upload need not wait for earlier work: the caller may change its
-// memory at once. Used by the stream's thread.
+// Keeps copies of the data that a stream uploads. The caller may therefore change its memory at once, and an upload
+// need not wait for earlier work. Only the stream's thread may use it.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace opencl {
 
 class Staging {
  public:
-  // Enqueues a write of `data` to `bytes` bytes of `buffer` from `offset` on. Waits for the queue if pending copies
-  // would exceed kMostBytes.
+  // Enqueues a write of `data` to `bytes` bytes of `buffer` from `offset` on. Waits for the queue if no free block is
+  // large enough and a new one would exceed kMostBytes in all.
   std::int32_t write(cl_command_queue queue, cl_mem buffer, std::size_t offset, const void* data, std::size_t bytes,
                      tessera_plugin_error* error);
 

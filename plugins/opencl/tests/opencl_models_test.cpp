@@ -1,5 +1,5 @@
 // Compares whole models on the device with Hugging Face's logits and tokens, through command buffers and eagerly, and
-// runs the engine's oracle over every captured size. Catches: faults that no operator's test shows.
+// runs verify() over every captured size. Catches: faults that no operator's test shows.
 #include <cstdio>
 
 #include "golden.h"

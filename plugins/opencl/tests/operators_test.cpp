@@ -147,7 +147,7 @@ TEST_F(OpenClOperators, RowsByNumber) {
 }
 
 // The kernel does not support a slice of a table that several ranks share. It would return wrong rows, and the sum over
-// the ranks would contain given rows several times.
+// the ranks would contain the embeddings that a prompt gives several times.
 TEST_F(OpenClOperators, ASliceOfATableIsRefused) {
   const std::vector<HostTensor> operands{int_tensor({2}, {0, 4}), random_tensor(DType::kFloat32, {5, 8}, 7)};
   for (const std::int64_t first : {0, 5})

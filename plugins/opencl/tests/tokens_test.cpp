@@ -1,4 +1,5 @@
-// Compares tokens and log-probabilities with the engine's CPU kernels, which choose exactly: the ids must agree.
+// Compares the plugin's tokens and log-probabilities with those of the engine's CPU kernels. The ids must be equal,
+// because both choose a token from the same logits without rounding.
 #include <cmath>
 #include <random>
 
@@ -59,8 +60,8 @@ TEST_F(OpenClTokens, Argmax) {
   }
 }
 
-// The ids are those of the CPU, except for the few draws on the border of two tokens, which may differ by the last bit
-// of a weight.
+// The ids equal those of the CPU's kernel. A few draws fall on the border between two tokens, where the last bit of a
+// weight decides, so at most two ids may differ.
 TEST_F(OpenClTokens, DrawsAreTheCpus) {
   constexpr std::int64_t kRows = 150;
   std::mt19937 generator(5);

@@ -3,7 +3,7 @@
 //   OPENCL_TEST_HIDE=1       drivers seem to lack cl_khr_command_buffer
 //   OPENCL_TEST_COUNTS=FILE  at its end a process that used a device adds a line to FILE:
 //                            "kernels N copies N graphs N launches N most N": kernels and copies outside of command
-//                            buffers, command buffers, their launches, and the launches of the one launched most
+//                            buffers, command buffers, their launches, and the most launches of a single one
 #include <CL/cl_ext.h>
 #include <CL/cl_layer.h>
 
@@ -90,7 +90,8 @@ void* CL_API_CALL function_address(cl_platform_id platform, const char* name) {
   return found;
 }
 
-// Returns the list of extensions without command buffers, with its length unchanged.
+// Answers as the driver does, but hides cl_khr_command_buffer in the list of extensions. Spaces overwrite the name, so
+// that the list keeps its length.
 cl_int CL_API_CALL device_info(cl_device_id device, cl_device_info name, size_t bytes, void* value, size_t* needed) {
   const cl_int result = below.clGetDeviceInfo(device, name, bytes, value, needed);
   if (result != CL_SUCCESS || name != CL_DEVICE_EXTENSIONS || value == nullptr) return result;

@@ -14,7 +14,7 @@ constexpr std::array kStudent = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.36
                                  2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
 
 // Returns the quantile for any number of degrees of freedom. Above 30 it uses the Cornish-Fisher expansion around the
-// normal distribution, with an error below 0.001.
+// normal distribution, with an error below 0.004.
 double student(std::size_t degrees) {
   if (degrees <= kStudent.size()) return kStudent[degrees - 1];
   constexpr double kNormal = 1.959964;

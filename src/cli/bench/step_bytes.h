@@ -44,8 +44,8 @@ struct StagePart {
 Result<std::vector<StagePart>> stage_parts(const EngineOptions& options);
 
 // Returns all bytes that a step reads and writes on one rank of each stage: the cache's bytes, and each weight once.
-// Lookup tables do not count, because a step reads only a few of their rows. Of the experts' weights, only the
-// share that the step's tokens are expected to use counts.
+// Lookup tables do not count, because a step reads only a few of their rows. Experts' weights count only with the share
+// that the step's tokens are expected to use.
 Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart> stages, const StepShape& step);
 
 }  // namespace tessera::cli

@@ -7,8 +7,8 @@
 
 namespace tessera::cli {
 
-// Returns the engine's options of a command that can run with --nnodes above 1. Returns null if the command has no
-// engine, or starts several independent engines.
+// Returns the engine's options if the command can run on several nodes (--nnodes above 1). Returns null if it cannot,
+// because it has no engine or starts several independent engines.
 EngineOptions* engine_on_nodes(Command& command);
 
 // Returns kUnimplemented, naming the flag, if several nodes are requested but the command can only run on one.

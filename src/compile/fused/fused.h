@@ -7,8 +7,8 @@
 // compiler's only by the order of sums, that is by a few units in the last place. The bits of a row do not depend on
 // the other rows.
 //
-// The handle is the generated code, so the next process loads it and compiles nothing. A piece that cannot be compiled
-// runs as with the eager compiler. A warning, and a note in the piece's program, say so.
+// The handle (compiler.h) is the generated code, so the next process loads it and compiles nothing. A piece that cannot
+// be compiled runs as with the eager compiler. A warning, and a note in the piece's program, say so.
 #pragma once
 
 #include <memory>

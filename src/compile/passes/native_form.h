@@ -11,8 +11,9 @@
 //   - no inner value is an output or is used outside of the match. Views that nothing writes through are exempt. For
 //     example, two norms may share a view of a value's heads. If one norm is replaced, the view stays for the other
 //     norm.
-//   - all nodes of the match can move to the place of one of them. No node outside of the match that a node moves past
-//     may write what the moved node reads, or read or write what the moved node writes.
+//   - all nodes of the match can move to the place of one of them. A node may move past a node outside of the match
+//     only if that other node does not write what the moved node reads, and neither reads nor writes what the moved
+//     node writes.
 #pragma once
 
 #include <optional>

@@ -27,8 +27,8 @@ thread_local std::uint64_t current_id = 0;
 constexpr std::int64_t kBlockBytes = std::int64_t{2} << 20;
 // The memory that an instantiated graph takes: bytes per graph and per node. The numbers come from a least-squares fit
 // over 14 runs of three models on an H200 with driver 580 (30 to 1 950 graphs, 574 to 31 000 operators in a run). The
-// fit gives 109 KiB a graph and 3.2 KiB an operator. A node takes less than an operator, because some operators become
-// two kernels. The fit is within 7 MiB of the memory of each run.
+// fit gives 109 KiB a graph and 3.2 KiB an operator, and the constants are near these values. A node takes less than an
+// operator, because some operators become two kernels. The fit is within 7 MiB of the memory of each run.
 constexpr std::int64_t kGraphBytes = 112 << 10;
 constexpr std::int64_t kGraphNodeBytes = 3 << 10;
 

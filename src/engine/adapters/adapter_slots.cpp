@@ -37,8 +37,8 @@ void AdapterSlots::release(ServedAdapter& adapter) {
   unload(adapter);
 }
 
-// Frees the slot of a loaded adapter too, if the write to the slot is still pending. Such a write may have failed, and
-// every later forward would then try it again and fail.
+// Frees the slot of a loaded adapter too, if the write to the slot is still pending. A pending write may have failed,
+// and every later forward would then try it again and fail.
 void AdapterSlots::unload(ServedAdapter& adapter) {
   if (adapter.running > 0 || adapter.slot < 0) return;
   const bool waits = std::ranges::find(writes_, adapter.slot, &Write::slot) != writes_.end();

@@ -108,7 +108,7 @@ class CacheManager {
   // needed() pages of every group are available.
   void admit(SequenceCache& own, std::int64_t tokens, std::int64_t most);
 
-  // Returns how many pages of the group are free, that is neither held nor cached.
+  // Returns how many pages of the group are free, that is, neither held nor cached.
   std::int64_t num_free(std::size_t g) const { return pools_[g].num_free(); }
   // Returns whether enough pages are available: in paged groups for all `tokens` tokens, and in window groups for the
   // tokens before `window_end`.

@@ -300,8 +300,9 @@ void PrefixCache::retain(const RetentionHint& hint, std::span<Node* const> path,
   retentions_.retain(hint, places, now);
 }
 
-// Adds to `places` the window pages and checkpoints that a text needs if it continues after the last node of `path`. No
-// node as a whole is added: retain() marks only the text's last node, which keeps its ancestors from being evicted.
+// Adds to `places` the window pages and checkpoints that a text needs if it continues after the last node of `path`.
+// Does not add whole nodes. These need no place, because retain() marks the last node of the whole text, and a marked
+// node keeps its ancestors from being evicted.
 void PrefixCache::mark_end(std::span<Node* const> path, std::vector<Retentions::Place>& places) const {
   if (path.empty()) return;
   const std::int64_t tokens = std::ssize(path) * page_size_;

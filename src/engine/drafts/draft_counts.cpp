@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Until forwards are measured, drafts fill a forward up to at most kCheapRows rows, and a forward of that many rows is
+// Until forwards are measured, drafts fill a forward up to at most kCheapRows rows. A forward of that many rows is
 // assumed to take 1 + kCostOfCheapRows times as long as an empty one.
 constexpr std::int64_t kCheapRows = 64;
 constexpr double kCostOfCheapRows = 0.5;
@@ -45,7 +45,7 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
     return measured ? costs.forward_ms(rows, requests).value_or(assumed_ms(rows)) : assumed_ms(rows);
   };
   // Returns how much longer a step with prompts takes with `drafts` drafts. If prompts fill the step, drafts replace
-  // rows of prompts.
+  // rows of prompts. Once forwards are measured, each of these drafts costs the mean time of a row.
   const auto longer_ms = [&](std::int64_t drafts) {
     if (!measured) return assumed_ms(drafts) - assumed_ms(0);
     const double by_mean = static_cast<double>(drafts) * *plain_ms / static_cast<double>(plain_rows);

@@ -11,7 +11,7 @@ class DraftSlowdownTest : public ::testing::Test {
  protected:
   using Step = DraftSlowdown::Step;
 
-  // Does `count` equal steps, each of which takes `ms`.
+  // Runs `count` identical steps, each of which takes `ms`.
   void repeat(int count, const Step& step, double ms) {
     for (int i = 0; i < count; ++i) {
       slowdown_.begin(step, now_);

@@ -1,6 +1,6 @@
 // Decides which new requests get drafts. While drafts pay, all new requests get them. After several requests in a row
 // whose drafts did not pay, only one request at a time tries again, and only after a pause. This limits the cost of
-// trials, because no request's steps can be scheduled ahead while any request has drafts.
+// trials: while any request has drafts, no request's steps can be scheduled ahead.
 //
 // Threads: the engine's thread.
 #pragma once

@@ -18,8 +18,8 @@ constexpr std::int64_t kPatience = 64;
 // The number of such steps for a request without a layer. It is higher, because texts may begin to repeat themselves
 // late.
 constexpr std::int64_t kPatienceOfText = 1024;
-// While any request makes drafts, no step is scheduled ahead, and the layer reads every token. That costs about a
-// twentieth of each step. A kept draft saves a whole step, so drafts are taken to pay if at least one in this many
+// While any request makes drafts, no step is scheduled ahead, and the layer reads every token. Both together cost about
+// a twentieth of each step. A kept draft saves a whole step, so drafts are taken to pay if at least one in this many
 // steps is kept.
 constexpr std::int64_t kStepsOfKept = 16;
 constexpr std::int64_t kStepsToTell = 16;

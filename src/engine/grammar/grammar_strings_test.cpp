@@ -30,8 +30,8 @@ const std::vector<std::string>& bytes_of_tokens() {
 }
 
 struct Prefix {
-  bool possible = false;  // something may follow, or the string is complete
-  bool complete = false;
+  bool possible = false;  // the text is a string or the beginning of one
+  bool complete = false;  // the text is a whole string
 };
 
 // Says whether `text` is a JSON string, or the beginning of one, with `min` to `max` characters (-1: unbounded) and

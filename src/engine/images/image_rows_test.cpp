@@ -63,7 +63,7 @@ TEST_F(ImageRowsTest, RowsThatWereNotWrittenAreNotKept) {
   keep(2, 4);
   rows_.set_written(content(2), false);  // the forward failed
   EXPECT_EQ(rows_.num_rows(), 0);
-  rows_.set_written(content(7), true);  // it was evicted long ago
+  rows_.set_written(content(7), true);  // the image was evicted long ago
   EXPECT_EQ(ranges_.size(), 10);
   EXPECT_TRUE(ranges_.has_room(10));
 }

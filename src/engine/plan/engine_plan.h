@@ -57,7 +57,7 @@ struct EnginePlan {
   std::int64_t parameters = 0;     // parameters of the whole model, over all ranks; without those of drafts.model_path
   std::int64_t draft_parameters = 0;  // parameters of the layer or model of drafts.model_path; 0 without one
   std::vector<std::string> facts;     // one line each, shown without a warning
-  std::vector<std::string> notes;     // one line each: rules that applied, sizes dropped, caps
+  std::vector<std::string> notes;     // one line each: rules that applied, dropped sizes, lowered limits
   MemoryShares memory;
   double config_s = 0;  // seconds that reading config.json took
 

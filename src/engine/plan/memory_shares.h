@@ -1,5 +1,5 @@
-// Divides the device's memory. Weights, activations of forwards with their exchanges, graphs and a reserve are
-// subtracted. The KV cache gets the rest, which cache_shares.h divides among its groups.
+// Divides the device's memory. Weights, the activations and exchanges of forwards, graphs and a reserve are subtracted
+// from the capacity. The KV cache gets the rest, which cache_shares.h divides among its groups.
 //
 //   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve. Weights and KV cache take
 //           at most 95 % of the capacity, and the KV cache takes at most 2 GiB on a CPU.

@@ -181,7 +181,8 @@ void keep_blocks(PlanDraft& draft) {
   };
 }
 
-// Counts the parameters of all stages. Those of a draft layer or draft model of another folder are counted apart.
+// Counts the parameters of all stages. The parameters of a draft layer or draft model of another folder are counted
+// apart.
 void count_parameters(EnginePlan& plan) {
   std::vector<WeightSpec> weights = all_weights(plan.graphs);
   const auto is_draft = [&](const WeightSpec& weight) {

@@ -33,7 +33,7 @@ TEST_P(EngineProfiles, EveryForwardIsDescribed) {
   EXPECT_EQ(profile.steps.size(), profile.forwards.size());
   std::int64_t tokens = 0;
   for (const StepFacts& step : profile.steps) tokens += step.tokens;
-  // A step that runs ahead may compute one token past a request's end.
+  // A step that is scheduled ahead may compute one token past a request's end.
   EXPECT_GE(tokens, 20 + 70 + 5 + 2);
   EXPECT_LE(tokens, 20 + 70 + 5 + 2 + 2);
   EXPECT_EQ(profile.steps.front().phase, ForwardPhase::kPrefill);

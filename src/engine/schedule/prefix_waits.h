@@ -1,4 +1,5 @@
 // Decides which waiting sequences should wait for the pages of a running prompt with the same beginning.
+//
 //   waits.begin(running, is_shared);              // before the waiting sequences are checked
 //   if (waits.should_wait(*sequence, reusable)) … // for each waiting sequence
 //   waits.add(*admitted);                         // once it was admitted

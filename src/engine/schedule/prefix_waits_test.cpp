@@ -108,7 +108,7 @@ void agrees_with_naive(CacheOptions options, std::uint32_t seed) {
       }
       if (sequence.computed < sequence.prompt_tokens() && random() % 16 != 0) continue;
       cache.release(sequence.cache);
-      if (sequence.computed < sequence.prompt_tokens()) {  // it was preempted
+      if (sequence.computed < sequence.prompt_tokens()) {  // the sequence was preempted
         sequence.computed = 0;
         sequence.prefix.forget_leader();
         waiting.insert(waiting.begin(), std::move(running[i]));

@@ -18,7 +18,7 @@ RopePositions::RopePositions(std::span<const TokenGrid> images) {
 
 void RopePositions::append(std::int64_t first, std::int64_t count, std::array<std::vector<std::int32_t>, 3>& to) const {
   // The token's segment is the last one that begins at or before it. If no text is between two images, the list still
-  // has a text segment between them. That segment is empty, and begins at the second image's first token.
+  // has a text segment between them. This segment is empty and begins at the second image's first token.
   auto next = std::ranges::upper_bound(segments_, first, {}, &Segment::first_token);
   for (std::int64_t token = first; token < first + count; ++token) {
     while (next != segments_.end() && next->first_token <= token) ++next;

@@ -4,19 +4,19 @@
 // A step takes one token of every decoding sequence, with drafts after it (step_drafts.h). Prompts fill the step up to
 // `max_tokens` tokens, so a long prompt is computed in chunks together with running decodes. Higher priorities come
 // first, then older sequences. Prompts that each fill the device alone are not computed together (prompt_share.h).
-// `fit` may shorten the step's prompts, the last one first, so that the step fills a captured size, as long as prompts
-// still make up at least half of the step (drafts not counted). Decodes are never postponed. A decoding sequence keeps
+// `fit` may shorten the step's prompts, the last one first, so that the step fills a captured size. Prompts must then
+// still make up at least half of the step, drafts not counted. Decodes are never postponed. A decoding sequence keeps
 // its place in the batch as far as possible, because attention plans keep each place's page table on the device and
 // write only what changes.
 //
 // A sequence is admitted when every cache group has enough pages for its tokens so far (except those found in the
 // prefix cache) and for what the running sequences are expected to take soon (cache_manager.h). It takes further pages
 // as it grows. If no page is left, pages that only the prefix cache holds are evicted. If there are no such pages
-// either, the last running sequence is preempted: it gives its pages back, waits in its old place, and is computed
-// again, except what the prefix cache still has. A sequence may also preempt sequences of lower priority to be
-// admitted. A sequence that begins like a prompt that is being computed waits for that prompt. A sequence whose adapter
-// finds no slot waits too. Other sequences may pass it, but only a limited number of sequences with adapters. If window
-// groups lack pages for a whole chunk, less of the prompt is computed.
+// either, the last running sequence is preempted. It gives its pages back and waits in its old place in the queue.
+// Later it is computed again, except for what the prefix cache still has. A sequence may also preempt sequences of
+// lower priority to be admitted. A sequence that begins like a prompt that is being computed waits for that prompt. A
+// sequence whose adapter finds no slot waits too. Other sequences may pass it, but only a limited number of sequences
+// with adapters. If window groups lack pages for a whole chunk, less of the prompt is computed.
 //
 // For a model with state groups, a prompt's forwards end at a page's end, and the state there is kept as a checkpoint.
 //

@@ -13,7 +13,7 @@ void Scheduler::admit() {
   Sequence* waits_for_slot = nullptr;  // the first sequence whose adapter finds no slot
   for (std::size_t i = 0; i < waiting_.size();) {
     Sequence& sequence = *waiting_[i];
-    if (sequence.pending > 0) return;  // it was preempted, and its last token is not sampled yet
+    if (sequence.pending > 0) return;  // the sequence was preempted, and its last token is not sampled yet
     if (prefix_waits_.should_wait(sequence, reusable_tokens(sequence)) || !has_slot(sequence, waits_for_slot)) {
       ++i;
       continue;

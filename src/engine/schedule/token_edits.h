@@ -36,7 +36,7 @@ class TokenEdits {
     float bias = 0;     // the request's logit bias
     std::int64_t count = 0;
     bool ends_text = false;
-    bool is_bad = false;         // it is a bad word of one token
+    bool is_bad = false;         // the token alone is a bad word
     bool completes_bad = false;  // the output ends with the tokens that precede it in a bad word
     bool forbidden(std::int64_t generated, std::int64_t min_new_tokens) const {
       return is_bad || completes_bad || (ends_text && generated < min_new_tokens);

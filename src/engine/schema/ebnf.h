@@ -18,10 +18,10 @@ std::string ebnf_text(std::string_view utf8);
 // Returns a character class such as [a-z]. Precondition: the set is not empty.
 std::string ebnf_class(const CharSet& characters);
 // Returns an expression for one character of the set inside a JSON string. `"`, `\` and control characters have one
-// escaped form each; all others are raw. For a large set, the expression is the class of the raw
-// characters alone, because a choice between raw and escaped forms would be a rule of its own, which ends after every
-// character. xgrammar caches token masks for positions within one rule, so it would then test the whole vocabulary at
-// each character. Precondition: the set is not empty.
+// escaped form each; all others are raw. For a large set, the expression is only the class of the raw characters. A
+// choice between raw and escaped forms would be a rule of its own, which ends after every character. xgrammar caches
+// token masks only for positions within one rule, so it would then test the whole vocabulary at each character.
+// Precondition: the set is not empty.
 std::string ebnf_json_character(const CharSet& characters);
 // Returns all alternatives for one character of the set. No alternative is a choice itself.
 std::vector<std::string> ebnf_json_alternatives(const CharSet& characters);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kMaxNamesOfClass = 64;  // names of a class that become properties of their own
 constexpr std::int64_t kMaxFewValues = 512;
-constexpr std::size_t kMaxPieces = 8;      // most parts of the difference of two objects
-constexpr std::size_t kMaxToldApart = 64;  // most overlapping schemas that are told apart
+constexpr std::size_t kMaxPieces = 8;      // maximum number of parts of the difference of two objects
+constexpr std::size_t kMaxToldApart = 64;  // maximum number of overlapping schemas that are told apart
 
 // Returns whether the shape contains every array, or every object.
 bool holds_all(const Shape& shape, TypeId any) {

@@ -1,5 +1,6 @@
-// Makes the types of one schema on demand. A type is a conjunction of subschemas (or of negated types, see
-// complement()), so a recursive schema leads back to types that exist already.
+// Makes the types of one schema on demand. A type is identified by the set of subschemas (or of negated
+// types, see complement()) whose conjunction it is. The same set always gives the same type, so a recursive schema
+// leads back to types that exist already.
 #pragma once
 
 #include <cstddef>

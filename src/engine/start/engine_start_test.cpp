@@ -32,7 +32,7 @@ std::vector<std::string> names_of(const Timeline& start) {
   return names;
 }
 
-// Expects hardly any time outside the phases. That time is usually below a millisecond, but the bound allows for pauses
+// Expects hardly any time outside the phases. This time is usually below a millisecond, but the bound allows for pauses
 // on a busy machine.
 void expect_covers(const Timeline& start, double wall_s) {
   EXPECT_LE(wall_s - start.end_s(), 0.05 * wall_s + 0.02);

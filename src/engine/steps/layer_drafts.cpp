@@ -88,11 +88,11 @@ std::int64_t LayerDrafts::add_model_rows(const ScheduledBatch& batch, const Sche
     const std::int64_t read = std::min(entry.new_tokens - 1 + entry.drafts, end - entry.position);
     keys_.set(batch.batch, entry.first_token, read, true);
   }
-  if (keys_.table(sequence) != sequence.draft_keys_table) sequence.draft_keys = 0;  // it has other pages
+  if (keys_.table(sequence) != sequence.draft_keys_table) sequence.draft_keys = 0;  // the sequence got other pages
   sequence.draft_keys_table = keys_.table(sequence);
   const std::int64_t begin = sequence.draft_keys = keys_.first_missing(sequence, sequence.draft_keys, end);
   const bool is_behind = begin < entry.position;
-  if (is_behind && !sequence.drafter) return 0;  // its later rows would read the missing keys
+  if (is_behind && !sequence.drafter) return 0;  // the sequence's later rows would read the missing keys
   const std::int64_t own = end - entry.position;
   const std::int64_t count = std::min(end - begin, own + most_earlier);
   if (sequence.drafter) {

@@ -15,9 +15,9 @@
 // tokens as the model's. When drafts are made, it first reads the sequence's last token, and its head then gives the
 // first draft. If all of its drafts were kept, the last of them is the only one that it has not read yet.
 //
-// If the layer made drafts for at least one request of a forward, and the forward has few rows and no prompts, one
-// graph reads these rows and also runs the head, so the first drafts are ready at once. Each further draft is one graph
-// too (DraftStep::has_graph).
+// One graph can read the rows of a forward and also run the head, so that the first drafts are ready at once. This
+// happens if the forward has few rows and no prompts, and the layer made drafts for at least one of its requests. Each
+// further draft is one graph too (DraftStep::has_graph).
 //
 // Drafts stay on the device, where the forward that checks them reads them. The host gets them together with that
 // forward's results. In a pipeline the host waits for the drafts and passes them to the first stage.

@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 constexpr const char* kTokens =
     R"("image_token_id": 60, "video_token_id": 61, "vision_start_token_id": 62, "vision_end_token_id": 63)";
 
-// Reads a config whose heads have 16 dimensions, that is 8 rotated pairs.
+// Reads a config whose heads have 16 dimensions, which are 8 rotated pairs.
 Result<ModelConfig> read_vision_model(const char* architecture, const std::string& members) {
   return ModelConfig::from_json(small_config(architecture, members.c_str()), "m/config.json", built_in_families());
 }

@@ -1,7 +1,7 @@
 // An importance matrix: for each matrix of a model, how large the numbers of the matrix's input are. `tessera
-// calibrate` and llama.cpp's llama-imatrix write an importance matrix as a GGUF file (general.type is "imatrix"), which
-// has two F32 tensors for each matrix of the model: "<name>.in_sum2", the sums of the squares of the input's columns,
-// and "<name>.counts", the numbers of rows.
+// calibrate` and llama.cpp's llama-imatrix write an importance matrix as a GGUF file (general.type is "imatrix"). The
+// file has two F32 tensors for each matrix of the model: "<name>.in_sum2", the sums of the squares of the input's
+// columns, and "<name>.counts", the numbers of rows.
 #pragma once
 
 #include <cstdint>

@@ -46,9 +46,9 @@ class HttpClient {
   ~HttpClient();
 
   // Requests the content from byte `offset` to the end. The server may send the whole content instead; a reply that
-  // begins at the offset has status 206 and the header content-range. Returns an error if the sink fails, a redirect is
-  // refused or a certificate is not trusted. If the server refuses or cannot be reached, the result is a reply, not an
-  // error.
+  // begins at the offset has status 206 and the header content-range. Returns an error if the sink fails, if this
+  // client refuses a redirect, or if a certificate is not trusted. A server that answers with an error status, or that
+  // cannot be reached, gives a reply and not an error.
   Result<HttpReply> get(const std::string& url, std::int64_t offset, const HttpSink& sink);
 
   const HubHttpOptions& options() const { return options_; }

@@ -46,8 +46,9 @@ ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs&
 // Like logits(), but with a separate matrix, "draft_head", which has the first `ids` rows of the model's head and is
 // quantised as the builder's formats say.
 ir::ValueId draft_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, std::int64_t ids);
-// Returns x multiplied by the head, f32[R, head.rows], complete on every rank. If `may_slice` and the ranks can share
-// the head's rows equally, each rank computes the logits of its slice. The head's weight has the name `name`.
+// Returns x multiplied by the head, f32[R, head.rows]; every rank gets all columns. If `may_slice` and the ranks can
+// share the head's rows equally, each rank computes the logits of its slice, and the slices are gathered. The head's
+// weight has the name `name`.
 ir::ValueId all_logits(LayerBuilder& b, const std::string& name, ir::ValueId x, const LinearBlock& head,
                        bool may_slice = true);
 

@@ -45,7 +45,8 @@ std::string matrix_tensor(const LinearPart& part);
 WeightSpec unquantised_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
 WeightSpec bias_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
 
-// The weights for the operands of quantised_linear, from `w` to `groups`, and their format.
+// The weights of a quantised_linear in the order of its operands, of which `w` is the first and `groups` the last, and
+// their format.
 struct QuantisedWeights {
   QuantisedFormat format;
   std::vector<WeightSpec> weights;

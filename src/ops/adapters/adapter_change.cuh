@@ -18,8 +18,9 @@ __device__ inline std::int32_t module_of(const AdapterRanges& ranges, std::int64
   return ranges.modules[i];
 }
 
-// A tile's sixteen columns of y: eight from `first` on and eight from `second` on. With a gate the second eight are
-// up's columns; otherwise they follow the first eight.
+// A tile's sixteen columns of y: eight from `first` on and eight from `second` on. With a gate, the first eight are
+// columns of the gate and the second eight are columns of the up projection. Otherwise the second eight follow the
+// first eight.
 struct TileColumns {
   int first;
   int second;
@@ -46,9 +47,9 @@ struct AdapterChange {
 
   __device__ static float changed(float y, float change) { return rounded<T>(y) + change; }
 
-  // Computes the change for tiles of sixteen columns of y, in a kernel with eight warps that multiply. Warp w computes
-  // the change of row w of x. With kEights = 2 it also computes the change of row w + 8. Tensor cores multiply b by t,
-  // which is split into two 16-bit numbers (split_two()). b and t are loaded before the tile's products, because loads
+  // Computes the change for tiles of sixteen columns of y. Eight warps of the kernel multiply. Warp w computes the
+  // change of row w of x, and with kEights = 2 also the change of row w + 8. Tensor cores multiply b by t. Each value
+  // of t is split into two 16-bit numbers (split_two()). b and t are loaded before the tile's products, because loads
   // take long while weights stream. If kGated is true, the first eight columns belong to one module and the other eight
   // to another.
   template <int kEights, bool kGated>

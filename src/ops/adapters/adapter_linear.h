@@ -47,7 +47,7 @@ struct AdapterRanges {
 // Reads the attributes "rows" and "modules". Precondition: the shape rule accepted the node.
 AdapterRanges adapter_ranges(const ir::Node& node);
 
-// The factors of x · Aᵀ as a kernel takes them.
+// The arguments of a kernel that computes x · Aᵀ.
 struct AdapterProductArgs {
   const void* x = nullptr;              // X[rows, cols]
   const void* a = nullptr;              // X[num_slots, modules · rank, cols]

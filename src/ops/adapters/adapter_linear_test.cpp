@@ -57,7 +57,7 @@ std::vector<HostTensor> shrink_operands(const Case& c) {
   std::vector<HostTensor> operands{random_tensor(c.dtype, {c.rows, c.in}, 1),
                                    random_tensor(c.dtype, {Case::kSlots, Case::kModules * c.rank, c.in}, 2), ranks(c),
                                    table(0, c.rows)};
-  // In A, fills the rows past each module's rank with NaN.
+  // Fills the rows of A past each module's rank with NaN.
   const std::size_t row = static_cast<std::size_t>(c.in) * ir::dtype_size(c.dtype);
   for (std::int64_t s = 0; s < Case::kSlots * Case::kModules; ++s)
     for (auto r = static_cast<std::int64_t>(operands[2].at(s)); r < c.rank; ++r)

@@ -1,17 +1,17 @@
 // Tensor-core kernels for adapter_shrink, adapter_add and adapter_whole_linear, for 16-bit types.
 //
-// The products of adapter_shrink and adapter_add are small: a decode reads 2 MiB of an 8B model's adapter in each
-// layer, so latency matters most. The matrices and the table of rows do not depend on the preceding kernels. So before
-// a block waits for those kernels (cuda_launch.cuh), it loads as much of its matrix as its registers hold.
+// The products of adapter_shrink and adapter_add are small: a decode step reads 2 MiB of an 8B model's adapter in each
+// layer, so latency matters most. The matrices and the table of rows do not depend on the preceding kernels. A block
+// loads as much of its matrix as its registers hold before it waits for these kernels (cuda_launch.cuh).
 //
 // shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A block takes 16
-// rows of A and some of their columns; the blocks of a cluster divide the columns. With up to 8 rows of x, blocks are
-// large, because small blocks in large clusters would lose more time at the start than they gain. With more rows of x,
-// blocks are small, so that a multiprocessor has room for blocks of the preceding and the next kernel too. product_many
-// has blocks of up to 64 rows of x and 48 rows of A, so that x is read only once for these 48 rows. Its sums have one
-// order for any number of rows, so deterministic forwards use it for few rows too. adapter_whole_linear does so because
-// its matrix is far too large for registers. In add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at a
-// time. It splits a value of t into two 16-bit numbers (split_two()), and multiplies both by b.
+// rows of A, whose columns the blocks of a cluster divide. With up to 8 rows of x, blocks are large, because small
+// blocks in large clusters would start too slowly. With more rows of x, blocks are small, so that a multiprocessor has
+// room for blocks of the preceding and the next kernel too. product_many has blocks of up to 64 rows of x and 48 rows
+// of A, so that x is read once for all of these. The order of its sums does not depend on the number of rows, so
+// deterministic forwards always use it. adapter_whole_linear always uses it, because its matrix is far too large for
+// registers. In add_tiles a warp takes 64 columns of y and 16 rows of a chunk at a time. It multiplies both parts of
+// each value of t (split_two()) by b.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ __device__ inline uint4 load_or_zero(const T* from, bool is_there) {
   return is_there ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 }
 
-// Stores a value in the shared memory of block `block` of the cluster, at the place that `own` has in this block's.
+// Stores a value at the place that `own` has in this block's shared memory, but in block `block` of the cluster.
 __device__ inline void store_to_block(float* own, unsigned block, float value) {
   asm volatile(
       "{\n"
@@ -296,9 +296,9 @@ struct ColumnPairs {
   }
 };
 
-// Computes y += scale · t · b for a chunk. Grid: x has blocks of kAddWarps · kAddColumns columns, and y the chunks. A
-// warp's 64 columns are eight products of eight columns. Column n of product j is the warp's column 8 · n + j, so that
-// a lane loads and stores neighbouring columns.
+// Computes y += scale · t · b for a chunk. gridDim.x counts blocks of kAddWarps · kAddColumns columns, and gridDim.y
+// counts chunks. A warp computes its 64 columns by eight products of eight columns. Column n of product j is the warp's
+// column 8 · n + j, so that the results of a lane are neighbouring columns.
 template <class T>
 __global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddArgs in) {
   let_next_begin();

@@ -32,8 +32,8 @@ extern const KernelDef kAdapterWholeEmbeddingCpu;
 extern const KernelDef kAdapterWholeLinearCuda;
 extern const KernelDef kAdapterWholeEmbeddingCuda;
 
-// The operands of adapter_whole_linear as a kernel takes them. Of the inherited members, `a` is w, `ranks` is sizes,
-// and `rank` is M.
+// The operands of adapter_whole_linear as a kernel takes them. The inherited member `a` is w, `ranks` is sizes, and
+// `rank` is M.
 struct AdapterWholeLinearArgs : AdapterProductArgs {
   void* y = nullptr;  // X[rows, rank]
 };

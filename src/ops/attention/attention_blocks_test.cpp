@@ -152,7 +152,7 @@ TEST(PlanChunks, CutsTheLongestRows) {
   EXPECT_EQ(blocks.chunk_size, 500);
 }
 
-// Block b is request b, even if padding leaves blocks unused.
+// Block b processes request b, even if padding leaves blocks unused.
 TEST(PlanChunks, BlocksMatchRequestsIfKeysAreNotCut) {
   const std::vector<std::int32_t> kv_lens = random_lens(100, 4096, 1);
   const ChunkGrid grid = chunk_grid(120, kLimits);

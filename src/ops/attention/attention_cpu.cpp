@@ -12,8 +12,8 @@
 namespace tessera {
 namespace {
 
-// Returns the number of requests to compute. If the rows of some request do not fit in the bucket, which would be a
-// defect of the runner, that request and all later ones are left out, so that nothing is written out of bounds.
+// Returns the number of requests to compute. If the rows of a request do not fit in the bucket, this request and all
+// later ones are left out, so that nothing is written out of bounds. Only a defect of the runner causes this.
 std::int64_t count_requests(const AttentionProblem& p) {
   std::int64_t num_requests = *p.metadata.num_requests;
   while (num_requests > 0 && p.metadata.query_starts[num_requests] > p.num_rows) --num_requests;

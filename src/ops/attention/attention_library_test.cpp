@@ -34,9 +34,9 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
-// Few rows after many keys: "fa3" cuts tiles into parts, at multiples of 128 keys, or of 80 keys for heads of 256. A
-// graph that was recorded for whole tiles has to merge the parts. The result must have the same bits each time,
-// although the parts end in any order.
+// If few query rows see many keys, "fa3" cuts tiles into parts, at multiples of 128 keys, or of 80 keys for heads of
+// 256 elements. A graph that was recorded for whole tiles has to merge the parts. The result must have the same bits
+// each time, although the parts end in any order.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithCutTiles) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU does not cut tiles";
   Config with_sinks = library_config(GetParam(), 64, 2, 8);

@@ -33,7 +33,7 @@ struct AttentionShape {
 class AttentionPlanner {
  public:
   virtual ~AttentionPlanner() = default;
-  // Plans `batch` and writes the lists to the step buffer. `wanted_starts`, [requests], is the result of
+  // Plans `batch` and writes its work lists to the step buffer. `wanted_starts`, [requests], is the result of
   // find_wanted_starts() for the batch; it is not read if no shape has wanted_rows_only. `padded_requests` is the
   // number of rows of the decode graph that will run. It is at least the batch's number of requests. Batches of kExtend
   // do not use it. Allocates nothing.

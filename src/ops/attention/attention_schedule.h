@@ -13,7 +13,8 @@
 
 namespace tessera {
 
-// The units into which the work of a request's tiles is divided. A worker processes a unit as a whole.
+// The units into which the work of a request's tiles is divided, for example one unit for each query head. One worker
+// processes a whole unit, unless the unit's keys are cut into parts (TileWork).
 struct TileUnits {
   std::int64_t per_tile = 0;  // number of units of each tile
   std::int64_t per_pair = 0;  // number of units of each pair: a tile of even index and the tile after it, if any
@@ -24,8 +25,8 @@ struct TileWork {
   std::int32_t request;
   std::uint16_t tile;  // for a pair, its tile of even index
   std::uint16_t unit;  // index of the unit; the units of pairs follow those of single tiles
-  // The item's keys, in blocks of `key_block` keys (TileSchedule): first_block … end_block - 1. Only keys that the tile
-  // sees count.
+  // The item's keys, in blocks of `key_block` keys (TileSchedule): first_block … end_block - 1. The range may extend
+  // past the last key that the tile sees; kernels ignore the excess.
   std::int32_t first_block = 0;
   std::int32_t end_block = kAllBlocks;
   // The unit's keys are cut into `parts` parts, whose results are merged. This item is the part with index `part`. The
@@ -57,12 +58,12 @@ inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::
   return tokens / tile_rows + requests;
 }
 
-// Assigns causal tiles to workers that run concurrently, so that all workers end at about the same time. It assigns the
-// largest tile first, and always to the worker with the least work so far.
+// Assigns the units of causal tiles to workers that run concurrently, so that all workers end at about the same time.
+// It assigns the units of the largest tile first, and each unit to the worker with the least work so far.
 //
-// Few rows after many keys give few large tiles: some workers then have nothing to do, or one tile more than others. If
-// this costs enough, the tiles are laid one after the other, and every worker gets an equal range of this line. Tiles
-// at the ends of ranges are cut into parts.
+// A forward of few query rows over many keys has few but large tiles. Some workers then have nothing to do, or one unit
+// more than others. If this costs enough time, the keys of all units form one sequence, and every worker gets an equal
+// range of the sequence. Units at the ends of a range are cut into parts.
 class TileSchedule {
  public:
   // If `key_block` is not 0, tiles may be cut at multiples of `key_block` keys. If `window` is not 0, a row sees at
@@ -95,7 +96,7 @@ class TileSchedule {
   std::int32_t give(std::int64_t cost);
   // Fills tiles_, the largest first.
   void find_tiles(const TiledRows& rows);
-  // Chooses workers for whole tiles, and counts the tiles of worker w in starts[w + 1].
+  // Chooses a worker for each uncut unit, and counts the units of worker w in starts[w + 1].
   void choose_workers(std::span<std::int32_t> starts);
   // Returns whether cutting tiles saves more time than merging their parts takes. It compares equal shares of the work
   // with the whole tiles that choose_workers() assigned.
@@ -148,13 +149,13 @@ inline constexpr std::int64_t kLeastChunk = 128;  // in keys; shorter chunks cos
 // of requests, so that one recorded launch works for any lengths.
 struct ChunkGrid {
   std::int64_t blocks;
-  bool split;  // true: a row's keys may be cut into chunks; false: block b is request b
+  bool split;  // true: a row's keys may be cut into chunks; false: block b processes all keys of request b
 };
 
-// Returns the grid of a decode step. With few requests, keys are cut into chunks to fill the device. With at least as
-// many requests as resident blocks, the grid has one block for each request and also one for each resident block. The
-// extra blocks take chunks of long rows, which would otherwise run alone at the end. With several requests per resident
-// block no row is cut, because the other requests keep the device busy.
+// Returns the grid of a decode step. Let R be the number of resident blocks per KV head. With fewer than R requests,
+// keys are cut into chunks to fill the device. With R or more requests, the grid has one block for each request and R
+// more. The R additional blocks take chunks of long rows, which would otherwise run alone at the end. With 3 R or more
+// requests no row is cut, because the other requests keep the device busy.
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
 // Returns the grid for the requests of a single row in an extend step, which may also have requests of several rows.
 // `split` is always true. The number of blocks never falls as the number of requests grows.

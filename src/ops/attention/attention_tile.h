@@ -77,7 +77,7 @@ struct AttentionScratch {
   float* greatest;        // [rows]: the running max of the scores
   float* total;           // [rows]: Σ exp(s_j - running max) so far
   std::int64_t* offsets;  // [kBlockKeys + kPrefetchKeys]: offset of each key from the start of the cache, in elements
-  float* key_scales;      // [kBlockKeys, int8_blocks]: of a cache of int8
+  float* key_scales;      // [kBlockKeys, int8_blocks]: the scales of the block's keys; only for a cache of int8
   float* value_scales;    // like key_scales
 };
 

@@ -32,8 +32,8 @@ Config of_wanted_rows(Config c) {
 enum class Wanted : std::uint8_t { kNone, kLast, kSome, kAll };
 constexpr std::array kAnyWanted{Wanted::kLast, Wanted::kNone, Wanted::kSome, Wanted::kAll};
 
-// Returns the wanted rows. With kSome, every third request has no wanted row. Of the two requests after it, the first
-// wants the last quarter of its rows, and the second wants its first and its last row.
+// Returns the wanted rows. With kSome, every third request has no wanted row. The request after it wants the last
+// quarter of its rows, and the next request wants its first and its last row.
 std::vector<std::int32_t> rows_of(const std::vector<Request>& requests, Wanted wanted) {
   std::vector<std::int32_t> rows;
   std::int32_t begin = 0;

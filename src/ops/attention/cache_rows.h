@@ -1,8 +1,8 @@
 // Reads keys and values of a cache of any type as float32, for the CPU's tiles (attention_tile.cpp).
 //
 // A tile reads the keys of one block at a time. find_rows() finds the block's keys in the cache, and CacheRow<Y> reads
-// one of them. Y is float, BFloat16, Float16, Float8E4M3 or Int8Cache. All but Int8Cache are read without their scale,
-// which is part of the factors of scores and outputs.
+// one of them. Y is float, BFloat16, Float16, Float8E4M3 or Int8Cache. CacheRow multiplies by the scales of Int8Cache.
+// It does not multiply by the scales of Float8E4M3, because they are part of the factors of scores and outputs.
 #pragma once
 
 #include <algorithm>
@@ -80,8 +80,8 @@ TESSERA_INLINE void widen_scales(const std::byte* from, std::int64_t count, floa
 }
 
 // Finds where the keys in `present` lie in the cache. They belong to the block that begins at position `block`. Also
-// finds the next kPrefetchKeys keys, which are only prefetched. The last key before position `end` takes the place of
-// keys from `end` on.
+// finds the next kPrefetchKeys keys, which are only prefetched. For positions from `end` on, it repeats the key at
+// end - 1.
 template <class Y>
 TESSERA_INLINE void find_rows(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s,
                               std::int64_t block, KeyRange present, std::int64_t end) {

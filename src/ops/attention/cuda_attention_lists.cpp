@@ -114,8 +114,8 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
     offset = aligned(offset + range.bytes());
   };
   lay_out(plan.tiles, limits_.max_tokens, kPrefillTileRows);
-  // Short tiles are used only for forwards of at most `tokens` tokens. A single prompt of this length has no more short
-  // tiles than run at once.
+  // Short tiles are used only for forwards of at most `tokens` tokens. At this length, all short tiles of a single
+  // prompt run at once.
   std::int64_t most_short = 0;
   while ((most_short + 1) * units.per_tile + ceil_div(most_short + 1, std::int64_t{2}) * units.per_pair <= workers)
     ++most_short;

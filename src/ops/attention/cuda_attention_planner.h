@@ -155,8 +155,8 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     ChunkLimits limits;
     SegmentRange segments;  // kHopper, in decode steps and for single rows
     ExtendWork work;
-    // The lists of wanted rows, for nodes with wanted_rows_only, beside `blocks`, `segments` and `work`. If has_wanted,
-    // `tiles` and `short_tiles` each have two lists themselves (RowList).
+    // The counterparts of `blocks`, `segments` and `work` for nodes with wanted_rows_only: they cover only the wanted
+    // rows. `tiles` and `short_tiles` need no counterparts, because each holds both lists (RowList) if has_wanted.
     BlockRange wanted_blocks;
     SegmentRange wanted_segments;
     ExtendWork wanted_work;

@@ -28,7 +28,7 @@ struct DecodeParts {
 template <int kHeadDim, int kWarps>
 struct WarpSums {
   float values[kWarps][kDecodeHeads][kHeadDim + 4];  // padded, so that neighbouring rows start in different banks
-  float running_max[kWarps][kDecodeHeads];           // max of the scores, as an exponent of two
+  float running_max[kWarps][kDecodeHeads];           // max of the scores times log2(e)
   float total[kWarps][kDecodeHeads];                 // sum of weights
   bool last;                                         // whether this block ends last among its request's blocks
 };

@@ -55,8 +55,8 @@ class Float8Tile {
  public:
   static constexpr int kKeys = kFloat8Keys<kDim>;
 
-  // Loads the thread's keys and values. Those outside the range become zeros, so that a weight of zero never multiplies
-  // NaN.
+  // Loads the thread's keys and values. Keys and values outside the range become zeros, so that a weight of zero never
+  // multiplies NaN.
   __device__ void load(const Problem& p, const int* pages, int kv_head, int first, const Float8Range& range) {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {

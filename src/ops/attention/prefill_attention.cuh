@@ -18,8 +18,8 @@
 // Blocks may read them while the preceding kernel still runs, because no kernel writes them: they are copied to the
 // device before the forward. Tiles of keys begin at multiples of kKeys and are taken from the last to the first.
 //
-// Few rows after many keys give few work items. A work item then has only a part of its tile's keys, and the results of
-// the parts are merged (prefill_parts.cuh).
+// If few query rows see many keys, there are too few tiles for all multiprocessors. The planner may then cut the keys
+// of a tile into parts. Each part is a work item, and the results of the parts are merged (prefill_parts.cuh).
 //
 // Short prompts have too few tiles of 128 rows for all multiprocessors, so the kernel takes as long as a single work
 // item. To make work items shorter, both warpgroups of a block then compute the same 64 rows, and each takes half of
@@ -127,7 +127,7 @@ struct Attention {
   const float* sinks;    // [heads]; null: no sinks
   float4* part_results;  // [parts, kCluster, the shape's kPartChunks, computing threads]
   std::int32_t*
-      arrivals;  // [parts, kCluster, computing warps], used at the first part of each item; 0 between launches
+      arrivals;  // [parts, kCluster, computing warps]; all parts of a tile count at part 0; 0 between launches
   int max_pages;
   int page_size;
   int token_groups;  // groups of 8 tokens in the cache; boxes past the last group are filled with zeros
@@ -150,8 +150,8 @@ struct Work {
   int unit_begin;  // position of the first row of both blocks' tiles
   int seen;        // keys that the last row of both blocks' tiles sees, including its own
   int first;       // the first tile of keys
-  int end;         // past the last tile of keys; not above `first`: nothing to compute
-  int part;        // number of the part, if other work items have the other keys of these rows
+  int end;         // one past the last tile of keys; if end <= first, there is nothing to compute
+  int part;        // index of this item's part of the keys; 0 if the keys are not cut
   int parts;
   int first_part;  // index of part 0 in part_results
   __device__ bool is_empty() const { return end <= first; }

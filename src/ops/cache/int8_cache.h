@@ -9,8 +9,8 @@
 //
 // Graphs declare such a cache as u8[P, page_size, Hkv, row_bytes]. This shape gives only the number of bytes: within a
 // page the bytes are not in the order of these dimensions. A page has a chunk for each KV head: first the codes
-// i8[page_size, head_dim], then the scales bf16[page_size, blocks]. The keys of a head that attention reads one after
-// the other lie next to each other, and the scales move with the page.
+// i8[page_size, head_dim], then the scales bf16[page_size, blocks]. So the keys of one head, which attention reads one
+// after the other, are contiguous within a page, and a copy of a page includes the scales.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ constexpr std::int64_t int8_row_bytes(std::int64_t head_dim) {
   return head_dim + int8_blocks(head_dim) * kInt8ScaleBytes;
 }
 
-// The storage type of a cache of int8, for code that is written for all types of caches. It is a byte of the cache.
+// The storage type of a cache of int8, for code that is written for all types of caches. An Int8Cache is one byte of
+// the cache.
 struct Int8Cache {
   std::uint8_t byte;
 };

@@ -2,10 +2,10 @@
 //
 //   collective_bench [RANKS] [LIBNCCL]      2 ranks and libnccl.so.2 by default
 //
-// It prints a line for each size of a bfloat16 all-reduce. The line has the microseconds per call of our two methods
-// and of NCCL (0 if NCCL is missing). To measure, it records many calls in a graph and launches the graph on all GPUs
-// at once. The time of a launch is the shortest of all GPUs' times. It is the time of the GPU that began last, which
-// did not wait for another GPU. The printed time is the median of several launches.
+// It prints a line for each size of a bfloat16 all-reduce. The line has the microseconds per call of the engine's two
+// methods (ReduceWay) and of NCCL (0 if NCCL is missing). To measure, it records many calls in a graph and launches the
+// graph on all GPUs at once. The time of a launch is the shortest of all GPUs' times. It is the time of the GPU that
+// began last, which did not wait for another GPU. The printed time is the median of several launches.
 #include <dlfcn.h>
 #include <fmt/format.h>
 

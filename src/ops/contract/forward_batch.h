@@ -30,7 +30,8 @@ constexpr std::int64_t first_page_seen(std::int64_t position, std::int64_t windo
   return window > 0 && position >= window ? (position - window + 1) / page_size : 0;
 }
 
-// The slots and pages of one cache group.
+// The slots and pages of one cache group (ir::CacheGroup). A state group is a cache group whose layers keep one state
+// for each request.
 struct CacheGroupBatch {
   std::vector<SlotId> slots;  // [T]: slot for each token's keys and values; in a state group, the request's slot
   // [B]: the page table of each request. In a state group a table has one entry, which is the request's slot.

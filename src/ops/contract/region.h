@@ -14,10 +14,10 @@ struct RegionValue {
   enum class Kind { kCarried, kResult, kOperand };
   Kind kind;
   int call = 0;   // position in the repetition; unused for kCarried
-  int index = 0;  // index of the carried value, of the call's result or of its operand
+  int index = 0;  // index among the carried values, the call's results or the call's operands
 };
 
-// Says which value (`is`) is the operand number `operand` of the repeated call number `call`.
+// Says that the value `is` is operand number `operand` of call number `call` of a repetition.
 struct RegionLink {
   int call;
   int operand;

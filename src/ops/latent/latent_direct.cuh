@@ -61,9 +61,10 @@ union MakeMemory {
   PermutedRows<T, latent::kKeyRows, kDim / kPack> out;
 };
 
-// Makes keys or transposed values of one head, in parts of 128 rows. Grid x: the keys of head 0, its values, the keys
-// of head 1, and so on. Grid y: a block processes every gridDim.y-th part. Each of the eight warps has 64 rows and 32
-// columns of the result. Rows past a request's last key repeat the last key's row, so that no value is NaN.
+// Makes the keys and the transposed values of all heads. A block makes either the keys or the values of one head:
+// blockIdx.x is 2 · head for keys and 2 · head + 1 for values. Rows are processed in parts of 128, of which a block
+// takes every gridDim.y-th. Each of the eight warps computes 64 rows and 32 columns of a part. Rows past a request's
+// last key repeat the last key's row, because memory that was never written could hold NaN.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2) make_keys(const Problem p) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];

@@ -1,4 +1,5 @@
-// The device functions of latent_forms.h. Whole warps call them.
+// Device functions that select the requests in the direct form and place their keys (latent_forms.h). Whole warps call
+// them.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_math.cuh"

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
       const cuda::Pack<T, N> weights = cuda::load_pack<T, N>(w_row + i);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        // In place of a row past the last one, the last row is computed again. That result is not stored.
+        // In place of a row past the last one, the last row is computed again. Its repeated result is not stored.
         const std::int64_t row = min(first_row + r, shape.m - 1);
         const cuda::Pack<T, N> values = cuda::load_pack<T, N>(x + row * shape.k + i);
 #pragma unroll

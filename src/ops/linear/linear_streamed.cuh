@@ -28,7 +28,7 @@ inline constexpr int kMaxRows = 16;      // greatest number of rows of x
 inline constexpr int kTileRows = 16;     // rows of w in a tile
 inline constexpr int kWarps = 8;         // warps that multiply; a ninth warp loads weights
 inline constexpr int kStepColumns = 32;  // columns of a warp in a step: 16 bytes for each thread of a quad
-inline constexpr int kRoundColumns = kWarps * kStepColumns;
+inline constexpr int kRoundColumns = kWarps * kStepColumns;       // columns of a round: one step of each warp
 inline constexpr int kMostRounds = 4;                             // greatest number of rounds in a stage
 inline constexpr int kFewRounds = 3;                              // greatest number of rounds in a short stage
 inline constexpr int kMostColumns = kMostRounds * kRoundColumns;  // greatest number of columns in a stage
@@ -281,8 +281,9 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
           *reinterpret_cast<float2*>(&mine_of_all[e * 8 + row][half * 8 + pair_of_lane]) = both(sum[half], e * 2);
         }
       }
-    sync_multiplying();  // all reads of the previous tile's sums precede this barrier; the next tile reuses their
-                         // buffer
+    // There are two buffers of sums. After this barrier no thread reads the previous tile's sums any more, so the next
+    // tile may overwrite their buffer.
+    sync_multiplying();
     const auto total = [&](int r, int w_row) {
       float t = 0;
 #pragma unroll

@@ -42,8 +42,8 @@ std::size_t bytes_of(const LinearShape& s, std::int64_t rows, std::int64_t colum
   return static_cast<std::size_t>(rows * columns) * ir::dtype_size(s.dtype);
 }
 
-// The operands of a measured linear. Their values are random: products of equal values, such as
-// zeros, draw less power, run at a higher clock, and would be measured as too fast.
+// The operands of a measured linear. Their values are random: with equal values, for example zeros, the GPU draws less
+// power and runs at a higher clock, so the measured times would be too short.
 class Operands {
  public:
   static Result<Operands> create(const LinearShape& s, Device& device, Stream& stream) {

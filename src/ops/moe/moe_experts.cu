@@ -10,11 +10,13 @@
 //   plain      everything else, such as float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
 // If x is bfloat16, the type in which models with MXFP4 compute, MXFP4 weights use any of these algorithms but "plain".
-// With other types of x they use only "plain". Quantised matrices use any algorithm but "one token", through
-// moe_quantised_stream.cuh, moe_quantised_readers.cuh and, for bfloat16, moe_hopper_quantised.cuh. They use "plain" if
-// has_whole_pieces() is false; it is true for all published formats. A deterministic forward uses "grouped" or "plain",
-// because in the other algorithms the order of sums depends on the batch. So in a deterministic forward a row's bits do
-// not depend on other rows. Every launch has a fixed shape; the kernels read the router's choice from device memory.
+// With other types of x they use only "plain". bind() refuses packed blocks of GGUF. Other quantised matrices use any
+// algorithm but "one token", through moe_quantised_stream.cuh, moe_quantised_readers.cuh and, for bfloat16,
+// moe_hopper_quantised.cuh. They use "plain" if has_whole_pieces() is false; it is true for all published formats. A
+// deterministic forward uses "grouped" or "plain". The choice between these two does not depend on the number of
+// tokens, and each adds in one order. So in a deterministic forward a row's bits do not depend on other rows. Other
+// forwards choose by the number of tokens among algorithms that add in different orders. Every launch has a fixed
+// shape; the kernels read the router's choice from device memory.
 #include <algorithm>
 
 #include "tessera/ops/moe/moe_hopper.h"

@@ -35,7 +35,8 @@
 // routed_experts (≥ E) is the number of experts that the router chose among; it exceeds E if a rank holds only a part
 // of them. It changes no result, only the choice of kernels. About T · K · E / routed_experts of the T · K pairs name
 // an expert of this rank. This estimate decides whether kernels for many rows per expert are used. The number T · K of
-// all pairs decides about kernels for one or a few tokens and kernels that stream weights. The scratch fits all pairs.
+// all pairs decides whether kernels for one or a few tokens, or kernels that stream weights, are used. The scratch fits
+// all pairs.
 //
 // moe_experts is one operator and not a chain (sort, two grouped matmuls, activation, sum) for three reasons. First, a
 // graph would have to plan memory for the intermediate values [T · K, 2I] and [T · K, H] at their worst-case size; here

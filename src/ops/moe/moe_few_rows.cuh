@@ -5,8 +5,9 @@
 // over all of k, an eighth of k per warp. It loads them straight from global memory into the operands of tensor-core
 // instructions. The instruction's 16 rows of x are the expert's tokens, so one token costs as much as sixteen. No list
 // of tiles is made beforehand. Instead there is a block for each pair (token, k) and each tile of weight rows. A block
-// ends at once if an earlier pair has the same expert, or if its pair has no expert. Such a block costs only its
-// scheduling, but all pairs except one may have such blocks. Therefore this kernel takes at most kMostPairs pairs.
+// ends at once if an earlier pair has the same expert, or if its pair has no expert. A block that ends at once costs
+// only its scheduling, but the blocks of all pairs except one may be of this kind. Therefore this kernel takes at most
+// kMostPairs pairs.
 //
 // Weights of 4 bits need 17 bytes per 32 columns: 4 experts of 2880 x 2880 are 53 MB, 11 µs. Unpacking takes about two
 // instructions per value, in addition to the loads.
@@ -178,7 +179,7 @@ __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
   const int first = static_cast<int>(blockIdx.x) * kColumns;
   const std::int64_t expert = ids[pair];
   const T* const bias = p.bias == nullptr ? nullptr : p.bias + expert * p.w_rows;
-  // In place of rows past the last one, the last row is read again. Those results are not stored.
+  // In place of rows past the last one, the last row is read again. Its repeated results are not stored.
   const auto w_row = [&](int half) {
     const int column = min(first + (kGateUp ? row : half * 8 + row), p.n - 1);
     return expert * p.w_rows + column + (kGateUp ? half * p.n : 0);

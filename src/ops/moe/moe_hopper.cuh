@@ -6,8 +6,8 @@
 // of the list that order_rows() made, so that a recorded graph works for any choice of the router.
 //
 // For gate and up, the tensor map of w places 8 rows of gate and the same 8 rows of up next to each other in shared
-// memory, so that a thread has both sums of an element. The rows past a tile's last row belong to another expert or to
-// an earlier forward; they are computed up to the tile's width and not stored.
+// memory, so that a thread has both sums of an element. The rows of x past a tile's last row belong to another expert
+// or to an earlier forward. They are computed up to the tile's width and not stored.
 //
 // The time is bounded by 6 · H · I operations for each pair (token, k), at the 989 dense TFLOP/s of an H200.
 #pragma once

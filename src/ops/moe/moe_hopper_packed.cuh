@@ -8,9 +8,9 @@
 //
 // A thread spends about 122 instructions on a stage if a tile has up to 64 tokens, and 142 with 256 tokens. 88 of these
 // instructions unpack. The others are for addresses, barriers and the operands of products. With 256 tokens, the
-// products of a stage last 1024 cycles of the multiprocessor, in 284 of which a scheduler issues the instructions of
-// its two warps. The products of a stage run while the next stage is unpacked. After the last stage of a box, only the
-// other warpgroup fills the tensor cores. With few tokens, unpacking limits the speed.
+// products of a stage last 1024 cycles of the multiprocessor. In 284 of these cycles a scheduler issues the
+// instructions of its two warps (142 each). The products of a stage run while the next stage is unpacked. After the
+// last stage of a box, only the other warpgroup fills the tensor cores. With few tokens, unpacking limits the speed.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper_parts.cuh"

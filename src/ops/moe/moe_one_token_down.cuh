@@ -32,8 +32,9 @@ __device__ inline void copy_eight_async(void* to, const void* from) {
 template <class T>
 class PackedWalk {
  public:
-  // Begins the loop over the rows low … low + 7 and high … high + 7 among all experts' rows; `low` and `high` are
-  // multiples of 8. The warp's steps are first, first + stride, … `shared` has walk_bytes(k) bytes.
+  // Begins the loop over the rows of weights low … low + 7 and high … high + 7, which are counted through all experts.
+  // `low` and `high` are multiples of 8. The warp takes the steps first, first + stride and so on. `shared` has
+  // walk_bytes(k) bytes.
   __device__ PackedWalk(const Matmul<T>& p, std::int64_t low, std::int64_t high, int first, int stride,
                         unsigned char* shared)
       : blocks_(p.k / kPackedBlock),

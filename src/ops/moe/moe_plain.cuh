@@ -10,7 +10,7 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kPlainRows = 64;        // rows of x in a tile
-inline constexpr int kPlainWeightRows = 64;  // 32 of gate and 32 of up
+inline constexpr int kPlainWeightRows = 64;  // weight rows in a tile; for gate and up, 32 of each
 inline constexpr int kPlainDepth = 16;       // columns of k at a time
 
 // Returns weight k of a row. `row` is the row's number among all experts' rows.

@@ -106,7 +106,7 @@ struct Piece {
   }
 };
 
-// True if convert_word() pairs bytes 0 and 2 of a word, and bytes 1 and 3. Such pairs need no byte permutation.
+// True if convert_word() pairs bytes 0 and 2 of a word, and bytes 1 and 3. These pairs need no byte permutation.
 template <class T, Values kValues>
 inline constexpr bool kAlternates = !quantised::is_packed(kValues) && quantised::kIsBf16<T>;
 

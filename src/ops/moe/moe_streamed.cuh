@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   const auto first_item = [&](int number) {
     return kGateUp ? Item{block / across, block % across} : Item{number, block};
   };
-  // Advances by `items` items of the block. In gate and up, `items` is 1.
+  // Moves forward by `items` of the items that the block processes. The kernel of gate and up passes 1.
   const auto advance = [&](Item& item, int items) {
     if constexpr (kGateUp) {
       item.group += group_step;

@@ -18,16 +18,16 @@ struct Share {
   std::int64_t blocks;      // blocks of gate and up per multiprocessor
   std::int64_t ring_bytes;  // bytes of a block's ring of weights
   std::int64_t fewest;      // stages hold all of k if at least this many of them fit
-  // The bytes that the copies of a multiprocessor ask for before the first of them arrive, at most; at least one stage
-  // for each warp that copies.
+  // The maximum number of bytes that a multiprocessor's copies have in flight. Each copying warp may have one stage in
+  // flight even if this exceeds the maximum.
   std::int64_t in_flight = std::numeric_limits<std::int64_t>::max();
 };
 // 16-bit weights: one block with a longer ring.
 inline constexpr Share kOneBlock{.blocks = 1, .ring_bytes = 136 * 1024, .fewest = 2};
 // MXFP4: two blocks keep the arithmetic units busier.
 inline constexpr Share kTwoBlocks{.blocks = 2, .ring_bytes = 96 * 1024, .fewest = 2};
-// Quantised weights need as much arithmetic as MXFP4. Short rings leave the L1 cache more room for x. The limit of
-// bytes in flight keeps the memory's queues short, behind which the loads of x and of scales wait.
+// Quantised weights need as much arithmetic as MXFP4. Short rings leave the L1 cache more room for x. The loads of x
+// and of scales wait in the same memory queues as the weights, so a limit of bytes in flight keeps these queues short.
 inline constexpr Share kTwoShortRings{.blocks = 2, .ring_bytes = 68 * 1024, .fewest = 2, .in_flight = 96 * 1024};
 inline Share share_of(const ExpertsProblem& p) {
   return p.quantised ? kTwoShortRings : p.mxfp4 ? kTwoBlocks : kOneBlock;
@@ -146,10 +146,10 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
 
 // Returns how many teams, of one warp each, a block of down has; 0 means that a team is a whole block. `slots` is the
 // number of stages with all of k that fit. Each team needs a stage with all of k, so a multiprocessor runs one block.
-// The number of teams is a multiple
-// of kCopyingWarps; down_launch() makes the number of slots a multiple of the number of teams. The result is also 0 if
-// the last of several rounds of blocks would leave too many multiprocessors idle, because two blocks on each
-// multiprocessor are faster then.
+// The number of teams is a multiple of kCopyingWarps; down_launch() makes the number of slots a multiple of the number
+// of teams. The result is 0 if fewer than kFewestTeams teams fit. It is also 0 if the blocks run in several rounds and
+// the last round would leave too many multiprocessors idle. In this case, with quantised weights, two blocks on each
+// multiprocessor are faster.
 inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;

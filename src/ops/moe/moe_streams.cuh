@@ -27,7 +27,7 @@ template <int kTeam>
 inline constexpr int kMostThreads = streamed_threads<kTeam>(kTeam == 1 ? kMostTeams : 1);
 static_assert(kMostThreads<1> <= kMostGroupingThreads && kMostThreads<kTeamOfBlock> <= kMostGroupingThreads);
 
-// Columns of a chunk. A thread has 32 of them.
+// Columns of a chunk, which is the part of a stage that a team multiplies at a time. A thread has 32 of them.
 template <int kTeam>
 inline constexpr int kStreamedChunk = kTeam * 128;
 

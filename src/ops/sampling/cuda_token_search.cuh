@@ -192,10 +192,10 @@ __device__ void count_digits(const SearchRow& row, const KeyRange& range, Histog
   });
 }
 
-// A prefix of the token order.
+// The first tokens of the token order.
 struct FirstTokens {
-  std::uint64_t weight;
-  int last;  // id of its last token
+  std::uint64_t weight;  // the sum of their weights
+  int last;              // the id of the last of them
 };
 
 // Returns the shortest prefix whose measure, its number of tokens or its weight, is at least `need`.

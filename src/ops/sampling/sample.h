@@ -23,8 +23,8 @@ extern const KernelDef kArgmaxCuda;
 //   temperature  gives the weights above; a temperature that is not above 0 takes the argmax
 //   top_k        keeps the first top_k tokens; <= 0: all
 //   top_p        keeps the shortest prefix that weighs at least top_p times the weight of what is left; >= 1: all
-//   min_p        of what is left, keeps the tokens that weigh at least min_p times as much as the most probable one:
-//                those with (x - max) / temperature >= ln min_p, which are first in the order; not above 0: all
+//   min_p        keeps those remaining tokens that weigh at least min_p times as much as the most probable one: those
+//                with (x - max) / temperature >= ln min_p, which are first in the order; not above 0: all
 //   the draw     u = ⌊bits · weight / 2^64⌋ with sampling_bits(seed, choice, position), philox.h; the token is the
 //                first one whose cumulative weight exceeds u
 // A row whose greatest logit is infinite takes the argmax. V is at most 2^21.

@@ -80,7 +80,7 @@ struct Draw {
   int position = 0;
 };
 
-// Makes the operands: one row of logits for all draws, or a row for each.
+// Makes the operands. `logits` has a row for each draw, or one row, which is copied for each draw.
 std::vector<HostTensor> operands(HostTensor logits, const std::vector<Draw>& draws) {
   const std::int64_t rows = static_cast<std::int64_t>(draws.size());
   const std::vector<std::byte> row = logits.bytes;

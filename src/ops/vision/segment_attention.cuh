@@ -39,8 +39,8 @@ struct Shape {
   static constexpr int kThreads = kRowWarps * kKeyWarps * kWarp;
 };
 // Shapes for different grid sizes. As long as every block has a multiprocessor to itself, blocks with fewer rows end
-// sooner, so Rows32 comes before Rows64. Two blocks of Rows64 on one multiprocessor hide each other's waits. For larger
-// grids ManyBlocks has the least work, because its warps share no rows.
+// sooner, so Rows32 is preferred to Rows64. Two blocks of Rows64 on one multiprocessor hide each other's waits. For
+// larger grids ManyBlocks has the least work, because its warps share no rows.
 using Rows32 = Shape<2, 2, 64>;
 using Rows64 = Shape<4, 2, 32>;
 using ManyBlocks = Shape<4, 1, 64>;

@@ -6,8 +6,9 @@
 //   adapter_add(mut %y, %t, %b, %ranks, %scales, %rows) {…}
 //
 // If the layout contains the weights of experts, adapter_experts follows moe_experts (ops/moe/adapter_experts.h). If it
-// has an embedding, adapter_lookup (ops/adapters/adapter_lookup.h) and adapter_add follow the embedding. Where adapters
-// may bring whole matrices, adapter_whole_linear or adapter_whole_embedding comes last (ops/adapters/adapter_whole.h).
+// has an embedding, adapter_lookup (ops/adapters/adapter_lookup.h) and adapter_add follow the embedding. If adapters
+// may replace the whole matrix of a linear or an embedding, adapter_whole_linear or adapter_whole_embedding comes last
+// (ops/adapters/adapter_whole.h).
 //
 // adapter_shrink comes before the linear, because a linear that is launched early can load its weights while
 // adapter_shrink runs. Everything else is the same as in the first set of graphs. Forwards without adapters run the
@@ -42,7 +43,7 @@ enum class AdapterTable : std::uint8_t {
 };
 inline constexpr std::size_t kNumAdapterTables = 4;
 constexpr std::size_t index_of(AdapterTable table) { return static_cast<std::size_t>(table); }
-// Returns the tables of a linear. If adapters bring whole matrices for the linear, it has only kA and kRanks. kA is
+// Returns the tables of a linear. If adapters replace the whole matrix of the linear, it has only kA and kRanks. kA is
 // then X[slots, rows, cols], or X[slots, cols, rows] for an embedding. kRanks has the number of rows for each slot, or
 // 0 if the slot's adapter brings no matrix (ops/adapters/adapter_whole.h).
 std::span<const AdapterTable> adapter_tables(const AdaptableLinear& linear);

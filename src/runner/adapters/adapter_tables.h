@@ -35,9 +35,9 @@ class AdapterTables {
   // content. Forwards that are enqueued later read the new content. Returns kInternal if the slot does not exist. The
   // share must live until the stream has completed the copies.
   Status write(std::int64_t slot, const AdapterShare& share, Stream& stream);
-  // Fills every slot with small pseudo-random numbers. Each slot then looks like an adapter of the largest rank that
-  // brings all whole matrices. The oracle and measurements use this. Asynchronous on `stream`. Precondition: no slot is
-  // in use.
+  // Fills every slot with small pseudo-random numbers. Each slot then looks like an adapter of the largest rank. If
+  // adapters may replace whole matrices (ops/adapters/adapter_whole.h), the adapter replaces all of them. The oracle
+  // (verify/verify.h) and measurements use this. Asynchronous on `stream`. Precondition: no slot is in use.
   Status fill_at_random(Stream& stream);
 
  private:

@@ -23,8 +23,8 @@
 namespace tessera {
 
 inline constexpr std::size_t kFullPairs = 15;  // number of ratios that median_bound() takes
-// Returns an upper confidence bound of the ratios' median: the third largest of the 15 ratios. The median is below it
-// with 99.6 % confidence, for any distribution. Precondition: there are kFullPairs ratios.
+// Returns an upper confidence bound of the ratios' median: the third largest of the 15 ratios. The true median is below
+// this bound with 99.6 % confidence, for any distribution. Precondition: there are kFullPairs ratios.
 double median_bound(std::vector<double> ratios);
 
 class FullMeasurement {

@@ -114,9 +114,9 @@ std::int64_t split_within(std::int64_t tokens, const Replayable& sizes, const Co
   return best;
 }
 
-// Decides how to run more tokens than the largest size: in one eager forward, or by a replay of the largest size now
-// and the rest later. The rest is assumed to cost as much per token as the replay, because it needs no forward of its
-// own. Running decodes need a next step in any case, and that step also computes the rest and newly arrived tokens.
+// Decides how to run more tokens than the largest size holds: in one eager forward, or by a replay of the largest size
+// now and the rest later. The rest is assumed to cost as much per token as the replay, because it needs no forward of
+// its own. Running decodes need a next step in any case, and that step also computes the rest and newly arrived tokens.
 std::int64_t split_above(std::int64_t tokens, Sizes sizes, const CostTable* costs) {
   const std::int64_t largest = sizes.back();
   if (costs != nullptr) {

@@ -36,8 +36,9 @@ std::string_view reason_text(Reason reason);  // "padded to the next captured si
 std::string_view reason_name(Reason reason);  // "padded_to_size", for counters
 // Returns whether a graph was replayed.
 bool is_replay(Reason reason);
-// Returns whether the forward ran eagerly although graphs were on and no option asked for an eager run. The first
-// fallback of each reason is logged as a warning.
+// Returns whether the forward ran eagerly because no captured graph could run it, or because the graph's launch failed.
+// Eager runs because of disabled graphs (k…GraphsDisabled), the caller's request or measured costs are no fallbacks.
+// The first fallback of each reason is logged as a warning.
 bool is_fallback(Reason reason);
 
 // The available graphs and their costs. Sizes are ascending. They include pending sizes that will be captured when they

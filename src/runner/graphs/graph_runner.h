@@ -50,14 +50,15 @@ class GraphRunner {
   // fit into it. Leaves out a size that fails. Only kDeviceLost ends the loop with an error.
   Status capture_each(std::span<const std::int64_t> sizes, bool show_progress,
                       const std::function<Status(std::int64_t size)>& capture) const;
-  // Captures one more size. Records a failure in the report and returns it; the caller handles it.
+  // Captures one more size. After a failure drops the size, unless the device is lost. Returns the failure, which the
+  // caller handles.
   Status capture_one(std::int64_t size, const StageSize& stage);
   // Captures the whole forward of a captured size as one more graph, and keeps the graphs of its pieces
   // (Executable::capture_full). After a failure the size has no full graph.
   Status capture_full(std::int64_t size);
   bool has_full(std::int64_t size) const;
   void drop_full(std::int64_t size);
-  // Drops a captured size because its replay fails.
+  // Drops a size, captured or not, and records the reason in the report.
   void drop(std::int64_t size, Status why);
 
   // Precondition of replay() and run(): the size was captured, or bound by make_ready(). kFull needs has_full(size).

@@ -1,10 +1,10 @@
-// Static inputs of a model's graphs. The StepBuffer holds the inputs that the host stages. Each bucket packs them
-// without gaps. Row inputs end at a boundary that is the same for all buckets, and token inputs begin there. The inputs
-// of a small forward therefore form one short range, which takes one copy. The device writes last_ids, which therefore
-// has memory of its own.
+// Static inputs of a model's graphs. The StepBuffer holds the inputs that the host stages. In each bucket these inputs
+// are packed without gaps. Row inputs end at a boundary that is the same for all buckets, and token inputs begin there.
+// The inputs of a small forward therefore form one short range, which takes one copy. The device writes last_ids, which
+// therefore has memory of its own.
 //
-// rows of R=4, of R=2          boundary    tokens of T=2, of T=8
-//   [wanted temperature … |wanted …]│[ids rows positions slots| … ]
+//   R=4 begins             R=2 begins     boundary     T=2 ends      T=8 ends
+//   [wanted temperature …  |wanted …      ][ids …      |             ]
 #pragma once
 
 #include <cstdint>

@@ -67,9 +67,10 @@ struct RowInput {
   void (*write)(const StagedRows& step, std::size_t padded, std::byte* to);
 };
 
+// The inputs of a step of T tokens and R wanted rows.
 struct InputTable {
-  std::vector<TokenInput> tokens;  // [lists, T] each
-  std::vector<RowInput> rows;      // [lists, R] each
+  std::vector<TokenInput> tokens;  // each input is [its lists, T]
+  std::vector<RowInput> rows;      // each input is [its lists, R]
 };
 // The inputs that only some models need. The table includes an input if its member is true.
 struct ExtraInputs {

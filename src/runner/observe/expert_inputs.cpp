@@ -20,8 +20,8 @@ using namespace experts_operands;  // NOLINT(google-build-using-namespace): only
 
 bool is_quantised(const ir::Node& node) { return node.attribute_or("quantised", false); }
 
-// Returns the part of a stack that belongs to one expert, as a matrix, or as a vector for a stack of vectors. The
-// stack's first dimension counts experts, or the rows of all experts.
+// Returns one expert's part of a stack of matrices or vectors. If `counts_rows`, the stack's first dimension counts the
+// rows of all experts; otherwise it counts the experts.
 TensorView part_of(TensorView stack, std::int64_t experts, std::int64_t expert, bool counts_rows) {
   stack.data += stack.bytes() / experts * expert;
   if (counts_rows) {

@@ -38,11 +38,11 @@ enum class RankOrderKind : std::uint8_t {
   kForward = 17,
   kCollect = 18,       // collect the oldest forward; answers the digest of its results
   kMemory = 19,        // answers the memory that the rank takes
-  kVerify = 20,        // run the oracle, each rank on its own
+  kVerify = 20,        // run the oracle (verify/verify.h), each rank on its own
   kSoak = 21,          // run soak() with batches, seed and tolerance; each rank on its own
   kDiscard = 22,       // drop the newest forward, which failed on some rank
-  kReadDrafts = 23,    // run the body of what drafts (a layer or a model) on rows
-  kDraft = 24,         // run the head of what drafts on rows, and draft tokens
+  kReadDrafts = 23,    // run the body of the next-token layer or draft model on rows
+  kDraft = 24,         // run the head of the next-token layer or draft model on rows, and draft tokens
   kWriteAdapter = 25,  // slot, shares: copy an adapter to a slot (adapter_order.h)
 };
 inline constexpr int kLastRankOrder = 25;

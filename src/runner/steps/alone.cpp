@@ -1,4 +1,4 @@
-// The StepWay of a model's only rank. If a graph cannot be launched, it runs the forward again without the graph.
+// The StepWay of a model's only rank. If a graph cannot be launched, this StepWay runs the forward again without it.
 
 #include <algorithm>
 

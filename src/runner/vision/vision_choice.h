@@ -28,7 +28,7 @@ std::string_view vision_reason_name(VisionReason reason);  // "above_largest_siz
 std::string_view vision_reason_text(VisionReason reason);  // "more patches than the largest budget"
 // Returns whether a graph was replayed.
 bool is_replay(VisionReason reason);
-// Returns true if the forward ran eagerly although graphs were on, and if captures in idle moments will not change
+// Returns true if graphs are switched on but none can run the forward, and if captures in idle moments will not change
 // that. The log warns of such a fallback.
 bool is_fallback(VisionReason reason);
 

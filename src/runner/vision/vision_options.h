@@ -24,8 +24,8 @@ struct VisionOptions {
 };
 
 // Returns the default budgets. Up to 2048 patches they are multiples of 64 patches, or of the least common multiple of
-// 64 and `merged_patches`, because launches take most of the tower's time there. Above 2048 each doubling has 16 steps,
-// so padding is less than a sixteenth. The last budget is `max_patches`.
+// 64 and `merged_patches`. Smaller steps would save little there, because launches take most of the tower's time. Above
+// 2048 each doubling has 16 steps, so padding is less than a sixteenth. The last budget is `max_patches`.
 std::vector<std::int64_t> default_vision_sizes(std::int64_t merged_patches, std::int64_t max_patches);
 
 }  // namespace tessera

@@ -104,7 +104,7 @@ class VisionRunner {
   // enqueued before the error.
   std::span<const TowerForward> last_forwards() const { return last_forwards_; }
   const VisionCounters& counters() const { return counters_; }
-  GraphRunner& runner() { return *runner_; }  // for the oracle, inventories and measurements
+  GraphRunner& runner() { return *runner_; }  // for the oracle (verify/verify.h), inventories and measurements
   const GraphRunner& runner() const { return *runner_; }
   std::int64_t input_bytes() const { return inputs_->bytes(); }  // bytes of device memory for staged inputs
 

@@ -20,8 +20,8 @@ namespace {
 struct KindNames {
   BatchRequestKind kind;
   std::string_view url;
-  // Shows the kind of a line that is only a body: a body with this member is a request of this kind. "": a line of this
-  // kind must name the url.
+  // A line that is only a body is a request of this kind if the body has this member. "": a line of this kind must name
+  // the url.
   std::string_view field;
 };
 constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},

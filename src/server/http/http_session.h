@@ -79,7 +79,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   // Closes the connection now; the client counts as gone. May be called at any time.
   void lose();
 
-  // Functions of HttpExchange. Precondition: the exchange has not ended.
+  // These functions implement those of HttpExchange with the same names. Precondition: the exchange has not ended.
   void respond(HttpResponse response);
   void start_stream(const HttpResponse& response);
   void write(std::string_view data);

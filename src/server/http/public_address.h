@@ -13,7 +13,7 @@ namespace tessera {
 // other families are not public.
 bool is_public_address(const sockaddr& address);
 
-// Returns whether the address now belongs to an interface of this machine. Such an address may be public. IPv4
+// Returns whether the address now belongs to an interface of this machine. An interface's address may be public. IPv4
 // addresses may also be given in their IPv6-mapped form. Returns true for addresses of other families, and if the
 // kernel does not list its interfaces. Cost: one query of the kernel.
 bool is_own_address(const sockaddr& address);

@@ -1,4 +1,5 @@
-// The spans that are sent to a collector: of an HTTP request, of a request in a batch's file, and of a whole batch.
+// The spans that are sent to a collector. A span describes an HTTP request, a request in a batch's file, or a whole
+// batch.
 #pragma once
 
 #include <cstdint>

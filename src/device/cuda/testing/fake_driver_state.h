@@ -116,8 +116,8 @@ struct FakeDriver::State {
   }
 
   // Waits for an event that was recorded in a capture. The waiting stream takes part in that capture from now on. If
-  // the waiting stream is the capture's origin, and another stream recorded the event after all of its work, that other
-  // stream counts as joined.
+  // the waiting stream is the capture's origin, and the event was recorded on another stream after all work of that
+  // other stream, the other stream counts as joined.
   static CUresult wait_in_capture(const std::shared_ptr<FakeStream>& stream, const FakeEvent& event) {
     if (!event.capture->capturing) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (stream != event.capture)

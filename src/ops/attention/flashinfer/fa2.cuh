@@ -54,8 +54,8 @@ struct Fa2Params {
   const float* sinks;  // [num_qo_heads]; null: no sinks
   std::int32_t num_rows;
 
-  // Returns 0 for a request whose rows do not fit in the bucket, so that none of them is computed. Such a request is a
-  // defect of the runner.
+  // Returns 0 for a request whose rows do not fit in the bucket, so that none of its rows is computed. Only a defect of
+  // the runner causes this.
   __host__ __device__ std::uint32_t get_qo_len(std::uint32_t b) const {
     return q_indptr[b + 1] <= num_rows ? static_cast<std::uint32_t>(q_indptr[b + 1] - q_indptr[b]) : 0;
   }
@@ -100,9 +100,10 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
   return p;
 }
 
-// Adds sinks to a variant. A sink acts as a key with a zero value. After a row's last key, the sink s is added to the
-// row's running max m and its sum d of powers of two, and the sums so far are scaled to the new max m' = max(m, s).
-// With the scores s_j of the keys and their values v_j (s and s_j are exponents of two), this is exact:
+// Adds sinks to a variant. A sink acts as a key with a zero value. The score s of the sink and the
+// scores s_j of keys are exponents of two. A row has a running max m and a sum d of 2^(s_j - m). After the row's last
+// key the max becomes m' = max(m, s), the sums are multiplied by 2^(m - m'), and 2^(s - m') is added to d. With the
+// values v_j of the keys this is exact:
 //   Σ 2^(s_j - m) v_j · 2^(m - m') / (d · 2^(m - m') + 2^(s - m')) = Σ 2^s_j v_j / (2^s + Σ 2^s_j).
 // If keys are cut into chunks, only the first chunk has the sink, and the chunk's log-sum-exp includes the sink. So the
 // merge needs no special case.
