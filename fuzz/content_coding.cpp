@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   constexpr std::string_view kCodings[] = {"gzip", "deflate", "zstd"};
   const std::string_view coding = kCodings[fuzz::take_choice(input, 3)];
 
-  MemoryCharge memory;  // is not counted against any budget
+  MemoryCharge memory;  // this memory is not counted against any budget
   ApiResult<std::string> body = decode_body(std::string(input), coding, kLimit, memory);
   ApiResult<std::string> small = decode_body(std::string(input), coding, kSmallLimit, memory);
   if (!body.ok()) check_refusal(body.error());

@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (received <= 0) break;
     answer.append(buffer, static_cast<std::size_t>(received));
   }
-  // Closes with a reset, so that no port remains in TIME_WAIT.
+  // Closes the connection with a reset, so that no port remains in TIME_WAIT.
   const linger none{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(connection, SOL_SOCKET, SO_LINGER, &none, sizeof none);
   ::close(connection);

@@ -40,7 +40,7 @@ struct Case {
   std::string_view reasoning;
   std::string_view tools;
   bool opened = false;
-  bool has_tools = false;  // otherwise any name is a function's name
+  bool has_tools = false;  // if false, any name counts as a function's name
 };
 
 // Reads the text in pieces of `cut` bytes, or everything at once if `cut` is 0.

@@ -1,4 +1,4 @@
-// Continues a prompt with a model: generate MODEL_FOLDER PROMPT [MAX_NEW_TOKENS]
+// Continues a prompt with a model. Usage: generate MODEL_FOLDER PROMPT [MAX_NEW_TOKENS]
 #include <tessera/engine/engine.h>
 #include <tessera/text/stream_decoder.h>
 

@@ -1,4 +1,4 @@
-// Base64 of bytes: RFC 4648, section 4, with padding.
+// Converts bytes to base64 and back (RFC 4648, section 4, with padding).
 #pragma once
 
 #include <optional>

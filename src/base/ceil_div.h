@@ -1,4 +1,4 @@
-// Integer division that rounds up.
+// Divides integers and rounds up.
 #pragma once
 
 #include <cstdint>

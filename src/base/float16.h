@@ -1,6 +1,6 @@
-// bfloat16 and IEEE half precision as storage types; arithmetic uses float32. Conversions are branch-free bit
+// Defines bfloat16 and IEEE half precision as storage types. Arithmetic uses float32. Conversions are branch-free bit
 // operations, so loops over them vectorise on any target and do not depend on flush-to-zero modes. Conversions to
-// float32 are exact. Conversions from float32 round to nearest, ties to even; their results may be subnormal or
+// float32 are exact. Conversions from float32 round to nearest, ties to even. Their results may be subnormal or
 // infinite, and NaN becomes a quiet NaN.
 #pragma once
 

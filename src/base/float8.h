@@ -1,6 +1,6 @@
-// E4M3, an eight-bit floating-point storage type: one sign bit, four exponent bits and three mantissa bits. Its range
-// is -448 to 448. It has no infinity; 0x7f and 0xff are NaN. Conversions are branch-free bit operations, like those of
-// float16.h.
+// Defines E4M3, an eight-bit floating-point storage type with one sign bit, four exponent bits and three mantissa bits.
+// Its range is -448 to 448. It has no infinity, and 0x7f and 0xff are NaN. Conversions are branch-free bit operations,
+// like those of float16.h.
 #pragma once
 
 #include <bit>

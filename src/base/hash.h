@@ -1,5 +1,5 @@
-// A 128-bit content hash for cache keys. Equal bytes give equal hashes on every machine and in every version. It is not
-// cryptographic.
+// Computes a 128-bit hash of content, for cache keys. Equal bytes give equal hashes on every machine and in every
+// version. The hash is not cryptographic.
 //
 //   Hasher h; h.add(graph_text); h.add(std::int64_t{bucket}); std::string key = h.finish().hex();
 #pragma once

@@ -1,6 +1,6 @@
-// JSON: an ordered value type, a strict parser and a printer. No other file includes a JSON library. The parser refuses
-// trailing input, nesting deeper than kMaxJsonDepth, duplicate keys, invalid UTF-8 and numbers out of range. The
-// parser's errors name the byte offset or the line.
+// Defines an ordered type for JSON values, with a strict parser and a printer. No other file includes a JSON library.
+// The parser refuses trailing input, nesting deeper than kMaxJsonDepth, duplicate keys, invalid UTF-8 and numbers out
+// of range. The parser's errors name the byte offset or the line.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Json {
   using Member = std::pair<std::string, Json>;
   using Object = std::vector<Member>;  // members in the order of the text; keys are unique
 
-  Json() = default;  // null
+  Json() = default;  // the JSON value null
   // NOLINTBEGIN(google-explicit-constructor): implicit conversions let a Json be written as its content
   Json(std::nullptr_t) {}
   Json(bool v) : value_(v) {}
@@ -53,7 +53,7 @@ class Json {
   // Returns "null", "boolean", "integer", "number", "string", "array" or "object".
   std::string_view type_name() const;
 
-  // Return the value. Precondition: the matching is_…().
+  // Each function returns the value. Precondition: the matching is_…() is true.
   bool as_bool() const { return std::get<bool>(value_); }
   std::int64_t as_int() const { return std::get<std::int64_t>(value_); }
   double as_double() const;

@@ -1,4 +1,4 @@
-// A file mapped read-only into memory.
+// Maps a file read-only into memory.
 //
 //   std::shared_ptr<const MappedFile> file = TRY(MappedFile::open("model.gguf"));
 //   … file->bytes() …

@@ -1,4 +1,5 @@
-// A progress bar on standard error. On a terminal it is updated in place; elsewhere one line is written at the end.
+// Shows a progress bar on standard error. On a terminal the bar is updated in place; elsewhere one line is written at
+// the end.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// The numbering of ranks in a model that is divided in two ways. Pipeline parallelism divides the layers into stages of
+// Numbers the ranks of a model that is divided in two ways. Pipeline parallelism divides the layers into stages of
 // consecutive layers. Tensor parallelism divides each layer of a stage among the stage's ranks.
 //
 // Ranks are numbered from the last stage to the first. Rank 0 schedules and answers the requests. The last stage
@@ -15,7 +15,8 @@ struct RankLayout {
   int pp_size = 1;  // number of stages
 
   int ranks() const { return tp_size * pp_size; }
-  // Return a rank's stage and its index in the stage. Stage 0 has the embedding; stage pp_size - 1 has the head.
+  // stage_of() returns a rank's stage, and rank_in_stage() its index in the stage. Stage 0 has the embedding; stage
+  // pp_size - 1 has the head.
   int stage_of(int rank) const { return pp_size - 1 - rank / tp_size; }
   int rank_in_stage(int rank) const { return rank % tp_size; }
   int rank_at(int stage, int rank_in_stage) const { return (pp_size - 1 - stage) * tp_size + rank_in_stage; }

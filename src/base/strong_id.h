@@ -1,4 +1,4 @@
-// Distinct integer types that cannot be confused: a token id is not a slot, and a slot is not a page.
+// Defines distinct integer types that cannot be confused: a token id is not a slot, and a slot is not a page.
 //
 //   using PageId = StrongId<struct PageIdTag, int32_t>;
 //   PageId page{7};  page.value() == 7;

@@ -36,7 +36,7 @@ void for_each_chunk(std::string_view stream, const Function& function) {
 Result<std::shared_ptr<EmbeddedEngine>> EmbeddedEngine::create(const OpenOptions& options) {
   static const pid_t first_process = ::getpid();
   if (::getpid() != first_process) return in_fork();
-  TRY(check_kv_events(options.server.kv_events, 1).with_context("--kv-events-config"));  // early: loading takes long
+  TRY(check_kv_events(options.server.kv_events, 1).with_context("--kv-events-config"));  // before the model is loaded
   std::unique_ptr<Engine> engine = TRY(Engine::create(options.engine));
   std::shared_ptr<EmbeddedEngine> made(new EmbeddedEngine(std::move(engine)));
   made->model_ = TRY(ServedModel::create(options.server, *made->engine_));

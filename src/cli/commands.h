@@ -1,5 +1,5 @@
-// The commands. Each function runs one command with the given options. It prints the result to standard output, and
-// returns an error if it fails. An error about a flag begins with the flag's name.
+// Each function runs one command with the given options, prints the result to standard output, and returns an error if
+// the command fails. An error about a flag begins with the flag's name.
 #pragma once
 
 #include <span>

@@ -7,15 +7,15 @@
 namespace tessera::cli {
 
 enum class Treatment {
-  kTaken,    // has the effect of SGLang's flag, as far as the test that uses this table checks it
-  kNothing,  // accepted without effect, because the program always does what the flag asks for
-  kWarned,   // accepted with a warning that the flag has no effect or has another name
+  kTaken,    // the flag has the effect of SGLang's flag, as far as the test that uses this table checks it
+  kNothing,  // the flag is accepted without effect, because the program always does what it asks for
+  kWarned,   // the flag is accepted with a warning that it has no effect or has another name
 };
 
 struct Documented {
   std::vector<std::string> words;
   Treatment treatment;
-  std::vector<std::string> refused;  // the flag with a value that is refused
+  std::vector<std::string> refused;  // a command line with the flag and a value that is refused
 };
 
 // Returns the documented flags. SGLang's flags come first, then the flags that only vLLM has.

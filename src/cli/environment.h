@@ -11,12 +11,13 @@
 
 namespace tessera::cli {
 
-// Returns the value of the variable with this name; null if it is not set.
+// A function that returns the value of the environment variable with this name; null if the variable is not set.
 using Environment = std::function<const char*(const char*)>;
 // Reads a variable of this process.
 const char* process_environment(const char* name);
 
-// Applies the variables that replace a flag, unless the command line or the configuration file has the flag:
+// Applies the variables that replace a flag, unless the command line or the configuration file has the flag. Each line
+// shows a variable and the flag that it sets:
 //   SGLANG_VIT_ENABLE_CUDA_GRAPH=1   --enable-vit-cuda-graph
 //   SGLANG_VLM_CACHE_SIZE_MB=N       --image-cache-bytes, N MiB
 // A switch is off if its value is "", "0" or "false". Returns kInvalidArgument for a wrong value; the message names the

@@ -1,4 +1,4 @@
-// The options of each command: plain structs that are filled from the command line (parse.h).
+// Defines the options of each command as plain structs, which are filled from the command line (parse.h).
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ struct GenerateOptions {
   bool stats = false;
 };
 
-// `generate --input-file`: runs requests of the server's protocols from a file.
+// The options of `generate --input-file`, which runs requests of the server's protocols from a file.
 struct BatchOptions {
   EngineOptions engine;
   std::string input_file;
@@ -67,7 +67,7 @@ struct BatchOptions {
 struct ChatOptions {
   EngineOptions engine;
   std::string system;       // "": no system message
-  bool no_history = false;  // does not store typed lines in a history
+  bool no_history = false;  // whether typed lines are not stored in a history
   GivenSampling sampling;
 };
 
@@ -83,7 +83,7 @@ struct ServeOptions {
 
 struct ScoreOptions {
   EngineOptions engine;
-  PromptOptions prompts;  // all run in one batch
+  PromptOptions prompts;  // prompts that all run in one batch
   std::string output;     // a .safetensors file
   bool json = false;
 };
@@ -92,10 +92,10 @@ enum class ExplainFormat : std::uint8_t { kText, kJson, kDot, kSvg };
 
 struct ExplainOptions {
   EngineOptions engine;
-  std::optional<std::int64_t> num_tokens;  // if set, also shows how dispatch runs this many tokens
+  std::optional<std::int64_t> num_tokens;  // if set, `explain` also shows how dispatch runs this many tokens
   ExplainFormat format = ExplainFormat::kText;
-  std::string graph;          // shows this graph instead of the plan (engine/plan/graph_export.h)
-  std::string export_folder;  // also writes all graphs to this folder; "": no export
+  std::string graph;          // name of a graph to show instead of the plan (engine/plan/graph_export.h)
+  std::string export_folder;  // folder to which all graphs are also written; "": none
   std::string output;         // file to write to; "": standard output
   // A file with a trace or saved metrics. If given, `explain` only suggests prefill sizes for it. "": none.
   std::string suggest_tokens;
@@ -103,7 +103,7 @@ struct ExplainOptions {
 
 struct VerifyOptions {
   EngineOptions engine;
-  bool modes = false;      // checks every mode, not only the one that the flags select
+  bool modes = false;      // whether to check every mode, not only the one that the flags select
   std::int64_t soak = 0;   // number of random batches to run instead of checking every size; 0: checks every size
   std::uint64_t seed = 1;  // seed of the random batches
   bool json = false;
@@ -136,7 +136,7 @@ struct BenchOptions {
   bool json = false;
 };
 
-// A load of requests, sent to a server in another process or in this one.
+// The options of `bench serve`, which sends a load of requests to a server in another process or in this one.
 struct BenchServeOptions {
   EngineOptions engine;  // options of a server in this process
   std::string url;       // URL of another server; no model is loaded then
@@ -144,7 +144,8 @@ struct BenchServeOptions {
   std::string served_model_name;    // "": the name that the server reports
   std::int64_t vocab_size = 32000;  // number of token ids, if another server has the model
   LoadOptions load;
-  // One run for each rate. Empty: one run with the recorded arrival times, or with all requests at once.
+  // The benchmark makes one run for each rate. If empty, it makes one run, with the recorded arrival times or with all
+  // requests at once.
   std::vector<double> request_rates;
   std::int64_t max_concurrency = 0;  // 0: no limit
   std::int64_t warmup = 4;           // uncounted requests before each run
@@ -154,7 +155,7 @@ struct BenchServeOptions {
   bool json = false;
 };
 
-// `tune`: makes the measurements that an idle server would make.
+// The options of `tune`, which makes the measurements that an idle server would make.
 struct TuneOptions {
   EngineOptions engine;
   bool json = false;
@@ -162,7 +163,7 @@ struct TuneOptions {
 
 enum class CacheAction : std::uint8_t { kInfo, kClear };
 
-// `cache`: shows or clears what earlier runs stored in the cache folder.
+// The options of `cache`, which shows or clears what earlier runs stored in the cache folder.
 struct CacheOptions {
   CacheAction action = CacheAction::kInfo;
   bool json = false;
@@ -170,13 +171,13 @@ struct CacheOptions {
 
 struct PullCommandOptions {
   HubModel model;
-  std::string endpoint;   // "": from the environment
-  std::string cache_dir;  // "": from the environment
+  std::string endpoint;   // "": taken from the environment
+  std::string cache_dir;  // "": taken from the environment
 };
 
-// `make-checkpoint`: writes a checkpoint of random weights.
+// The options of `make-checkpoint`, which writes a checkpoint of random weights.
 struct MakeCheckpointOptions {
-  std::shared_ptr<const Registry> registry;  // has the model families and operators
+  std::shared_ptr<const Registry> registry;  // contains the model families and operators
   std::string config;                        // path of a config.json, or of a folder that has one
   std::string folder;
   std::string tokenizer_path;        // folder of the tokenizer; "": the config's folder, if a tokenizer is there
@@ -185,10 +186,10 @@ struct MakeCheckpointOptions {
   bool overwrite = false;
 };
 
-// `quantize`: writes a checkpoint with quantised weights.
+// The options of `quantize`, which writes a checkpoint with quantised weights.
 struct QuantizeOptions {
-  std::shared_ptr<const Registry> registry;  // has the model families
-  std::string input;                         // path or hub id
+  std::shared_ptr<const Registry> registry;  // contains the model families
+  std::string input;                         // path or hub id of the model
   ModelSource source;
   std::string output;
   std::string type;
@@ -197,7 +198,7 @@ struct QuantizeOptions {
   bool json = false;
 };
 
-// `calibrate`: writes a model's importance matrix.
+// The options of `calibrate`, which writes a model's importance matrix.
 struct CalibrateOptions {
   EngineOptions engine;
   std::string text;  // file with the text
@@ -208,7 +209,7 @@ struct CalibrateOptions {
   bool json = false;
 };
 
-// --help and --version: prints a text.
+// A text that --help or --version prints.
 struct ShowText {
   std::string text;
 };
@@ -220,9 +221,9 @@ using Command = std::variant<ShowText, GenerateOptions, BatchOptions, ChatOption
 struct CommandLine {
   Command command;
   std::vector<std::string> log_levels{};  // arguments for set_log_level()
-  std::vector<std::string> warnings{};    // about accepted flags without effect
+  std::vector<std::string> warnings{};    // warnings about accepted flags without effect
   ModelSource model{};
-  bool print_config = false;        // prints the configuration instead of running the command
+  bool print_config = false;        // whether to print the configuration instead of running the command
   std::vector<FlagValue> values{};  // values of the command's flags
 };
 

@@ -1,4 +1,4 @@
-// The whole tessera command as a function, except for main().
+// Runs the whole tessera command. Only main() is elsewhere.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// `explain --suggest-tokens FILE`: suggests prefill graph sizes that fit recorded forwards. The forwards come from a
-// trace of requests, on which the scheduler is simulated, or from a server's metrics, which count forwards by their
-// tokens.
+// Implements `explain --suggest-tokens FILE`, which suggests prefill graph sizes that fit recorded forwards. The
+// forwards come from a trace of requests, on which the scheduler is simulated, or from a server's metrics, which count
+// forwards by their tokens.
 #pragma once
 
 #include <cstdint>

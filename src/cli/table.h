@@ -1,4 +1,4 @@
-// A text table: a header and rows. Columns are as wide as their widest cell.
+// Formats a text table with a header and rows. Columns are as wide as their widest cell.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Converts a rank of this stage to its number among the ranks of all stages. Errors use that number.
+// Converts a rank's number within its stage to its number among the ranks of all stages. Errors use the latter number.
 std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.world_rank() - communicator.rank() + rank;
 }
@@ -74,7 +74,7 @@ void Communicator::leave() {
   group_->meet(/*ends_call=*/true);
 }
 
-// Checks that the ranks are in the same call with tensors of equal type and shape. Node 0 compares all ranks; any other
+// Checks that the ranks are in the same call with tensors of equal type and shape. Node 0 compares all ranks. Any other
 // node compares only its own ranks.
 Status Communicator::check_agreement() const {
   const auto base = static_cast<std::size_t>(group_->follows() ? group_->first : 0);
@@ -104,8 +104,8 @@ Status Communicator::exchange(std::string_view call, const TensorView& result, S
                        : nodes.trade(call, group_->tensors_here(), group_->result, limit_);
 }
 
-// Returns a buffer with one tensor like `own` for each rank: on node 0 for all ranks, on any other node only for the
-// ranks of this process.
+// Returns a buffer with one tensor like `own` for each rank. On node 0 these are all ranks. On any other node they are
+// only the ranks of this process.
 TensorView Communicator::rows_of_all(const TensorView& own) const {
   const std::int64_t ranks = group_->follows() ? group_->here : group_->size();
   group_->rows.resize(static_cast<std::size_t>(own.bytes() * ranks));
@@ -144,8 +144,8 @@ Status Communicator::together(std::string_view call, const TensorView& x, const 
 }
 
 Status Communicator::all_reduce(const TensorView& x) {
-  // Each rank sums a share of the elements and writes it to every rank of this process. No two ranks write the same
-  // element.
+  // Each rank computes the sums of a part of the elements, and writes them to the tensors of all ranks of this process.
+  // No two ranks write the same element.
   const std::int64_t place = rank_ - group_->first;
   const std::int64_t begin = x.elements() * place / group_->here;
   const std::int64_t end = x.elements() * (place + 1) / group_->here;
@@ -185,7 +185,7 @@ Status Communicator::reduce_scatter(const TensorView& x, const TensorView& y) {
   return dispatch_dtype(x.dtype, "reduce_scatter", [&]<class T>() -> Status {
     return together("reduce_scatter", x, y, Share::kRows, [&] {
       reduce_range<T>(group_->tensors, std::span(&y, 1), rank_ * rows, (rank_ + 1) * rows, rank_ * rows);
-      // The ranks of node 0 divide among themselves the sums that go to ranks of other nodes.
+      // The ranks of node 0 also compute the sums for ranks of other nodes. Each of them does a part of this work.
       for (int other = rank_ + group_->here; other < group_->size(); other += group_->here)
         reduce_range<T>(group_->tensors, std::span(&group_->result, 1), other * rows, (other + 1) * rows);
     });

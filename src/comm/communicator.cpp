@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Receives the messages of other nodes. The ranks own the group. If a rank fails, a connection may outlive the group;
-// messages that arrive after the group was destroyed are dropped.
+// Receives the messages of other nodes. The ranks own the group. If a rank fails, a connection may outlive the group.
+// Messages that arrive after the group was destroyed are dropped.
 void Communicator::Group::take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group) {
   from.take(FrameKind::kTensors, [group](int node, std::vector<std::byte>& payload) {
     const std::shared_ptr<Group> owner = group.lock();
@@ -93,7 +93,7 @@ NodeGroup* Communicator::nodes() const {
   return group_->nodes == nullptr ? nullptr : &group_->nodes->nodes();
 }
 
-// Ends the group, and tells the other nodes. Sends without holding the lock, because sending may take time.
+// Ends the group, and tells the other nodes. The lock is not held while messages are sent, because this may take time.
 void Communicator::end_group(const Status& why) {
   if (!(stages_ != nullptr ? stages_->end_once(why) : group_->end_once(why))) return;
   if (NodeGroup* const others = nodes(); others != nullptr) tell_end(*others, why.message());

@@ -1,20 +1,22 @@
-// A group of ranks that run in lockstep and exchange data: tensor parallelism.
+// A Communicator is one rank of a group whose ranks exchange data and run the same calls at the same time, as in tensor
+// parallelism.
 //
 // Ranks are threads of a process, each with its own device and stream:
 //
 //   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
 //   // thread r: ForwardContext{.communicator = group[r].get()}
 //
-// A rank that fails calls abort(); destroying a communicator aborts too. The group is also aborted when a rank does not
-// arrive in time. From then on every waiting or later collective of the group returns kCancelled, until the group is
-// restarted.
+// If a rank fails, it calls abort(). The destructor of a communicator also aborts the group. The group is also aborted
+// when a rank does not make a call in time. From then on every waiting or later collective of the group returns
+// kCancelled, until the group is restarted.
 //
-// With a NodeGroup the group's ranks are spread over several processes, the same number in each, and each process
-// creates its own ranks. Tensors on CPUs are then combined on node 0 (node_exchange.h).
+// With a NodeGroup, the ranks belong to several processes. Each process creates the same number of ranks. Tensors on
+// CPUs are then combined on node 0 (node_exchange.h).
 //
-// Between GPUs the data goes from device to device (device_state.h). The communicator then only exchanges what the GPUs
-// need to reach each other: addresses between ranks of one process (peer_exchange.h), NCCL's id between processes
-// (nccl_exchange.h). NCCL adds in an order of its own and in the tensor's type. All ranks still get the same bits.
+// Between GPUs the data goes from device to device (device_state.h). The communicator then exchanges only what the GPUs
+// need to connect: addresses between ranks of one process (peer_exchange.h), and NCCL's id between processes
+// (nccl_exchange.h). NCCL chooses the order in which it adds, and adds in the tensor's type. All ranks still get the
+// same bits.
 #pragma once
 
 #include <atomic>
@@ -46,9 +48,9 @@ class Communicator {
   // nodes. Precondition: `nodes` has not been started.
   static std::vector<std::unique_ptr<Communicator>> create_node_group(int ranks, std::chrono::milliseconds limit,
                                                                       const std::shared_ptr<NodeGroup>& nodes);
-  // Creates the ranks of a pipeline's stages, in the order of RankLayout. The ranks of a stage form a group of their
-  // own. An error that ends the group of one stage also ends the groups of all stages, and the pipeline. With `nodes`,
-  // each process has whole stages, and the call creates only this process's ranks.
+  // Creates the ranks of a pipeline's stages, in the order of RankLayout. The ranks of each stage form a separate
+  // group. An error that ends the group of one stage also ends the groups of all stages, and the pipeline. With
+  // `nodes`, each process has whole stages, and the call creates only this process's ranks.
   static std::vector<std::unique_ptr<Communicator>> create_stages(const RankLayout& layout,
                                                                   std::chrono::milliseconds limit,
                                                                   const std::shared_ptr<NodeGroup>& nodes = nullptr);
@@ -61,15 +63,15 @@ class Communicator {
   int ranks() const;
   // Returns whether this rank's collectives include ranks of other processes.
   bool spans_processes() const;
-  // Return and set the longest time that this rank's collectives wait for another rank or another node.
+  // Return and set the maximum time that this rank's collectives wait for another rank or another node.
   std::chrono::milliseconds limit() const { return limit_; }
   void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
   // Return this rank's number among the ranks of all stages, and the number of ranks in all stages.
   int world_rank() const;
   int world_size() const;
-  Pipeline* pipeline();  // null: there is only one stage
+  Pipeline* pipeline();  // null if there is only one stage
 
-  // Replaces every rank's x by the sum of x over all ranks. Adds in rank order in float32 and rounds once, so every
+  // Replaces every rank's x with the sum of x over all ranks. Adds in rank order in float32 and rounds once, so every
   // rank gets the same bits. Every rank's x has the same dimensions and dtype.
   Status all_reduce(const TensorView& x);
   // Gathers x [rows, n] of all ranks to y [rows, n·ranks], side by side. Every rank's x has the same dimensions and
@@ -78,29 +80,30 @@ class Communicator {
   // Gathers x [n, …] of all ranks to y [ranks·n, …], one below the other. Every rank's x has the same dimensions and
   // dtype.
   Status all_gather_rows(const TensorView& x, const TensorView& y);
-  // Adds x [ranks·n, …] of all ranks as in all_reduce, and divides the sum among the ranks: y [n, …] of rank r gets
-  // rows r·n … r·n + n - 1 of the sum.
+  // Adds x [ranks·n, …] of all ranks as in all_reduce, and divides the sum among the ranks. Rows r·n … r·n + n - 1 of
+  // the sum go to y [n, …] of rank r.
   Status reduce_scatter(const TensorView& x, const TensorView& y);
 
   // Aborts the group. `reason` appears in the other ranks' errors. If abort() is called again, the first reason stays.
   void abort(std::string_view reason);
-  // Resets an aborted group to its initial state. Returns kFailedPrecondition if a device's kernels take part
-  // (raise_when_ended), because kernels cannot restart. Precondition: no rank is in a collective, or enters one before
-  // this function returns. With several nodes, only node 0 calls it, and it restarts the group on all of them.
+  // Resets an aborted group to its initial state. Returns kFailedPrecondition if kernels of a device take part in
+  // collectives (raise_when_ended), because they cannot restart. Precondition: no rank is in a collective, or enters
+  // one before this function returns. With several nodes, only node 0 calls it, and it restarts the group on all of
+  // them.
   Status restart();
   // Returns ok, or the reason why the group was aborted.
   Status status() const;
   // Sets a function that is called once, on any thread, when the group ends. All ranks of a stage in this process share
   // one function. Null removes the function, but the function may still be running then.
   void when_ended(std::function<void()> call);
-  // Sets `flag` to 1 when the group ends, or at once if it has already ended. Waiting kernels poll it. `flag` must
+  // Sets `flag` to 1 when the group ends, or at once if it has already ended. Waiting kernels poll this flag. It must
   // outlive the communicator unless take_back() removes it first.
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }
-  // Returns the bytes of host memory that hold values sent to this rank. In a pipeline, neighbouring stages send these
-  // values. Without stages, the values are the tensors of collectives between nodes, and only the first rank of each
-  // process counts them.
+  // Returns the bytes of host memory that hold values that other ranks sent to this rank. In a pipeline, these are
+  // values from neighbouring stages. Without stages, they are the tensors of collectives between nodes, and only the
+  // first rank of each process counts them.
   std::int64_t host_bytes() const;
 
  private:
@@ -119,14 +122,14 @@ class Communicator {
   TensorView rows_of_all(const TensorView& own) const;
   Status follow(const TensorView& result, Share share);
   bool is_first_here() const;
-  NodeGroup* nodes() const;  // null: all ranks are in this process
+  NodeGroup* nodes() const;  // null if all ranks are in this process
   void end_group(const Status& why);
   Status check_agreement() const;
   void leave();
 
   std::shared_ptr<Group> group_;
   DeviceState device_state_;
-  std::shared_ptr<Stages> stages_;  // null: there is only one stage
+  std::shared_ptr<Stages> stages_;  // null if there is only one stage
   int rank_;
   int place_ = 0;  // the rank's number among all stages; unused without stages_
   std::chrono::milliseconds limit_;

@@ -1,6 +1,6 @@
-// Catches: ranks that get different bits, sums that are added out of order or rounded twice, data races between ranks
-// (under ThreadSanitizer), a failing rank that leaves the other ranks waiting, and ranks that make different calls or
-// pass different sizes without an error.
+// Catches: ranks that get different bits, sums that are added in the wrong order or rounded twice, data races between
+// ranks (under ThreadSanitizer), a failing rank that leaves the other ranks waiting, and ranks that make different
+// calls or pass different sizes without an error.
 #include "tessera/comm/communicator.h"
 
 #include <gmock/gmock.h>
@@ -170,8 +170,8 @@ TEST(Collective, DestroyingACommunicatorAborts) {
   });
 }
 
-// An abort may come at any time. All ranks must then return. A rank must not return while another rank still uses the
-// returning rank's memory.
+// An abort may happen at any time. All ranks must then return from the collective. A rank must not return while another
+// rank still uses its memory.
 TEST(Collective, AbortAtAnyTimeReleasesAllRanks) {
   for (int round = 0; round < 200; ++round) {
     std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);

@@ -1,6 +1,6 @@
-// The objects through which a rank's device exchanges data with other devices: mailboxes, links, an NCCL communicator.
-// Each object is made when a bound operator first needs it. The rank's bound operators own it, so it is destroyed
-// before the device. The Communicator only holds a weak reference.
+// Holds the objects through which a rank's device exchanges data with other devices: mailboxes, links, and an NCCL
+// communicator. Each object is made when a bound operator first needs it. The rank's bound operators own it, so it is
+// destroyed before the device. The Communicator only holds a weak reference.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tessera {
 class DeviceExchange {
  public:
   virtual ~DeviceExchange() = default;
-  // Returns the device memory that the exchange has taken on this rank's device.
+  // Returns the memory of the exchange on this rank's device, in bytes.
   virtual std::int64_t bytes() const = 0;
 };
 
@@ -22,7 +22,7 @@ struct DeviceState {
   std::weak_ptr<DeviceExchange> from_previous{};
 
   std::weak_ptr<DeviceExchange>& link(bool to_next_stage) { return to_next_stage ? to_next : from_previous; }
-  // Returns the device memory that this rank's exchanges have taken.
+  // Returns the device memory of this rank's exchanges, in bytes.
   std::int64_t bytes() const {
     std::int64_t sum = 0;
     for (const std::weak_ptr<DeviceExchange>* each : {&ranks, &to_next, &from_previous})

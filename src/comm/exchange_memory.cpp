@@ -9,11 +9,11 @@
 namespace tessera {
 namespace {
 
-// Return the ranks with which this rank exchanges values: the one in the next stage, and the one in the previous stage.
+// Return the rank in the next stage and the rank in the previous stage with which this rank exchanges values.
 int next_of(const ExchangePlace& place) { return place.rank - place.layout.tp_size; }
 int previous_of(const ExchangePlace& place) { return place.rank + place.layout.tp_size; }
 
-// Returns the bytes of the frames that other nodes send, plus the bytes of Communicator::Group::rows.
+// Returns the size in bytes of the frames from other nodes, plus the bytes of Communicator::Group::rows.
 std::int64_t node_bytes(const ExchangeSizes& sizes, const ExchangePlace& place) {
   const std::int64_t here = place.ranks_here();
   const std::int64_t ranks = place.layout.ranks();

@@ -1,5 +1,5 @@
 // Predicts how much memory a rank's exchanges take. The prediction needs the sizes of the values in the rank's largest
-// forward. DeviceState::bytes() on GPUs and Communicator::host_bytes() on hosts return the memory really taken.
+// forward. The actual memory is returned by DeviceState::bytes() for GPUs and by Communicator::host_bytes() for hosts.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace tessera {
 // (docs/measurements/several-gpus.md). NCCL has no function that predicts it.
 inline constexpr std::int64_t kNcclBytes = std::int64_t{870} << 20;
 
-// The bytes of one rank's values in the largest forward.
+// The sizes in bytes of the values that one rank exchanges in the largest forward.
 struct ExchangeSizes {
   std::int64_t reduced = 0;    // the largest input of an all_reduce
   std::int64_t gathered = 0;   // the largest input of an all_gather or all_gather_rows
@@ -31,10 +31,10 @@ struct ExchangeSizes {
 // empty, but not on how large they are.
 std::int64_t device_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place);
 
-// Returns the largest amount of host memory that holds values sent to a rank. A collective within one process takes no
-// memory, because the ranks read each other's tensors directly. The tensors of a collective between nodes are counted
-// for the first rank of each process. Values between stages are counted for the rank that receives them. Introductions
-// (introduction.h) are left out. `steps` is the number of forwards in flight.
+// Returns the maximum amount of host memory that holds values that other ranks send to this rank. A collective within
+// one process takes no memory, because the ranks read each other's tensors directly. The tensors of a collective
+// between nodes are counted for the first rank of each process. Values between stages are counted for the rank that
+// receives them. Introductions (introduction.h) are left out. `steps` is the number of forwards in flight.
 std::int64_t host_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place, int steps);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Catches: values in host memory that the prediction leaves out, predicted values that take no memory, freed memory
-// that is still reported, and links or mailboxes that are predicted for ranks without any.
+// that is still reported, and links or mailboxes that are predicted for ranks that have none.
 #include "tessera/comm/exchange_memory.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using Way = Pipeline::Way;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr int kSteps = 3;
 
-// Sends and receives values of these sizes in each of several steps.
+// Runs `steps` steps. In each step, sends and receives values of the sizes in `values`.
 void run_steps(Pipeline& from, Pipeline& to, const std::vector<std::int64_t>& values, int steps) {
   for (int step = 0; step < steps; ++step)
     for (const std::int64_t bytes : values) {
@@ -111,7 +111,7 @@ TEST(ExchangeMemory, GpusHaveMailboxesLinksOrNccl) {
   EXPECT_EQ(device_exchange_bytes(sums, {.layout = {.tp_size = 2}, .nodes = 2}), kNcclBytes);
   EXPECT_EQ(device_exchange_bytes({}, {.layout = {.tp_size = 2}}), 0) << "nothing is exchanged";
 
-  // Three stages of one rank each: rank 2 has the first stage, rank 0 the last.
+  // The pipeline has three stages of one rank each. Rank 2 runs the first stage, and rank 0 runs the last stage.
   constexpr RankLayout kThree{.tp_size = 1, .pp_size = 3};
   EXPECT_EQ(device_exchange_bytes({.sent = {9}}, {.layout = kThree, .rank = 2}), 512);
   EXPECT_EQ(device_exchange_bytes({.sent = {9}, .received = {9}}, {.layout = kThree, .rank = 1}), 64 * kMiB + 2 * 512);

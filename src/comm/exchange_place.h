@@ -1,14 +1,14 @@
-// Says where a rank stands among the group's ranks, stages and nodes.
+// Describes the place of a rank among the ranks, stages and nodes of the group.
 #pragma once
 
 #include "tessera/base/rank_layout.h"
 
 namespace tessera {
 
-// A rank's place. Every node has the same number of consecutive ranks; in a pipeline, every node has whole stages.
+// A rank's place. Every node has the same number of consecutive ranks. In a pipeline, every node has whole stages.
 struct ExchangePlace {
-  // layout.tp_size counts all ranks that exchange rows or sums. This is also true with DP attention, where each rank
-  // serves requests of its own.
+  // layout.tp_size counts all ranks that exchange rows or sums. With data-parallel attention, where each rank has its
+  // own requests, this is also true.
   RankLayout layout{};
   int rank = 0;  // this rank's number among the ranks of all stages
   int nodes = 1;

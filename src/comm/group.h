@@ -38,7 +38,7 @@ struct Communicator::Group {
     for (std::atomic<std::uint32_t>* flag : flags) flag->store(1);
     moved.notify_all();
   }
-  // Counts a rank that has arrived. The last one releases the others. Precondition: the mutex is held.
+  // Counts a rank that has arrived at the barrier. The last rank releases the others. Precondition: the mutex is held.
   bool arrive() {
     if (++arrived < here) return false;
     arrived = 0;
@@ -53,7 +53,7 @@ struct Communicator::Group {
     if (ends_call && arrived + 1 == here) std::ranges::fill(calls, std::string_view());
     if (!arrive()) moved.wait(lock, [&] { return generation != came; });
   }
-  // Ends the group. Returns false if it had already ended.
+  // Ends the group. Returns false if the group had already ended.
   bool end_once(Status why) {
     std::function<void()> call;
     {
@@ -75,28 +75,29 @@ struct Communicator::Group {
   }
   static void take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group);
 
-  const std::unique_ptr<NodeExchange> nodes;  // null: all ranks are in this process
-  const int first;                            // the lowest rank of this process
-  const int here;                             // the number of ranks of this process
+  const std::unique_ptr<NodeExchange> nodes;  // null if all ranks are in this process
+  const int first;                            // lowest rank of this process
+  const int here;                             // number of ranks in this process
   std::mutex mutex;
   std::condition_variable moved;
-  int arrived = 0;                                 // ranks at the current barrier
-  std::int64_t generation = 0;                     // barriers passed so far
+  int arrived = 0;                                 // number of ranks that have arrived at the current barrier
+  std::int64_t generation = 0;                     // number of barriers that were passed until now
   Status ended;                                    // not ok once a rank has aborted
   std::vector<std::atomic<std::uint32_t>*> flags;  // flags that ranks of this process gave to raise_when_ended()
   std::function<void()> told;                      // called when the group ends; when_ended() set it
-  // Rank r writes entry r in enter(). The first rank of this process writes the entries of ranks on other nodes. All
-  // ranks read the entries between enter() and leave(). A rank's entry in `calls` is empty while the rank is in no
-  // call.
+  // `tensors` and `calls` have an entry for each rank. Rank r writes entry r in enter(). The first rank of this process
+  // writes the entries of ranks on other nodes. All ranks read the entries between enter() and leave(). While a rank is
+  // in no call, its entry in `calls` is empty.
   std::vector<TensorView> tensors;
   std::vector<std::string_view> calls;
   // The status of the exchange with other nodes. The first rank of this process writes the status between two barriers.
   Status exchanged;
   TensorView result;
-  // The result of a collective that gives each rank different rows. On node 0 it holds the rows of the other nodes'
-  // ranks; the part for node 0's own ranks is unused. On any other node it holds the rows of this process's ranks.
+  // The result of a collective that gives each rank different rows. On node 0 it holds the rows of the ranks of other
+  // nodes, and the part for node 0's own ranks is unused. On any other node it holds the rows of the ranks of this
+  // process.
   std::vector<std::byte> rows;
-  std::size_t most_rows = 0;  // the largest size of `rows` so far, in bytes
+  std::size_t most_rows = 0;  // maximum size of `rows` until now, in bytes
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Exchanges handles and properties among ranks once, before their devices work together.
+// Lets all ranks exchange handles and properties once, before their devices exchange data.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Exchanges `mine` with all ranks and returns every rank's value, in rank order. Blocks until every rank of the
+// Sends `mine` to all ranks, and returns the values of all ranks in rank order. Blocks until every rank of the
 // communicator has called introduce(). Errors are those of all_gather().
 template <class Introduction>
 Result<std::vector<Introduction>> introduce(Communicator& communicator, Introduction mine) {

@@ -23,17 +23,17 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(50);
-// After the group's end, the watching thread waits this long for the rank to end by itself. A rank that does not end in
-// this time hangs in a kernel or in an NCCL call. The thread then waits equally long for a running call to return, and
-// then aborts NCCL's communicator.
+// After the group's end, the watching thread waits this long for the rank to end by itself. If the rank does not end in
+// this time, it hangs in a kernel or in an NCCL call. The thread then waits equally long for a running call to return.
+// After that it aborts NCCL's communicator.
 constexpr std::chrono::seconds kRankEnds(1);
-// The longest wait for the watching thread to end. The thread may be inside an NCCL abort, which waits for NCCL's own
-// threads and for threads that serve the machine's other processes. Or the thread may be sending the group's end to a
-// node that no longer answers, which takes up to NodeGroupOptions::silence, 15 s. The limit is above 15 s, because the
-// Communicator must exist until the thread has ended.
+// The maximum wait for the end of the watching thread. The thread may be inside an NCCL abort, which waits for NCCL's
+// own threads and for threads that serve other processes of the machine. It may also be telling a node that no longer
+// answers that the group has ended. This takes up to NodeGroupOptions::silence, which is 15 s. The limit is above 15 s,
+// because the Communicator must exist until the thread has ended.
 constexpr std::chrono::seconds kAbortLimit(20);
 
-// The data that each rank sends to the other ranks before NCCL connects them.
+// The data that each rank sends to the other ranks before NCCL connects the ranks.
 struct Introduction {
   NcclId id;  // made by rank 0
   std::int32_t version = 0;
@@ -44,8 +44,8 @@ std::string_view gpu_of(const Introduction& rank) {
   return {rank.gpu.data(), strnlen(rank.gpu.data(), rank.gpu.size())};
 }
 
-// Checks that all ranks use one version of NCCL and different GPUs. `places` holds each rank's number among the ranks
-// of all stages, for errors.
+// Checks that all ranks use the same version of NCCL and different GPUs. `places` holds each rank's number among the
+// ranks of all stages, for errors.
 Status check_ranks(std::span<const Introduction> all, std::span<const int> places) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].version != all[0].version)
@@ -63,14 +63,15 @@ Status check_ranks(std::span<const Introduction> all, std::span<const int> place
 }
 
 // An attempt to connect to all other ranks. It may never complete, because NCCL waits without a limit for a rank that
-// is gone. A separate thread therefore connects. If the limit passes or the group ends, the rank abandons the thread.
+// is gone. The connection is therefore made in a separate thread. If the limit passes or the group ends, the rank
+// abandons this thread.
 struct Connecting {
   std::mutex mutex;
   std::condition_variable moved;
   // The members below are guarded by the mutex.
   std::optional<Status> is_current{};   // whether the GPU could be made current for the thread
   std::optional<Result<void*>> comm{};  // set once ncclCommInitRank has returned
-  bool left = false;                    // set if nobody waits for the result any more
+  bool left = false;                    // set if no thread waits for the result any more
 
   void run(const NcclLibrary& nccl, int ranks, const NcclId& id, int rank,
            const std::function<Status()>& make_current) {
@@ -129,8 +130,8 @@ struct NcclExchange::Shared {
   void* comm = nullptr;
   int rank = 0;
   int ranks = 1;
-  std::atomic<std::uint32_t> ended = 0;  // 1: the group has ended
-  std::mutex calls;                      // serialises NCCL calls; only an abort may run during another call
+  std::atomic<std::uint32_t> ended = 0;  // 1 if the group has ended
+  std::mutex calls;                      // held during NCCL calls; only an abort may run during another call
   std::mutex mutex;
   std::condition_variable woken;
   bool closing = false;  // guarded by the mutex; set when the rank's exchange is destroyed
@@ -159,9 +160,9 @@ struct NcclExchange::Shared {
     while (!lock.try_lock() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
   }
 
-  // Watches until the rank or its group ends. If the group ends, the rank gets time to end too, because an abort waits
-  // until the graphs that recorded the collectives are destroyed. The rank destroys these graphs only when it ends. If
-  // the rank does not end, aborts NCCL's communicator.
+  // Watches until the rank or its group ends. If the group ends, first gives the rank time to end too. An abort would
+  // wait until the graphs that recorded the collectives are destroyed, and the rank destroys these graphs only when it
+  // ends. Aborts NCCL's communicator if the rank has not ended in this time.
   void watch_over(Communicator& communicator) {
     bool closes = false;
     while (ended.load() == 0 && !closes) {

@@ -1,5 +1,5 @@
-// Catches: ranks that do not share rank 0's id; a rank that continues although the ranks' settings differ; a start that
-// waits for ever; a communicator that is not aborted when its group ends (kernels and calls would wait for ever), or
+// Catches: ranks that do not use rank 0's id; a rank that continues although the ranks' settings differ; a start that
+// waits for ever; a communicator that is not aborted when its group ends, so that kernels and calls wait for ever, or
 // that is used after the end; and a library that is used although it is too old or lacks a function. The tests run over
 // connections of two nodes, with a fake NCCL that moves no data (testing/fake_nccl.h).
 #include "tessera/comm/nccl_exchange.h"
@@ -44,7 +44,7 @@ class Nccl : public ::testing::Test {
     if (library_ == nullptr) GTEST_SKIP() << "needs " << TESSERA_FAKE_NCCL;
   }
 
-  // Every communicator takes kTaken bytes of its GPU.
+  // Every communicator takes kTaken bytes of its GPU's memory.
   static constexpr std::int64_t kTaken = 600;
   static NcclExchange::Place place(int rank) {
     return {.gpu = [rank]() -> Result<std::string> { return "GPU-" + std::to_string(rank); },
@@ -89,7 +89,7 @@ class Nccl : public ::testing::Test {
       fake.reduce_hangs.clear();
     });
   }
-  // Waits until the rank's group has ended; returns false after 10 s.
+  // Waits until the rank's group has ended. Returns false after 10 s.
   static bool comes_to_its_end(const Communicator& rank) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (rank.status().ok() && std::chrono::steady_clock::now() < deadline)
@@ -139,8 +139,8 @@ TEST_F(Nccl, AllRanksOfAllNodesShareOneCommunicator) {
   EXPECT_THAT(calls(), ::testing::IsEmpty());
 }
 
-// The processes of a group learn of its end one after another. A rank that ends by itself must therefore not wait in
-// NCCL for the other processes.
+// The processes of a group are told one after another that it has ended. If a rank ends by itself, it must therefore
+// not wait in NCCL for the other processes.
 TEST_F(Nccl, ARankThatEndsByItselfIsNotAborted) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   {
@@ -155,7 +155,7 @@ TEST_F(Nccl, ARankThatEndsByItselfIsNotAborted) {
   EXPECT_THAT(calls(), ::testing::IsEmpty());
 }
 
-// Kernels that wait for a GPU of a lost node end only by an abort.
+// If kernels wait for a GPU of a lost node, only an abort ends them.
 TEST_F(Nccl, ALostNodeAbortsTheOthers) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   const Exchanges made = open(*nodes);
@@ -181,7 +181,7 @@ TEST_F(Nccl, AnAbortEndsACallThatHangs) {
   EXPECT_TRUE(comes_to("all_reduce 0: 2 of type 7"));
   nodes->groups[1]->leave(device_lost("its machine has gone"));
   EXPECT_TRUE(comes_to("abort 0"));
-  release();  // lets the test end even if there was no abort
+  release();  // makes the test end even if there was no abort
   caller.join();
 }
 
@@ -246,7 +246,7 @@ TEST_F(Nccl, ANodeLostDuringTheStartEndsIt) {
   EXPECT_TRUE(comes_to("abort 1"));
 }
 
-// With three stages on three nodes, each link has a communicator of its own, in which the sender is the first rank.
+// With three stages on three nodes, each link has a separate communicator. The sender is its first rank.
 TEST_F(Nccl, EveryLinkBetweenStagesHasACommunicatorOfTwo) {
   const std::unique_ptr<Nodes> nodes = make_stage_nodes(3, {.tp_size = 1, .pp_size = 3});
   {
@@ -286,7 +286,7 @@ TEST_F(Nccl, IncompatibleLinkSidesAreNamedByTheirRanks) {
                                HasSubstr("ranks 3 and 1")));
 }
 
-// A GPU that waits in a link for a lost node is released by the abort.
+// If a GPU waits in a link for a lost node, an abort ends this wait.
 TEST_F(Nccl, ALostNodeAbortsTheLinksToIt) {
   const std::unique_ptr<Nodes> nodes = make_stage_nodes(2, {.tp_size = 1, .pp_size = 2});
   Exchanges made(2, Result<std::shared_ptr<NcclExchange>>(internal_error("not made")));

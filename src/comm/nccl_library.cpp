@@ -10,7 +10,7 @@ namespace {
 constexpr int kInvalidArgument = 4;
 constexpr int kInvalidUsage = 5;
 
-// Returns the text of dlerror(), which is null if there is no text.
+// Returns the text of dlerror(), or another text if dlerror() returns null.
 std::string loader_error() {
   const char* error = dlerror();
   return error == nullptr ? "no reason is given" : error;

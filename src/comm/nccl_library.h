@@ -1,5 +1,5 @@
-// NCCL, NVIDIA's library of collectives between GPUs of several processes. It is loaded at run time, and its header is
-// not needed, because the functions below have a C interface that has not changed since NCCL 2.13.
+// Loads NCCL, NVIDIA's library of collectives between GPUs of several processes, at run time. The header of NCCL is not
+// needed, because the C functions below have not changed since NCCL 2.13.
 //
 //   const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open());
 //   void* comm = nullptr;
@@ -47,24 +47,24 @@ struct NcclFunctions {
                         void* stream) = nullptr;
 };
 
-// The loaded library. It is immutable and as thread-safe as NCCL: calls on one communicator must not overlap, except
-// for an abort, which ends a hanging call.
+// The loaded library. It is immutable. Calls on the same communicator must not overlap, except for an abort, which ends
+// a call that hangs.
 class NcclLibrary {
  public:
   static constexpr const char* kFile = "libnccl.so.2";
   static constexpr int kOldest = 21600;  // 2.16.0, the first version for CUDA 12
 
-  // Loads `file`, as dlopen() does; the library stays loaded. Returns kNotFound if the file cannot be loaded; the error
-  // names the file and says where to get NCCL. Returns kUnimplemented if the library is too old or lacks a function.
+  // Loads `file` by dlopen(). The library stays loaded. Returns kNotFound if the file cannot be loaded. The error names
+  // the file and says where to get NCCL. Returns kUnimplemented if the library is too old or lacks a function.
   static Result<std::shared_ptr<const NcclLibrary>> open(const std::string& file = kFile);
 
   const NcclFunctions& call() const { return call_; }
   int version() const { return version_; }
-  std::string version_text() const { return version_text(version_); }  // "2.28.9"
+  std::string version_text() const { return version_text(version_); }  // for example "2.28.9"
   static std::string version_text(int version);
 
-  // Converts a function's result to a Status with NCCL's message. Returns kInternal for wrong arguments. Returns
-  // kDeviceLost for all other errors, because ranks that failed in a collective cannot start again.
+  // Converts the result of an NCCL function to a Status with NCCL's message. Returns kInternal for wrong arguments.
+  // Returns kDeviceLost for all other errors, because ranks that failed in a collective cannot start again.
   Status check(int result, std::string_view function) const;
 
  private:

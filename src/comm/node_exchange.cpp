@@ -104,7 +104,7 @@ Status NodeExchange::collect(std::span<TensorView> tensors, std::span<std::strin
 }
 
 Status NodeExchange::spread(const TensorView& result, bool in_parts) {
-  empty();  // the inboxes must be empty first, because a node that has its result sends its next tensors
+  empty();  // first, because a node that has its result sends its next tensors
   const WireNumber at{.epoch = epoch(), .number = number_};
   const std::span<const std::byte> whole = bytes_of(result);
   if (!in_parts) return nodes_->send_to_all(FrameKind::kResult, std::array{bytes_of(at), whole});

@@ -2,11 +2,11 @@
 // computes the result and sends it back. Sums are in rank order. The first rank of each node calls this class for its
 // node.
 //
-// Frames carry the number of the restart (their epoch) and of the collective. A frame that was sent before an abort is
-// therefore dropped after the restart.
+// Each frame contains the number of the last restart (the epoch) and the number of the collective. If a frame was sent
+// before an abort, it can therefore be dropped after the restart.
 //
-// Threads: the node's first rank calls the collectives, and the connections' threads call the take… functions. begin()
-// is called by rank 0 on node 0, and by the connection's thread on other nodes. Any thread may call end().
+// Threads: the node's first rank calls the collectives, and the connections' threads call the take… functions. On node
+// 0, rank 0 calls begin(). On other nodes, the thread of the connection calls it. Any thread may call end().
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ namespace tessera {
 
 class NodeExchange {
  public:
-  // `ranks` is the number of ranks on all nodes; every node has the same number.
+  // `ranks` is the number of ranks on all nodes together. Every node has the same number of ranks.
   NodeExchange(std::shared_ptr<NodeGroup> nodes, int ranks);
 
   NodeGroup& nodes() { return *nodes_; }
@@ -35,35 +35,35 @@ class NodeExchange {
   int ranks_here() const { return ranks_here_; }
   int first_rank() const { return nodes_->node() * ranks_here_; }
 
-  // Node 0: waits for the other nodes' tensors, at most for `limit`. Writes views of these tensors, and the names of
-  // their calls, after the entries of node 0's own ranks. `tensors` and `calls` have an entry for each rank. The views
-  // are valid until spread(). A view has no memory if its tensor's shape or type differs from the first rank's. Returns
-  // kCancelled if a node does not answer or the exchange has ended.
+  // On node 0: waits for the tensors of the other nodes, at most for `limit`. Writes views of these tensors, and the
+  // names of their calls, after the entries of node 0's own ranks. `tensors` and `calls` have an entry for each rank.
+  // The views are valid until spread(). If the shape or type of a tensor differs from that of the first rank's tensor,
+  // its view has no memory. Returns kCancelled if a node does not answer or the exchange has ended.
   Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls, std::chrono::milliseconds limit);
-  // Node 0: sends the result to all other nodes, and from then on accepts the nodes' next tensors.
+  // On node 0: sends the result to all other nodes, and from then on accepts their next tensors.
   Status spread(const TensorView& result) { return spread(result, /*in_parts=*/false); }
-  // Node 0: sends to every other node only the rows of that node's ranks, and from then on accepts the nodes' next
-  // tensors. `rows` is [ranks, …].
+  // On node 0: sends to every other node only the rows for the ranks of this other node, and from then on accepts the
+  // next tensors. `rows` is [ranks, …].
   Status spread_rows(const TensorView& rows) { return spread(rows, /*in_parts=*/true); }
-  // Any other node: sends its ranks' tensors, and waits for the result, which has result.bytes() bytes. `limit` and the
-  // errors have the same meaning as in collect().
+  // On any other node: sends the tensors of the node's ranks, and waits for the result, which has result.bytes() bytes.
+  // `limit` and the errors have the same meaning as in collect().
   Status trade(std::string_view call, std::span<const TensorView> tensors, const TensorView& result,
                std::chrono::milliseconds limit);
 
   // Makes the waits of all functions above fail with `why`, until begin().
   void end(const Status& why);
-  // Starts again after end(); `epoch` is the restart's number. Precondition: no rank is in a collective.
+  // Starts again after end(). `epoch` is the number of the restart. Precondition: no rank is in a collective.
   void begin(std::uint64_t epoch);
   std::uint64_t epoch() const;
 
-  // Returns the memory of received frames in bytes: the sum over nodes of each node's largest frame.
+  // Returns the memory of received frames in bytes. It is the sum of the largest frames of all nodes.
   std::int64_t bytes() const;
-  // Return the size in bytes of a frame that holds `tensors` bytes of tensors, and of a frame that holds a result of
-  // `result` bytes.
+  // Return the size in bytes of a frame that contains `tensors` bytes of tensors, and of a frame that contains a result
+  // of `result` bytes.
   static std::int64_t tensors_bytes(std::int64_t tensors);
   static std::int64_t result_bytes(std::int64_t result);
 
-  // Receive frames. Return an error if the frame cannot be read.
+  // Take a received frame. Return an error if it cannot be read.
   Status take_tensors(int node, std::vector<std::byte>& payload);
   Status take_result(std::vector<std::byte>& payload);
 
@@ -71,7 +71,7 @@ class NodeExchange {
   struct Inbox {
     bool full = false;
     std::vector<std::byte> bytes;
-    std::size_t most = 0;  // bytes of the largest frame so far
+    std::size_t most = 0;  // size of the largest frame until now, in bytes
   };
   Status spread(const TensorView& result, bool in_parts);
   Status take(Inbox& inbox, std::vector<std::byte>& payload);
@@ -90,7 +90,7 @@ class NodeExchange {
   // The members below are guarded by the mutex.
   std::uint64_t epoch_ = 0;
   Status ended_;
-  std::vector<Inbox> inboxes_;  // [nodes]; while an inbox is full, its bytes belong to the waiting thread
+  std::vector<Inbox> inboxes_;  // one for each node; the bytes of a full inbox belong to the waiting thread
 };
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: ranks on several nodes that get different bits than ranks on one node; a later collective that takes the
-// result of an aborted one; a rank that waits for a lost node; and tensors of different shapes or types that are
+// Catches: ranks on several nodes that get different bits than ranks on one node; a collective that takes the result of
+// an earlier, aborted one; a rank that waits for a lost node; and tensors of different shapes or types that are
 // accepted.
 //
 // All nodes of a group run in this process. They are connected by TCP, like separate processes.
@@ -123,8 +123,8 @@ TEST(NodeExchange, ManyCallsInARow) {
   });
 }
 
-// Any rank may end the group at any point of the others' work. All ranks must then return, and the results of the next
-// round must be correct.
+// Any rank may end the group at any time. All ranks must then return, and the results of the next round must be
+// correct.
 TEST(NodeExchange, ARestartedGroupWorks) {
   constexpr int kRanks = 4;
   const std::unique_ptr<Nodes> made = make_nodes(2, kRanks);
@@ -193,7 +193,7 @@ TEST(NodeExchange, RanksThatDisagreeGetAnError) {
   }
 }
 
-// Node 0 does the addition. The ranks that disagree are both on the other node.
+// Node 0 adds the tensors. The two ranks whose tensors differ in shape are both on the other node.
 TEST(NodeExchange, RanksOfOneNodeThatDisagreeGetAnError) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 4);
   run_ranks(4, [&](int r) {
@@ -224,7 +224,7 @@ TEST(NodeExchange, AnUnreadableFrameIsAnError) {
   EXPECT_EQ(exchange.take_tensors(1, little).code(), StatusCode::kDataLoss);
   EXPECT_EQ(exchange.take_result(little).code(), StatusCode::kDataLoss);
   std::vector<std::byte> nonsense(200, std::byte{0xff});
-  std::fill(nonsense.begin(), nonsense.begin() + 8, std::byte{0});  // sets the epoch to the current one, which is 0
+  std::fill(nonsense.begin(), nonsense.begin() + 8, std::byte{0});  // sets the epoch to 0, which is the current epoch
   ASSERT_TRUE(exchange.take_tensors(1, nonsense).ok());
   std::vector<std::byte> again(200);
   EXPECT_EQ(exchange.take_tensors(1, again).code(), StatusCode::kDataLoss) << "the first is still to be read";
@@ -234,7 +234,7 @@ TEST(NodeExchange, AnUnreadableFrameIsAnError) {
   EXPECT_EQ(exchange.collect(tensors, calls, milliseconds(1000)).code(), StatusCode::kInternal);
 }
 
-// Makes the payload of a frame of tensors: the head, then the value.
+// Makes the payload of a frame of tensors. The head comes first, followed by the value.
 std::vector<std::byte> tensors_of(std::uint64_t number, float value) {
   struct {
     std::uint64_t epoch = 0;

@@ -2,10 +2,10 @@
 // memory.
 //
 // The memory has kLinkSlots slots that are used in turn. Both sides count turns in device memory, so replays of
-// recorded graphs continue the count. A launch has kLinkBlocks blocks on either side, and block b of one side
-// synchronises only with block b of the other. In turn t the sender's block waits until the receiver's block has
-// finished turn t - kLinkSlots. It then writes its part of the slot and raises `sent`. The receiver's block waits for
-// that, reads its part, and raises `taken`, which is on the sender's GPU.
+// recorded graphs continue the count. A launch has kLinkBlocks thread blocks on the sender and on the receiver. Block b
+// of one side synchronises only with block b of the other side. In turn t the sender's block waits until the receiver's
+// block has finished turn t - kLinkSlots. It then writes its part of the slot and raises `sent`. The receiver's block
+// waits for this, reads its part, and raises `taken`, which is on the sender's GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,13 +22,13 @@ namespace tessera::cuda {
 
 inline constexpr int kLinkBlocks = 64;
 
-// The launch counters of a side, in memory of its own GPU.
+// The launch counters of one side of the link, in the memory of its own GPU.
 struct LinkTurns {
   std::uint32_t turn = 0;
   std::uint32_t blocks_done = 0;  // number of finished blocks of the running launch
 };
 
-// The arguments of one side's kernels; passed by value. Counters wrap around.
+// The arguments of one side's kernels, which are passed by value. Counters wrap around.
 struct LinkEnd {
   LinkTurns* turns = nullptr;
   std::byte* slots = nullptr;      // [kLinkSlots][kLinkSlotBytes], on the receiver's GPU
@@ -38,13 +38,13 @@ struct LinkEnd {
   const std::uint32_t* stop = nullptr;
 };
 
-// One side of the link. The Communicator must outlive the PeerLink. The PeerLink may be destroyed once the rank has no
-// running launch.
+// One side of the link. The Communicator must outlive the PeerLink. The PeerLink may be destroyed once no launch of the
+// rank is running.
 class PeerLink final : public DeviceExchange {
  public:
-  // Returns the communicator's link to the next stage, or the one from the previous stage. If there is none, makes it
-  // together with the neighbouring rank, and blocks until that rank has called of(). Returns the same errors as
-  // PeerExchange::of().
+  // Returns the communicator's link to the next stage or the link from the previous stage. If there is none, makes it
+  // together with the neighbouring rank. For this it blocks until this other rank has called of(). Returns the same
+  // errors as PeerExchange::of().
   static Result<std::shared_ptr<PeerLink>> of(Communicator& communicator, bool to_next, Device& device);
   ~PeerLink() override;
   PeerLink(const PeerLink&) = delete;

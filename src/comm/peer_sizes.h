@@ -9,16 +9,16 @@
 
 namespace tessera::cuda {
 
-// A mailbox has counters, then buffers that are used in turn. In an all-reduce in one step (ReduceWay::kAtOnce), all
-// other ranks write their values to one buffer. Each rank can therefore send 16 MiB / (ranks - 1) in a launch, for
-// example 5.3 MiB between four ranks. An all-reduce in two steps has another limit
+// A mailbox consists of counters, followed by buffers that are used in turn. In an all-reduce of one step
+// (ReduceWay::kAtOnce), all other ranks write their values to the same buffer. Each rank can therefore send 16 MiB /
+// (ranks - 1) in a launch, for example 5.3 MiB between four ranks. An all-reduce of two steps has another limit
 // (ops/collective/peer_collectives.cu). Larger all-reduces are split into several launches.
 inline constexpr int kBuffers = 3;
 inline constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMailboxAt = kDeviceAlignment;
 inline constexpr std::size_t kMailboxBytes = kMailboxAt + kBuffers * kBufferBytes;
 
-// One side of a link has turn counters, counters that the other side writes and, on the receiver, slots.
+// One side of a link has turn counters and counters that the other side writes. The receiver's side also has slots.
 inline constexpr int kLinkSlots = 4;  // a power of two, so that slots stay in sequence when counters wrap around
 static_assert((kLinkSlots & (kLinkSlots - 1)) == 0);
 inline constexpr std::int64_t kLinkSlotBytes = std::int64_t{16} << 20;  // larger values take several turns

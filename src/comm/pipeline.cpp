@@ -9,11 +9,11 @@
 namespace tessera {
 namespace {
 
-// A slot keeps its buffer for later values if the buffer is at most this large. It frees a larger buffer once the
-// buffer's value is received.
+// If the buffer of a slot is at most this large, the slot keeps it for later values. A larger buffer is freed once its
+// value is received.
 constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;
 // After every kToldAfter values from a sender on another node, a receiver tells the sender how many values it has
-// received. kToldAfter is less than kMostWaiting, so that the sender need not wait for this message.
+// received. kToldAfter is less than kMostWaiting, so that the sender does not have to wait for this message.
 constexpr std::uint64_t kToldAfter = Pipeline::kMostWaiting / 2;
 
 }  // namespace
@@ -40,8 +40,8 @@ std::size_t Pipeline::link_index(int rank, int other, Way way) const {
   return static_cast<std::size_t>(pair) * 2 + (way == Way::kToNext ? 0 : 1);
 }
 
-// Waits until `moved` returns true. If the limit passes, ends the pipeline with an error that blames `other`, so that
-// no other rank keeps waiting.
+// Waits until `moved` returns true. If the limit passes, ends the pipeline with an error that names `other`, so that no
+// rank keeps waiting.
 template <class Moved>
 Status Pipeline::wait(std::unique_lock<std::mutex>& lock, int rank, int other, const Moved& moved) {
   if (!moved_.wait_for(lock, limit_, [&] { return !ended_.ok() || moved(); })) {
@@ -58,13 +58,13 @@ Status Pipeline::send(int rank, Way way, std::span<const std::byte> bytes) {
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return to.sent - to.received < kMostWaiting; }));
   if (!is_here(other)) {
-    // The value is counted before it is sent, because the other node may report the value's receipt while send() still
-    // runs.
+    // The value is counted before it is sent, because the other node may report that it has received the value while
+    // send() still runs.
     const StageFrame head{.epoch = epoch_, .number = to.sent++, .rank = other, .way = static_cast<std::int32_t>(way)};
     lock.unlock();
     return wire_->send(FrameKind::kStageValue, head, bytes);
   }
-  // This rank may use the slot without the lock until the value is counted as sent.
+  // Until the value is counted as sent, only this rank uses the slot, so it does not need the lock.
   const std::size_t place = to.sent % kMostWaiting;
   lock.unlock();
   to.values[place].assign(bytes.begin(), bytes.end());
@@ -80,7 +80,7 @@ Status Pipeline::receive(int rank, Way way, std::span<std::byte> to) {
   Link& from = link(rank, other, way);
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return from.sent > from.received; }));
-  // This rank may use the slot without the lock until the value is counted as received.
+  // Until the value is counted as received, only this rank uses the slot, so it does not need the lock.
   const std::size_t place = from.received % kMostWaiting;
   std::vector<std::byte>& slot = from.values[place];
   lock.unlock();
@@ -160,7 +160,7 @@ std::int64_t Pipeline::bytes(int rank) const {
 }
 
 std::int64_t Pipeline::link_bytes(std::span<const std::int64_t> values, bool from_here, int steps) {
-  // Values use the slots in turn, so over time a slot holds values of different sizes.
+  // Values use the slots in turn, so a slot holds values of different sizes one after another.
   std::array<std::int64_t, kMostWaiting> kept{};
   std::int64_t passing = 0;  // bytes of values whose memory is freed once they are received
   for (std::size_t n = 0; n < values.size() * kMostWaiting; ++n) {

@@ -1,13 +1,13 @@
-// Pipeline parallelism: each stage is a range of consecutive layers, and ranks pass values from one stage to the next.
-// Rank r of a stage sends to rank r of the next stage. There are also links in the other direction. A link is a FIFO.
+// Implements pipeline parallelism. A stage is a range of consecutive layers, and ranks pass values from one stage to
+// the next. Rank r of a stage sends to rank r of the next stage. There are also links in the other direction. A link is
+// a first-in, first-out queue.
 //
-// Both sides of a link run the same steps in the same order, so values need no names. Only the sizes of values, in
-// bytes, are checked.
+// The two ranks of a link run the same steps in the same order, so values need no names. Only their sizes are checked.
 //
-// Between ranks on CPUs, values wait in host memory (Pipeline), and a sender waits while kMostWaiting values of the
-// link have not been received. Between GPUs of a process, values wait in the receiver's memory (peer_link.h). Stages
-// may be on several nodes; each node holds whole stages. A value from another node travels over the connection
-// (stage_wire.h) and waits at the receiver; between GPUs it travels by NCCL (nccl_exchange.h).
+// Between ranks on CPUs, values wait in host memory (Pipeline). A sender waits while kMostWaiting values of the link
+// have not been received. Between GPUs of a process, values wait in the receiver's GPU memory (peer_link.h). Stages may
+// be on several nodes, each with whole stages. Between CPUs of different nodes, a value travels over a connection
+// (stage_wire.h) and waits at the receiver. Between GPUs of different nodes, it travels through NCCL (nccl_exchange.h).
 #pragma once
 
 #include <array>
@@ -30,12 +30,12 @@ namespace tessera {
 // The links of all ranks of a process. Any thread may call any function.
 class Pipeline {
  public:
-  static constexpr std::size_t kMostWaiting = 16;  // values that may wait on a link
+  static constexpr std::size_t kMostWaiting = 16;  // maximum number of values that wait on a link
 
   enum class Way { kToNext, kToPrevious };
 
-  // `nodes` is the group of several processes, each with whole stages and the same number of ranks. Null: all ranks are
-  // in this process.
+  // `nodes` is the group of several processes, each with whole stages and the same number of ranks. If null, all ranks
+  // are in this process.
   Pipeline(const RankLayout& layout, std::chrono::milliseconds limit, std::shared_ptr<NodeGroup> nodes = nullptr);
 
   const RankLayout& layout() const { return layout_; }
@@ -48,21 +48,23 @@ class Pipeline {
   // Sends `bytes` to the neighbouring stage in direction `way`. That stage must exist. Ends the pipeline if no slot
   // becomes free within the limit. Returns kCancelled once the pipeline has ended.
   Status send(int rank, Way way, std::span<const std::byte> bytes);
-  // Receives the next value sent to this rank in direction `way`; with kToNext it comes from the previous stage.
-  // Returns kInternal if the value and `to` differ in size. Ends the pipeline if no value arrives within the limit.
+  // Receives the next value that was sent to this rank in direction `way`. With kToNext, the value comes from the
+  // previous stage. Returns kInternal if the value and `to` differ in size. Ends the pipeline if no value arrives
+  // within the limit.
   Status receive(int rank, Way way, std::span<std::byte> to);
 
-  // Makes every waiting or later call return `why`. Only the first call of end() counts.
+  // Makes every waiting or later call return `why`. Only the first call of end() has an effect.
   void end(Status why);
   // Resets the pipeline to its initial state. With several nodes, `epoch` is the restart's number. Precondition: no
   // rank is in a call.
   void begin(std::uint64_t epoch = 0);
   std::uint64_t epoch() const;
 
-  // Returns the bytes of the buffers in which values wait for this rank, including empty buffers that are kept.
+  // Returns the size in bytes of the buffers in which values wait for this rank, including buffers that are kept for
+  // later values.
   std::int64_t bytes(int rank) const;
-  // Returns an upper bound of the bytes of a link's buffers, if every step sends values of the sizes in `values` and
-  // the values of at most `steps` steps wait at a time. `from_here` says whether the sender is in this process.
+  // Returns an upper bound of the size in bytes of a link's buffers. Every step sends values of the sizes in `values`,
+  // and the values of at most `steps` steps wait at a time. `from_here` says whether the sender is in this process.
   static std::int64_t link_bytes(std::span<const std::int64_t> values, bool from_here, int steps);
 
   // Takes a value from another node. May swap `payload` for another buffer. Returns an error for an unreadable frame.
@@ -71,8 +73,9 @@ class Pipeline {
   Status take_taken(std::span<const std::byte> payload);
 
  private:
-  // Values in the order in which they were sent; their memory is reused. If the sender is on another node, a StageFrame
-  // precedes each value. If the receiver is on another node, messages from that node update `received`.
+  // The values of one link, in the order in which they were sent. Their memory is reused. If the sender is on another
+  // node, a StageFrame precedes each value. If the receiver is on another node, messages from that node update
+  // `received`.
   struct Link {
     std::vector<std::vector<std::byte>> values;     // [kMostWaiting]
     std::array<std::size_t, kMostWaiting> bytes{};  // size of the largest value in each slot since its buffer was freed
@@ -89,10 +92,10 @@ class Pipeline {
 
   const RankLayout layout_;
   const std::chrono::milliseconds limit_;
-  const std::unique_ptr<StageWire> wire_;  // null: all ranks are in this process
+  const std::unique_ptr<StageWire> wire_;  // null if all ranks are in this process
   mutable std::mutex mutex_;
   std::condition_variable moved_;
-  std::vector<Link> links_;  // [pairs of neighbouring stages][ranks in a stage][Way]; see link_index()
+  std::vector<Link> links_;  // [pairs of neighbouring stages][ranks in a stage][Way], as in link_index()
   std::uint64_t epoch_ = 0;
   Status ended_;
 };

@@ -42,7 +42,7 @@ TEST(Pipeline, ValuesArriveInTheOrderOfSending) {
     EXPECT_EQ(came, n);
     if (::testing::Test::HasFailure()) break;
   }
-  pipeline.end(cancelled("all values were sent"));  // releases a sender whose values nobody receives
+  pipeline.end(cancelled("all values were sent"));  // releases a sender whose values no rank receives
   sender.join();
 }
 
@@ -66,7 +66,7 @@ TEST(Pipeline, AWaitEndsWithItsPipelineOrLimit) {
 
   pipeline.begin();
   EXPECT_TRUE(pipeline.send(1, Way::kToNext, received).ok());
-  pipeline.begin();  // drops values that were sent before
+  pipeline.begin();  // drops the value that was sent before
   pipeline.end(cancelled("enough"));
   EXPECT_EQ(pipeline.receive(0, Way::kToNext, received).message(), "enough");
 }

@@ -22,7 +22,7 @@ Result<std::optional<StageFrame>> StageWire::open(FrameKind kind, std::span<cons
     return data_loss(fmt::format("it sent a value to rank {}; there are {}", head.rank, ranks_));
   if (is_here(head.rank)) return std::optional(head);
   if (!nodes_->leads()) return data_loss(fmt::format("it sent a value to rank {}, which is not here", head.rank));
-  // Ignores an error, because the connection to a lost node reports the loss itself.
+  // An error is ignored, because the connection to a lost node itself reports that the node is lost.
   (void)nodes_->send(node_of(head.rank), kind, std::array{payload});
   return std::optional<StageFrame>();
 }

@@ -1,6 +1,6 @@
-// Sends and receives frames between pipeline stages on different nodes. A frame carries either a value, or the number
-// of values received so far. From this number the node that sent the values computes how many values still wait. Nodes
-// are connected only to node 0, which passes on frames for other nodes.
+// Sends and receives frames between pipeline stages on different nodes. A frame contains either a value, or the number
+// of values that were received until now. From this number the node that sent the values computes how many of them
+// still wait. Nodes are connected only to node 0, which passes on frames for other nodes.
 //
 // Threads: any thread may call any function.
 #pragma once
@@ -19,19 +19,19 @@ namespace tessera {
 
 // The first bytes of every frame between stages. In a kStageValue frame, the bytes of the value follow.
 struct StageFrame {
-  std::uint64_t epoch = 0;   // number of restarts of the group; frames of an earlier epoch are dropped
-  std::uint64_t number = 0;  // kStageValue: values sent before this one; kStageTaken: values received
+  std::uint64_t epoch = 0;   // number of restarts of the group; frames with another epoch are dropped
+  std::uint64_t number = 0;  // for kStageValue, values sent before; for kStageTaken, values received
   std::int32_t rank = 0;     // the rank that gets the frame
   std::int32_t way = 0;      // Pipeline::Way of the value
 };
 
 class StageWire {
  public:
-  // `ranks` is the number of ranks on all nodes; every node has the same number.
+  // `ranks` is the number of ranks on all nodes together. Every node has the same number of ranks.
   StageWire(std::shared_ptr<NodeGroup> nodes, int ranks) : nodes_(std::move(nodes)), ranks_(ranks) {}
 
   bool is_here(int rank) const { return node_of(rank) == nodes_->node(); }
-  // Sends a frame. Returns kDeviceLost if the destination node is gone.
+  // Sends a frame. Returns kDeviceLost if the destination node is lost.
   Status send(FrameKind kind, const StageFrame& head, std::span<const std::byte> value);
   // Returns the first bytes of a frame for a rank of this node, or nothing if the frame was passed on. Returns
   // kDataLoss if the frame cannot be read.

@@ -1,6 +1,6 @@
 // Catches: values between stages on different nodes that arrive out of order, get lost on their way through node 0, or
-// were sent before a restart and are mistaken for later ones; a sender that fills the memory of a node that does not
-// receive; a rank that waits for a lost node; and invalid frames that are accepted.
+// were sent before a restart but are received after it; a sender that fills the memory of a node that does not receive
+// its values; a rank that waits for a lost node; and invalid frames that are accepted.
 //
 // All nodes run in this process. They are connected by TCP, like separate processes.
 #include "tessera/comm/stage_wire.h"
@@ -48,7 +48,8 @@ struct WireCase {
 
 class StageNodes : public ::testing::TestWithParam<WireCase> {};
 
-// Values go from the first stage to the last: within a node, to node 0, and through node 0 to another node.
+// Values go from the first stage to the last. Some stay within a node, some go to node 0, and some go through node 0 to
+// another node.
 TEST_P(StageNodes, ValuesArriveInTheOrderOfSending) {
   const auto& [nodes, layout] = GetParam();
   const std::unique_ptr<Nodes> made = make_stage_nodes(nodes, layout);
@@ -104,7 +105,7 @@ TEST(StageWire, ASenderWaitsForASlowReceiver) {
   EXPECT_THAT(sent.message(), HasSubstr("rank 0 of 2 did not meet rank 1, its neighbour in the pipeline, within 0.3"));
 }
 
-// Frames that were under way when the group ended are dropped.
+// If a frame was sent but not received when the group ended, it must be dropped.
 TEST(StageWire, ARestartedGroupDropsOldValues) {
   const RankLayout layout{.tp_size = 1, .pp_size = 3};
   const std::unique_ptr<Nodes> made = make_stage_nodes(3, layout);
@@ -155,7 +156,7 @@ struct BadFrame {
   const char* words;
 };
 
-// In each case the connection ends with an error that describes the frame, and node 0's rank gets the error too.
+// In each case the connection ends with an error that describes the frame. The rank on node 0 gets this error too.
 TEST(StageWire, AnUnreadableFrameIsAnError) {
   constexpr std::size_t kAll = sizeof(StageFrame);
   const std::vector<BadFrame> bad = {

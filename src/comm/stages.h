@@ -1,5 +1,5 @@
-// Joins the stages of a pipeline: an error that ends one stage's group of ranks ends all groups. communicator.cpp uses
-// it.
+// Joins the stages of a pipeline, so that an error that ends one stage's group of ranks ends the groups of all stages.
+// communicator.cpp uses it.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ struct Communicator::Stages {
     for (int stage = 0; stage < layout.pp_size; ++stage)
       if (pipeline.is_here(layout.rank_at(stage, 0))) groups[stage] = std::make_shared<Group>(layout.tp_size, nullptr);
   }
-  // Ends the groups of all stages and the pipeline. Returns false if they had already ended.
+  // Ends the groups of all stages and the pipeline. Returns false if all of them had already ended.
   bool end_once(const Status& why) {
     bool ended = false;
     for (const auto& [stage, group] : groups) ended |= group->end_once(why);
@@ -35,9 +35,9 @@ struct Communicator::Stages {
   }
   static void take_frames_of(NodeGroup& from, const std::weak_ptr<Stages>& stages);
 
-  const std::shared_ptr<NodeGroup> nodes;  // null: all ranks are in this process
+  const std::shared_ptr<NodeGroup> nodes;  // null if all ranks are in this process
   Pipeline pipeline;
-  std::map<int, std::shared_ptr<Group>> groups;  // keyed by stage
+  std::map<int, std::shared_ptr<Group>> groups;  // the key is the stage
 };
 
 }  // namespace tessera

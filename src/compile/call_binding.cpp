@@ -7,8 +7,9 @@
 namespace tessera {
 namespace {
 
-// A bound joined kernel, and the number of instructions that it runs. If several joins begin at the first call,
-// bind_joined() takes the first join that accepts the bucket. `op` is null if no join accepts the bucket.
+// A bound joined kernel (one kernel for several operators), and the number of instructions that it runs. If several
+// joined kernels could begin at the first call, bind_joined() takes the first one that accepts the bucket. `op` is null
+// if none accepts the bucket.
 struct Joined {
   std::unique_ptr<BoundOp> op;
   std::size_t instructions = 0;

@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// Returns the call's name for errors: "operator linear (%y)" or "operator store (mut %out)". `names` has the meaning of
-// BindTarget::names.
+// Returns a name of the call for error messages, such as "operator linear (%y)" or "operator store (mut %out)". `names`
+// has the meaning of BindTarget::names.
 std::string call_text(const Program& program, const Instruction& instruction, std::span<const std::string> names);
 
 struct CallViews {
@@ -40,8 +40,8 @@ struct KernelCall {
 };
 
 // Binds consecutive instructions. Does not use a joined kernel that would also run instructions after `calls`. Returns
-// one operator for each instruction. The operator of a joined kernel stands at the last instruction that the kernel
-// runs; the entries of the kernel's earlier instructions are null.
+// one operator for each instruction. The entry of the last instruction that a joined kernel runs holds the kernel's
+// operator. The entries of the kernel's earlier instructions are null.
 Result<std::vector<std::unique_ptr<BoundOp>>> bind_calls(const Program& program, std::span<const KernelCall> calls,
                                                          const BindTarget& target);
 

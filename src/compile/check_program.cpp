@@ -94,7 +94,7 @@ class Checker {
   const Program& program_;
   const ir::Graph& piece_;
   const ir::OpTable& ops_;
-  std::vector<bool> written_;  // [values]: whether an instruction has written the value's memory so far
+  std::vector<bool> written_;  // for each value, whether an instruction has written its memory yet
 };
 
 }  // namespace

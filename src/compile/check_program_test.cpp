@@ -1,5 +1,5 @@
-// Catches: mistakes of a compiler that would otherwise show only as a wrong result: a value that no instruction makes,
-// a value whose type differs from its type in the piece, an instruction without a kernel.
+// Catches mistakes of a compiler that would otherwise only cause wrong results: a value that no instruction makes, a
+// value whose type differs from its type in the piece, and an instruction without a kernel.
 #include "tessera/compile/check_program.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ const ir::Graph& piece() {
   return graph;
 }
 
-// Returns the error of the eager program after `change`, or "" if there is none.
+// Returns the error that check_program() finds in the eager program after `change`, or "" if there is none.
 template <class Change>
 std::string error_of(const Change& change) {
   Program program = *eager_program(piece(), built_in_ops(), cpu_kernels());

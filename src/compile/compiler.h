@@ -1,8 +1,8 @@
-// A compiler turns a piece's graph into a Program. *eager* runs each operator by its registered kernel; other compilers
-// may fuse operators, remove values and generate code. A new compiler registers in a CompilerRegistry
-// (compiler_registry.h).
+// A compiler turns the graph of a piece into a Program. The compiler *eager* runs each operator by its registered
+// kernel. Other compilers may fuse operators, remove values and generate code. A new compiler registers in a
+// CompilerRegistry (compiler_registry.h).
 //
-// A compiler's result can be kept for later processes: compile() returns a handle together with the program. In a later
+// Later processes can use a compiler's result again. compile() returns a handle together with the program. In a later
 // process, load() makes the program from the piece and that handle. compile_piece() calls load() if the cache has a
 // handle, and compile() otherwise.
 #pragma once
@@ -22,8 +22,9 @@ namespace tessera {
 class RowKernelBuilder;
 
 struct CompilerOptions {
-  bool deterministic = false;    // kernels must give a row the same bits in every batch
-  std::int64_t halves_from = 0;  // buckets of this many tokens or more run in halves (halves.h); 0: no bucket does
+  bool deterministic = false;  // whether kernels must give a row the same bits in every batch
+  // Buckets of at least this many tokens run in halves (halves.h). If 0, no bucket does.
+  std::int64_t halves_from = 0;
 };
 
 // The objects that compilers work with. They must outlive the compilers.
@@ -32,13 +33,13 @@ struct CompilerContext {
   const ir::OpTable& ops;
   const KernelTable& kernels;  // the device's kernels
   CompilerOptions options{};
-  const RowKernelBuilder* row_kernels = nullptr;  // the device's generator of kernels; null: it has none
-  ProfileCache* cache = nullptr;                  // keeps handles and tuning results; null: nothing is kept
+  const RowKernelBuilder* row_kernels = nullptr;  // the device's generator of kernels, or null if it has none
+  ProfileCache* cache = nullptr;                  // keeps handles and tuning results, unless it is null
 };
 
 struct CompilerOutput {
   Program program;
-  Json handle{};  // what load() needs to make the same program; null: the program cannot be kept
+  Json handle{};  // what load() needs to make the same program; null if the program cannot be kept
 };
 
 // The name of the compiler that make_fused_compiler() makes (fused/fused.h).
@@ -51,14 +52,14 @@ class Compiler {
 
   // Returns the name under which the compiler is registered.
   virtual std::string_view name() const = 0;
-  // Returns a hash of what the compiler's programs depend on, apart from the piece: the compiler's version, the
-  // options, the device and the libraries. A handle is loaded only if this hash is still the same.
+  // Returns a hash of everything, apart from the piece, that determines the compiler's programs: the compiler's
+  // version, the options, the device and the libraries. A handle is loaded only if this hash is still the same.
   virtual Hash128 hash() const = 0;
   // Compiles a part of a verified graph. The program can be bound for every bucket, and for every piece of the same
   // structure.
   virtual Result<CompilerOutput> compile(const ir::Graph& piece) const = 0;
-  // Makes the program from a handle. The handle is from disk and may hold anything. After an error the piece is
-  // compiled again.
+  // Makes the program from a handle. The handle was read from disk, so it may contain anything. If load() returns an
+  // error, the piece is compiled again.
   virtual Result<Program> load(const ir::Graph& piece, const Json& handle) const = 0;
 
   const CompilerContext& context() const { return context_; }

@@ -1,4 +1,4 @@
-// The known compilers, by name.
+// Holds the known compilers, by name.
 //
 //   CompilerRegistry compilers = built_in_compilers();
 //   TRY(compilers.add("mine", [](const CompilerContext& context) { return std::make_unique<MyCompiler>(context); }));
@@ -31,6 +31,6 @@ class CompilerRegistry {
   std::vector<std::pair<std::string, Factory>> compilers_;  // in the order in which they were added
 };
 
-CompilerRegistry built_in_compilers();  // has the compilers eager and fused
+CompilerRegistry built_in_compilers();  // contains the compilers eager and fused
 
 }  // namespace tessera

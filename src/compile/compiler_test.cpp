@@ -70,14 +70,15 @@ ir::Graph scaled_piece(const std::string& name = "x", const std::string& factor 
 
 class CompilerCache : public ::testing::Test {
  protected:
-  // The environment variable with the cache folder of the first process. It is set only in the second process.
+  // The environment variable that gives the second process the cache folder of the first one. The first process does
+  // not have it.
   static constexpr const char* kFolder = "TESSERA_TEST_COMPILER_CACHE";
 
   CompilerCache() {
     if (const char* given = std::getenv(kFolder); given != nullptr) root_ = given;
     next_start();
   }
-  // Replaces the cache object, as a new process would. Only what is in the folder survives.
+  // Replaces the cache object, as in a new process. Only the content of the folder remains.
   void next_start() { cache_ = std::make_unique<ProfileCache>(ProfileCacheOptions{.root = root_}); }
 
   CompilerContext context(bool deterministic = false) {
@@ -168,7 +169,7 @@ TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
   ASSERT_TRUE(compile_piece(compiler(), scaled_piece()).ok());
   next_start();
   const FactorCompiler factors = compiler();
-  // Replaces the cache entry of the piece by a handle that the compiler never wrote.
+  // Replaces the cache entry of the piece with a handle that the compiler would never write.
   for (const auto& file : std::filesystem::recursive_directory_iterator(root_)) {
     if (file.is_regular_file()) std::filesystem::remove(file.path());
   }
@@ -187,7 +188,7 @@ TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
   EXPECT_TRUE(compile_piece(compiler(), scaled_piece())->loaded);
 }
 
-// Compiles as FactorCompiler does, but cannot load its own handles.
+// A compiler that compiles like FactorCompiler, but cannot load its own handles.
 class ForgetfulCompiler final : public FactorCompiler {
  public:
   using FactorCompiler::FactorCompiler;

@@ -42,7 +42,7 @@ Result<Program> eager_program(const ir::Graph& piece, const ir::OpTable& ops, co
         program.instructions.push_back(make_instruction(node, *decl, *TRY(kernels.get(decl->name))));
         break;
       case ir::Execution::kView: program.values[node.results[0].index()].view_of = node.operands[0]; break;
-      case ir::Execution::kAllocate: break;  // nothing runs; the memory plan places the value
+      case ir::Execution::kAllocate: break;  // no instruction, because the memory plan places the value
     }
   }
   add_joins(program, piece.outputs, kernels.joined());

@@ -1,4 +1,4 @@
-// The compiler that fuses nothing.
+// The compiler *eager*, which fuses nothing.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace tessera {
 // because compiling costs nothing.
 std::unique_ptr<Compiler> make_eager_compiler(const CompilerContext& context);
 
-// Makes the program that the eager compiler makes of a piece. The operators at which a graph is split also get their
-// programs from this function, whatever compiler compiles the pieces between them.
+// Makes the program that the eager compiler makes of a piece. The operators at which a graph is split always get their
+// programs from this function, even if another compiler compiles the pieces between them.
 Result<Program> eager_program(const ir::Graph& piece, const ir::OpTable& ops, const KernelTable& kernels);
 
 }  // namespace tessera

@@ -39,9 +39,10 @@ bool works_by_rows(const Program& program, const Instruction& instruction) {
   return std::ranges::all_of(call.operands, is_served) && std::ranges::all_of(call.results, is_served);
 }
 
-// One step of a run in halves: the kernels of one half up to its next exchange, and this exchange.
+// One step of a run in halves. It consists of the kernels of one half up to the half's next exchange, and this
+// exchange.
 struct Stage {
-  std::vector<std::pair<std::string, std::unique_ptr<BoundOp>>> kernels;  // each with its name for errors
+  std::vector<std::pair<std::string, std::unique_ptr<BoundOp>>> kernels;  // each kernel has a name for errors
   std::string exchange_text;
   std::unique_ptr<BoundOp> exchange;  // null in the last stage
 };
@@ -50,8 +51,8 @@ class HalvedOp final : public BoundOp {
  public:
   HalvedOp(std::vector<Stage> stages, std::uint64_t choice) : stages_(std::move(stages)), choice_(choice) {}
 
-  // Enqueues the stages. The halves alternate, so the kernels of a stage run while the exchange of the previous stage,
-  // which belongs to the other half, runs on the side stream.
+  // Enqueues the stages. The halves alternate, so consecutive stages belong to different halves. The kernels of a stage
+  // run on the stream while the exchange of the previous stage runs on the side stream.
   Status enqueue(Stream& stream) const override {
     Stream& side = *TRY(stream.side());
     bool exchanges = false;
@@ -67,7 +68,7 @@ class HalvedOp final : public BoundOp {
       }
       return ok_status();
     }();
-    // Joins after an error too, so that waiting for the stream also waits for its side stream.
+    // The side stream is joined even after an error, so that waiting for the stream also waits for its side stream.
     const Status joined = exchanges ? stream.join_side() : ok_status();
     return enqueued.ok() ? joined : enqueued;
   }
@@ -75,7 +76,7 @@ class HalvedOp final : public BoundOp {
  private:
   std::uint64_t choice() const override { return choice_; }
 
-  std::vector<Stage> stages_;  // the halves alternate
+  std::vector<Stage> stages_;  // stages of the two halves alternate
   std::uint64_t choice_;
 };
 
@@ -93,8 +94,8 @@ void add_to(Hasher& hash, const ir::Attribute& attribute) {
 }
 
 // Returns a hash of two things. The first is the list of operators with their attributes, generated code and tensor
-// sizes. The second is the number of kernels in each stage, which shows how joined kernels group the operators.
-// Addresses are left out, because all ranks must get the same hash.
+// sizes. The second is the number of kernels in each stage, which depends on the joined kernels. Addresses are left
+// out, because all ranks must get the same hash.
 std::uint64_t choice_of(std::span<const KernelCall> calls, std::span<const Stage> stages) {
   Hasher hash;
   for (const Stage& stage : stages) hash.add(stage.kernels.size());
@@ -142,9 +143,9 @@ void add_halves(Program& program, std::int64_t least_tokens) {
   }
 }
 
-// Returns half of the tokens. If the half has at least one tile of a matmul, it is rounded down to whole tiles. Then
-// the second half's tensors begin at multiples of 64 rows, so they are aligned to 64 bytes. Below 128 tokens, the
-// second half's tensors may be unaligned if the size of their rows is no multiple of 16 bytes.
+// Returns half of the tokens. If this is at least kTile, a tile of a matrix multiplication, it is rounded down to whole
+// tiles. Then the second half's tensors begin at multiples of 64 rows, so they are aligned to 64 bytes. Below 128
+// tokens, the second half's tensors may be unaligned if the size of their rows is no multiple of 16 bytes.
 std::int64_t tokens_of_first_half(std::int64_t tokens) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t half = tokens / 2;

@@ -1,6 +1,6 @@
 // Catches: a range that runs in halves (halves.h) although an operator reads other rows than it writes, an exchange
 // needs scratch, or there is no exchange; a half that is read before it was exchanged; a side stream that is not used;
-// rows that are left out or computed twice; and scratch that is too small for a half.
+// rows that are left out or computed twice; and scratch memory that is too small for a half.
 #include "tessera/compile/halves.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ using testing::parse;
 using testing::tokens;
 using testing::ValueMemory;
 
-// A shortened version of the operators between two attentions.
+// A shortened version of the operators between the attention operators of two layers.
 constexpr const char* kLayer = R"(graph @g {
   input %x: f32[T, 4]
   input %r: f32[T, 4]
@@ -58,8 +58,8 @@ auto is_run(std::size_t first, std::size_t end) {
   return AllOf(Field(&Halves::first, first), Field(&Halves::end, end));
 }
 
-// A stream that logs the work that is enqueued on it, its forks and its joins. `side` is its side stream. The kernels
-// of logged() compute nothing.
+// A stream that logs its enqueued work, forks and joins. `side` is its side stream. The kernels that logged() binds
+// write to this log and compute nothing.
 class LoggedStream final : public Stream {
  public:
   explicit LoggedStream(std::vector<std::string>& log, std::string suffix = "", Stream* side = nullptr)
@@ -90,7 +90,7 @@ class LoggedStream final : public Stream {
   Stream* side_;
 };
 
-// Logs "linear 2": the operator, and the number of rows of its first operand.
+// Logs a text such as "linear 2". It consists of the operator and the number of rows of its first operand.
 class LoggedOp final : public BoundOp {
  public:
   explicit LoggedOp(std::string what) : what_(std::move(what)) {}
@@ -105,7 +105,7 @@ class LoggedOp final : public BoundOp {
 Result<std::unique_ptr<BoundOp>> logged(const BindArgs& args) {
   return std::make_unique<LoggedOp>(args.node.op + " " + std::to_string(args.operands[0].rows()));
 }
-// Returns the bytes of scratch: fewer rows need more bytes.
+// Returns the size of the scratch memory, which is larger for fewer rows.
 Result<std::size_t> scratch(const BindArgs& args) { return static_cast<std::size_t>(1000 - args.operands[0].rows()); }
 const KernelTable& logged_kernels() {
   static const KernelTable table({{.op = "linear", .name = "test", .bind = logged, .workspace_bytes = scratch},
@@ -208,7 +208,7 @@ TEST(Halves, AreShownInTheProgramsText) {
   EXPECT_THAT(*to_text(program, tokens(8)), HasSubstr("from 100 tokens: 0 to 5 in two halves of their rows\n"));
 }
 
-// While linear runs for the second half, the first half is exchanged, and so on. Each half is read only after the join
+// The first half is exchanged while linear runs for the second half, and so on. Each half is read only after the join
 // that follows its exchange.
 TEST_F(HalvesTest, OneHalfIsExchangedWhileTheOtherIsComputed) {
   const Program program = program_of(kLayer, logged_kernels());
@@ -259,8 +259,8 @@ TEST_F(HalvesTest, ComputeTheSameAsTheWhole) {
   }
 }
 
-// Ranks warm up together, so all ranks must get the same variants. Two bindings at equal sizes must therefore have the
-// same variant, although their addresses differ.
+// All ranks warm up their kernels at the same time, so they must get the same variants. Two bindings with equal sizes
+// must therefore have the same variant, although their addresses differ.
 TEST_F(HalvesTest, VariantDependsOnSizesOnly) {
   const Program program = program_of(kLayer, cpu_kernels());
   const auto variant = [&](std::int64_t count) {

@@ -1,6 +1,6 @@
-// Memory that replaces the memory plan's arena in checks (MemoryPlanKind::kIsolated). Every value has an allocation of
-// its own, filled with NaN and enclosed by guard zones. No two values share bytes, so an error in the memory plan shows
-// as a difference between the results. The guard zones show a kernel that writes past its result.
+// Memory that checks use in place of the planned arena (MemoryPlanKind::kIsolated). Every value has its own allocation,
+// which is filled with NaN and lies between two guard zones. No two values share bytes, so an error in the memory plan
+// causes a difference between the results. The guard zones reveal a kernel that writes past its result.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tessera {
 
 class IsolatedMemory {
  public:
-  static constexpr std::size_t kGuardBytes = 1024;  // guard bytes before and after each value
+  static constexpr std::size_t kGuardBytes = 1024;  // size of each guard zone
   // This byte repeated is NaN in every floating-point type, and -1 in the signed integer types.
   static constexpr std::uint8_t kPoison = 0xff;
 
@@ -24,9 +24,9 @@ class IsolatedMemory {
 
   // Allocates `bytes` bytes and returns their address. check_guards() uses `name` in its error.
   Result<DeviceAddress> allocate(std::string name, std::size_t bytes, Stream& stream);
-  // Fills all values and guards with poison again.
+  // Fills all values and guard zones with kPoison again.
   Status poison(Stream& stream);
-  // Returns an error that names the first value whose guards were overwritten. Synchronises.
+  // Returns an error that names the first value whose guard zones were overwritten. Waits for the stream.
   Status check_guards(Stream& stream) const;
   std::int64_t total_bytes() const { return total_bytes_; }
 

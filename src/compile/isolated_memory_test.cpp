@@ -1,5 +1,5 @@
 // Catches: a kernel's write past its result that is not found or is reported for the wrong value; and a poison byte
-// that makes a valid number, so that arithmetic hides it.
+// that gives a valid number instead of NaN.
 #include "tessera/compile/isolated_memory.h"
 
 #include <gmock/gmock.h>

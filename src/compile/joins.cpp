@@ -8,9 +8,9 @@
 namespace tessera {
 namespace {
 
-// Returns the value of `call` that a joined kernel need not store. This is the first result of `call`. If `call` has no
-// result, the value is the first operand, provided that `call` writes that operand. Returns nothing if that operand is
-// a view, because other instructions may read its memory under another name.
+// Returns the value of `call` that a joined kernel does not have to store. This is the first result of `call`. If
+// `call` has no result, it is the first operand, provided that `call` writes this operand. Returns nothing if the
+// operand is a view, because other instructions may read its memory under another name.
 std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& call) {
   if (!call.results.empty()) return call.results[0];
   if (call.operands.empty() || !call.mutates[0]) return std::nullopt;
@@ -20,8 +20,8 @@ std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& cal
 }
 
 // Returns whether only the next instruction reads the value that `first` passes on, and whether that instruction reads
-// it as its first operand. If the next instruction overwrites the value, later readers do not count, because they read
-// the new content.
+// it as its first operand. Readers after the next instruction do not count if this instruction overwrites the value,
+// because they read the new content.
 bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first) {
   const ir::Node& call = program.instructions[first].call;
   const ir::Node& next = program.instructions[first + 1].call;
@@ -32,7 +32,7 @@ bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, st
   for (const Instruction& instruction : program.instructions)
     uses += std::ranges::count(instruction.call.operands, *value);
   uses += std::ranges::count(program.values, *value, &ProgramValue::view_of);
-  return uses == (call.results.empty() ? 2 : 1);  // an operand that the call writes is counted as a use too
+  return uses == (call.results.empty() ? 2 : 1);  // an operand that the call writes counts as a use too
 }
 
 bool matches(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
@@ -46,7 +46,8 @@ bool matches(const Program& program, std::span<const ir::ValueId> outputs, std::
   return true;
 }
 
-// Returns how many instructions, from `first` on, the joined kernel can replace; 0 if it can replace none.
+// Returns how many instructions, beginning with `first`, the joined kernel can replace. The result is 0 if it can
+// replace none.
 std::size_t joined_from(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
                         const JoinedKernelDef& kernel) {
   if (kernel.region != nullptr) return region_from(program, outputs, first, *kernel.region);

@@ -10,8 +10,9 @@
 namespace tessera {
 
 // Adds to each instruction the joined kernels that can replace it together with the instructions after it. `outputs`
-// are the values that are read outside of the program. Operators are matched by name, so generated code, whose
-// operators have names of their own, is not joined. Binding decides for each bucket whether a joined kernel runs.
+// are the values that are read outside of the program. Operators are compared by name. Generated code is not joined,
+// because its operators have other names. When the program is bound for a bucket, this decides whether a joined kernel
+// runs.
 void add_joins(Program& program, std::span<const ir::ValueId> outputs, std::span<const JoinedKernelDef> joined);
 
 }  // namespace tessera

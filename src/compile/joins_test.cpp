@@ -35,7 +35,8 @@ using testing::parse;
 using testing::tokens;
 using testing::ValueMemory;
 
-// Computes factor · x + r + `extra`. The addend `extra` shows whether this kernel ran or the operators' own kernels.
+// Computes factor · x + r + `extra`. The term `extra` shows whether this kernel or the kernels of the single operators
+// ran.
 Result<std::unique_ptr<BoundOp>> bind_scale_add(std::span<const BindArgs> calls, float extra) {
   const float* x = calls[0].operands[0].as<float>();
   const float* r = calls[1].operands[1].as<float>();
@@ -73,7 +74,8 @@ class JoinsTest : public ::testing::Test {
   Program compile(std::string_view text, const KernelTable& kernels) {
     return *eager_program(parse(text, built_in_ops()), built_in_ops(), kernels);
   }
-  // Returns the z of kText for x = 1 and r = 10 everywhere. Sets `*wrote_y` to whether y was written.
+  // Returns the output z of kText if all elements of x are 1 and all elements of r are 10. Sets `*wrote_y` to whether y
+  // was written.
   std::vector<float> run(const KernelTable& kernels, std::int64_t rows, bool* wrote_y) {
     const Program program = compile(kText, kernels);
     ValueMemory values(*device_, *stream_, program, tokens(rows));
@@ -168,7 +170,8 @@ TEST_F(JoinsTest, AnOperandThatIsWrittenIsPassedOn) {
   EXPECT_EQ(joins("%n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} %z = add(%y, %r) return %n, %s, %z"), 0u);
 }
 
-// If the next operator overwrites the value, later readers see the new content, so they do not prevent the join.
+// If the second of two operators overwrites the value that passes between them, later readers see the new content. They
+// therefore do not prevent the join.
 TEST_F(JoinsTest, ReadersOfAValueWrittenAnewAllowAJoin) {
   constexpr JoinedKernelDef kScaleReduce{
       .ops = {"scale", "all_reduce"}, .name = "both", .most_rows = 8, .bind = [](std::span<const BindArgs>) {
@@ -199,7 +202,7 @@ KernelTable layer_table() {
                      {kAllLayers});
 }
 
-// Returns the text of two layers with 2 heads of 4 values and one KV head, followed by `last`.
+// Returns the text of a graph with two layers, followed by `last`. A layer has 2 query heads and 1 KV head, of size 4.
 std::string two_layers(const std::string& last) {
   std::string text = R"(graph @g {
     group "full" paged layers [0, 1]
@@ -240,8 +243,8 @@ TEST_F(JoinsTest, AllConsecutiveLayersAreJoined) {
 }
 
 TEST_F(JoinsTest, LayersWithValuesReadElsewhereAreNotJoined) {
-  // The graph returns a result of the first layer, returns a result of attention, or reads an inner value of the first
-  // layer in another operator.
+  // The first graph returns a result of the first layer. The second returns a result of attention. In the third,
+  // another operator reads an inner value of the first layer.
   for (const char* last : {"return %n2, %s1", "return %n2, %e1", "%z = add(%n2, %t0) return %z"})
     EXPECT_THAT(compile(two_layers(last), layer_table()).instructions[0].joins, IsEmpty()) << last;
 }

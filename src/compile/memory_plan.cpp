@@ -14,7 +14,8 @@ namespace {
 bool live_together(const LiveRange& a, const LiveRange& b) { return a.first <= b.last && b.first <= a.last; }
 
 std::int64_t most_alive(std::span<const LiveRange> ranges) {
-  std::map<std::int32_t, std::int64_t> change;  // by step: bytes that become live minus bytes that are no longer live
+  // For each step, bytes that become live minus bytes that are no longer live.
+  std::map<std::int32_t, std::int64_t> change;
   for (const LiveRange& r : ranges) {
     change[r.first] += align_up(r.bytes);
     change[r.last + 1] -= align_up(r.bytes);

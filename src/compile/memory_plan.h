@@ -1,8 +1,9 @@
-// The memory plan: computes each value's offset in one arena from the steps in which the value is live.
+// Computes the memory plan. It gives each value an offset in one arena, and depends on the steps in which the values
+// are live.
 //
 // The shapes of every bucket are known in advance, so nothing is allocated while a forward runs. Two values may share
-// bytes only if no step needs both, and check_memory_plan() verifies this for a plan. plan_memory() is a pure function.
-// The caller decides when a value is live (piecewise/liveness.h).
+// bytes only if no step needs both. check_memory_plan() checks a plan for this. plan_memory() is a pure function. The
+// caller decides when a value is live (piecewise/liveness.h).
 //
 //   steps:     0      1      2      3
 //   a (256 B)  [======]                    a at 0
@@ -19,25 +20,26 @@
 
 namespace tessera {
 
-// One value's need for memory: `bytes` from the start of step `first` to the end of step `last`.
+// The memory that one value needs: `bytes` bytes from the start of step `first` to the end of step `last`.
 struct LiveRange {
   std::int64_t bytes = 0;
   std::int32_t first = 0;
   std::int32_t last = 0;
-  // The offset, if the caller fixes it; otherwise -1. Outputs need a fixed offset, because an output has the same
-  // offset in all buckets.
+  // The offset if the caller fixes it, and otherwise -1. Outputs have a fixed offset, because an output must have the
+  // same offset in all buckets.
   std::int64_t fixed_offset = -1;
 };
 
 struct MemoryPlan {
-  std::vector<std::int64_t> offsets;   // one for each range, a multiple of kDeviceAlignment
-  std::int64_t size_bytes = 0;         // the arena size that this plan needs
-  std::int64_t lower_bound_bytes = 0;  // the most bytes that are live in one step: no plan needs less
+  std::vector<std::int64_t> offsets;   // one for each range; multiples of kDeviceAlignment
+  std::int64_t size_bytes = 0;         // the arena size that the plan needs
+  std::int64_t lower_bound_bytes = 0;  // the maximum number of bytes that are live in one step; no plan needs less
 };
 
-// Places fixed ranges first. Then places the others from the largest to the smallest, each at the lowest offset that is
-// free in all its steps ("greedy by size", Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference,
-// 2020). Cost: O(n²); a 36-layer model has a few hundred ranges. Fails if two fixed ranges share bytes in one step.
+// Places ranges with fixed offsets first. Then places the other ranges from the largest to the smallest. Each gets the
+// lowest offset that is free in all its steps ("greedy by size", Pisarchyk & Lee, Efficient Memory Management for Deep
+// Neural Net Inference, 2020). The time is O(n²) for n ranges. A 36-layer model has a few hundred ranges. Fails if two
+// fixed ranges share bytes in one step.
 Result<MemoryPlan> plan_memory(std::span<const LiveRange> ranges);
 
 // Returns ok if no two ranges that are live in the same step share a byte, all ranges lie in [0, size_bytes), and all

@@ -1,5 +1,5 @@
-// Catches: two live values at one place; a plan that wastes memory, moves fixed ranges or changes from run to run; and
-// a checker that accepts such a plan.
+// Catches: two live values that share bytes; a plan that wastes memory, moves fixed ranges or changes from run to run;
+// and a checker that accepts such a plan.
 #include "tessera/compile/memory_plan.h"
 
 #include <gmock/gmock.h>
@@ -19,12 +19,13 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kA = static_cast<std::int64_t>(kDeviceAlignment);
 // For random ranges without fixed offsets, the arena may be at most this many times as large as the lower bound. With
-// the seeds here, greedy by size stays well below this factor; the test prints the largest ratio.
+// the seeds of this test, the planner stays well below this factor. The test prints the largest ratio.
 constexpr double kWorstFactor = 1.6;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kA - 1) / kA * kA; }
 
-// Makes up to `most` ranges over a few steps: short and long, with sizes from zero to large, some of them equal.
+// Makes up to `most` random ranges. Some are live for a few steps and others for many. Sizes go from zero to large, and
+// some are equal.
 std::vector<LiveRange> random_ranges(std::mt19937& random, int most) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const int steps = 1 + below(40);
@@ -37,8 +38,8 @@ std::vector<LiveRange> random_ranges(std::mt19937& random, int most) {
   return ranges;
 }
 
-// Fixes the first `outputs` ranges as an executable fixes its outputs: one after another from offset 0, live in all
-// steps.
+// Gives the first `outputs` ranges fixed offsets, like the outputs of an executable. They lie one after another,
+// beginning at offset 0, and are live in all steps.
 std::vector<LiveRange> with_fixed_outputs(std::vector<LiveRange> ranges, std::size_t outputs) {
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < std::min(outputs, ranges.size()); ++i) {
@@ -115,14 +116,15 @@ TEST(MemoryPlan, EqualRangesGetEqualPlans) {
 }
 
 TEST(MemoryPlan, ReusesMemoryOfDeadRanges) {
-  // Range a is live in steps 0–1, b in 1–2, and c, the largest, in 2–3.
+  // The first range is live in steps 0–1, the second in steps 1–2, and the third, which is the largest, in steps 2–3.
   const std::vector<LiveRange> ranges = {{64, 0, 1}, {64, 1, 2}, {128, 2, 3}};
   EXPECT_THAT(plan_memory(ranges)->offsets, ElementsAre(0, kA, 0));
   EXPECT_EQ(plan_memory(ranges)->size_bytes, 2 * kA);
 }
 
 TEST(MemoryPlan, FillsTheLowestHole) {
-  // Two fixed ranges leave a hole of two units between them. The smaller range fits into it, the larger one does not.
+  // Between two fixed ranges there is a hole of 2 · kA bytes. The third range fits into the hole, and the fourth range
+  // does not.
   const std::vector<LiveRange> ranges = {{kA, 0, 9, 0}, {kA, 0, 9, 3 * kA}, {2 * kA, 1, 2}, {3 * kA, 1, 2}};
   EXPECT_THAT(plan_memory(ranges)->offsets, ElementsAre(0, 3 * kA, kA, 4 * kA));
 }
@@ -153,7 +155,7 @@ struct BadPlan {
   const char* what;
   std::vector<LiveRange> ranges;
   MemoryPlan plan;
-  const char* message;  // "": the plan is good
+  const char* message;  // "" if the plan is correct
 };
 
 TEST(CheckMemoryPlan, FindsEveryFault) {

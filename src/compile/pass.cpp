@@ -24,7 +24,7 @@ bool runs(const Pass& pass, const PassOptions& options) {
 
 std::int64_t count_nodes(const ir::Graph& graph) { return static_cast<std::int64_t>(graph.nodes.size()); }
 
-// Replaces `graph` by the pass's result.
+// Runs one pass, and replaces `graph` with the result.
 Result<PassReport> run_one(const Pass& pass, ir::Graph& graph, const ir::OpTable& ops, const PassOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   PassReport report{.graph = graph.name, .pass = std::string(pass.name), .nodes_before = count_nodes(graph)};
@@ -43,8 +43,8 @@ Result<PassReport> run_one(const Pass& pass, ir::Graph& graph, const ir::OpTable
 }  // namespace
 
 std::span<const Pass> pass_list() {
-  // Folding leaves casts to the same type, which remove_copies removes. Dead code is removed before fusion, because a
-  // dead use of a native form's inner value would prevent the fusion.
+  // remove_copies follows fold_constants, because folding leaves casts to the same type. Dead code is removed before
+  // fusion, because a dead node that reads an inner value of a native form would prevent the fusion.
   static const std::array kPasses = {
       Pass{.name = "fold_constants",
            .summary = "folds chains of scale, cast or reshape by known numbers into one",

@@ -1,5 +1,5 @@
-// Catches: passes that run out of order or although they are switched off, a broken result that is accepted, errors
-// that name no pass, reports that do not add up, and a hash that does not change with the passes.
+// Catches: passes that run in the wrong order or although they are switched off, a broken result that is accepted,
+// errors that name no pass, reports that do not add up, and a hash that does not change with the passes.
 #include "tessera/compile/pass.h"
 
 #include <gmock/gmock.h>
@@ -115,8 +115,8 @@ TEST(PassList, ThePassesWorkTogether) {
       %n = rms_norm(%s2, %w) {eps = 1e-05}
       %g = silu(%s1)
       return %n, %g, %b)");
-  // %b becomes a cast of the input %h to its own type. This cast stays, because an output may not share memory with an
-  // input. The cast to f32 is dead.
+  // %b becomes a cast of the input %h to the type that it already has. This cast stays, because an output may not share
+  // memory with an input. The cast %f is then dead.
   const Result<PassRun> run = run_passes(before, built_in_ops());
   ASSERT_TRUE(run.ok()) << run.status().to_string();
   EXPECT_EQ(ir::to_text(run->graph), graph(R"(

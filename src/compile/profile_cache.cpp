@@ -43,7 +43,7 @@ Json entry_json(std::string_view kind, const std::string& key, const Json& value
   return entry;
 }
 
-// Returns the value of the entry at `path`; kNotFound if there is none.
+// Returns the value of the entry at `path`, or kNotFound if there is no entry.
 Result<Json> read_entry(const fs::path& path, std::string_view kind, const std::string& key) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -51,7 +51,7 @@ Result<Json> read_entry(const fs::path& path, std::string_view kind, const std::
   if (!fs::is_regular_file(status)) return data_loss(fmt::format("{} is not a regular file", path.string()));
   const std::uintmax_t bytes = fs::file_size(path, error);
   if (error == std::errc::no_such_file_or_directory)
-    return not_found("the entry is gone");  // another process cleared the cache
+    return not_found("the entry is gone");  // if another process cleared the cache
   if (error) return data_loss(fmt::format("cannot read the size of {}: {}", path.string(), error.message()));
   if (bytes > static_cast<std::uintmax_t>(kMaxEntryBytes))
     return data_loss(fmt::format("{} has {} bytes; an entry has at most {}", path.string(), bytes, kMaxEntryBytes));
@@ -73,7 +73,8 @@ bool all_of(std::string_view text, std::string_view letters) {
   return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
 }
 
-// Returns the kind in the file name of a finished or unfinished entry; "" if the file is no entry.
+// Returns the kind of the entry with this file name. The kind is kUnfinished for an unfinished entry, and "" if the
+// file is no entry.
 std::string kind_of(const std::string& name) {
   const std::size_t dash = name.find('-');
   if (dash == std::string::npos) return "";
@@ -220,7 +221,7 @@ Result<std::map<std::string, ProfileCacheKind>> clear_profiles(const std::string
     if (fs::remove(file.path, error)) removed.push_back(file);
     if (error) return not_found(fmt::format("cannot remove {}: {}", file.path.string(), error.message()));
   }
-  // Removes only empty folders; the next writer makes its folder again.
+  // This removes only empty folders. The next process that writes an entry makes its folder again.
   std::error_code error;
   for (const File& file : removed) fs::remove(file.path.parent_path(), error);
   fs::remove(profiles(root), error);

@@ -1,4 +1,4 @@
-// Keeps measurements, and choices that were made from measurements, on disk for later runs, as small JSON values. The
+// Keeps measurements, and choices that were made from measurements, as small JSON values on disk for later runs. The
 // keys are content hashes.
 //
 //   ProfileCache cache({.root = "/home/me/.cache/tessera"});
@@ -9,10 +9,10 @@
 //   <root>/profiles/v1/<kind>-<32 digits>.json    an entry
 //                                       ….new     a file that is being written, or that its writer left unfinished
 //
-// No error of the cache makes a start fail. An entry that is damaged, belongs to another key or has another version
-// counts as absent, and the next save replaces it. If the folder cannot be used, nothing is kept. The cache warns once
-// about bad entries and once about the folder. Processes share a folder without locks: an entry is written to a
-// temporary file, synced and renamed. Not thread-safe: each object is used by one thread at a time.
+// An error of the cache never makes a start fail. If an entry is damaged, belongs to another key or has another
+// version, it counts as absent, and the next save replaces it. If the folder cannot be used, nothing is kept. The cache
+// warns once about bad entries and once about the folder. Processes share a folder without locks: an entry is written
+// to a temporary file, synced and renamed. Not thread-safe: each object is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,9 @@
 namespace tessera {
 
 struct ProfileCacheOptions {
-  std::string root{};                               // empty: nothing is kept
-  std::int64_t max_bytes = std::int64_t{64} << 20;  // limit for all entries; beyond it, the oldest entries are deleted
+  std::string root{};  // the folder of the cache; if empty, nothing is kept
+  // The maximum number of bytes of all entries. If they take more, the oldest entries are deleted.
+  std::int64_t max_bytes = std::int64_t{64} << 20;
 };
 
 class ProfileCache {
@@ -39,16 +40,16 @@ class ProfileCache {
   bool enabled() const { return !options_.root.empty(); }
   // Returns the entry, or nothing if there is none. `kind` consists of lower-case letters and '_'.
   std::optional<Json> load(std::string_view kind, const Hash128& key);
-  // Does what load() does, but does not count as a hit. Used to look again for an entry that another process may have
-  // written.
+  // Like load(), but a found entry does not count as a hit. Callers use it to look again for an entry that another
+  // process may have written.
   std::optional<Json> look(std::string_view kind, const Hash128& key);
-  std::int64_t hits() const { return hits_; }  // entries that load() found
+  std::int64_t hits() const { return hits_; }  // number of entries that load() found
   // Writes the entry, replacing an existing one. Takes some milliseconds: a write, a sync and a listing of the folder.
   void save(std::string_view kind, const Hash128& key, const Json& value);
-  // Does what save() does. In addition, made_here() returns the value for the lifetime of this object, even without a
+  // Like save(). In addition, made_here() returns the value for the lifetime of this object, even if the cache has no
   // folder.
   void keep(std::string_view kind, const Hash128& key, const Json& value);
-  // Returns null if nothing was kept under this key.
+  // Returns the value that keep() got for this key, or null if there is none.
   const Json* made_here(std::string_view kind, const Hash128& key) const;
 
  private:
@@ -57,7 +58,7 @@ class ProfileCache {
 
   ProfileCacheOptions options_;
   std::int64_t hits_ = 0;
-  std::map<std::string, Json> made_here_;  // keyed by kind and key
+  std::map<std::string, Json> made_here_;  // the key consists of kind and key
   bool warned_of_entry_ = false;
   bool warned_of_folder_ = false;
 };
@@ -67,11 +68,11 @@ struct ProfileCacheKind {
   std::int64_t bytes = 0;
 };
 
-// Returns the entries of all versions by kind; half-written files count as the kind "unfinished". The result is empty
-// if the folder does not exist. It is an error if the folder cannot be read.
+// Returns the entries of all versions by kind. Half-written files have the kind "unfinished". The result is empty if
+// the folder does not exist. Returns an error if the folder cannot be read.
 Result<std::map<std::string, ProfileCacheKind>> list_profiles(const std::string& root);
 
-// Removes all entries, then the folders that are empty. Returns the removed entries by kind.
+// Removes all entries, and then the folders that are empty. Returns the removed entries by kind.
 Result<std::map<std::string, ProfileCacheKind>> clear_profiles(const std::string& root);
 
 }  // namespace tessera

@@ -111,9 +111,9 @@ TEST_F(ProfileCacheTest, EveryChangedByteIsSeen) {
 TEST_F(ProfileCacheTest, ForeignEntriesAreIgnoredWithOneWarningAndReplaced) {
   ProfileCache writer = cache();
   for (int n = 0; n < 4; ++n) writer.save("costs", key_of(n), value_of(n));
-  // The file of key 1 holds the entry of key 0.
+  // Now the file of key 1 contains the entry of key 0.
   fs::copy_file(path_of("costs", 0), path_of("costs", 1), fs::copy_options::overwrite_existing);
-  // A file of the kind "other" holds an entry of the kind "costs".
+  // Now a file of the kind "other" contains an entry of the kind "costs".
   fs::copy_file(path_of("costs", 0), path_of("other", 0));
   std::string old = read(path_of("costs", 2));
   const std::string version = "\"tessera_profile\": 1";
@@ -157,7 +157,7 @@ TEST_F(ProfileCacheTest, AValueTooLargeToKeepCausesOneWarning) {
   EXPECT_EQ(small.load("costs", key_of(1)), value_of(1));
 }
 
-// A limit on the size of files acts like a full disk: it stops a write in the middle.
+// A limit on the size of files stops a write in the middle, like a full disk.
 TEST_F(ProfileCacheTest, AFailedWriteLeavesOnlyTheOldEntry) {
   cache().save("costs", key_of(1), value_of(1));
   rlimit before{};
@@ -165,7 +165,7 @@ TEST_F(ProfileCacheTest, AFailedWriteLeavesOnlyTheOldEntry) {
   const auto previous = std::signal(SIGXFSZ, SIG_IGN);
   ProfileCache full = cache();
   rlimit little = before;
-  little.rlim_cur = 400;  // bytes; the warning is written to a file too
+  little.rlim_cur = 400;  // in bytes; enough for the warning, which is written to a file too
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
   full.save("costs", key_of(1), value_of(2, 500));
   full.save("costs", key_of(2), value_of(2, 500));
@@ -201,7 +201,7 @@ TEST_F(ProfileCacheTest, TheOldestOfTooManyEntriesAreDeleted) {
   const std::string abandoned = path_of("costs", 9).string() + ".1-0.new";
   write(abandoned, "{");
   fs::last_write_time(abandoned, fs::file_time_type::clock::now() - std::chrono::hours(2));
-  write(path_of("costs", 8).string() + ".2-0.new", "{");  // a writer is still writing this file
+  write(path_of("costs", 8).string() + ".2-0.new", "{");  // a file that another process is still writing
   small.save("costs", key_of(3), value_of(3, 400));
   EXPECT_EQ(small.load("costs", key_of(0)), std::nullopt);
   for (int n = 1; n <= 3; ++n) EXPECT_EQ(small.load("costs", key_of(n)), value_of(n, 400)) << n;
@@ -256,7 +256,7 @@ TEST_F(ProfileCacheTest, ProcessesAtOnce) {
     if (child == 0) _exit(work() ? 0 : 1);
     return child;
   };
-  // Values of different writers and entries differ in length, so that a torn value would be noticed.
+  // The length of a value depends on the round and the writer, so that a value mixed from two writes would be noticed.
   const auto value = [](int entry, int round) {
     return value_of(entry, static_cast<std::size_t>(1 + round * 997 % 9001));
   };

@@ -3,7 +3,7 @@
 //
 //   Program       values and instructions; sizes are still symbols. It is plain data, like ir::Graph: a compiler builds
 //                 it, and it can be printed (program_text.h), compared and changed.
-//   BoundProgram  a program for one bucket: every address, grid and matmul algorithm is decided.
+//   BoundProgram  a program for one bucket, with fixed addresses, grids and matmul algorithms.
 //
 // If the stream is being captured, BoundProgram::enqueue() adds the piece to the captured graph. Otherwise it runs the
 // piece.
@@ -28,38 +28,40 @@ inline constexpr ir::ValueId kNoValue{-1};
 struct ProgramValue {
   std::string name;
   ir::Type type;
-  ir::ValueKind kind = ir::ValueKind::kResult;  // kInput: made outside of the piece, possibly by another piece
-  ir::ValueId of_piece = kNoValue;              // the same value in the piece's graph; kNoValue: added by the compiler
-  ir::ValueId view_of = kNoValue;               // an earlier value of the program whose memory this value shares
+  // kInput means that the value is made outside of the piece, possibly by another piece.
+  ir::ValueKind kind = ir::ValueKind::kResult;
+  ir::ValueId of_piece = kNoValue;  // the same value in the piece's graph, or kNoValue if the compiler added it
+  ir::ValueId view_of = kNoValue;   // an earlier value of the program whose memory this value shares
 };
 
 // The code of an instruction: a registered kernel, or code that a compiler generated.
 struct InstructionKernel {
-  std::string name;  // "onednn", "cpu"
+  std::string name;  // for example "onednn" or "cpu"
   std::function<Result<std::unique_ptr<BoundOp>>(const BindArgs& args)> bind;
-  std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};  // empty: the kernel needs no scratch
+  std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};  // empty if the kernel needs no scratch
 };
 
 // A kernel that may run an instruction together with the following ones (JoinedKernelDef, ops/contract/op.h).
 struct Join {
   std::string name;
-  std::size_t instructions = 0;  // including the first
-  std::int64_t most_rows = 0;    // used only if the first instruction's first operand has at most this many rows
+  std::size_t instructions = 0;  // number of instructions, including the first
+  std::int64_t most_rows = 0;    // maximum number of rows of the first instruction's first operand
   // Binds the joined kernel. Returns null if the kernel does not accept the calls.
   std::function<Result<std::unique_ptr<BoundOp>>(std::span<const BindArgs> calls)> bind;
 };
 
 struct Instruction {
   // The operator with its attributes, operands and results. Operands and results are values of the program. The piece's
-  // graph need not have such a node: a compiler may invent the operator's name.
+  // graph may have no such node, because a compiler may invent the operator's name.
   ir::Node call;
   InstructionKernel kernel;
-  ir::RowUse rows = ir::RowUse::kMixed;  // how the operator uses rows; generated code works row by row
-  std::vector<ir::Dim> grid{};           // blocks in x, y and z if the compiler decides them; empty: binding decides
-  std::string listing{};  // readable lines of what generated code computes; empty for a registered kernel
-  // The joins in order of preference: in each bucket the first one that accepts the bucket runs. If the first operand
-  // has at most a join's `most_rows` rows in a bucket, the operands and results of all instructions of the join stay
-  // live until the join's last instruction.
+  // How the operator uses rows. Generated code works row by row.
+  ir::RowUse rows = ir::RowUse::kMixed;
+  std::vector<ir::Dim> grid{};  // number of blocks in x, y and z; if empty, binding decides
+  std::string listing{};        // lines that describe generated code; empty for a registered kernel
+  // The joins in order of preference. In each bucket the first one that accepts the bucket runs. If the first operand
+  // has at most `most_rows` rows in a bucket, the operands and results of all instructions of the join stay live until
+  // the last of these instructions.
   std::vector<Join> joins{};
 };
 
@@ -69,12 +71,12 @@ Instruction make_instruction(ir::Node call, const ir::OpDecl& op, const KernelDe
 // The memory, the device and the sizes for which a program is bound.
 struct BindTarget {
   const ir::Bucket& bucket;
-  std::span<const DeviceAddress> addresses;  // [values]
+  std::span<const DeviceAddress> addresses;  // one for each value
   DeviceAddress workspace = {};              // at least Program::workspace_bytes(bucket) bytes
   Device& device;
-  const ForwardContext& context;  // outlives the bound program
-  // [values]: names to use in errors if several pieces share the program; they must outlive the bound program. Empty:
-  // the program's own names.
+  const ForwardContext& context;  // must outlive the bound program
+  // For each value, the name to use in errors, if several pieces share the program. The names must outlive the bound
+  // program. If empty, errors use the program's own names.
   std::span<const std::string> names{};
 };
 
@@ -94,18 +96,18 @@ class BoundProgram {
   Status with_instruction(Status status, std::size_t instruction) const;
 
   std::size_t num_instructions() const { return ops_.size(); }
-  // Returns null if the instruction has no operator of its own: a joined kernel at a later instruction runs this
-  // instruction too, or one operator runs a range that contains this instruction in two halves (Halves).
+  // Returns the instruction's operator. Returns null if another operator runs this instruction too. This is either a
+  // joined kernel at a later instruction, or an operator that runs a range of instructions in two halves (Halves).
   const BoundOp* op(std::size_t instruction) const { return ops_[instruction].get(); }
 
  private:
   const Program* program_;
   std::span<const std::string> names_;
-  std::vector<std::unique_ptr<BoundOp>> ops_;  // [instructions]
+  std::vector<std::unique_ptr<BoundOp>> ops_;  // one for each instruction
 };
 
-// A range of instructions, [first, end). In buckets of at least `least_tokens` tokens the range runs in two halves,
-// which divide its rows (halves.h).
+// The range of instructions `first` … `end` - 1. In buckets of at least `least_tokens` tokens the range runs twice,
+// each time on one half of the rows (halves.h).
 struct Halves {
   std::size_t first = 0;
   std::size_t end = 0;
@@ -122,17 +124,17 @@ struct Program {
 
   const ProgramValue& value(ir::ValueId id) const { return values[id.index()]; }
 
-  // Returns the number of rows of the instruction's first operand; 0 if the instruction has no operand.
+  // Returns the number of rows of the instruction's first operand, or 0 if the instruction has no operand.
   Result<std::int64_t> rows_of(const Instruction& instruction, const ir::Bucket& bucket) const;
   // Returns the bytes of scratch that the program needs in the bucket. Instructions run one after another and share the
-  // scratch, so the result is the maximum over all instructions. For an instruction that runs in halves, the scratch
-  // for running it whole counts too: smaller buckets may run it whole, and share the scratch of the largest bucket.
+  // scratch, so the result is the maximum over all instructions. If an instruction runs in halves, the scratch for
+  // running it whole counts too, because smaller buckets may run it whole and share the scratch of the largest bucket.
   Result<std::size_t> workspace_bytes(const ir::Bucket& bucket, Device& device, const ForwardContext& context) const;
   // Binds the program for one bucket. The program must outlive the result and must not move.
   Result<BoundProgram> bind(const BindTarget& target) const;
 };
 
-// Makes a view of the value of type `type` at `data`, with the dimensions that the type has in the bucket.
+// Makes a view of a value of type `type` at address `data`. The view has the dimensions of the type in the bucket.
 Result<TensorView> make_view(const ir::Type& type, const ir::Bucket& bucket, DeviceAddress data);
 
 }  // namespace tessera

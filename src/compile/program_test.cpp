@@ -1,6 +1,6 @@
-// Catches: kernels bound to wrong addresses, sizes or attributes; a step that is left out or in the wrong order;
-// scratch that is too small; graphs that keep data instead of addresses; and errors that do not say where they
-// happened.
+// Catches: kernels that are bound to wrong addresses, sizes or attributes; a step that is left out or in the wrong
+// order; scratch memory that is too small; graphs that keep data instead of addresses; and errors that do not name the
+// operator.
 #include "tessera/compile/program.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using testing::parse;
 using testing::tokens;
 using testing::ValueMemory;
 
-// y = 2 (x wᵀ + b), z = y + r
+// This graph computes y = 2 (x wᵀ + b) and z = y + r.
 constexpr const char* kLinearText = R"(graph @g {
   input %x: f32[T, 3]
   input %r: f32[T, 2]
@@ -42,7 +42,7 @@ class ProgramTest : public ::testing::Test {
     return eager_program(parse(text, built_in_ops()), built_in_ops(), kernels);
   }
 
-  // Binds the program with a workspace of the size that its instructions need.
+  // Binds the program with a workspace that is exactly as large as its instructions need.
   Result<BoundProgram> bind(const Program& program, const ValueMemory& values, std::int64_t size) {
     const std::size_t scratch = TRY(program.workspace_bytes(tokens(size), *device_, context_));
     workspaces_.push_back(TRY(device_->allocate(scratch, "workspace")));
@@ -75,7 +75,7 @@ TEST_F(ProgramTest, EnqueueComputesTheFormula) {
   ASSERT_TRUE(bound.ok()) << bound.status().to_string();
   EXPECT_EQ(bound->num_instructions(), 3u);
   ASSERT_TRUE(bound->enqueue(*stream_).ok());
-  // x wᵀ = {1+6, -1+6+3}, {1, -3+0.5}; the bias adds {0.5, -0.5} to each row
+  // The rows of x wᵀ are {1+6, -1+6+3} and {1, -3+0.5}. The bias adds {0.5, -0.5} to each row.
   EXPECT_THAT(values.read("lin"), ElementsAre(7.5F, 7.5F, 1.5F, -3.0F));
   EXPECT_THAT(values.read("z"), ElementsAre(25, 35, 33, 34));
 }
@@ -148,7 +148,8 @@ Result<std::size_t> scratch(const BindArgs& args) {
   return static_cast<std::size_t>(args.operands[0].bytes() * kFactor);
 }
 
-// The steps are add, scale and mul. In each kernel table that the test uses, a different step needs the most scratch.
+// The steps are add, scale and mul. The test uses several kernel tables. In each of them a different step needs the
+// most scratch.
 constexpr const char* kThreeSteps = R"(graph @g {
   input %x: f32[T, 1]
   %a: f32[T, 1] = add(%x, %x)
@@ -223,12 +224,12 @@ TEST_F(ProgramTest, ErrorsUseTheBoundPiecesNames) {
   EXPECT_THAT(bound.enqueue(*stream_).message(), HasSubstr("operator scale (%b.7)"));
 }
 
-// Computes y = x + 1, which no registered operator does.
+// This program computes y = x + 1, for which there is no registered operator.
 TEST_F(ProgramTest, AnInstructionNeedsNoNodeOfAGraph) {
   Program program;
   program.values = {{.name = "x", .type = {ir::DType::kFloat32, {ir::Symbol::kTokens}}, .kind = ir::ValueKind::kInput},
                     {.name = "y", .type = {ir::DType::kFloat32, {ir::Symbol::kTokens}}}};
-  const float one = 1;  // captured by value, like data that generated code needs
+  const float one = 1;  // captured by value, like the data of generated code
   const auto bind = [one](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
     return make_cpu_op("increment", [one, x = args.operands[0], y = args.results[0]] {
       for (std::int64_t i = 0; i < x.elements(); ++i) y.as<float>()[i] = x.as<float>()[i] + one;

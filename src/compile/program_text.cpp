@@ -37,7 +37,7 @@ Result<std::string> to_text(const Program& program, const ir::Bucket& bucket) {
   std::string text = fmt::format("program of {} instruction{} at {}\n", program.instructions.size(),
                                  program.instructions.size() == 1 ? "" : "s", bucket.to_string());
   for (const std::string& note : program.notes) text += note + "\n";
-  ir::Graph names;  // calls are printed as nodes of a graph with the same values
+  ir::Graph names;  // calls are printed as nodes of this graph, which has the same values
   for (const ProgramValue& value : program.values) {
     text += value_text(program, value);
     names.values.push_back({.name = value.name, .type = value.type, .kind = value.kind});

@@ -54,10 +54,11 @@ class RandomGraph {
  private:
   struct Known {
     ValueId value;
-    bool writable;  // false for memory of an input
+    bool writable;  // false if the value shares the memory of an input
   };
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
-  // Picks one of the last three values at least half of the time, so that chains arise.
+  // Chooses a random value. At least half of the time it is one of the last three values, so that chains of operators
+  // arise.
   Known pick() { return pool_[pool_.size() - 1 - below(below(2) == 0 ? 3 : pool_.size())]; }
   void add(ValueId value, bool writable) { pool_.push_back({value, writable}); }
 

@@ -9,7 +9,7 @@ namespace {
 
 using Carried = std::array<ir::ValueId, RegionPattern::kCarriedValues>;
 
-// Returns the program's value that `value` stands for; kNoValue if the call that `value` names has no such operand or
+// Returns the program's value that `value` refers to, or kNoValue if the call in question has no such operand or
 // result.
 ir::ValueId value_of(std::span<const Instruction> calls, const RegionValue& value, const Carried& carried) {
   if (value.kind == RegionValue::Kind::kCarried) return carried[static_cast<std::size_t>(value.index)];
@@ -34,7 +34,7 @@ bool is_repetition(std::span<const Instruction> calls, const RegionPattern& patt
   });
 }
 
-// Adds to `made` the values that the calls make: results, and written operands that are no states.
+// Adds the values that the calls make to `made`. These are results, and written operands that are no states.
 void add_made(const Program& program, std::span<const Instruction> calls, std::set<ir::ValueId>& made) {
   for (const Instruction& instruction : calls) {
     const ir::Node& call = instruction.call;
@@ -66,8 +66,8 @@ std::size_t region_from(const Program& program, std::span<const ir::ValueId> out
   std::size_t end = first + 1;
   std::set<ir::ValueId> inner;
   while (end + count <= all.size() && is_repetition(all.subspan(end, count), pattern, carried)) {
-    // `inner` leaves out what the last call of this repetition makes, because that value may be read outside of the
-    // region.
+    // `inner` does not contain the values that the last call of this repetition makes, because they may be read outside
+    // of the region.
     add_made(program, all.subspan(end - 1, count), inner);
     carried = carry(all.subspan(end, count), pattern.next, carried);
     end += count;

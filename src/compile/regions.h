@@ -1,4 +1,5 @@
-// Finds the regions of a program that one kernel of the device may run as a whole (ops/contract/region.h).
+// Finds the regions of a program that a single kernel of the device may run. A region consists of repetitions of a
+// pattern of instructions (ops/contract/region.h).
 #pragma once
 
 #include <cstddef>
@@ -10,9 +11,9 @@
 
 namespace tessera {
 
-// Returns the number of instructions in the region that begins at `first`; 0 if none begins there. The region contains
-// all consecutive repetitions of the pattern. No instruction outside of the region may read the region's inner values.
-// `outputs` are the values that are read outside of the program.
+// Returns the number of instructions in the region that begins at `first`, or 0 if none begins there. The region
+// contains all consecutive repetitions of the pattern. No instruction outside of the region reads the region's inner
+// values. `outputs` are the values that are read outside of the program.
 std::size_t region_from(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
                         const RegionPattern& pattern);
 

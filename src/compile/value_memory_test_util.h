@@ -1,5 +1,5 @@
-// Memory for tests that run programs. Every value of a program has memory of its own, except that a view shares the
-// memory of the value that it shows.
+// Memory for tests that run programs. Every value of a program has separate memory, except that a view shares the
+// memory of another value.
 //
 //   ValueMemory values(device, stream, program, bucket);
 //   values.write("x", {1, 2, 3});
@@ -32,7 +32,7 @@ inline Bytes to_bytes(const std::vector<float>& values) {
   return bytes;
 }
 
-// Returns bytes of uniform floats in [-1, 1) if the type is float32; zeros for any other type.
+// Returns the bytes of random floats, uniform in [-1, 1), if the type is float32. Returns zeros for any other type.
 inline Bytes random_bytes(ir::DType dtype, std::size_t bytes, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   Bytes content(bytes, std::byte{0});
@@ -79,7 +79,7 @@ class ValueMemory {
     EXPECT_TRUE(stream_.upload(addresses_[i], bytes.data(), bytes_[i]).ok());
   }
   void write(std::string_view name, const std::vector<float>& values) { write_bytes(name, to_bytes(values)); }
-  // Fills every result with NaN, as the constructor does.
+  // Fills every result with NaN, like the constructor.
   void poison_results() {
     for (std::size_t i = 0; i < program_.values.size(); ++i) {
       if (program_.values[i].kind != ir::ValueKind::kResult) continue;

@@ -11,10 +11,11 @@
 //   TRY(stream->synchronize());
 //
 // Threads: a Device may be used from several threads. A Stream, and everything enqueued on it, belongs to one thread at
-// a time. Ownership: objects do not keep the device alive. Destroy graphs before the memory that they use, memory once
-// no stream works on it, and the device last. Errors: kResourceExhausted for a lack of memory, kFailedPrecondition for
-// a call that is not allowed now (allocation, synchronisation or staging while recording), kDeviceLost if only a
-// restart helps. Messages name the call, the object and, if a recording is the reason, that recording.
+// a time. Ownership: objects do not keep the device alive. Destroy graphs before the memory that they use, memory after
+// all streams have finished with it, and the device last. Errors: kResourceExhausted for a lack of memory,
+// kFailedPrecondition for a call that is not allowed now (allocation, synchronisation or staging while recording),
+// kDeviceLost if the process must be restarted. Messages name the call, the object and, if a recording is the reason,
+// that recording.
 #pragma once
 
 #include <compare>
@@ -30,23 +31,23 @@
 namespace tessera {
 
 struct DeviceProperties {
-  std::string type = "cpu";  // the name under which the device's type is registered: "cpu", "cuda"
+  std::string type = "cpu";  // the name under which the device's type is registered, such as "cpu" or "cuda"
   // Whether kernels run on the host's cores and memory. If true, a kernel is done when the call that enqueues it
   // returns.
   bool on_host = true;
-  std::string name;               // "AMD EPYC, 2 threads, avx512"
+  std::string name;               // for example "AMD EPYC, 2 threads, avx512"
   std::int64_t memory_bytes = 0;  // all memory that this process may use
-  int threads = 0;                // CPU: worker threads of a kernel; CUDA: multiprocessors
-  int compute_capability = 0;     // CUDA: 10 · major + minor, 90 on an H200
+  int threads = 0;                // on a CPU, worker threads of a kernel; with CUDA, multiprocessors
+  int compute_capability = 0;     // with CUDA, 10 · major + minor, such as 90 on an H200
   bool has_native_bf16 = false;   // whether matrix units support bfloat16
-  std::int64_t block_bytes = 1;   // arenas grow by multiples of this
+  std::int64_t block_bytes = 1;   // arenas grow by multiples of this size
   // Whether DeviceAddress::raw() is a pointer that kernels and, on a CPU, the host can dereference.
   bool has_pointers = true;
-  // Whether arenas get memory only by grow(). If false, an arena has all of its memory from the start, so callers
+  // Whether arenas get memory only through grow(). If false, an arena has all of its memory from the start, so callers
   // should reserve only what they need.
   bool arenas_grow = true;
-  // Bytes of a recorded graph, and of each kernel, copy or fill in it. They are exact on a CPU. A GPU's driver does not
-  // report them, so on a GPU they are estimates from measurements (docs/cuda-graphs.md).
+  // The size in bytes of a recorded graph, and of each kernel, copy or fill in the graph. The sizes are exact on a CPU.
+  // A GPU's driver does not report them, so on a GPU they are estimates from measurements (docs/cuda-graphs.md).
   std::int64_t graph_bytes = 0;
   std::int64_t graph_node_bytes = 0;
 };
@@ -59,7 +60,7 @@ inline constexpr std::size_t kDeviceAlignment = 256;
 // identifies a buffer that only the device's own streams and kernels can access. The type is trivially copyable, so
 // that kernels can capture it.
 struct DeviceAddress {
-  std::byte* handle = nullptr;  // null: no memory
+  std::byte* handle = nullptr;  // null if there is no memory
   std::size_t offset = 0;
 
   // Returns the address. Precondition: the device has pointers.
@@ -72,26 +73,26 @@ struct DeviceAddress {
   friend DeviceAddress operator+(DeviceAddress address, std::integral auto bytes) { return address += bytes; }
   friend auto operator<=>(const DeviceAddress&, const DeviceAddress&) = default;
 };
-std::string address_text(DeviceAddress address);  // "0x7f3a40000000+512", for messages
+std::string address_text(DeviceAddress address);  // for example "0x7f3a40000000+512", for messages
 
-// Device memory, freed on destruction.
+// Device memory. The destructor frees it.
 class Allocation {
  public:
   virtual ~Allocation() = default;
   DeviceAddress data() const { return {data_}; }
-  std::size_t size() const { return size_; }  // bytes
+  std::size_t size() const { return size_; }  // in bytes
 
  protected:
   std::byte* data_ = nullptr;  // the handle
   std::size_t size_ = 0;
 };
 
-// Host memory that a device can copy from and to directly, freed on destruction.
+// Host memory that a device can copy from and to directly. The destructor frees it.
 class HostAllocation {
  public:
   virtual ~HostAllocation() = default;
   std::byte* data() const { return data_; }
-  std::size_t size() const { return size_; }  // bytes
+  std::size_t size() const { return size_; }  // in bytes
 
  protected:
   std::byte* data_ = nullptr;
@@ -99,7 +100,7 @@ class HostAllocation {
 };
 
 struct ArenaOptions {
-  std::size_t reserve_bytes = 0;  // bytes of addresses to reserve; grow() allocates memory for them
+  std::size_t reserve_bytes = 0;  // number of reserved addresses in bytes; grow() allocates memory for them
   std::string name;
   // If true, the first grow() allocates all reserved bytes as one piece of physical memory, which can be shared with
   // other devices (CUDA: one handle). Has no effect on a CPU.
@@ -113,8 +114,8 @@ class Arena {
   DeviceAddress base() const { return {base_}; }
   std::size_t size() const { return size_; }          // bytes backed by memory, from base() on
   std::size_t reserved() const { return reserved_; }  // bytes of addresses
-  // Makes at least the first `bytes` bytes usable; never shrinks. Returns kResourceExhausted if `bytes` exceeds
-  // reserved() or if memory runs out.
+  // Makes at least the first `bytes` bytes usable. An arena never shrinks. Returns kResourceExhausted if `bytes`
+  // exceeds reserved() or if memory runs out.
   virtual Status grow(std::size_t bytes) = 0;
 
  protected:
@@ -127,9 +128,9 @@ class Stream;
 
 struct GraphStats {
   std::int64_t nodes = 0;  // number of kernels, copies and fills
-  // Bytes of the graph object itself; 0 if the device does not report them for each graph. (CUDA's driver allocates
-  // memory in blocks for many graphs. The difference of Device::available_bytes() before and after many captures shows
-  // the sum.)
+  // The size in bytes of the graph object itself, or 0 if the device does not report it for each graph. CUDA's driver
+  // allocates memory in blocks for many graphs. The difference of Device::available_bytes() before and after many
+  // captures shows the sum.
   std::int64_t bytes = 0;
 };
 
@@ -163,46 +164,47 @@ class Stream {
   virtual ~Stream() = default;
 
   // Copy between host and device. upload() has read `host` when it returns. download() has filled `host` when
-  // synchronize() returns, or when an event passes that was recorded after the download. Memory of allocate_host() is
-  // different: neither call waits, and the stream accesses the memory when it reaches the copy. Uploaded memory must
-  // therefore not change until then. Both calls are refused while recording, because data that varies from step to step
-  // must be staged before the graph runs.
+  // synchronize() returns, or when an event passes that was recorded after the download. With memory of
+  // allocate_host(), neither call waits, and the stream accesses the memory when it reaches the copy. Uploaded memory
+  // must therefore not change until then. Both calls return an error while the stream records, because data that varies
+  // from step to step must be staged before the graph runs.
   virtual Status upload(DeviceAddress device, const void* host, std::size_t bytes) = 0;
   virtual Status download(void* host, DeviceAddress device, std::size_t bytes) = 0;
   // Copy and fill device memory. Both calls may be recorded. The two ranges of a copy must not overlap.
   virtual Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) = 0;
   virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) = 0;
 
-  // Returns the side stream, whose work runs concurrently with this stream's work; it may be recorded too. If work is
-  // enqueued on the side stream after fork_side(), it begins when all work that was enqueued here before has ended. If
-  // work is enqueued here after join_side(), it begins when all work of the side stream has ended. Between fork and
-  // join, both streams may run at the same time, so neither stream may write memory that the other uses. Each fork must
-  // be joined. A fork in a recording must be joined before the recording ends. This stream owns the side stream, which
-  // takes only kernels, copies and fills. The first call of side() must not be made while recording. The default
-  // implementation runs all work in order on this stream.
+  // Returns the side stream, whose work runs concurrently with this stream's work. Side work may be recorded too. If
+  // work is enqueued on the side stream after fork_side(), it begins when all work that was enqueued here before has
+  // ended. If work is enqueued here after join_side(), it begins when all work of the side stream has ended. Between
+  // fork and join, both streams may run at the same time, so neither stream may write memory that the other uses. Each
+  // fork must be joined. A fork in a recording must be joined before the recording ends. This stream owns the side
+  // stream, which takes only kernels, copies and fills. The first call of side() must not be made while recording. The
+  // default implementation runs all work in order on this stream.
   virtual Result<Stream*> side() { return this; }
   virtual Status fork_side() { return ok_status(); }
   virtual Status join_side() { return ok_status(); }
 
-  // Record an event, and wait for an event. Both calls are refused while this stream records, because events order
+  // Record an event, and wait for an event. Both calls return an error while this stream records, because events order
   // whole graphs and cannot be part of a graph.
   virtual Status record(Event& event) = 0;
   virtual Status wait(Event& event) = 0;
   virtual Status synchronize() = 0;  // blocks the host until all work enqueued so far has ended
 
-  // Begins a recording. From now on work is added to the recording and does not run, and the device refuses allocation,
-  // arena growth, new streams, synchronisation and staging from this thread. A refused call leaves the recording
-  // intact. A destructor cannot refuse: if this thread frees memory during the recording, end_recording() fails and
-  // names that memory. `what` names the recording in errors. A device can have only one open recording: a second one is
-  // refused.
+  // Begins a recording. From now on work is added to the recording and does not run, and calls of this thread for
+  // allocation, arena growth, new streams, synchronisation or staging return an error. These errors leave the recording
+  // intact. A destructor cannot return an error, so if this thread frees memory during the recording, end_recording()
+  // returns an error that names this memory. `what` names the recording in errors. A device can have only one open
+  // recording. A second begin_recording() returns an error.
   virtual Status begin_recording(std::string what) = 0;
   // Ends the recording, even if this function returns an error. Call it on the thread that began the recording.
   virtual Result<std::unique_ptr<RecordedGraph>> end_recording() = 0;
   // Ends a recording and discards it. Call it after an error during the recording.
   virtual void abandon_recording() = 0;
   virtual bool recording() const = 0;
-  // Returns ok, or why the open recording is void (memory was freed, or a library made a call that capture does not
-  // allow). Called after each operator, so that the error can name the operator.
+  // Returns ok if the open recording is valid. Otherwise returns the reason: memory was freed, or a library made a call
+  // that capture does not allow. Callers check this status after each operator, so that the error can name the
+  // operator.
   virtual Status recording_status() const = 0;
 };
 
@@ -221,7 +223,7 @@ class Device {
   // Call it before the first initialisation of a library and before code is loaded. Returns an error while a stream
   // records, because an initialisation may allocate and synchronise. `library` names the library in the error.
   virtual Status begin_initialisation(std::string_view library) = 0;
-  // Returns the bytes that allocate() could still provide, as the system reports them.
+  // Returns the number of bytes that allocate() could still provide, as the system reports it.
   virtual std::int64_t available_bytes() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Errors that all backends share.
+// Makes the errors that all backends share.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ enum class DeviceCall : std::uint8_t {
   kCreateEvent,
   kUpload,
   kDownload,
-  kLaunch,  // a kernel, copy or fill, run or recorded
+  kLaunch,  // a kernel, copy or fill that runs or is recorded
   kRecordEvent,
   kWaitForEvent,      // a stream waits for an event
   kSynchronizeEvent,  // the host waits for an event
@@ -27,7 +27,7 @@ enum class DeviceCall : std::uint8_t {
   kBeginRecording,
   kEndRecording,
   kReplay,
-  kInitialiseLibrary,  // initialising a library or loading code
+  kInitialiseLibrary,  // a library is initialised or code is loaded
 };
 
 // Returns a text such as "allocation of" or "upload on stream", which the object's name follows.

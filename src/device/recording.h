@@ -1,5 +1,6 @@
-// The one recording that a device may have open. It is bound to the thread that began it, and is void once that thread
-// frees memory. Every backend tracks its recording with this class. Thread-safe.
+// The one recording that a device may have open. It belongs to the thread that began it. If this thread frees memory
+// during the recording, the recording becomes void (invalid). Every backend tracks its recording with this class.
+// Thread-safe.
 #pragma once
 
 #include <atomic>

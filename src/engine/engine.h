@@ -102,8 +102,8 @@ class Engine {
   EngineStats stats() const;
   // Writes the statistics into the caller's snapshot. Allocates only after a new kind of forward has run.
   void read_stats(EngineStats& stats) const;
-  // Records where the time of every step goes, until end_profile(). Precondition of both functions: idle(), and the
-  // caller is not inside work that the profiler measures.
+  // Records where the time of every step goes, until end_profile() is called. Precondition of both functions: the
+  // engine is idle(), and the caller is not inside work that the profiler measures.
   Status start_profile() { return report_.recorder().start(); }
   EngineProfile end_profile() { return report_.recorder().end(); }
   // Returns the profiler that measures work between steps; null while no profile is recorded.

@@ -44,7 +44,7 @@ struct GraphOptions {
   bool measure_costs = true;
   bool debug = false;                         // enable_torch_compile_debug_mode
   bool torch_compile = false;                 // enable_torch_compile: small decodes use the fused compiler
-  std::int64_t torch_compile_max_batch = 32;  // torch_compile_max_bs: the most requests of such a decode
+  std::int64_t torch_compile_max_batch = 32;  // torch_compile_max_bs: maximum number of requests of such a decode
   bool vit_cuda_graph = false;  // enable_vit_cuda_graph: graphs of the tower for exact sizes, captured on first use
   std::vector<std::string> disabled_passes;  // names of passes; compile/pass.h
 };
@@ -55,7 +55,7 @@ enum class DraftSource : std::uint8_t {
   kNone,   // no drafts: each step decodes one token
   kAuto,   // AUTO: kLayer if the checkpoint has a next-token layer and no other option excludes drafts
   kText,   // speculative_algorithm SUFFIX: the tokens that followed an earlier occurrence of the text's last tokens
-  kLayer,  // MTP: the checkpoint's next-token layer, or the text if it repeats itself
+  kLayer,  // MTP: the checkpoint's next-token layer, or kText while the text repeats itself
   kEagle,  // EAGLE3: like kLayer, but with a layer from another folder
   kModel,  // STANDALONE: like kLayer, but with a whole draft model from another folder
 };
@@ -65,7 +65,7 @@ std::string_view draft_source_name(DraftSource source);  // "none" "auto" "suffi
 struct DraftOptions {
   DraftSource source = DraftSource::kNone;
   std::string model_path = {};  // speculative_draft_model_path, for kEagle and kModel
-  // speculative_num_draft_tokens: the most drafts that a request gets from its text in a step; >= 1
+  // speculative_num_draft_tokens: the maximum number of drafts that a request gets from its text in a step; >= 1
   std::int64_t most_tokens = 8;
   std::int64_t layer_steps = 3;  // speculative_num_steps: the same limit for drafts by a layer or draft model; >= 1
 
@@ -133,7 +133,7 @@ struct EngineOptions {
   int nnodes = 1;
   int node_rank = 0;
   std::string dist_init_addr{};  // "HOST:PORT" at which node 0 listens for the other nodes
-  double rank_timeout_s = 300;   // longest wait of ranks for one another, except while weights load
+  double rank_timeout_s = 300;   // how long a rank waits for another rank at most, except while weights load
   std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
   // The format of quantised weights. For a quantised checkpoint, it must be the checkpoint's own format, by the name
   // that SGLang and vLLM use. An unquantised checkpoint is quantised at the start to the format named here: fp8, int8,
@@ -147,14 +147,14 @@ struct EngineOptions {
   std::string kv_cache_dtype = "auto";
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;  // 0: the model's context length
-  // The most tokens in a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB or more, else 4096. kWholePrompts: the
-  // context length.
+  // The maximum number of tokens in a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB or more, else 4096.
+  // kWholePrompts: the context length.
   std::int64_t chunked_prefill_size = 0;
-  // The most requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256, or fewer if there is memory for
-  // fewer state slots.
+  // The maximum number of requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256. It is lower if
+  // there is memory for fewer state slots.
   std::int64_t max_running_requests = 0;
-  std::int64_t max_queued_requests = 0;  // requests that may wait for room; 0: no limit
-  std::int64_t max_total_tokens = 0;     // tokens of the KV cache; 0: as many as memory allows
+  std::int64_t max_queued_requests = 0;  // maximum number of requests that wait for room; 0: no limit
+  std::int64_t max_total_tokens = 0;     // number of tokens in the KV cache; 0: as many as memory allows
   std::int64_t page_size = 16;
   // Serves embeddings: the normalised hidden state of a prompt's last token, unless modules.json says otherwise. A
   // model whose modules.json has a Pooling always serves embeddings.
@@ -164,12 +164,12 @@ struct EngineOptions {
   // With several ranks, cuts prefill forwards of many tokens into two halves. The ranks exchange the results of one
   // half while they compute the other half.
   bool two_batch_overlap = false;
-  // The fewest tokens of a forward that is cut into two halves; at least 2. The halves of a shorter forward would not
-  // fill a device.
+  // The minimum number of tokens of a forward that is cut into two halves; at least 2. The halves of a shorter forward
+  // would not fill a device.
   std::int64_t two_batch_least_tokens = 1024;
   double mem_fraction_static = 0;  // share of memory for weights and KV cache; 0: chosen by the plan
-  std::uint64_t random_seed = 0;   // 0: a random seed is drawn
-  // Whether a step is scheduled and enqueued while the previous step runs. Unset: true on devices that run
+  std::uint64_t random_seed = 0;   // 0: the engine draws a random seed
+  // True if a step is scheduled and enqueued while the previous step runs. Unset: true on devices that run
   // asynchronously.
   std::optional<bool> overlap_schedule{};
   DraftOptions drafts{};
@@ -178,7 +178,7 @@ struct EngineOptions {
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   // The folder that keeps measured costs and chosen algorithms from run to run; empty: nothing is kept.
   std::string cache_dir{};
-  // The bytes of device memory for image rows: those in use and those kept for later prompts. 0: chosen by the plan.
+  // The bytes of device memory for image rows, both in use and kept for later prompts. 0: chosen by the plan.
   // The memory grows for an image that needs more.
   std::int64_t image_cache_bytes = 0;
   // Replaces the model's vision tower; for tests.

@@ -24,7 +24,7 @@ inline EngineOptions small_options() {
   return options;
 }
 
-// Options of the bundled model, which has a tokenizer.
+// Returns options for the bundled model, which has a tokenizer.
 inline EngineOptions demo_options() {
   EngineOptions options{.model_path = testing::source_path("models/demo"), .device = testing::test_device_name()};
   options.context_length = 256;

@@ -25,7 +25,7 @@ class EngineThread {
   struct Event {
     Ticket ticket = 0;
     RequestEvent event{};
-    // The request's completion, on its last event. Null for a refused request, and if the engine failed.
+    // The request's completion, on its last event. It is null for a refused request, and if the engine failed.
     std::unique_ptr<Completion> end{};
   };
   // Receives the events of one step, in order; the sink may move from them.
@@ -48,7 +48,7 @@ class EngineThread {
   // Runs `task` on the engine's thread between two steps.
   void post(std::function<void(Engine&)> task);
 
-  // Statistics as of the last step.
+  // Returns the statistics as of the last step.
   EngineStats stats() const;
   // Returns ok, or the error that stopped the engine for good (a lost device). All requests then fail with this error.
   Status health() const;

@@ -31,9 +31,9 @@ using RequestId = StrongId<struct RequestIdTag, std::int64_t>;
 // grammar; temperature; top_k; top_p of the rest; min_p; the draw (ops/sampling/sample.h, ops/sampling/logit_edits.h).
 struct SamplingParams {
   double temperature = 0;  // 0: greedy, the most probable token
-  std::int64_t top_k = 0;  // keep the k most probable; 0: all
-  double top_p = 1;        // keep the smallest set of at least this probability; (0, 1]
-  double min_p = 0;        // keep tokens with at least this probability relative to the most probable one; [0, 1]
+  std::int64_t top_k = 0;  // only the k most probable tokens are kept; 0: all
+  double top_p = 1;        // only the smallest set of tokens with at least this probability is kept; (0, 1]
+  double min_p = 0;  // only tokens with at least this share of the most probable token's probability are kept; [0, 1]
   double repetition_penalty = 1;  // for tokens of prompt or output: logit / p if positive, else logit · p; (0, 10]
   double frequency_penalty = 0;   // multiplied by the token's count in the output, then subtracted; [-2, 2]
   double presence_penalty = 0;    // subtracted once for each token in the output; [-2, 2]
@@ -70,7 +70,7 @@ struct StopConditions {
 inline constexpr std::size_t kMaxStopTexts = 32;
 inline constexpr std::size_t kMaxLogitBias = 1024;
 inline constexpr std::size_t kMaxBadWords = 1024;
-inline constexpr std::size_t kMaxBadWordTokens = 64;  // tokens of one bad word
+inline constexpr std::size_t kMaxBadWordTokens = 64;  // maximum number of tokens of one bad word
 inline constexpr double kMaxTimeoutSeconds = 1e9;
 
 // Log-probabilities of the model's own distribution, before penalties, masks and temperature.
@@ -113,7 +113,7 @@ struct Request {
   std::shared_ptr<const Grammar> grammar{};  // null: none
   std::string adapter{};                     // name of a loaded low-rank adapter; empty: none
   // The completion has the last layer's hidden states after the final norm: one for each prompt token, then one for
-  // each output token that is fed back.
+  // each output token that a later forward reads.
   bool return_hidden_states = false;
   bool last_hidden_state_only = false;  // return only the last hidden state, from which the last token was chosen
   bool return_images = false;           // the completion has the images' embedding rows
@@ -127,7 +127,7 @@ struct Request {
   // Generates nothing if set; the completion has one vector pooled from the prompt's normed hidden states.
   Pooling pooling = Pooling::kNone;
   std::int64_t priority = 0;  // higher first; preempts lower ones when room is short; see kProbePriority
-  double timeout_s = 0;       // most seconds from submit() to the last token; 0: no limit
+  double timeout_s = 0;       // maximum number of seconds from submit() to the last token; 0: no limit
   RetentionHint retention{};  // only changes the order in which the prefix cache evicts texts
 
   // Returns whether the request may generate tokens; max_new_tokens gives their number.

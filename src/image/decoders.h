@@ -1,5 +1,5 @@
-// The decoders that decode_image() calls, one per format. Each decoder reads and checks the header, allocates memory
-// and reads the pixels. Error messages begin with the format's name. All functions are thread-safe.
+// Declares the decoders that decode_image() calls, one per format. Each decoder reads and checks the header, allocates
+// memory and reads the pixels. Error messages begin with the format's name. All functions are thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Pixels in memory, before any processing for a model.
+// Defines an image as pixels in memory, before any processing for a model.
 #pragma once
 
 #include <cstdint>

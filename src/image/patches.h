@@ -19,8 +19,8 @@ namespace tessera {
 // The size of an image in patches, which Hugging Face calls image_grid_thw.
 struct PatchGrid {
   std::int32_t t = 1;  // frames; 1 for an image
-  std::int32_t h = 0;  // rows
-  std::int32_t w = 0;  // columns
+  std::int32_t h = 0;  // rows of patches
+  std::int32_t w = 0;  // columns of patches
 
   std::int64_t patches() const { return std::int64_t{t} * h * w; }
   // Returns the number of tokens for the language model. The tower merges merge_size × merge_size patches into a token.

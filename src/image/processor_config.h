@@ -19,9 +19,9 @@ struct ImageProcessorConfig {
   std::int64_t min_pixels = 56 * 56;         // images are resized to at least this many pixels
   std::int64_t max_pixels = 28 * 28 * 1280;  // images are resized to at most this many pixels
   double rescale_factor = 1.0 / 255;         // the values 0 … 255 are multiplied by this factor
-  // Subtracted after rescaling: red, green, blue.
+  // The numbers that are subtracted from red, green and blue after rescaling.
   std::array<double, 3> mean{0.48145466, 0.4578275, 0.40821073};
-  // Divisors after the mean is subtracted: red, green, blue.
+  // The numbers by which red, green and blue are divided after the mean is subtracted.
   std::array<double, 3> std_deviation{0.26862954, 0.26130258, 0.27577711};
 
   // Returns the side of a token in pixels. Both sides of a resized image are multiples of this number.

@@ -21,7 +21,7 @@ struct ResampleTable {
   std::int32_t precision = 0;
   std::vector<std::int32_t> first;    // [to]: index of each output's first input
   std::vector<std::int32_t> count;    // [to]: number of each output's inputs, at most `taps`
-  std::vector<std::int16_t> weights;  // [to, taps]
+  std::vector<std::int16_t> weights;  // [to, taps]: the weights of each output's inputs
 };
 
 // Makes the weights for resizing a line of `from` values to `to` values. Precondition: both are at least 1.

@@ -1,6 +1,6 @@
-// The builder with which models write their forward. Every call checks operands and attributes against the operator's
-// declaration and infers result types. The first error is kept and later calls do nothing, so that model code reads as
-// a formula and checks for errors once, in finish().
+// The builder with which the code of a model makes the graph of its forward. Every call checks operands and attributes
+// against the operator's declaration and infers result types. After the first error, later calls do nothing. Model code
+// therefore reads like a formula, and checks for errors only once, in finish().
 //
 //   GraphBuilder b("llama", ops);
 //   ValueId ids = b.input("input_ids", {DType::kInt32, {Symbol::kTokens}});
@@ -23,15 +23,15 @@
 namespace tessera::ir {
 
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
-inline constexpr std::size_t kMaxResults = 8;  // results of one node
+inline constexpr std::size_t kMaxResults = 8;  // maximum number of results of one node
 
 class GraphBuilder {
  public:
   // `ops` must outlive the builder.
   GraphBuilder(std::string graph_name, const OpTable& ops);
 
-  // Each of the next three functions declares a value. A second declaration of the same weight (a tied head) returns
-  // the value of the first declaration; the types must agree.
+  // Each of the next three functions declares a value. If a weight is declared again, as for a tied head, the call
+  // returns the value of the first declaration. The types must agree.
   ValueId input(std::string name, Type type);
   ValueId weight(std::string name, Type type);
   ValueId state(std::string name, Type type);
@@ -43,8 +43,8 @@ class GraphBuilder {
   // results is safe.
   std::vector<ValueId> multi_op(std::string_view name, std::vector<ValueId> operands, Attributes attributes = {});
 
-  // Names the results of the following nodes "<scope>.<op>" instead of "<op>". An empty scope_name ends the scope. A
-  // number is appended to a name that is taken.
+  // Names the results of the following nodes "<scope>.<op>" instead of "<op>". An empty scope_name ends the scope. If a
+  // name is already taken, a number is appended.
   void scope(std::string scope_name) { scope_ = std::move(scope_name); }
   void output(ValueId value);
   // Records an error that the caller has found (such as a config that the model cannot express).
@@ -68,12 +68,12 @@ class GraphBuilder {
   Status error_;
   std::string scope_;
   std::unordered_map<std::string, ValueId> values_by_name_;
-  std::unordered_map<std::string, int> next_number_;  // the key is a name that is taken, the value its next suffix
+  std::unordered_map<std::string, int> next_number_;  // the key is a taken name, and the value is its next suffix
 };
 
 // Checks that `node` agrees with `decl` in operand count, attribute names and kinds, and mutated operands, and that it
-// mutates neither inputs nor weights. Returns the types that its results must have. `node` need not be in `graph`, but
-// its operands must.
+// mutates neither inputs nor weights. Returns the types that its results must have. `node` does not have to be in
+// `graph`, but its operands do.
 Result<std::vector<Type>> check_node(const OpDecl& decl, const Graph& graph, const Node& node);
 
 }  // namespace tessera::ir

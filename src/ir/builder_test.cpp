@@ -1,5 +1,5 @@
-// Catches: a node that disagrees with its declaration but is accepted; a first error that is hidden by later errors; a
-// model that crashes after an error instead of reporting it; two values with one name.
+// Catches: a node that disagrees with its declaration but is accepted; a first error that later errors replace; a model
+// that crashes after an error instead of reporting it; and two values with the same name.
 #include "tessera/ir/builder.h"
 
 #include <gmock/gmock.h>
@@ -161,7 +161,7 @@ TEST(GraphBuilder, NamesAreDeclaredOnce) {
               HasSubstr("weight 'w' is declared as bf16[T, 64] and again as f32[64]"));
 }
 
-// After an error a model goes on with the ids {-1} that the builder returned.
+// After an error, a model continues with the ids {-1} that the builder returns.
 TEST(GraphBuilder, TheFirstErrorStaysAndLaterCallsDoNothing) {
   EXPECT_EQ(error_of([](GraphBuilder& b, ValueId x) {
               b.fail(invalid_argument("the first"));

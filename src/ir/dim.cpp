@@ -53,8 +53,8 @@ Dim Dim::reduced(Wide numerators, Int128 divisor) {
   return dim;
 }
 
-// In the functions below, a product has two 64-bit factors, and a sum has two such products. So 128 bits hold all
-// results.
+// In the functions below, a product has two 64-bit factors, and a sum has two such products. All results therefore fit
+// into 128 bits.
 
 Dim Dim::operator+(const Dim& other) const {
   if (!representable()) return *this;
@@ -107,7 +107,7 @@ std::string Dim::to_string() const {
   const auto add_term = [&](std::int64_t number, const std::string& symbol) {
     if (number == 0) return;
     const bool negative = number < 0;
-    // Negates as unsigned, because int64 cannot hold the magnitude of the lowest int64.
+    // The number is negated as an unsigned integer, because the magnitude of the lowest int64 does not fit into int64.
     const std::uint64_t magnitude =
         negative ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
     if (terms++ > 0) {
@@ -235,9 +235,9 @@ Result<Dim> Dim::parse(std::string_view text) {
   return DimParser(text).parse();
 }
 
-// An element count is a product of dimensions, which are affine forms. Over the rationals, such a product has a unique
-// factorisation. Two counts are therefore equal if their numeric factors agree and they have the same primitive
-// factors, in any order.
+// An element count is a product of dimensions, which are affine forms. With rational coefficients, such a product has a
+// unique factorisation. Two counts are therefore equal if and only if their numeric factors agree and they have the
+// same primitive factors, in any order.
 bool same_element_count(const Shape& a, const Shape& b) {
   struct Product {
     Int128 numerator = 1;

@@ -1,7 +1,7 @@
 // A forward as a graph: its values, its nodes in execution order, its inputs and its states.
 //
-// Nodes are in single assignment form except for *mutated* operands: a node may write into an operand (`mut %out`), and
-// every later node sees the new content. Nodes are therefore executed in the order of the list.
+// Each value is assigned once, except for *mutated* operands. A node may write into an operand (`mut %out`), and every
+// later node then reads the new content. Nodes are therefore executed in the order of the list.
 //
 // Values come from outside or from a node:
 //   input   a static input buffer, rewritten before every forward        %input_ids: i32[T]
@@ -9,7 +9,7 @@
 //   state   memory that outlives a forward: a layer's keys and values    %k_cache.0: bf16[P, 16, 8, 128]
 //   result  made by a node of this graph
 //
-// Graph is a value: copying it copies the whole graph. Not thread-safe while it changes.
+// A copy of a Graph object copies the whole graph. The class is not thread-safe while a graph changes.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vec
 struct Node {
   std::string op;
   std::vector<ValueId> operands = {};
-  std::vector<bool> mutates = {};  // [operands.size()]: which operands the node writes
+  std::vector<bool> mutates = {};  // for each operand, whether the node writes it
   std::vector<ValueId> results = {};
   std::vector<std::pair<std::string, Attribute>> attributes = {};  // sorted by name
 
@@ -57,8 +57,8 @@ struct Node {
 };
 
 // A group of layers whose caches retain tokens by the same rule. The layers share slots, a page table and a pool of
-// pages. A state belongs to group i if its first dimension is page_symbol(i), so that the bytes of a page follow from
-// the types of the group's states.
+// pages. A state belongs to group i if its first dimension is page_symbol(i). The size of a page follows from the types
+// of the group's states.
 struct CacheGroup {
   enum class Kind : std::uint8_t {
     kPaged,   // keys and values of every token of a sequence
@@ -69,15 +69,16 @@ struct CacheGroup {
     // continues.
     kState,
   };
-  std::string name;  // "full", "window.4096"
+  std::string name;  // for example "full" or "window.4096"
   Kind kind = Kind::kPaged;
-  std::int64_t window = 0;  // kWindow: the number of tokens that a token sees, itself included; other kinds: 0
+  // With kWindow, the number of tokens that a token attends to, including itself. 0 for other kinds.
+  std::int64_t window = 0;
   std::vector<std::int64_t> layers = {};
   friend bool operator==(const CacheGroup&, const CacheGroup&) = default;
 };
 std::string_view cache_group_kind_name(CacheGroup::Kind kind);  // "paged" "window" "latent" "state"
-// Returns the index of the cache group whose page symbol is the type's first dimension; empty if the value is not part
-// of a cache.
+// Returns the index of the cache group whose page symbol is the type's first dimension. Returns nothing if the value is
+// not part of a cache.
 std::optional<std::size_t> cache_group_of(const Type& type);
 
 struct Graph {
@@ -97,8 +98,8 @@ struct Graph {
 };
 
 // Returns whether the graphs have the same name, declarations, nodes, outputs and cache groups in the same order.
-// Values are matched by name and type; ids may differ. Doubles are compared bit by bit; NaNs are equal. Accepts any
-// graph, also one that verify() refuses.
+// Values are compared by name and type, and their ids may differ. Doubles are compared bit by bit, except that all NaNs
+// are equal. Accepts any graph, even if verify() returns an error for it.
 bool structurally_equal(const Graph& a, const Graph& b);
 
 }  // namespace tessera::ir

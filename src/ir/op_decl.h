@@ -1,7 +1,7 @@
-// The declaration of an operator: all that a graph needs to know about it. Kernels are declared separately, in
-// ops/contract/op.h, so that graphs can be built, checked, split and printed without a device. The functions of a
-// declaration are of type std::function, because those of a plugin's operator must hold the plugin's table of C
-// functions.
+// The declaration of an operator contains everything that graphs need to know about the operator. Kernels are declared
+// separately, in ops/contract/op.h, so that graphs can be built, checked, split and printed without a device. The
+// functions of a declaration are of type std::function, because those of a plugin's operator must hold the plugin's
+// table of C functions.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class GraphBuilder;
 
 struct OperandDecl {
   std::string_view name;
-  bool mutated = false;   // the operator writes this operand
+  bool mutated = false;   // whether the operator writes this operand
   bool optional = false;  // whether the operand may be omitted; only for operands at the end
 };
 
@@ -42,23 +42,24 @@ struct OpSignature {
 
 enum class Execution : std::uint8_t {
   kKernel,    // a kernel runs
-  kView,      // result 0 is operand 0's memory with another shape; nothing runs
+  kView,      // result 0 is the memory of operand 0 with another shape; nothing runs
   kAllocate,  // results are memory that a later node writes; nothing runs
 };
 
 // The rows on which a row of the results depends.
 enum class RowUse : std::uint8_t {
-  kMixed,     // several rows, a state, or not known
-  kByRow,     // only the same row of the operands, and weights; the number of rows does not matter
-  kExchange,  // the same row on other ranks too; all ranks run the operator, which exchanges each row separately
+  kMixed,  // several rows, a state, or unknown rows
+  kByRow,  // only the same row of the operands, and weights
+  // Also the same row on other ranks. All ranks run the operator, which exchanges each row separately.
+  kExchange,
 };
 
 struct OpDecl {
   std::string_view name;
-  std::string_view summary;  // one line: the formula with shapes
+  std::string_view summary;  // one line with the formula and the shapes
   std::vector<OperandDecl> operands = {};
   std::vector<AttributeDecl> attributes = {};
-  // Infers the types of the results. Returns an error with the reason if the kernels cannot take the operands.
+  // Infers the types of the results. Returns an error with the reason if kernels cannot accept the operands.
   std::function<Result<std::vector<Type>>(const OpSignature& signature)> infer{};
 
   // Whether the operator may run while a stream is recorded. If not, forwards are always cut at this operator, even if
@@ -69,22 +70,22 @@ struct OpDecl {
   Execution execution = Execution::kKernel;
   // kByRow and kExchange let two-batch overlap run the operator on half of its rows (compile/halves.h).
   RowUse rows = RowUse::kMixed;
-  // Builds the native form in `builder`: the same computation from simpler operators. Returns the operator's results in
-  // order. Null if the operator has no native form.
+  // Builds the operator's native form in `builder`. A native form is the same computation with simpler operators.
+  // Returns the operator's results in order. Null if the operator has no native form.
   std::function<Result<std::vector<ValueId>>(GraphBuilder& builder, const Node& node,
                                              std::span<const ValueId> operands)>
       decompose{};
 };
 
-// A list of declarations with a lookup by name. The list borrows the declarations.
+// A list of declarations with a lookup by name. The declarations must outlive the list.
 class OpTable {
  public:
   explicit OpTable(std::vector<const OpDecl*> declarations);
   // Returns kInvalidArgument if the name is taken.
   Status add(const OpDecl& declaration);
   const OpDecl* find(std::string_view name) const;
-  // Returns the declaration. The error for an unknown operator names it and the declared operators with the nearest
-  // names.
+  // Returns the declaration. If the operator is unknown, the error names it and the declared operators with the most
+  // similar names.
   Result<const OpDecl*> get(std::string_view name) const;
   std::span<const OpDecl* const> all() const { return declarations_; }
 

@@ -4,9 +4,9 @@
 //   options.ops = &ops;
 //   std::string svg = to_svg(graph, options);
 //
-// The SVG is one column in execution order. Each node is a rounded box with its operator and results; arrows show
-// results; small labels at the left show inputs, weights and states. Colours follow the viewer's light or dark scheme.
-// Any graph can be drawn, also one that verify() refuses.
+// The SVG shows the nodes in one column, in execution order. Each node is a rounded box with its operator and results.
+// Arrows go from a value's writer to its readers. Small labels at the left show inputs, weights and states. Colours
+// follow the viewer's light or dark scheme. Any graph can be drawn, even if verify() returns an error for it.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@
 namespace tessera::ir {
 
 struct PictureCluster {
-  std::string title;      // "piece 3"
-  bool is_split = false;  // the cluster is a split op, which runs between recorded graphs
+  std::string title;      // for example "piece 3"
+  bool is_split = false;  // whether the cluster is a split op, which runs between recorded graphs
 };
 
 struct PictureOptions {
@@ -27,8 +27,8 @@ struct PictureOptions {
   // like kernels.
   const OpTable* ops = nullptr;
   std::vector<PictureCluster> clusters;
-  // [nodes]: the index of each node's cluster in `clusters`, or -1 for a node without a cluster. Empty if there are no
-  // clusters. Neighbouring nodes in the same cluster share a frame.
+  // For each node, the index of its cluster in `clusters`, or -1 if it has no cluster. Empty if there are no clusters.
+  // Neighbouring nodes in the same cluster share a frame.
   std::vector<int> cluster_of_node;
 };
 

@@ -77,12 +77,13 @@ class FlowBuilder {
 
   const Graph& graph_;
   const PictureOptions& options_;
-  std::vector<ValueId> memory_;  // [values]: the value that owns its memory
-  std::vector<NodeId> writer_;   // [values]: the last writer of that memory
+  std::vector<ValueId> memory_;  // for each value, the value that owns its memory
+  std::vector<NodeId> writer_;   // for each value, the last writer of its memory
   Flow flow_;
 };
 
-// Returns the length in bytes of the text's first UTF-8 character; 0 if XML cannot contain it or the UTF-8 is invalid.
+// Returns the length in bytes of the text's first UTF-8 character, or 0 if XML cannot contain it or the UTF-8 is
+// invalid.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
   const std::uint32_t first = byte(0);
@@ -131,7 +132,7 @@ std::string attributes_text(const Graph& graph, const Node& node) {
   if (node.attributes.empty()) return {};
   Node bare;
   bare.attributes = node.attributes;
-  const std::string text = to_text(graph, bare);  // for example: "" () {group = 0}
+  const std::string text = to_text(graph, bare);  // for example "" () {group = 0}
   const std::size_t start = text.find('{') + 1;
   return text.substr(start, text.size() - start - 1);
 }

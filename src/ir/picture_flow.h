@@ -1,5 +1,5 @@
-// Computes the data that the SVG and the DOT picture both show: how each node looks, which nodes feed it, and which
-// labels are drawn beside it.
+// Computes the data that both the SVG and the DOT picture show: the style of each node, the nodes whose values it
+// reads, and the labels beside it.
 #pragma once
 
 #include <cstddef>
@@ -28,17 +28,18 @@ struct FlowLabel {
 };
 
 struct Flow {
-  std::vector<NodeStyle> styles;               // [nodes]
-  std::vector<int> clusters;                   // [nodes] index into options.clusters or -1
-  std::vector<std::vector<FlowLabel>> labels;  // [nodes + 1], each value once; the last entry belongs to the outputs
-  std::vector<FlowEdge> edges;                 // at most one for each pair of a node and a value that it uses
+  std::vector<NodeStyle> styles;  // one for each node
+  std::vector<int> clusters;      // for each node, its index in options.clusters, or -1
+  // The labels of each node, and last the labels of the outputs. A list contains each value once.
+  std::vector<std::vector<FlowLabel>> labels;
+  std::vector<FlowEdge> edges;  // at most one for each pair of a node and a value that it uses
 };
 
-// Computes the flow; references to values or nodes that do not exist are omitted.
+// Computes the flow. References to values or nodes that do not exist are omitted.
 Flow flow_of(const Graph& graph, const PictureOptions& options);
 
-// Returns the text as valid UTF-8 without control characters, cut to at most `most` characters. A cut is shown as "…",
-// and invalid or unprintable characters as U+FFFD.
+// Returns the text as valid UTF-8 without control characters, cut to at most `most` characters. If text is cut off, "…"
+// follows. Invalid or unprintable characters become U+FFFD.
 std::string printable(std::string_view text, std::size_t most);
 // Returns the value's name and type, for example "%h: bf16[T, 64]".
 std::string typed_name(const Graph& graph, ValueId id);

@@ -12,7 +12,7 @@
 namespace tessera::ir {
 namespace {
 
-// Sizes in pixels. Text is monospaced, so that its width is known: a character has kCharacter px at font size 11.
+// Sizes in pixels. Text is monospaced, so its width is known. At font size 11 a character is kCharacter pixels wide.
 constexpr double kCharacter = 6.62;
 constexpr double kLine = 15;
 constexpr double kMargin = 24;
@@ -97,7 +97,7 @@ std::string_view style_class(NodeStyle style) {
   return "";
 }
 
-// The path of a value, at the right of the boxes, from its writer to readers further down.
+// The line at the right of the boxes that connects the writer of a value with readers further down.
 struct Trunk {
   std::size_t from;
   ValueId value;
@@ -108,13 +108,13 @@ struct Trunk {
 };
 
 // Assigns lanes. Short trunks lie near the boxes. Trunks that overlap lie in different lanes until kMostLanes lanes
-// exist; further trunks share the last lane.
+// exist. All further trunks share the last lane.
 std::size_t assign_lanes(std::vector<Trunk>& trunks) {
   std::vector<Trunk*> by_length;
   for (Trunk& trunk : trunks) by_length.push_back(&trunk);
   std::stable_sort(by_length.begin(), by_length.end(),
                    [](const Trunk* a, const Trunk* b) { return a->last - a->first < b->last - b->first; });
-  std::vector<std::map<std::size_t, std::size_t>> taken;  // [lanes] first row → last row
+  std::vector<std::map<std::size_t, std::size_t>> taken;  // for each lane, a map from first row to last row
   for (Trunk* trunk : by_length) {
     std::size_t lane = 0;
     for (; lane < taken.size(); ++lane) {
@@ -154,7 +154,7 @@ class SvgWriter {
   }
 
  private:
-  // A row of the picture: a node, or the outputs after all nodes.
+  // A row of the picture, which shows a node. The row after all nodes shows the outputs.
   struct Row {
     double top = 0;
     double box_height = 0;
@@ -192,7 +192,7 @@ class SvgWriter {
     return std::min(y, rows_[row].bottom() - 5);
   }
 
-  // Arrows to the next node are drawn straight; all others run in lanes.
+  // Arrows to the next node are drawn straight. All other arrows run in lanes.
   void collect_trunks() {
     std::map<std::pair<std::size_t, ValueId>, std::size_t> index;
     for (const FlowEdge& edge : flow_.edges) {
@@ -212,7 +212,7 @@ class SvgWriter {
   }
 
   void measure() {
-    std::size_t label_characters = 24;  // at least the header's width
+    std::size_t label_characters = 24;  // at least the width of the header
     for (const auto& labels : flow_.labels) {
       for (const FlowLabel& label : labels) {
         label_characters = std::max(label_characters, label_text(label).size());

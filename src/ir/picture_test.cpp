@@ -1,5 +1,5 @@
-// Catches: a node, value or cluster that is missing from a picture; an edge from the wrong writer; a picture that no
-// viewer opens, because a name in the graph contains markup or invalid UTF-8.
+// Catches: a node, value or cluster that is missing from a picture; an edge from the wrong writer; and a picture that
+// no viewer can open, because a name in the graph contains markup or invalid UTF-8.
 #include "tessera/ir/picture.h"
 
 #include <gmock/gmock.h>
@@ -23,8 +23,8 @@ std::size_t count(std::string_view text, std::string_view part) {
   return n;
 }
 
-// Returns "" if every tag is closed in order, text holds no markup and no control character occurs; otherwise the
-// fault.
+// Returns "" if every tag is closed in order, text contains no markup, and there is no control character. Otherwise
+// returns the fault.
 std::string xml_fault(std::string_view xml) {
   std::vector<std::string> open;
   for (std::size_t at = 0; at < xml.size(); ++at) {
@@ -117,7 +117,7 @@ TEST(Dot, ShowsNodesEdgesAndClusters) {
   EXPECT_THAT(dot, HasSubstr("n4 -> n5 [color="));
 }
 
-// The edge into the norm comes from attention, which wrote the memory, and not from the allocation.
+// The edge to the norm must come from attention, which wrote the memory, and not from the allocation of the memory.
 TEST(Dot, AnEdgeComesFromTheLastWriter) {
   const OpTable ops = test_op_table();
   const std::string dot = to_dot(llama());

@@ -1,4 +1,5 @@
-// The memory of a graph's value on the device. Kernels, and exchanges between ranks, read and write it.
+// A TensorView describes the device memory of a graph's value. Kernels, and exchanges between ranks, read and write
+// this memory.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@ struct TensorView {
   ir::DType dtype = ir::DType::kFloat32;
   std::int32_t rank = 0;
   std::array<std::int64_t, kMaxRank> dims{};
-  bool is_weight = false;  // no kernel writes it, so a kernel may read it before earlier kernels have ended
+  bool is_weight = false;  // no kernel writes a weight, so a kernel may read it before earlier ones end
 
   std::int64_t dim(int i) const { return dims[static_cast<std::size_t>(i)]; }
   std::int64_t elements() const {
@@ -27,7 +28,8 @@ struct TensorView {
     return n;
   }
   std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(ir::dtype_size(dtype)); }
-  // Returns the rows of a matrix view: the product of all dimensions but the last.
+  // Return the number of rows and columns if the tensor is seen as a matrix. The rows are the product of all dimensions
+  // except the last.
   std::int64_t rows() const { return rank == 0 || dim(rank - 1) == 0 ? 0 : elements() / dim(rank - 1); }
   std::int64_t cols() const { return rank == 0 ? 1 : dim(rank - 1); }
   // Returns the address as a pointer. Valid only on devices whose addresses are pointers.

@@ -11,8 +11,8 @@
 //     return %normed
 //   }
 //
-// Grammar ([x] optional, {x} any number of times; line breaks count as spaces, "//" begins a comment up to its line's
-// end):
+// The grammar follows. [x] is optional, and {x} may occur any number of times. Line breaks count as spaces. "//" begins
+// a comment, which ends with the line.
 //
 //   graph      = "graph" "@"name "{" {statement} "return" [values] "}"
 //   statement  = group | input | weight | state | node
@@ -31,11 +31,12 @@
 //   word       = (letter | "_") {letter | digit | "_" | "."}
 //   string     = '"' … '"' with \" \\ \n \t and \xHH
 //
-// An integer has neither point nor exponent; a double has at least one, or is inf, -inf or nan. Therefore `1` and `1.0`
-// differ. Values are defined before they are used; otherwise statements may come in any order. The printer writes
-// groups, inputs, weights, states and nodes, each in the graph's order, and attributes sorted by name. Its output is
-// the canonical text, for which print(parse(text)) == text. For any graph, parse(print(graph)) is structurally_equal to
-// the graph; the value ids of the parsed graph follow the order of the text. Doubles keep their bits.
+// An integer has neither a decimal point nor an exponent. A double has at least one of them, or is inf, -inf or nan.
+// `1` and `1.0` are therefore different. Values must be defined before they are used. Apart from this, statements may
+// have any order. The printer writes groups, inputs, weights, states and nodes, each in the graph's order, and
+// attributes sorted by name. Its output is the canonical text, for which print(parse(text)) == text. For any graph,
+// parse(print(graph)) is structurally_equal to the graph. The value ids of the parsed graph follow the order of the
+// text. Doubles keep their bits.
 #pragma once
 
 #include <cstddef>
@@ -50,14 +51,15 @@ namespace tessera::ir {
 
 inline constexpr std::size_t kMaxGraphTextBytes = std::size_t{64} << 20;
 
-// Prints any graph, also one that verify() refuses. An id out of range shows as "%?7", which does not parse.
+// Prints any graph, even if verify() returns an error for it. An id that is out of range is printed in the form "%?7",
+// which does not parse.
 std::string to_text(const Graph& graph);
 // Prints one node's statement, without a line break, for messages and tooltips.
 std::string to_text(const Graph& graph, const Node& node);
 
-// Parses a graph. Errors name line and column (in bytes, from 1), what was found and what was expected. If `ops` is
-// given, every node must agree with the declaration of its operator; if `ops` is null, operators are not checked. `ops`
-// is borrowed for the call. verify() checks the other rules.
+// Parses a graph. Errors name line and column (in bytes, from 1), what was found and what was expected. If `ops` is not
+// null, every node must agree with the declaration of its operator. If it is null, operators are not checked. verify()
+// checks the other rules.
 Result<Graph> parse_graph(std::string_view text, const OpTable* ops);
 
 }  // namespace tessera::ir

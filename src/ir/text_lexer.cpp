@@ -139,7 +139,7 @@ Result<Token> Lexer::next() {
     token.kind = Token::Kind::kNumber;
     do {
       token.text += text_[at_++];
-      // The sign of an exponent belongs to the number.
+      // A sign after 'e' or 'E' belongs to the number, as the sign of its exponent.
     } while (at_ < text_.size() &&
              (is_name_char(text_[at_]) ||
               ((text_[at_] == '-' || text_[at_] == '+') && (token.text.back() == 'e' || token.text.back() == 'E'))));

@@ -16,7 +16,7 @@ bool is_keyword(std::string_view text);  // whether `text` is a word that begins
 struct Token {
   enum class Kind {
     kWord,         // `text` is the word
-    kNumber,       // `text` is the number, not yet converted: digits with sign, point, exponent
+    kNumber,       // `text` is the number, with sign, point and exponent
     kString,       // `text` is the string without quotes and escapes
     kValue,        // %text
     kGraphName,    // @text
@@ -28,17 +28,18 @@ struct Token {
   std::size_t offset = 0;  // offset of the token's first byte in the text
 };
 
-// Returns how an error names a token: "'('", "the end of the text".
+// Returns the text by which an error names a token, such as "'('" or "the end of the text".
 std::string shown(const Token& token);
 
-// Splits a text into tokens. Borrows the text.
+// Splits a text into tokens. The text must outlive the lexer.
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
 
-  // Returns the next token. Fails at a character with which no token begins, and at a string without a closing quote.
+  // Returns the next token. Returns an error at a character with which no token begins, and at a string without a
+  // closing quote.
   Result<Token> next();
-  // Reads one dimension: the characters before the first one that no dimension contains, such as ',', ']' or a line
+  // Reads one dimension. It ends before the first character that no dimension contains, such as ',', ']' or a line
   // break. Precondition: "[" or "," was the last token.
   Result<Token> dimension();
   // Returns an error with the text "line 3, column 14: <message>".

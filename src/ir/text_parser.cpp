@@ -19,7 +19,7 @@ namespace {
 
 using Kind = Token::Kind;
 
-// A node's result as written, before the node was checked.
+// A result of a node as it is written in the text, before the node is checked.
 struct ResultText {
   Token name;
   std::optional<Type> type;

@@ -1,5 +1,5 @@
 // Catches: parts of a graph that are not printed or not read back; a comparison that overlooks a difference; wrong text
-// that is accepted; an error that points to the wrong place; text that crashes the parser.
+// that is accepted; an error that points to the wrong place; and text that crashes the parser.
 #include "tessera/ir/text.h"
 
 #include <gmock/gmock.h>
@@ -330,8 +330,8 @@ TEST(GraphText, TextSizeIsBounded) {
   }
 }
 
-// The parser either refuses a mutated text, or accepts it. The printed form of an accepted text must be accepted too,
-// and must print as the same text again.
+// The parser must either accept a mutated text or return an error. If it accepts the text, it must also accept the
+// printed form, which must then print as the same text again.
 TEST(GraphText, MutatedTextNeverCrashes) {
   const OpTable ops = test_op_table();
   std::mt19937_64 random(3);

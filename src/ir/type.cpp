@@ -31,7 +31,8 @@ constexpr std::array<std::string_view, kNumSymbols> kSymbolNames = {"T", "B", "Q
 
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 62;
 
-// Returns the product of `sizes` and `unit`. It is 0 if any size is 0, even if the product of the others is too large.
+// Returns the product of `sizes` and `unit`. The result is 0 if any size is 0, even if the product of the other sizes
+// is too large.
 Result<std::int64_t> product(const std::vector<std::int64_t>& sizes, std::int64_t unit) {
   if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
   std::int64_t total = unit;

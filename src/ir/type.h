@@ -1,7 +1,7 @@
-// Element types, symbolic dimensions and shapes.
+// Defines element types, symbolic dimensions and shapes.
 //
 // A forward's graph is built once with symbolic sizes. A Bucket later assigns a number to every symbol. A dimension is
-// an affine form of the symbols, divided by a constant without a remainder: (2*T + 8)/4.
+// an affine form of the symbols, divided by a constant without a remainder, such as (2*T + 8)/4.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace tessera::ir {
 
-// kFloat8E4M3 only stores keys and values (ops/cache/cache_type.h); nothing is computed in it.
+// kFloat8E4M3 only stores keys and values (ops/cache/cache_type.h). No operator computes in this type.
 enum class DType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kInt32, kInt64, kUInt8, kFloat8E4M3 };
 
 std::size_t dtype_size(DType dtype);       // in bytes
@@ -25,13 +25,13 @@ std::optional<DType> parse_dtype(std::string_view name);
 bool is_floating_point(DType dtype);  // f32, f16 and bf16: the types in which operators compute
 
 enum class Symbol : std::uint8_t {
-  kTokens,       // T: tokens of a forward, all requests together
-  kRequests,     // B: requests of a forward
-  kQueryLength,  // Q: longest query of a request in a forward
-  kRows,         // R: rows whose logits are wanted
-  kVisionRows,   // S: patches of a vision forward
-  kPages,        // P: pages of the first cache group, or its slots if it is a state group
-  kPages1,       // P1 … P3: pages of the other cache groups
+  kTokens,       // T: number of tokens in a forward, over all requests
+  kRequests,     // B: number of requests in a forward
+  kQueryLength,  // Q: number of tokens of the longest query in a forward
+  kRows,         // R: number of rows whose logits are wanted
+  kVisionRows,   // S: number of patches in a vision forward
+  kPages,        // P: number of pages of the first cache group, or of slots in a state group
+  kPages1,       // P1 … P3: number of pages of the other cache groups
   kPages2,
   kPages3,
 };
@@ -43,19 +43,21 @@ std::optional<Symbol> parse_symbol(std::string_view name);
 // Returns the symbol for the number of pages of a cache group. Precondition: group < kMaxCacheGroups.
 Symbol page_symbol(std::size_t group);
 
-// A number for every symbol; symbols that a graph does not use stay 0. A bucket is the key of a captured graph.
+// Holds a number for every symbol. The numbers of symbols that a graph does not use are 0. A bucket is the key of a
+// captured graph.
 struct Bucket {
   std::array<std::int64_t, kNumSymbols> sizes{};
 
   std::int64_t operator[](Symbol s) const { return sizes[static_cast<std::size_t>(s)]; }
   std::int64_t& operator[](Symbol s) { return sizes[static_cast<std::size_t>(s)]; }
   friend auto operator<=>(const Bucket&, const Bucket&) = default;
-  std::string to_string() const;  // "T=16 B=1"; "no sizes" if all are 0
+  std::string to_string() const;  // for example "T=16 B=1", or "no sizes" if all are 0
 };
 
 // A dimension: (constant + Σ coefficient·symbol) / divisor, kept in lowest terms. The division must be exact for every
-// bucket with which it is evaluated. Arithmetic never overflows: a dimension whose numbers would leave 64 bits becomes
-// unrepresentable, stays so, and fails in evaluate() and parse().
+// bucket with which it is evaluated. Arithmetic never overflows. If the numbers of a dimension would not fit into 64
+// bits, the dimension becomes unrepresentable and stays so. evaluate() and parse() return an error for such a
+// dimension.
 class Dim {
  public:
   constexpr Dim() = default;
@@ -68,20 +70,21 @@ class Dim {
   // Returns this dimension divided by `divisor`. Precondition: divisor > 0.
   Dim divided_by(std::int64_t divisor) const;
 
-  // Returns the dimension's number if it has no symbols and the division is exact; otherwise nothing.
+  // Returns the dimension's number if it has no symbols and the division is exact. Otherwise returns nothing.
   std::optional<std::int64_t> constant() const;
-  // Returns the dimension's number for a bucket. Fails if the division leaves a remainder or the result is negative.
+  // Returns the dimension's number for a bucket. Returns an error if the division leaves a remainder or the result is
+  // negative.
   Result<std::int64_t> evaluate(const Bucket& bucket) const;
   bool uses(Symbol symbol) const { return coefficients_[static_cast<std::size_t>(symbol)] != 0; }
   bool representable() const { return divisor_ != 0; }
 
   friend bool operator==(const Dim&, const Dim&) = default;
-  std::string to_string() const;  // "T", "2*T", "(T + 4)/2", "64"; "unrepresentable"
-  // Parses the output of to_string(). Any spacing is accepted, and the terms need not be reduced.
+  std::string to_string() const;  // for example "T", "2*T", "(T + 4)/2", "64" or "unrepresentable"
+  // Parses the output of to_string(). Any spacing is accepted, and the terms do not have to be reduced.
   static Result<Dim> parse(std::string_view text);
 
  private:
-  // The numerators: the constant, then the coefficient of each symbol.
+  // The numerators, which are the constant followed by the coefficient of each symbol.
   using Wide = std::array<__int128, kNumSymbols + 1>;
   Wide numerators() const;
   static Dim reduced(Wide numerators, __int128 divisor);
@@ -89,7 +92,7 @@ class Dim {
 
   std::int64_t constant_ = 0;
   std::array<std::int64_t, kNumSymbols> coefficients_{};
-  std::int64_t divisor_ = 1;  // 0: unrepresentable
+  std::int64_t divisor_ = 1;  // 0 if the dimension is unrepresentable
 };
 
 using Shape = std::vector<Dim>;  // outermost first, row-major
@@ -102,9 +105,11 @@ struct Type {
   std::string to_string() const;  // "bf16[T, 1024]"; a scalar is "f32[]"
 };
 
-// Returns the shape's dimensions as numbers. Fails as Dim::evaluate does, or if the element count exceeds 2^62.
+// Returns the shape's dimensions as numbers. Returns the errors of Dim::evaluate(), and an error if the number of
+// elements exceeds 2^62.
 Result<std::vector<std::int64_t>> evaluate(const Shape& shape, const Bucket& bucket);
-// Returns the bytes of a value of that type, without padding. Fails as evaluate() does, or if the bytes exceed 2^62.
+// Returns the size in bytes of a value of this type, without padding. Returns the errors of evaluate(), and an error if
+// the size exceeds 2^62.
 Result<std::int64_t> size_bytes(const Type& type, const Bucket& bucket);
 // Returns whether the shapes have the same number of elements for every bucket. A reshape or a view requires this. The
 // answer is exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not. Returns false if a dimension is

@@ -1,5 +1,5 @@
 // Catches: symbolic arithmetic that differs from arithmetic on numbers; a division that is accepted although it leaves
-// a remainder; overflow; text that reads back as another dimension; shapes that are wrongly accepted or refused for a
+// a remainder; overflow; text that parses as another dimension; and shapes that are wrongly accepted or rejected for a
 // reshape.
 #include "tessera/ir/type.h"
 

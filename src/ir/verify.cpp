@@ -268,8 +268,8 @@ class Verifier {
 
   const Graph& graph_;
   const OpTable& ops_;
-  std::vector<ValueId> memory_;  // [values]: the value that owns its memory: itself, except for views
-  std::vector<bool> unwritten_;  // [values]: allocated, and not yet written
+  std::vector<ValueId> memory_;  // for each value, the value that owns its memory (itself, except for views)
+  std::vector<bool> unwritten_;  // for each value, whether it is allocated and not yet written
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Checks the rules of a graph: after it is built, after it is parsed and after each pass.
+// Checks the rules of a graph after it is built, after it is parsed, and after each pass.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -25,7 +25,7 @@ namespace tessera::ir {
 //               windowed; only the first dimension of a state may be a group's number of pages; the integer
 //               attribute `group` of a node with a state operand is the index of that state's group.
 //
-// `ops` is borrowed for the call. Cost: linear in the graph.
+// The time is linear in the size of the graph.
 Status verify(const Graph& graph, const OpTable& ops);
 
 }  // namespace tessera::ir

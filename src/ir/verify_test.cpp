@@ -1,4 +1,4 @@
-// Catches: graphs that are accepted although they break a rule, so that a faulty pass would go unnoticed. Each test
+// Catches: graphs that are accepted although they break a rule. A faulty pass would then stay unnoticed. Each test
 // breaks one rule of a valid graph.
 #include "tessera/ir/verify.h"
 

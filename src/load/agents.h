@@ -21,7 +21,7 @@ namespace tessera {
 // kMostParts parts.
 // Preconditions: there is a session, and a session has at least two turns.
 Result<Load> agent_load(const LoadOptions& options);
-inline constexpr std::int64_t kMostParts = 1 << 24;  // 32 bytes each
+inline constexpr std::int64_t kMostParts = 1 << 24;  // maximum number of parts in a load; a part takes 32 bytes
 
 // Lowers known_tokens where a prompt continues an output whose ids the server did not report. In place of these ids the
 // prompt has random tokens, which no cache can have. records[i] belongs to load.requests[i].

@@ -256,7 +256,7 @@ class Waiting {
   }
 
   const ClientLoad& load_;
-  std::vector<std::vector<std::size_t>> followers_;  // [requests]
+  std::vector<std::vector<std::size_t>> followers_;  // [requests]: the requests that wait for the end of each request
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
 };
 

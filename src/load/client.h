@@ -1,5 +1,5 @@
-// A client of a server. It sends requests for completions over HTTP at given times, or after other requests have ended,
-// and reads the streamed answers. All work is done on the calling thread. Only client.cpp uses libcurl.
+// Sends requests for completions to a server over HTTP, at given times or after other requests have ended, and reads
+// the streamed answers. All work is done on the calling thread. Only client.cpp uses libcurl.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ namespace tessera {
 
 // Requests for completions (POST /v1/completions) whose answers are streamed.
 struct ClientLoad {
-  std::span<const double> send_at_s;  // [requests]: counted from the start of the run, or the end of request after[i]
+  std::span<const double> send_at_s;  // [requests]: seconds from the run's start, or from the end of request after[i]
   // [requests] or empty. after[i] is the index of the request that must have ended before request i is sent, and is
   // less than i. It is -1 if request i waits for no other request.
   std::span<const std::ptrdiff_t> after = {};
   // Makes the body of request `index` directly before the request is sent. `records` [requests] holds the results
   // of all requests so far.
   std::function<std::string(std::size_t index, std::span<const RequestRecord> records)> body;
-  bool keep_ids = false;             // fill RequestRecord::output_ids
+  bool keep_ids = false;             // whether to fill RequestRecord::output_ids
   std::int64_t max_concurrency = 0;  // simultaneous requests; 0: no limit
   std::function<void(std::size_t index)> on_end = {};
 };

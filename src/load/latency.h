@@ -58,8 +58,8 @@ struct LoadResult {
 LoadResult load_result(std::span<const RequestRecord> records);
 
 struct LatencyMetric {
-  const char* name;     // field in JSON
-  const char* heading;  // heading for people
+  const char* name;     // the metric's field in JSON
+  const char* heading;  // the metric's heading in tables
   Distribution LoadResult::*values;
 };
 inline constexpr std::array<LatencyMetric, 4> kLatencyMetrics = {{{"ttft_ms", "TTFT", &LoadResult::ttft},

@@ -18,8 +18,8 @@
 namespace tessera {
 
 enum class Arrivals : std::uint8_t { kPoisson, kUniform };
-// Which of the adapters a request names. kUniform: a random one, all with the same probability. kInTurn: each in turn.
-// kSkewed: a random one; adapters earlier in the list are more probable.
+// How a request's adapter is chosen. kUniform: at random, all adapters with the same probability. kInTurn: one after
+// another. kSkewed: at random; adapters earlier in the list are more probable.
 enum class AdapterDraw : std::uint8_t { kUniform, kInTurn, kSkewed };
 // SGLang's names of the enumerators of AdapterDraw, in the same order.
 inline constexpr std::array<std::string_view, 3> kAdapterDraws = {"uniform", "distinct", "skewed"};
@@ -27,10 +27,10 @@ inline constexpr std::array<std::string_view, 3> kAdapterDraws = {"uniform", "di
 // Sessions of coding agents (agents.h).
 struct AgentOptions {
   std::int64_t sessions = 0;          // 0: the load has no agents
-  std::int64_t turns = 43;            // per session; vLLM's figure for recorded agents (vllm#57103)
+  std::int64_t turns = 43;            // turns per session; vLLM's figure for recorded agents (vllm#57103)
   std::int64_t first_tokens = 16384;  // length of a session's first prompt; three quarters are the system prompt
   std::int64_t context = 120000;      // tokens of a session's last prompt
-  double tool_seconds = 0;            // from the end of an answer to the next turn
+  double tool_seconds = 0;            // seconds from the end of an answer to the next turn
   bool equal_results = false;         // all results of tools have the same length; if not, lengths are random
 };
 
@@ -42,14 +42,14 @@ struct LoadOptions {
   AdapterDraw adapter_draw = AdapterDraw::kUniform;
   double zipf_exponent = 1.5;  // kSkewed: adapter i, counted from 1, has a probability in proportion to 1 / i^exponent
   AgentOptions agents{};       // if it has sessions, they replace the random requests
-  // Used only without a trace:
+  // The members below are used only without a trace.
   Arrivals arrivals = Arrivals::kPoisson;
   std::int64_t input_tokens = 512;   // the longest random prompt
   std::int64_t output_tokens = 128;  // the longest output
   double range_ratio = 1;            // the lengths of random requests are drawn from [ratio · length, length]
 };
 
-// A stretch of a prompt: random tokens, or the output of another request.
+// A part of a prompt, which is random tokens or the output of another request.
 struct PromptPart {
   std::int64_t tokens = 0;
   std::uint64_t text = 0;  // equal numbers mean equal random tokens

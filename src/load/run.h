@@ -19,16 +19,16 @@ namespace tessera {
 struct LoadTarget {
   LoadClient& client;
   std::string model;
-  std::optional<std::int64_t> context{};  // tokens of one request, if the server reports it
+  std::optional<std::int64_t> context{};  // maximum number of tokens of a request, if the server reports it
   std::int64_t vocab_size = 0;            // upper bound of token ids
 };
-// Asks the server for its description. `model`: the model to use; "": the first one that the server lists.
+// Asks the server for its description. `model` is the model to use; if it is "", the first one that the server lists.
 Result<LoadTarget> ask_target(LoadClient& client, const std::string& model, std::int64_t vocab_size);
 
 struct LoadRunOptions {
-  std::optional<double> rate{};      // requests per second on average; infinity: all at once; unset: at arrival_s
+  std::optional<double> rate{};      // mean rate per second; infinity: all at once; unset: at LoadRequest::arrival_s
   std::uint64_t seed = 0;            // seed of the prompts
-  std::uint64_t number = 0;          // runs with different numbers share no prompt
+  std::uint64_t number = 0;          // number of the run; runs with different numbers share no prompt
   std::int64_t warmup = 0;           // requests before the run, which do not count
   std::int64_t max_concurrency = 0;  // simultaneous requests; 0: no limit
   std::function<void(std::int64_t requests)> on_start{};

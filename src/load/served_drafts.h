@@ -15,7 +15,7 @@ namespace tessera {
 struct ServedDrafts {
   std::int64_t steps = 0;    // forwards with draft tokens, counted for each request
   std::int64_t drafted = 0;  // draft tokens
-  std::int64_t kept = 0;     // accepted draft tokens, which were output
+  std::int64_t kept = 0;     // draft tokens that were accepted and output
   // [positions]: drafted and kept tokens by a draft's position in its step; the first draft has index 0.
   std::vector<std::int64_t> drafted_at{};
   std::vector<std::int64_t> kept_at{};

@@ -11,7 +11,8 @@ namespace tessera {
 
 class StreamRecord {
  public:
-  // `record` must outlive this object. `keep_ids`: fills output_ids, if the server sends ids (return_token_ids).
+  // `record` must outlive this object. If `keep_ids` is true and the server sends ids (return_token_ids), output_ids is
+  // filled.
   StreamRecord(RequestRecord& record, bool keep_ids) : record_(record), keep_ids_(keep_ids) {}
 
   // Takes bytes of the body that came at `now_s`. Each event says how many tokens there are so far

@@ -38,13 +38,15 @@ struct ModelFamily {
   // Reads the fields that only this family has, or that this family reads in its own way. Also sets
   // config.sliding_windows. When this function is called, sizes, activation and norms are already in `config`.
   Status (*read_config)(const Fields& fields, ModelConfig& config) = nullptr;
-  // Builds the body. Inputs: input_ids, positions, …; returns hidden [T, hidden]. The builder keeps the first error.
+  // Builds the body. The graph's inputs are input_ids, positions and so on. Returns the last hidden states [T, hidden
+  // size]. The builder keeps the first error.
   ir::ValueId (*build_body)(LayerBuilder& b, const ModelConfig& config) = nullptr;
   // Replaces build_body in a family whose body is written as text (model/text_body.h). The result must depend only on
   // the arguments.
   std::function<Result<FamilyBody>(const ModelConfig&, const ModelOptions&, const ir::OpTable&)> make_body{};
-  // Builds the vision tower (model/vision/towers.h). Inputs: patches and their positions; returns rows for the body,
-  // X[S / merged_patches(), row_values()]. Null if the family has no tower; `defaults.vision` is then absent.
+  // Builds the vision tower (model/vision/towers.h). The graph's inputs are S patches and their positions. Returns rows
+  // for the body, X[S / merged_patches(), row_values()]. Null if the family has no tower; `defaults.vision` is then
+  // absent.
   ir::ValueId (*build_tower)(LayerBuilder& b, const VisionConfig& config) = nullptr;
   // Builds the checkpoint's next-token layer (layers/draft.h). This layer reads the body's hidden states and the tokens
   // that follow them. It returns hidden [T, hidden], which the head and the next draft read. `config` is the result of

@@ -174,7 +174,7 @@ Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOpti
   ModelOptions own = options;
   const std::size_t groups = graphs.body.cache_groups.size();
   const std::size_t group = full_group(graphs.body);
-  if (graphs.body.cache_groups.size() > groups) {  // full_group() added one; else the layer uses a group of the target
+  if (graphs.body.cache_groups.size() > groups) {  // full_group() added a group; if not, the layer uses the target's
     own.guest = {.groups = graphs.body.cache_groups, .group = group, .takes_embeddings = true};
     own.guest->groups[group].layers.push_back(eagle.config.num_hidden_layers - 1);
   }
@@ -265,7 +265,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   } else {
     LayerBuilder body("body", options, ops, config.tensor_prefix, config.formats);
     const ir::ValueId hidden = family->build_body(body, config);
-    graphs.linears = body.take_linears();  // before an EAGLE-3 draft adds its own linears to the body
+    graphs.linears = body.take_linears();  // taken before an EAGLE-3 draft adds its own linears to the body
     std::optional<ir::ValueId> fused;
     if (options.eagle != nullptr) fused = TRY(fuse_layer_inputs(body, *options.eagle));
     graphs.body = TRY(finish(body, hidden, "hidden", graphs.weights, fused));

@@ -1,6 +1,7 @@
-// Builds a model's graphs from its config. The runner runs these graphs:
+// Builds a model's graphs from its config. The runner runs these graphs, shown as inputs → outputs, where T is the
+// number of tokens and R the number of rows whose logits are wanted:
 //
-//   body     input_ids, positions … → hidden [T, hidden]     split at attention, captured in pieces
+//   body     input_ids, positions … → hidden [T, hidden]; split at attention into pieces that are captured one by one
 //   head     hidden, wanted_rows → logits f32[R, vocab]
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
@@ -40,11 +41,11 @@ struct DraftModel;
 struct EagleDraft;
 
 // The layer numbers and the cache group of a guest's layers (families/draft_model.h). A guest is a draft model, or an
-// EAGLE-3 layer whose target has no layer with full attention. It uses the target's cache groups.
+// EAGLE-3 layer whose target has no layer with full attention. The guest uses the target's cache groups.
 struct GuestPlace {
   std::int64_t first_layer = 0;             // added to the numbers of the guest's layers; 0 for an EAGLE-3 layer
   std::vector<ir::CacheGroup> groups = {};  // the target's cache groups; one of them also has the guest's layers
-  std::size_t group = 0;                    // index of this group
+  std::size_t group = 0;                    // index of the guest's group in `groups`
   bool takes_embeddings = false;            // whether prompts may give embeddings instead of ids
 };
 
@@ -77,7 +78,7 @@ struct ModelOptions {
   // blocks are converted to numbers. A weight can keep its blocks if operators support the type and each row consists
   // of whole blocks. If the function is empty, no blocks are kept.
   std::function<std::optional<BlockType>(std::string_view tensor)> stored_blocks = {};
-  bool round_block_inputs = false;  // whether linears with blocks may round their inputs (inputs = "block")
+  bool round_block_inputs = false;  // whether linears of GGUF blocks may round x (attribute inputs = "block")
   // Whether operators take integers and scales of blocks as separate tensors (block_codes.h). If so, only linears and
   // experts keep their blocks. Embeddings are converted to numbers.
   bool block_codes = false;
@@ -110,7 +111,7 @@ struct ModelOptions {
   ir::DType kv_cache_type() const { return kv_cache_dtype.value_or(dtype); }
 };
 
-// A vision tower: patches of packed images → rows of embeddings (model/vision/towers.h).
+// The graph of a vision tower, which turns patches of packed images into rows of embeddings (model/vision/towers.h).
 struct VisionGraph {
   ir::Graph graph;
   VisionConfig config;
@@ -182,7 +183,7 @@ struct ModelGraphs {
   std::vector<LayerInfo> layers = {};         // [layers] or empty; becomes ForwardContext::layers
   std::vector<AdaptableLinear> linears = {};  // linears of body and head that adapters may change
   std::optional<VisionGraph> vision = std::nullopt;
-  std::optional<DraftGraphs> draft = std::nullopt;  // from draft_layer, eagle or draft_model
+  std::optional<DraftGraphs> draft = std::nullopt;  // present if draft_layer, eagle or draft_model is set
   // The layers of this pipeline stage. The head and the graphs that follow it belong to the last stage. Other stages
   // have these graphs too, but not their weights.
   LayerRange own_layers = {};

@@ -67,7 +67,7 @@ class BodyReads {
   const ir::Graph& body_;
   // [values]: index of the last node that reads the value. For an output of the body, the number of nodes.
   std::vector<std::ptrdiff_t> last_use_;
-  std::vector<bool> repeats_;  // [nodes]
+  std::vector<bool> repeats_;  // [nodes]: the result of repeats() for each node
 };
 
 // Builds the graph of one stage.

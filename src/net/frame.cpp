@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3165646f6e727374;  // "tsrnode1"
+constexpr std::uint64_t kMagic = 0x3165646f6e727374;  // the bytes of the text "tsrnode1"
 // While a payload arrives, its buffer is at most this many bytes longer than the received bytes.
 constexpr std::size_t kStep = std::size_t{16} << 20;
 

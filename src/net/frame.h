@@ -70,7 +70,7 @@ class FrameReader {
 
   const std::size_t most_bytes_;
   Header header_{};
-  std::size_t got_ = 0;  // received bytes of header and payload
+  std::size_t got_ = 0;  // number of received bytes of header and payload
   bool whole_ = false;
   std::vector<std::byte> payload_;
 };

@@ -29,7 +29,7 @@
 
 namespace tessera {
 
-inline constexpr std::uint64_t kMessageMagic = 0x31736b6e61727374;  // "tsranks1"
+inline constexpr std::uint64_t kMessageMagic = 0x31736b6e61727374;  // the bytes of the text "tsranks1"
 inline constexpr std::size_t kMessageHeaderBytes = 32;
 
 class MessageWriter {

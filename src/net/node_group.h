@@ -28,7 +28,7 @@ struct NodeGroupOptions {
   NodeAddress address{};                          // where node 0 listens
   std::chrono::milliseconds join_limit{300'000};  // how long nodes wait for each other at the start
   std::chrono::milliseconds silence{15'000};      // a node that sends nothing for this long is lost
-  int ranks = 0;  // ranks of all nodes together, equally many on each; if above 0, errors name the ranks of a node
+  int ranks = 0;  // number of ranks on all nodes, equal on each node; if above 0, errors name the ranks of a node
 };
 
 class NodeGroup {
@@ -50,7 +50,7 @@ class NodeGroup {
   NodeGroup& operator=(const NodeGroup&) = delete;
 
   int nodes() const { return nodes_; }
-  int node() const { return node_; }  // number of this process
+  int node() const { return node_; }  // number of this process's node
   bool leads() const { return node_ == 0; }
   const std::string& name(int node) const { return links_[static_cast<std::size_t>(node)]->name(); }
 
@@ -83,8 +83,8 @@ class NodeGroup {
 
   const int nodes_;
   const int node_;
-  std::vector<std::unique_ptr<NodeLink>> links_;  // [nodes]; null for nodes without a connection
-  std::array<Take, kLastFrame + 1> takers_{};     // [FrameKind]
+  std::vector<std::unique_ptr<NodeLink>> links_;  // one for each node; null for nodes without a connection
+  std::array<Take, kLastFrame + 1> takers_{};     // indexed by FrameKind
   std::vector<TakeEnd> end_takers_;
   std::mutex leaving_;
   bool left_ = false;  // guarded by leaving_

@@ -63,7 +63,7 @@ Status take_place(const NodeHello& own, NodeArrivals::Arrival& come, std::vector
 Status gather(const NodeHello& own, const NodeGroupOptions& options, std::vector<Socket>& sockets) {
   const NetClock::time_point deadline = NetClock::now() + options.join_limit;
   NodeArrivals arrivals(TRY(Listener::open(options.address, deadline)));
-  std::string refused;  // the last refusal, for the error about a node that did not come
+  std::string refused;  // reason of the last refusal, for the error about a node that did not come
   for (std::vector<int> missing = missing_nodes(sockets); !missing.empty(); missing = missing_nodes(sockets)) {
     std::optional<NodeArrivals::Arrival> come = TRY(arrivals.next(deadline));
     if (!come)

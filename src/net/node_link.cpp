@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::chrono::milliseconds kLook(100);    // how often a thread checks the time
+constexpr std::chrono::milliseconds kLook(100);    // time between two checks by a link's thread
 constexpr std::chrono::milliseconds kAlive(1000);  // a heartbeat is sent if no frame was sent for this long
 constexpr std::chrono::milliseconds kLast(2000);   // how long the other end may take to read the last frames
 
@@ -87,7 +87,7 @@ void NodeLink::run() {
   Status why;
   try {
     why = receive_all();
-  } catch (const std::exception& e) {  // mostly out of memory
+  } catch (const std::exception& e) {  // usually std::bad_alloc
     why = device_lost(fmt::format("the thread of its connection ended by an exception: {}", e.what()));
   }
   socket_.shut_down();  // the other end need not wait for more

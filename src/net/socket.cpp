@@ -23,7 +23,7 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-constexpr std::chrono::milliseconds kPause(100);  // between two attempts to resolve a name or to connect
+constexpr std::chrono::milliseconds kPause(100);  // pause between two attempts to resolve a name or to connect
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 

@@ -19,14 +19,14 @@ namespace tessera {
 
 using NetClock = std::chrono::steady_clock;
 
-// Converts to seconds, for messages.
+// Converts milliseconds to seconds, for messages.
 inline double in_seconds(std::chrono::milliseconds ms) { return std::chrono::duration<double>(ms).count(); }
 
 struct NodeAddress {
   std::string host;  // a host name or an IP address, without brackets
   std::uint16_t port = 0;
 
-  std::string text() const;  // "host:port", "[::1]:port"
+  std::string text() const;  // returns "host:port", or "[::1]:port" for IPv6
   friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };
 // Parses "HOST:PORT", or "[::1]:PORT" for IPv6. Otherwise returns kInvalidArgument; the message says what is accepted.
@@ -43,7 +43,7 @@ class Socket {
   ~Socket();
 
   int descriptor() const { return descriptor_; }
-  std::string peer() const;  // "10.0.0.2:4711"
+  std::string peer() const;  // returns an address such as "10.0.0.2:4711"
   // Sends all bytes of `parts` in order. Returns kDeviceLost if the other end is gone or takes no bytes for `limit`.
   Status send(std::span<const std::span<const std::byte>> parts, std::chrono::milliseconds limit);
   // Receives up to to.size() bytes: what is available, or else what arrives first within `limit`. Returns 0 if nothing

@@ -24,7 +24,7 @@ class Reader final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "aliases are not accepted"); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    // The tag "?" means a plain scalar, "!" a quoted one.
+    // The library gives a plain scalar the tag "?", and a quoted scalar the tag "!".
     if (tag != "?" && tag != "!" && !tag.empty()) return fail(mark, fmt::format("the tag {} is not accepted", tag));
     scalar(mark, anchor, tag == "?" && !open_key() ? plain(value) : Json(value));
   }

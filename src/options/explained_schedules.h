@@ -1,5 +1,5 @@
-// The schedules of generated row kernels that `explain` shows. A schedule is how a kernel divides rows among threads.
-// Earlier starts of the engine measured which schedule is fastest.
+// `explain` shows the schedules of generated row kernels. A schedule is how a kernel divides rows among threads.
+// Earlier starts of the engine measured which schedule is the fastest, and `explain` reads their results.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ struct ImageExample {
 // The next-token layer that makes draft tokens in speculative decoding (EnginePlan::drafts).
 struct ExplainedDraftLayer {
   std::int64_t layer_ops = 0;
-  std::int64_t head_ops = 0;   // includes the sampler's operators
+  std::int64_t head_ops = 0;   // number of operators of the head and the sampler
   std::int64_t head_ids = 0;   // ids that the head can choose
   std::int64_t own_bytes = 0;  // bytes of the weights that only the layer and its head read
   std::int64_t hidden_rows = 0;

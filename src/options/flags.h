@@ -73,8 +73,8 @@ class CommandFlags {
   // Adds a flag that may be given several times. Each time, 1 to `most_words` values follow it.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take,
               int most_words = 1);
-  // Makes the last added flag secret: flag_values() shows kLeftOut instead of its value. `instead`: other ways to give
-  // the value, for errors.
+  // Makes the last added flag secret: flag_values() shows kLeftOut instead of its value. `instead` names other ways to
+  // give the value, for errors.
   void keep_secret(const std::string& instead);
   // Adds a positional argument, which is a word without a flag. `type` is as in value(), or "".
   void word(const std::string& name, const std::string& type, const std::string& help, Take take);
@@ -133,7 +133,7 @@ class CommandFlags {
     Take take{};
     Json initial{};
     std::vector<std::string> texts{};  // texts as they were given
-    std::function<Json()> taken{};     // returns the resulting value; null: `texts` show it
+    std::function<Json()> taken{};     // a function that returns the resulting value; null: `texts` show it
     FlagSource source = FlagSource::kDefault;
     std::string place{};  // "file:line", if the value is from the configuration file
   };
@@ -161,8 +161,8 @@ class FlagParser {
   ~FlagParser();
 
   CommandFlags& add_command(const std::string& name, const std::string& help);
-  // Calls the functions of the given flags in the order in which the flags were added. Errors: an unknown command or
-  // flag, a refused value, a wrong configuration file. Call it once.
+  // Calls the functions of the given flags in the order in which the flags were added. Returns an error for an unknown
+  // command or flag, for a refused value, and for a wrong configuration file. Call it once.
   Result<ParsedFlags> parse(const std::vector<std::string>& arguments);
 
   // Returns the help of a command, or of the program for "".

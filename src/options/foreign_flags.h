@@ -1,6 +1,6 @@
 // Flags of SGLang and vLLM that appear in launch commands and ask for something that Tessera decides differently. Each
-// is supported, or accepted with a warning that says what happens instead. If a flag of Tessera means the same, the
-// foreign name is an alias in engine_flags.cpp.
+// flag is supported, or it is accepted with a warning that says what happens instead. If a flag of Tessera means the
+// same, the foreign name is an alias in engine_flags.cpp.
 #pragma once
 
 #include <optional>

@@ -16,7 +16,7 @@ struct ModelSource {
   std::string gguf_file;   // the GGUF file in the model's folder or hub repository; empty: the path or id is complete
   std::string mmproj;      // the GGUF projector: a path, or a file beside the model; empty: found by find_model_files()
   bool no_mmproj = false;  // a projector beside the model is not used
-  bool download = false;   // downloads what the cache lacks
+  bool download = false;   // whether to download what the cache lacks
 };
 
 // Returns the folder, or the GGUF file, of a model given by path or id. Downloads the model first if `source` asks for

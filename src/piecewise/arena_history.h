@@ -15,9 +15,9 @@
 
 namespace tessera {
 
-// An output of a forward, and the forward that made it.
+// An output of a forward, with the number of the forward that made it.
 struct OutputView : TensorView {
-  std::uint64_t generation = 0;  // 0: no counted forward made it
+  std::uint64_t generation = 0;  // if 0, no counted forward made it
 };
 
 class ArenaHistory {
@@ -28,8 +28,8 @@ class ArenaHistory {
   void begin_forward(std::int64_t kept_bytes);
   std::uint64_t generation() const { return generation_; }
 
-  // Returns kInternal if a later forward may have written `view` or a part of it. A view of memory outside the arena is
-  // always fresh.
+  // Returns kInternal if a later forward may have written `view` or a part of it. If the memory of the view lies
+  // outside the arena, the view is always fresh.
   Status check_fresh(const OutputView& view) const;
 
  private:
@@ -39,9 +39,9 @@ class ArenaHistory {
   };
   const Arena* arena_;
   std::uint64_t generation_ = 0;
-  // The forwards that can make a view stale, sorted so that both kept_bytes and generation ascend. begin_forward()
-  // removes each earlier forward that keeps at least as many bytes as the new one, because the new forward overwrites
-  // all that the earlier one overwrote.
+  // The forwards that can make a view stale, sorted so that both kept_bytes and generation ascend. If an earlier
+  // forward keeps at least as many bytes as a new one, begin_forward() removes the earlier forward, because the new one
+  // overwrites everything that the earlier one overwrote.
   std::vector<Forward> last_;
 };
 

@@ -1,4 +1,4 @@
-// Catches: a view of an overwritten output that is accepted as fresh, and a view that is refused although no forward
+// Catches: a view of an overwritten output that counts as fresh, and a view that counts as stale although no forward
 // wrote its memory.
 #include "tessera/piecewise/arena_history.h"
 
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class ArenaHistoryTest : public ::testing::Test {
  protected:
-  // Returns a view of f32[elements] at `offset` of the arena. The view counts as made by the last forward.
+  // Returns a view of f32[elements] at `offset` in the arena. The last forward counts as the one that made it.
   OutputView view(std::int64_t offset, std::int64_t elements) const {
     OutputView made;
     made.data = arena_->base() + offset;
@@ -31,7 +31,7 @@ class ArenaHistoryTest : public ::testing::Test {
 
 TEST_F(ArenaHistoryTest, TheNextForwardThatReachesAViewEndsIt) {
   history_.begin_forward(0);
-  const OutputView hidden = view(0, 64);  // bytes 0 … 255
+  const OutputView hidden = view(0, 64);  // the view covers bytes 0 … 255
   EXPECT_TRUE(history_.check_fresh(hidden).ok());
   history_.begin_forward(256);
   const OutputView logits = view(256, 64);

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// A size is left out if it saves at most this share of the next larger size's cost.
+// A size is left out if the time that it saves is at most this share of the next larger size's cost.
 constexpr double kSameCost = 0.005;
 
 struct Addition {
@@ -17,8 +17,8 @@ struct Addition {
   double saving = 0;
 };
 
-// Returns the size in (below, above) that saves most. A captured size saves time because forwards of (below, size]
-// tokens are padded to it instead of to `above`.
+// Returns the size between `below` and `above` that saves the most time. A captured size saves time because forwards of
+// (below, size] tokens are padded to it instead of to `above`.
 std::optional<Addition> best_between(std::int64_t below, std::int64_t above, const TokenCost& cost,
                                      const TokenWeights& weights, std::int64_t step) {
   std::optional<Addition> best;
@@ -33,7 +33,7 @@ std::optional<Addition> best_between(std::int64_t below, std::int64_t above, con
   return best;
 }
 
-// The range between two neighbouring sizes, and the size in it that would save most.
+// The range between two neighbouring sizes, and the size in this range that would save the most time.
 struct Gap {
   std::int64_t below;
   std::int64_t above;
@@ -81,7 +81,7 @@ PaddingWaste padding_waste(std::span<const std::int64_t> sizes, const TokenCost&
 void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& token_cost, const TokenWeights& weights,
                const LadderGoal& goal) {
   if (sizes.empty()) return;
-  std::vector<double> costs;  // one for every token count, computed once
+  std::vector<double> costs;  // costs[n] is the cost of n tokens
   for (std::int64_t tokens = 0; tokens <= sizes.back(); ++tokens) costs.push_back(token_cost(tokens));
   const TokenCost cost = [&](std::int64_t tokens) { return costs[static_cast<std::size_t>(tokens)]; };
   std::vector<Gap> gaps;

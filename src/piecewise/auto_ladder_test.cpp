@@ -1,5 +1,5 @@
 // Catches: a ladder without sizes in a range in which padding costs much time; a ladder that keeps sizes that save
-// nothing, grows without end or loses the largest size; and waste that counts the wrong forwards.
+// nothing, grows without end or loses the largest size; and a computed padding waste that counts the wrong forwards.
 #include "tessera/piecewise/auto_ladder.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +68,7 @@ TEST(AutoLadder, KeepsOrderLimitsAndTheLargestSize) {
 }
 
 TEST(AutoLadder, DropsSizesThatCostAsMuchAsTheNext) {
-  // All forwards of up to 512 tokens take equally long, as if they were bound by reading the weights.
+  // All forwards of up to 512 tokens take equally long, as if the time were spent on reading the weights.
   const TokenCost cost = [](std::int64_t tokens) { return static_cast<double>(std::max<std::int64_t>(tokens, 512)); };
   const Sizes sizes = auto_ladder(2048, cost);
   EXPECT_EQ(sizes.front(), 512);
@@ -77,7 +77,8 @@ TEST(AutoLadder, DropsSizesThatCostAsMuchAsTheNext) {
 }
 
 TEST(AutoLadder, AddsSizesWhereTimeIsLost) {
-  // Forwards of more than 7000 tokens take ten times as long per token as shorter forwards. Padding costs most there.
+  // Forwards of more than 7000 tokens take ten times as long per token as shorter forwards. Padding therefore costs the
+  // most above 7000 tokens.
   const TokenCost cost = [](std::int64_t tokens) { return static_cast<double>(tokens) * (tokens > 7000 ? 10 : 1); };
   const auto above = [](const Sizes& sizes) { return std::ranges::count_if(sizes, [](auto s) { return s > 7000; }); };
   EXPECT_GE(above(auto_ladder(8192, cost)), 2 * above(prefill_ladder(8192)));

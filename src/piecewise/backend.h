@@ -1,4 +1,4 @@
-// A piecewise backend turns a part of a forward into one launch. A device may add a backend of its own. The default
+// A piecewise backend turns a part of a forward into one launch. A device type may have its own backend. The default
 // backend records the launches on the device's stream.
 #pragma once
 
@@ -23,9 +23,9 @@ class PiecewiseBackend {
   // records.
   virtual Result<std::unique_ptr<RecordedGraph>> capture(const BoundProgram& program, Stream& stream,
                                                          const std::string& what) const = 0;
-  // Makes one graph whose launch runs the programs one after another: a whole forward with its split operators. Its
-  // arguments and errors are those of capture(). Returns kUnimplemented if the backend cannot make such graphs; the
-  // forward then runs part by part.
+  // Makes one graph whose launch runs the programs one after another. Together the programs are a whole forward with
+  // its split operators. The arguments and errors are those of capture(). Returns kUnimplemented if the backend cannot
+  // make such graphs. In this case the forward runs part by part.
   virtual Result<std::unique_ptr<RecordedGraph>> capture_all(std::span<const BoundProgram> programs, Stream& stream,
                                                              const std::string& what) const;
   // Returns a remark for `tessera explain`, such as "pieces run operator by operator: …", or "" if there is none.
@@ -35,12 +35,13 @@ class PiecewiseBackend {
 // Returns the backend that records the program's launches on the stream.
 const PiecewiseBackend& recording_backend();
 
-// The backends by device type. One thread adds them before any thread reads; after that the list is immutable.
+// Holds the backends by device type. One thread adds them before any thread reads them. After that the list is
+// immutable.
 class PiecewiseBackends {
  public:
   // Returns kInvalidArgument if the type already has a backend.
   Status add(std::string device_type, std::shared_ptr<const PiecewiseBackend> backend);
-  // Returns the type's backend, or recording_backend().
+  // Returns the backend of the device type, or recording_backend() if the type has none.
   const PiecewiseBackend& of(std::string_view device_type) const;
 
  private:

@@ -100,8 +100,8 @@ Status BoundForward::run_in_parts(bool graphs, Stream& stream, const PartPassed&
 
 Status BoundForward::capture(const PiecewiseBackend& backend, Stream& stream) {
   if (captured()) return ok_status();
-  // Keeps the graphs only if all captures succeed, because a forward that runs partly as graphs and partly eagerly
-  // would hide a failure.
+  // The graphs are kept only if all captures succeed. If the forward ran partly as graphs and partly eagerly, the
+  // failure would stay unnoticed.
   std::vector<std::unique_ptr<RecordedGraph>> graphs(programs_.size());
   std::vector<Step> steps;
   for (std::size_t p = 0; p < programs_.size(); ++p) {

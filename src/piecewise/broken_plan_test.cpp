@@ -1,5 +1,5 @@
-// Catches: a check that misses a broken memory plan. Each planner here breaks one rule. The comparison with isolated
-// memory must then find a difference, and must find none with the real planner.
+// Catches: a broken memory plan that the comparison with isolated memory does not find. Each planner here breaks one
+// rule, and the comparison must then find a difference. With the real planner it must find none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,20 +18,20 @@ using testing::two_cuts;
 
 using Ranges = std::vector<LiveRange>;
 
-// Makes a planner that calls the real planner with ranges that `change` has falsified.
+// Makes a planner that calls the real planner with live ranges that `change` has made wrong.
 template <class Change>
 Planner planner_of(const Change& change) {
   return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     Ranges changed(ranges.begin(), ranges.end());
     for (LiveRange& r : changed) change(r);
     MemoryPlan plan = TRY(plan_memory(changed));
-    for (std::size_t i = 0; i < ranges.size(); ++i)  // values may overlap, but all lie within the arena
+    for (std::size_t i = 0; i < ranges.size(); ++i)  // values may overlap, but all of them lie within the arena
       plan.size_bytes = std::max(plan.size_bytes, plan.offsets[i] + ranges[i].bytes);
     return plan;
   };
 }
 
-// The values of kTwoCuts in the order of their ranges.
+// The values of the graph kTwoCuts (executable_test_util.h), in the order of their live ranges.
 enum : std::size_t { kA, kR, kOut1, kB, kEarly, kC, kOut2, kD, kE };
 
 Planner planner_that_puts(std::size_t value, std::size_t onto) {
@@ -67,8 +67,8 @@ TEST(BrokenPlans, TheRealPlanDiffersNowhere) {
 }
 
 TEST(BrokenPlans, AreCaught) {
-  // Every fault shows at the largest size. At the smallest size some faults have no effect, because alignment leaves
-  // gaps.
+  // At the largest size, every fault changes the results. At the smallest size some faults have no effect, because
+  // alignment leaves gaps between values.
   const struct {
     const char* what;
     Planner planner;

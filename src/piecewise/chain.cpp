@@ -14,7 +14,7 @@ class Chain {
   explicit Chain(std::string name) { graph_.name = std::move(name); }
 
   Status append(const ir::Graph& next) {
-    std::vector<ir::ValueId> to;  // [next.values.size()]: for each value of `next`, its value in the chain
+    std::vector<ir::ValueId> to;  // for each value of `next`, its value in the chain
     const auto base = static_cast<std::int32_t>(graph_.nodes.size());
     for (const ir::Value& value : next.values) to.push_back(TRY(place(value, base, next.name)));
     for (ir::Node node : next.nodes) {
@@ -51,7 +51,8 @@ class Chain {
       copy.producer = ir::NodeId(copy.producer.value() + node_base);
       copy.name = free_name(source + ".", copy.name);
     } else if (const auto taken = names_.find(copy.name); taken != names_.end()) {
-      // Callers find inputs, weights and states by name, so an earlier result that has this name is renamed.
+      // Callers find inputs, weights and states by name, so they keep their names. If an earlier result has the same
+      // name, this result is renamed.
       ir::Value& inner = graph_.value(taken->second);
       inner.name = free_name("inner.", inner.name);
       names_.emplace(inner.name, taken->second);

@@ -1,6 +1,7 @@
-// Joins several graphs into one that runs them one after another: for example body, head and sampler of a decode step,
-// which are captured together. If an input of a later graph has the name and type of an earlier graph's output, the
-// input becomes that output. Inputs, weights and states with the same name become one value.
+// Joins several graphs into one graph that runs them one after another. For example, it joins the body, head and
+// sampler of a decode step, which are captured together. If an input of a later graph has the name and type of an
+// earlier graph's output, the input becomes that output. Inputs, weights and states with the same name become one
+// value.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // Catches: a value of a chained graph that is linked to a wrong value or to no value; inputs or outputs that are lost
-// or doubled; and a chain that is not a valid graph.
+// or repeated; and a chain that is not a valid graph.
 #include "tessera/piecewise/chain.h"
 
 #include <gmock/gmock.h>
@@ -95,7 +95,7 @@ TEST(Chain, ResultsOfOneNameAreToldApart) {
                           HasSubstr("%q.y: f32[T] = scale(%x) {factor = 3.0}"), HasSubstr("return %y, %q.y")));
 }
 
-// Graphs p and q both return a value named y. Graph r reads the y of q, which is the newer one.
+// Graphs p and q both return a value named y. Graph r reads the y of q, because q comes after p.
 TEST(Chain, ALaterGraphReadsANamesNewestOutput) {
   const std::string text = chained({"graph @p { input %x: f32[T] %y = scale(%x) {factor = 2.0} return %y }",
                                     "graph @q { input %x: f32[T] %y = scale(%x) {factor = 3.0} return %y }",
@@ -104,7 +104,7 @@ TEST(Chain, ALaterGraphReadsANamesNewestOutput) {
 }
 
 TEST(Chain, AnInnerResultIsNoOutput) {
-  // Graph p makes %t but does not return it, so r's input %t is another value.
+  // Graph p makes %t but does not return it, so the input %t of graph r is another value.
   const std::string text =
       chained({"graph @p { input %x: f32[T] %t = scale(%x) {factor = 2.0} %y = scale(%t) {factor = 2.0} return %y }",
                "graph @r { input %t: f32[T] %z = scale(%t) {factor = 4.0} return %z }"});

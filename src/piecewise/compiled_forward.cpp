@@ -52,8 +52,8 @@ class ForwardCompiler {
     return program;
   }
 
-  // If no program can run in halves, or if running in halves would change the result, makes all programs run whole, and
-  // adds a note with the reason.
+  // Checks whether programs can run in halves (compile/halves.h). If none can, or if this would change the result,
+  // makes all programs run whole and adds a note with the reason.
   void check_halves() {
     const std::string why = why_not_in_halves(forward_);
     if (why.empty()) return;
@@ -93,7 +93,8 @@ class ForwardCompiler {
   const StitchingGraph& graph_;
   const Compiler& compiler_;
   CompiledForward forward_;
-  std::map<std::pair<Part::Kind, std::string>, std::shared_ptr<Program>> programs_;  // keyed by kind and structure
+  // by kind and structure of the part
+  std::map<std::pair<Part::Kind, std::string>, std::shared_ptr<Program>> programs_;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A stitching graph whose parts are compiled to programs. The programs work on the slots of the whole forward.
+// A stitching graph (stitching.h) whose parts are compiled to programs. The programs work on the slots of the whole
+// forward.
 //
 // Parts with the same structure, such as layers 2 to n of a model, share one program and differ only in their slots. A
 // program lacks those values of its part's graph that the compiler fused away. It may also have additional values,
@@ -18,35 +19,35 @@ namespace tessera {
 
 struct CompiledPart {
   Part::Kind kind = Part::Kind::kPiece;
-  std::string name;                          // "piece 0"
-  std::shared_ptr<const Program> program{};  // shared by all parts of this structure
-  std::vector<std::int32_t> slots{};         // [program->values]: index into CompiledForward::slots
-  std::vector<std::string> value_names{};    // [program->values]: names in this part
-  std::vector<ir::ValueId> outputs{};        // the program's values that another part or the caller reads
+  std::string name;                          // for example "piece 0"
+  std::shared_ptr<const Program> program{};  // shared by all parts of the same structure
+  std::vector<std::int32_t> slots{};         // for each value of the program, its index in CompiledForward::slots
+  std::vector<std::string> value_names{};    // for each value of the program, its name in this part
+  std::vector<ir::ValueId> outputs{};        // values of the program that another part or the caller reads
 
-  // Returns whether a capture makes a graph of the part: it is a piece with at least one instruction.
+  // Returns whether a capture makes a graph of the part. It does if the part is a piece with at least one instruction.
   bool recordable() const { return kind == Part::Kind::kPiece && !program->instructions.empty(); }
 };
 
 struct CompileCounts {
   std::int64_t compiled = 0;  // programs that the compiler made
   std::int64_t loaded = 0;    // programs that were loaded from the cache
-  std::int64_t shared = 0;    // parts that run another part's program
+  std::int64_t shared = 0;    // parts that share the program of another part
 };
 
 struct CompiledForward {
   std::string name;
   std::vector<Slot> slots;
-  // [slots]: for a view, the slot that owns the memory; otherwise the slot's own index
+  // For each slot, the slot that owns its memory. Only a view does not own its memory.
   std::vector<std::int32_t> memory_of;
   std::vector<CompiledPart> parts;    // in execution order
-  std::vector<std::int32_t> outputs;  // slots, in the order of the source graph's outputs
+  std::vector<std::int32_t> outputs;  // output slots, in the order of the source graph's outputs
   CompileCounts counts;
-  std::vector<std::string> notes{};  // what was requested but left out
+  std::vector<std::string> notes{};  // what was requested but could not be done
 };
 
 // Compiles each piece, or takes the program of an earlier part with the same structure. Split operators always run with
-// their registered kernels, not with the compiler's. The error names the part.
+// their registered kernels and not with the compiler's. An error names the part.
 Result<CompiledForward> compile_forward(const StitchingGraph& graph, const Compiler& compiler);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: equal layers that are compiled one by one; a shared program that runs on another layer's values or is named
-// after them; memory kept for a value that a compiler removed; missing memory for a value that a compiler added; and a
+// Catches: equal layers that are compiled separately; a shared program that runs on another layer's values or reports
+// their names; memory for a value that a compiler removed; missing memory for a value that a compiler added; and a
 // split operator that is passed to a compiler.
 #include "tessera/piecewise/compiled_forward.h"
 
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::kCuts;
 using testing::tokens;
 
-// Two equal layers, each of which becomes a piece and a split op, and then a last piece.
+// Two equal layers. Each layer becomes a piece and a split op, and one more piece follows the last layer.
 constexpr const char* kLayers = R"(graph @layers {
   input %x: f32[T, 8]
   weight %w.0: f32[8, 8]
@@ -71,8 +71,8 @@ TEST(CompiledForward, ErrorsNameTheValuesOfTheirOwnPart) {
   EXPECT_THAT(executable->run(tokens(4)).message(), AllOf(HasSubstr("piece 2 at T=4"), HasSubstr("scale (%b.1)")));
 }
 
-// Fuses the two scalings of a layer into one. The fused operator writes a value that the compiler added; a copy then
-// moves it to the layer's own result.
+// Fuses the two scalings of a layer into one. The fused operator writes a value that the compiler added. A copy
+// operator then copies this value to the layer's own result.
 class ScaleFuser final : public Compiler {
  public:
   ScaleFuser(const CompilerContext& context, std::vector<std::string>& seen) : Compiler(context), seen_(seen) {}

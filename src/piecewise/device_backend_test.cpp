@@ -1,5 +1,5 @@
-// Catches: a device's capture function that is not called, or that is called for parts that must not be captured; and a
-// failed capture after which some parts of the forward still have graphs.
+// Catches: a capture method of a device that is not called, or that is called for parts that must not be captured; and
+// a failed capture after which some parts of the forward still have graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -61,7 +61,7 @@ Result<MemoryNeed> Executable::memory_need(const ir::Bucket& bucket) const {
 
 Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const {
   std::size_t most = 0;
-  std::set<const Program*> known;  // parts that share a program have the same need
+  std::set<const Program*> known;  // parts that share a program need the same workspace
   for (const CompiledPart& part : parts(bucket)) {
     if (!known.insert(part.program.get()).second) continue;
     most =
@@ -70,7 +70,8 @@ Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const
   return static_cast<std::int64_t>(most);
 }
 
-// Fills in the addresses of inputs, weights and states; a missing address is an error. Results keep their addresses.
+// Fills in the addresses of inputs, weights and states. Returns an error if an address is missing. The addresses of
+// results are not changed.
 Status Executable::resolve_externals(const ir::Bucket& bucket, std::vector<DeviceAddress>& addresses) const {
   const CompiledForward& forward = compiled(bucket);
   for (std::size_t s = 0; s < addresses.size(); ++s) {
@@ -109,7 +110,7 @@ Result<ForwardAddresses> Executable::isolated_addresses(const ir::Bucket& bucket
   return addresses;
 }
 
-// Returns the address that the slot would get if it were bound again.
+// Returns the address that the slot would get if the bucket were bound again.
 DeviceAddress Executable::address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const {
   const CompiledForward& forward = compiled(bucket);
   const Slot& owner = forward.slots[static_cast<std::size_t>(forward.memory_of[slot])];

@@ -1,5 +1,5 @@
-// Catches: an executable with two compilers in which a bucket gets the other compiler's program, memory plan or
-// outputs.
+// Catches: an executable with two compilers in which a bucket gets the program, memory plan or outputs of the wrong
+// compiler.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Catches: a failed capture after which some parts still have graphs or the stream still records; memory errors that
-// crash or leave a bucket half bound; and errors that do not name the part that failed.
+// crash the process or leave a bucket partly bound; and errors that do not name the part that failed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Executable, CaptureFault,
                          });
 
 TEST(ExecutableFaults, AnyLaunchThatFailsWhileRecordingEndsTheCapture) {
-  constexpr int kLaunches = 8;  // in the three pieces of kTwoCuts
+  constexpr int kLaunches = 8;  // number of launches in the three pieces of kTwoCuts
   for (int n = 1; n <= kLaunches + 1; ++n) {
     ExecutableBench bench = two_cuts();
     const std::unique_ptr<Executable> executable = *bench.create(kCuts);
@@ -75,7 +75,7 @@ TEST(ExecutableFaults, AnyLaunchThatFailsWhileRecordingEndsTheCapture) {
 }
 
 TEST(ExecutableFaults, AFullGraphThatFailsLeavesThePieces) {
-  constexpr int kLaunches = 10;  // in the three pieces of kTwoCuts and the two cuts
+  constexpr int kLaunches = 10;  // number of launches in the three pieces and the two split ops of kTwoCuts
   for (int n = 1; n <= kLaunches + 1; ++n) {
     ExecutableBench bench = two_cuts();
     const std::unique_ptr<Executable> executable = *bench.create(kCuts);
@@ -119,7 +119,7 @@ TEST(ExecutableFaults, ASplitOpThatFailsNamesItself) {
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);
   ASSERT_TRUE(executable->bind(tokens(9)).ok());
   ASSERT_TRUE(executable->capture(tokens(9)).ok());
-  bench.device().set_plan({.launch_fails_at = 1});  // in a replay, only split ops count as launches
+  bench.device().set_plan({.launch_fails_at = 1});  // in a replay, only the kernels of split ops count as launches
   EXPECT_THAT(executable->replay(tokens(9)).message(),
               AllOf(HasSubstr("split op 1: store"), HasSubstr("operator store (mut %out1)")));
 }

@@ -1,5 +1,5 @@
-// Catches: a replay that computes something else than the eager run or the unsplit graph, a graph that keeps old input
-// data or another bucket's addresses, outputs whose addresses change, and a value that overwrites another one.
+// Catches: a replay whose results differ from an eager run or from the unsplit graph, a graph that keeps old input data
+// or another bucket's addresses, outputs whose addresses change, and a value that overwrites another one.
 #include "tessera/piecewise/executable.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using testing::Outcome;
 using testing::tokens;
 using testing::two_cuts;
 
-const std::vector<std::int64_t> kSizes = {24, 16, 9, 4, 1};  // in the order of capture: largest first
+const std::vector<std::int64_t> kSizes = {24, 16, 9, 4, 1};  // in the order of capture, largest first
 
 std::unique_ptr<Executable> captured(ExecutableBench& bench, const std::vector<std::string>& split_ops,
                                      ExecutableOptions options = {}) {
@@ -42,7 +42,7 @@ TEST(Executable, ReplayEqualsRunAndTheUnsplitGraph) {
     const std::unique_ptr<Executable> executable = captured(bench, split_ops);
     EXPECT_EQ(executable->num_captured(), static_cast<std::int64_t>(kSizes.size()));
     for (const std::int64_t size : kSizes) {
-      for (const std::uint64_t seed : {1, 2}) {  // the input data differ from those at capture
+      for (const std::uint64_t seed : {1, 2}) {  // seeds differ from the seed of the input data during the capture
         const Outcome want = bench.reference(size, seed);
         EXPECT_EQ(bench.replay(*executable, size, seed), want) << size << " replayed";
         EXPECT_EQ(bench.run(*executable, size, seed), want) << size << " eager";
@@ -120,7 +120,7 @@ TEST(Executable, RecordsPiecesAndNothingElse) {
   };
   EXPECT_EQ(recordings({}), 1);
   EXPECT_EQ(recordings(kCuts), 3);
-  // Each empty_like before a store is a piece that runs nothing.
+  // Here the only pieces are the empty_like operators before each store, which run no kernel, so nothing is recorded.
   EXPECT_EQ(recordings({"store", "linear", "matmul", "add", "scale", "accumulate"}), 0);
 }
 
@@ -179,7 +179,7 @@ TEST(Executable, ReservedBytesAreLeftAlone) {
     return bench.download(bench.arena().base(), 1000) == Bytes(1000, std::byte{0x5a});
   };
   EXPECT_TRUE(reserved_survives(plan_memory));
-  // The last range is the reserved one. This planner ignores that range, so values overwrite the reserved bytes.
+  // The last live range stands for the reserved bytes. This planner ignores it, so values overwrite the reserved bytes.
   EXPECT_FALSE(reserved_survives([](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges.first(ranges.size() - 1)));
     plan.offsets.push_back(0);
@@ -198,7 +198,7 @@ TEST(Executable, MemoryNeedEqualsTheMemoryThatBindingTakes) {
   EXPECT_LT(taken, need.arena_bytes + 4096) << "a page of rounding at most";
   EXPECT_LE(need.lower_bound_bytes, need.arena_bytes);
   EXPECT_LT(need.arena_bytes, need.unshared_bytes) << "values share memory";
-  // There are nine results: seven are f32[T, 8] and two are f32[T, 16].
+  // There are nine results. For T = 24, seven are f32[T, 8] of 768 bytes and two are f32[T, 16] of 1536 bytes.
   EXPECT_EQ(need.unshared_bytes, 7 * 768 + 2 * 1536);
   ASSERT_TRUE(executable->bind(tokens(1)).ok());
   EXPECT_EQ(static_cast<std::int64_t>(bench.arena().size()), taken) << "smaller buckets fit in";

@@ -1,5 +1,5 @@
-// Helpers for tests of executables: operators that write an operand, an environment whose device can be made to fail,
-// and a reference run. The reference run runs the unsplit graph with separate memory for every value.
+// Helpers for tests of executables: operators that write to an operand, an environment with a device that can fail, and
+// a reference run. The reference run executes the unsplit graph with separate memory for every value.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -25,8 +25,8 @@
 
 namespace tessera::testing {
 
-// store(x, mut y): y = x. accumulate(x, mut y): y = y + x. matmul(x, w): x wᵀ, accumulated in the result's memory, so
-// that the result is wrong if the plan gives it the memory of an operand.
+// store(x, mut y) computes y = x. accumulate(x, mut y) computes y = y + x. matmul(x, w) computes x wᵀ and accumulates
+// it in the result's memory, so the result is wrong if the plan gives it the memory of an operand.
 namespace test_ops {
 inline Result<std::vector<ir::Type>> no_result(const ir::OpSignature& s) {
   if (s.operands[0] != s.operands[1]) return invalid_argument("x and y must have one type");
@@ -88,7 +88,7 @@ inline const KernelTable& bench_kernels() {
   return table;
 }
 
-// The data that a forward left in memory: its outputs, then the states.
+// The data that a forward left in memory. It contains the outputs, followed by the states.
 using Outcome = std::vector<Bytes>;
 
 class ExecutableBench {
@@ -112,8 +112,8 @@ class ExecutableBench {
   CompilerContext compiler_context() { return {.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()}; }
   // Uses this compiler instead of the eager one from now on.
   void use_compiler(std::unique_ptr<Compiler> compiler) { compiler_ = std::move(compiler); }
-  // Uses this compiler for buckets of up to `most` tokens. Larger buckets use the compiler of use_compiler(), or the
-  // eager compiler.
+  // Uses this compiler for buckets of up to `most` tokens. For larger buckets, the compiler of use_compiler() or the
+  // eager compiler is used.
   void use_compiler_up_to(std::int64_t most, std::unique_ptr<Compiler> compiler) {
     small_compiler_ = std::move(compiler);
     most_ = most;
@@ -142,7 +142,7 @@ class ExecutableBench {
                               std::move(options), std::move(small));
   }
 
-  // Returns the data of a value. Inputs and states depend on `seed`; weights are always the same.
+  // Returns the data of a value. Inputs and states depend on `seed`. Weights are always the same.
   Bytes content(const ir::Value& value, std::uint64_t seed) const {
     const auto bytes = static_cast<std::size_t>(*ir::size_bytes(value.type, largest_));
     const std::uint64_t of_name = std::hash<std::string>()(value.name);
@@ -156,7 +156,7 @@ class ExecutableBench {
     }
   }
 
-  // Loads the data, calls `forward`, and reads the outputs and states.
+  // Loads the data for `seed`, calls `forward`, and reads the outputs and states.
   Outcome outcome(const Executable& executable, std::int64_t size, std::uint64_t seed,
                   const std::function<Status(const ir::Bucket&)>& forward) {
     load(seed);
@@ -182,7 +182,8 @@ class ExecutableBench {
     return outcome(executable, size, seed, [&](const ir::Bucket& b) { return executable.replay(b); });
   }
 
-  // Runs the graph as one program: not split, not planned, and with separate memory for every value.
+  // Runs the graph as one program. The graph is not split, there is no memory plan, and every value has separate
+  // memory.
   Outcome reference(std::int64_t size, std::uint64_t seed) {
     const ir::Bucket bucket = tokens(size);
     const Program program = *eager_program(graph_, bench_ops(), bench_kernels());
@@ -212,7 +213,7 @@ class ExecutableBench {
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
   std::unique_ptr<Compiler> compiler_ =
       make_eager_compiler({.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()});
-  std::unique_ptr<Compiler> small_compiler_;  // null: none
+  std::unique_ptr<Compiler> small_compiler_;  // null if there is none
   std::int64_t most_ = 0;
   std::vector<std::unique_ptr<Allocation>> memory_;
   std::unique_ptr<Arena> arena_ = device_->create_arena({.reserve_bytes = 1 << 26, .name = "arena"}).value();
@@ -224,8 +225,8 @@ class ExecutableBench {
   const PiecewiseBackend* backend_ = &recording_backend();
 };
 
-// A graph with two cuts. A residual and an early output stay live across them, a split op writes an operand, and there
-// is a state.
+// A graph with two cuts. A residual and an early output are live across both cuts, a split op writes to an operand, and
+// there is a state.
 inline constexpr const char* kTwoCuts = R"(graph @two_cuts {
   input %x: f32[T, 8]
   weight %w1: f32[8, 8]

@@ -1,4 +1,4 @@
-// Addresses, by name, of the values that a forward does not make: inputs, weights and states.
+// Holds the addresses of the values that a forward does not make (inputs, weights and states), by name.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,12 @@ class ExternalValues {
  public:
   using AddressOfBucket = std::function<DeviceAddress(const ir::Bucket& bucket)>;
 
-  // Adds an address that is the same for every bucket. A name that was added before gets the new address.
+  // Adds an address that is the same for every bucket. If the name was added before, the new address replaces the old
+  // one.
   void add(std::string name, DeviceAddress address);
   // Adds an address that depends on the bucket. One example is the address of an input that is packed with other inputs
-  // for one upload. `address` is called only while a bucket is bound or checked, not in a forward. It must return the
-  // same address for the same bucket.
+  // for one upload. `address` is called only while a bucket is bound or checked, and not during a forward. It must
+  // always return the same address for the same bucket.
   void add(std::string name, AddressOfBucket address);
 
   bool contains(std::string_view name) const { return addresses_.contains(name); }

@@ -1,4 +1,4 @@
-// Catches: an input bound at the address of another bucket, and an unknown name that yields address 0.
+// Catches: an input that gets the address of another bucket, and an unknown name that silently gets an address.
 #include "tessera/piecewise/external_values.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Plans where a forward's values lie in the arena, for each bucket. The plan follows from shapes; no memory is
-// allocated.
+// Plans where the values of a forward lie in the arena, for each bucket. The plan depends only on shapes. Planning
+// allocates no device memory.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace tessera {
 using Planner = std::function<Result<MemoryPlan>(std::span<const LiveRange>)>;
 
 struct ForwardMemoryOptions {
-  ir::Bucket largest;               // no bucket exceeds it in any symbol; it fixes the output offsets
-  std::int64_t reserved_bytes = 0;  // the arena's first bytes, which hold another executable's output
+  ir::Bucket largest;               // the maximum value of each symbol in any bucket; it fixes the output offsets
+  std::int64_t reserved_bytes = 0;  // size of the arena's first part, which holds another executable's output
   Planner planner = plan_memory;
 };
 
 // The plan of one bucket.
 struct SlotPlan {
-  std::vector<std::int64_t> offsets;   // [slots]: offset in the arena; -1: not in the arena, or without memory
-  std::int64_t size_bytes = 0;         // the arena size that this plan needs
-  std::int64_t lower_bound_bytes = 0;  // most bytes that are live at once; no plan needs less
+  std::vector<std::int64_t> offsets;   // for each slot, its offset in the arena; -1 if it has none
+  std::int64_t size_bytes = 0;         // the arena size that the plan needs
+  std::int64_t lower_bound_bytes = 0;  // maximum number of bytes that are live at the same time; no plan needs less
 };
 
 class ForwardMemory {
@@ -49,7 +49,7 @@ class ForwardMemory {
   const CompiledForward* forward_;
   ForwardMemoryOptions options_;
   Liveness liveness_;
-  std::vector<std::int64_t> output_offsets_;  // [outputs]
+  std::vector<std::int64_t> output_offsets_;  // one for each output
 };
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ bool runs_in_halves(const Program& program, std::size_t instruction) {
                              [&](const Halves& run) { return instruction >= run.first && instruction < run.end; });
 }
 
-// Follows a forward instruction by instruction, and marks the slots that hold rows gathered from all ranks.
+// Goes through a forward instruction by instruction, and marks the slots that hold rows gathered from all ranks.
 class GatheredRows {
  public:
   explicit GatheredRows(const CompiledForward& forward)
@@ -39,7 +39,7 @@ class GatheredRows {
 
  private:
   const CompiledForward& forward_;
-  std::vector<bool> is_gathered_;  // [slots], for slots that own memory
+  std::vector<bool> is_gathered_;  // for each slot that owns memory, whether it holds gathered rows
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Catches: code that treats device addresses as pointers: in views, the arena's plan, the workspace, bound addresses or
-// debug checks. The addresses of this test's device are handles, and its arena is only as large as needed.
+// debug checks. On the device of this test, addresses are handles and not pointers, and the arena is only as large as
+// needed.
 #include "tessera/device/testing/handle_device.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ namespace {
 using testing::HandleDevice;
 using testing::HandleStream;
 
-// y = 2 x + 1. The kernel writes an intermediate result to the workspace.
+// Computes y = 2 x + 1. The kernel writes an intermediate result to the workspace.
 class TwiceOp final : public BoundOp {
  public:
   explicit TwiceOp(const BindArgs& args) : x_(args.operands[0]), y_(args.results[0]), scratch_(args.workspace) {}
@@ -72,7 +73,7 @@ TEST(HandleDevice, RunsCapturesAndReplaysPieces) {
   const std::unique_ptr<Compiler> compiler = make_eager_compiler({.device = *device, .ops = ops, .kernels = kernels});
 
   const std::vector<std::string> cuts{"cut"};
-  // A first executable only tells how large the arenas must be. Its own arenas stay empty.
+  // The first executable only computes how large the arenas must be. Its own arenas stay empty.
   std::unique_ptr<Arena> none = device->create_arena({.reserve_bytes = kDeviceAlignment, .name = "none"}).value();
   const auto make = [&](Arena& arena, Arena& workspace) {
     return *Executable::create(*split_graph(graph, ops, cuts), *compiler,

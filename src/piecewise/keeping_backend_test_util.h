@@ -1,4 +1,4 @@
-// A device-specific backend for tests, which records how it was called.
+// A device-specific backend for tests. It keeps a list of the calls that it gets.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera::testing {
 
-// The graph of a device that cannot record: it keeps the bound program and enqueues it at every launch.
+// The graph of a device that cannot record. It keeps the bound program and enqueues this program at every launch.
 class KeptProgram final : public RecordedGraph {
  public:
   KeptProgram(const BoundProgram& program, int& launches) : program_(program), launches_(launches) {}

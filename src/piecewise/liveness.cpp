@@ -19,8 +19,9 @@ void use(const CompiledForward& forward, std::int32_t slot, std::int32_t step, L
   live.ranges[static_cast<std::size_t>(range)].last = step;
 }
 
-// Extends the live ranges of all values that the part's instructions [first, end) use. Each range then lasts until the
-// last of these instructions. Instruction `first` is step `step`. `how` says in which buckets the extension holds.
+// Extends the live ranges of all values that the part's instructions `first` … `end` - 1 use. Each range then lasts
+// until the last of these instructions. `step` is the step of instruction `first`. `how` says for which buckets the
+// extension is valid.
 void extend(const CompiledForward& forward, const CompiledPart& part, std::size_t first, std::size_t end,
             std::int32_t step, Liveness::Extension how, Liveness& live) {
   how.program = part.program.get();

@@ -1,5 +1,5 @@
-// Computes in which steps each value of a compiled forward is live; the memory plan follows from that. The analysis
-// works on compiled programs, so a value that a compiler removed takes no memory.
+// Computes in which steps each value of a compiled forward is live. The memory plan follows from these live ranges. The
+// analysis reads compiled programs, so a value that a compiler removed takes no memory.
 #pragma once
 
 #include <cstdint>
@@ -12,34 +12,35 @@
 
 namespace tessera {
 
-// The slots that need memory of their own. A view shares the memory of the value that it views. The memory is live
+// The live ranges of the slots that own memory. A view shares the memory of the value that it views. The memory is live
 // until the last use of the value or of any of its views.
 struct Liveness {
   struct Range {
-    std::int32_t slot;   // a result; its type determines the bytes
-    std::int32_t first;  // step that first writes it; steps count instructions through all parts
-    std::int32_t last;   // step that uses it last; for an output: the number of steps
+    std::int32_t slot;   // a result, whose type determines the number of bytes
+    std::int32_t first;  // the step that first writes the slot; steps count instructions through all parts
+    std::int32_t last;   // the step that uses the slot last; for an output, the number of steps
   };
-  // Extends a range to `step`, but only in some buckets. Instructions that run as one joined kernel, or in halves, use
-  // all their values until the last of these instructions. The extension holds for buckets in which `instruction` of
-  // `program` has at most `most_rows` rows, or for buckets that run in `halves`.
+  // The extension of a range to `step`, but only in some buckets. If instructions run as one joined kernel or in
+  // halves, all their values are in use until the last of these instructions. The extension holds for buckets in which
+  // `instruction` of `program` has at most `most_rows` rows, or for buckets that run in `halves`.
   struct Extension {
     std::int32_t range = -1;
     std::int32_t step = -1;
     const Program* program = nullptr;
-    const Instruction* instruction = nullptr;  // null: the extension is for halves
+    const Instruction* instruction = nullptr;  // null if the extension is for halves
     std::int64_t most_rows = 0;
-    const Halves* halves = nullptr;  // null: the extension is for a joined kernel
+    const Halves* halves = nullptr;  // null if the extension is for a joined kernel
   };
   std::vector<Range> ranges;
   std::vector<Extension> extensions;
-  std::vector<std::int32_t> range_of_slot;  // [slots]: index into ranges; -1: made outside the forward, or never used
+  // For each slot, the index of its range. It is -1 if the slot is made outside the forward or never used.
+  std::vector<std::int32_t> range_of_slot;
 };
 
 // Finds the ranges of all slots. Returns kInvalidArgument if there is an output that no instruction makes.
 Result<Liveness> analyze_liveness(const CompiledForward& forward);
 
-// Returns the ranges with the bucket's sizes. `output_offsets` has the fixed offset of each output; if it is empty, no
+// Returns the ranges with the bucket's sizes. `output_offsets` has the fixed offset of each output. If it is empty, no
 // offset is fixed.
 Result<std::vector<LiveRange>> live_ranges(const CompiledForward& forward, const Liveness& liveness,
                                            const ir::Bucket& bucket, std::span<const std::int64_t> output_offsets);

@@ -28,7 +28,7 @@ CompiledForward forward_of(std::string_view text, const std::vector<std::string>
                           *make_eager_compiler({.device = *device, .ops = built_in_ops(), .kernels = cpu_kernels()}));
 }
 
-// Returns the live ranges, each with the name of the slot that owns the memory: "q 0-3, out 2-5".
+// Returns the live ranges as text, such as "q 0-3, out 2-5". The name is that of the slot that owns the memory.
 std::string ranges_of(const CompiledForward& forward) {
   const Result<Liveness> live = analyze_liveness(forward);
   if (!live.ok()) return live.status().message();
@@ -147,7 +147,7 @@ TEST(LiveRanges, HaveTheBucketsBytesAndFixedOutputPlaces) {
   EXPECT_EQ(fixed[1].last, live.ranges[1].last);
 }
 
-// A kernel that runs %a and %b at once still reads %y when it writes %b, so %b must not share %y's memory.
+// A joined kernel that computes %a and %b together still reads %y when it writes %b, so %b must not share %y's memory.
 TEST(LiveRanges, ValuesOfAJoinedKernelLastUntilItsEnd) {
   CompiledForward forward = forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[4, 4]

@@ -19,22 +19,22 @@ namespace tessera {
 struct EntryValue {
   std::string name;
   std::int64_t bytes = 0;
-  std::int64_t arena_offset = -1;  // -1: not in the arena
-  DeviceAddress address = {};      // null: not bound yet
+  std::int64_t arena_offset = -1;  // -1 if the value is not in the arena
+  DeviceAddress address = {};      // null if the bucket is not bound yet
 };
 
 struct PartEntry {
   enum class Runnable : std::uint8_t { kNothing, kKernels, kGraph };
 
-  std::string part;  // "piece 0"
+  std::string part;  // for example "piece 0"
   ir::Bucket runtime_shape;
   bool need_to_compile = false;  // the part has kernels, which are bound for exactly this shape
-  bool use_graph = false;        // a capture records the part
-  bool compiled = false;         // its kernels are bound
+  bool use_graph = false;        // whether a capture makes a graph of the part
+  bool compiled = false;         // whether its kernels are bound
   Runnable runnable = Runnable::kNothing;
   std::int64_t num_finished_warmup = 0;  // eager runs between binding and capture
   std::vector<EntryValue> outputs{};     // values that other parts or the caller read
-  std::vector<EntryValue> inputs{};      // from other parts or the caller; weights and states are not listed
+  std::vector<EntryValue> inputs{};      // values from other parts or the caller, without weights and states
 };
 
 std::string_view runnable_name(PartEntry::Runnable runnable);  // "nothing" "kernels" "graph"

@@ -1,4 +1,4 @@
-// Catches: an entry that shows a wrong state of its part, or a wrong address of a value.
+// Catches: an entry that describes the state of its part wrongly, or has a wrong address of a value.
 #include "tessera/piecewise/part_entry.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // Catches: executables that share an arena and overwrite values that another executable, or another size of the same
-// executable, still needs. A forward runs the body and then the head, as a runner does. Its result is compared with
-// that of a run on separate memory. The two results must be equal with a sound memory plan, and must differ with a plan
-// that a test made wrong.
+// executable, still needs. A forward runs the body and then the head, as in a runner. Its result is compared with the
+// result of a run on separate memory. The two results must be equal with a correct memory plan, and must differ with a
+// plan that a test has made wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,9 +21,9 @@ using ::testing::IsEmpty;
 using testing::tokens;
 
 constexpr std::int64_t kLargest = 24;
-constexpr std::int64_t kHidden = kLargest * 8 * 4;  // bytes
+constexpr std::int64_t kHidden = kLargest * 8 * 4;  // size of the body's output in bytes
 
-// %a is read only through its view, after another value was made.
+// Value %a is read only through its view, after another value was made.
 constexpr const char* kBody = R"(graph @body {
   input %x: f32[T, 8]
   weight %w1: f32[8, 8]
@@ -41,9 +41,9 @@ constexpr const char* kHead = R"(graph @head {
   %logits: f32[T, 16] = scale(%h) {factor = 0.5}
   return %logits
 })";
-enum : std::size_t { kA, kB, kHiddenRange };  // indices of the body's ranges
+enum : std::size_t { kA, kB, kHiddenRange };  // indices of the body's live ranges
 
-// through_scratch(x) = 2 x. The kernel writes an intermediate result to the workspace.
+// The operator through_scratch(x) returns 2 x. Its kernel writes an intermediate result to the workspace.
 Result<std::vector<ir::Type>> type_of_operand(const ir::OpSignature& s) { return std::vector{s.operands[0]}; }
 Result<std::size_t> bytes_of_operand(const BindArgs& args) {
   return static_cast<std::size_t>(args.operands[0].bytes());
@@ -78,7 +78,7 @@ const KernelTable& kernels() {
 struct Planners {
   Planner body = plan_memory;
   Planner head = plan_memory;
-  bool one_memory = false;  // the arena serves as workspace too
+  bool one_memory = false;  // whether the arena is used as workspace too
 };
 
 // The body and head of one runner, with their shared memory.
@@ -153,7 +153,7 @@ class Forwards {
   ForwardContext context_;
   ExternalValues externals_;
   KernelVariants warm_;
-  DeviceAddress hidden_;  // where the head reads the body's output
+  DeviceAddress hidden_;  // address at which the head reads the body's output
   std::unique_ptr<Executable> body_;
   std::unique_ptr<Executable> head_;
 };
@@ -231,7 +231,8 @@ TEST(SharedArena, AWorkspaceInTheArenaIsCaught) {
   EXPECT_THAT(differing_sizes({.body = low}), IsEmpty()) << "with a workspace of its own the same plan is sound";
 }
 
-// A smaller size may need more memory than the largest. The arena grows, and earlier captures stay valid.
+// A smaller size may need more memory than the largest size. Then the arena must grow, and earlier captures must stay
+// valid.
 TEST(SharedArena, ASmallerSizeMayNeedMore) {
   const Planner spread = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));
@@ -251,7 +252,7 @@ TEST(SharedArena, ASmallerSizeMayNeedMore) {
   EXPECT_EQ(forwards.arena().base(), base);
 }
 
-// A plan that declares fewer bytes than it uses must be refused, because kernels would write past the end of the arena.
+// If a plan declares fewer bytes than it uses, bind() must fail, because kernels would write past the end of the arena.
 TEST(SharedArena, APlanBeyondItsOwnSizeIsRefused) {
   const Planner understates = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));

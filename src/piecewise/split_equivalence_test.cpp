@@ -91,7 +91,7 @@ class RandomForward {
 
   std::mt19937_64 random_;
   ir::GraphBuilder b_{"random", bench_ops()};
-  std::vector<ValueId> wide_;  // all values of kWide that may be read
+  std::vector<ValueId> wide_;  // all values of type kWide that may be read
   std::vector<ValueId> made_;  // the members of wide_ that are results
 };
 

@@ -22,7 +22,7 @@ constexpr std::array kAliases = {
     Alias{"sglang.moe_forward_piecewise_cuda_graph_impl", "moe_experts"},
 };
 
-// Resolves one name. An SGLang spelling may stand for several operators; a model contains only one of them.
+// Resolves one name. A name from SGLang may stand for several operators, of which a model contains only one.
 Result<std::vector<std::string>> resolve(const ir::OpTable& ops, const std::string& name) {
   if (ops.find(name) != nullptr) return std::vector{name};
   std::vector<std::string> found;

@@ -1,4 +1,4 @@
-// The names of operators at which a forward is cut.
+// Resolves the names of the operators at which a forward is cut.
 #pragma once
 
 #include <span>
@@ -10,13 +10,13 @@
 
 namespace tessera {
 
-// Returns the operators whose declarations say that forwards are cut at them. The user may name other operators
-// instead.
+// Returns the operators at which forwards are cut by default, according to the operators' declarations. The user may
+// choose other operators instead.
 std::vector<std::string> default_split_ops(const ir::OpTable& ops);
 
-// Returns the operators for `names`, which may also be SGLang's spellings, such as
-// sglang.unified_attention_with_output. Returns kNotFound, which lists the registered operators, if a name is neither
-// an operator nor such a spelling. Returns kUnimplemented for SGLang's spelling of an operator that this engine lacks.
+// Returns the operators for `names`, which may also be SGLang's names, such as sglang.unified_attention_with_output.
+// Returns kNotFound with a list of the registered operators if a name is neither an operator nor a name from SGLang.
+// Returns kUnimplemented for SGLang's name of an operator that this engine does not have.
 Result<std::vector<std::string>> resolve_split_ops(const ir::OpTable& ops, std::span<const std::string> names);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: an SGLang spelling that cuts at a wrong operator, a name that is ignored, and a default that misses an
-// operator that must stay dynamic.
+// Catches: a name from SGLang that cuts at a wrong operator, a name that is ignored, and default split ops without an
+// operator that must run outside graphs.
 #include "tessera/piecewise/split_ops.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ TEST(SplitOps, TakesOperatorsAndTheSpellingsOfSglang) {
 
 TEST(SplitOps, AnSglangSpellingWithoutOperatorIsUnimplemented) {
   const std::string name = "sglang.gdn_with_output";
-  const Status status = error(name);  // the message for a table without that operator
+  const Status status = error(name);  // the error for a table without this operator
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_THAT(status.message(), AllOf(HasSubstr(name), HasSubstr("does not exist yet")));
 }

@@ -24,7 +24,7 @@ class PartBuilder {
     part_.graph.nodes.push_back(std::move(copy));
   }
 
-  // Returns the part. `needed_later(value)` returns whether another part reads the value or the forward returns it.
+  // Returns the part. `needed_later(value)` says whether another part reads the value or the forward returns it.
   template <class NeededLater>
   Part finish(std::string name, const NeededLater& needed_later) {
     ir::Graph& graph = part_.graph;
@@ -40,8 +40,8 @@ class PartBuilder {
   }
 
  private:
-  // Returns the part's id for a value of the source graph, and adds the value at its first use. `producer` is the node
-  // of the part that makes the value; kNoNode: the part does not make it.
+  // Returns the part's id for a value of the source graph. At the first use, adds the value to the part. `producer` is
+  // the node of the part that makes the value, or kNoNode if no node of the part makes it.
   ir::ValueId local(ir::ValueId outer, ir::NodeId producer) {
     if (const auto it = local_.find(outer); it != local_.end()) return it->second;
     ir::Graph& graph = part_.graph;
@@ -64,8 +64,8 @@ class PartBuilder {
   std::unordered_map<ir::ValueId, ir::ValueId> local_;
 };
 
-// Returns for each value the last node that has it as an operand: nodes.size() for an output of the graph, and 0 if no
-// node has it as an operand.
+// Returns for each value the index of the last node that has the value as an operand. The result is nodes.size() for an
+// output of the graph, and 0 if no node has the value as an operand.
 std::vector<std::size_t> last_uses(const ir::Graph& graph) {
   std::vector<std::size_t> last(graph.values.size(), 0);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -75,8 +75,8 @@ std::vector<std::size_t> last_uses(const ir::Graph& graph) {
   return last;
 }
 
-// Returns for each node whether the forward is cut there. Sets stitched.capturable, and adds a note to `stitched` for
-// each operator at which the forward is cut only because it cannot be captured.
+// Returns for each node whether the forward is cut there. Sets stitched.capturable. If the forward is cut at an
+// operator only because this operator cannot be captured, adds a note to `stitched`.
 Result<std::vector<bool>> split_nodes(const ir::Graph& graph, const ir::OpTable& ops,
                                       const std::vector<std::string>& split_ops, StitchingGraph& stitched) {
   const std::set<std::string_view> wanted(split_ops.begin(), split_ops.end());

@@ -1,6 +1,6 @@
-// Cuts a graph at its split ops. A split op gets a part of its own; all nodes between two split ops form one piece.
-// Parts run in the order of the source's nodes, and a value keeps one slot, and so one address, on both sides of a cut.
-// Data and mutation dependencies therefore stay intact.
+// Cuts a graph at its split ops. A split op becomes a separate part, and all nodes between two split ops form one
+// piece. Parts run in the order of the nodes in the source graph. A value has the same slot, and therefore the same
+// address, on both sides of a cut. All dependencies between nodes are therefore preserved.
 //
 //   a b attention c d attention e   ─split at attention─▶   [a b] attention [c d] attention [e]
 #pragma once

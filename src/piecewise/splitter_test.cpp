@@ -1,4 +1,4 @@
-// Catches: nodes that a cut loses, doubles or reorders; a split op whose part contains other nodes; values that do not
+// Catches: nodes that a cut loses, repeats or reorders; a split op whose part contains other nodes; values that do not
 // cross a cut or change their slot there; and a piece with an operator that cannot be captured.
 #include "tessera/piecewise/splitter.h"
 
@@ -87,7 +87,7 @@ TEST(Splitter, AGraphWithoutNodesHasNoParts) {
   EXPECT_THAT(split_graph(ir::Graph{.name = "empty"}, word_table(), std::vector<std::string>{})->parts, IsEmpty());
 }
 
-// Memory that is made before the cut, written by the split op, and read after the cut.
+// A graph with a value that is made before the cut, written by the split op, and read after the cut.
 constexpr const char* kAcrossTheCut = R"(graph @g {
   input %x: f32[T, 8]
   weight %w: f32[8, 8]

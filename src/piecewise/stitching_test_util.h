@@ -1,4 +1,4 @@
-// Helpers for tests of splitting: graphs written as words, and a matcher that makes each test one line.
+// Helpers for tests of splitting. Graphs are written as words, and a matcher makes each test one line.
 //
 //   EXPECT_THAT(split("a b attention c"), parts_are(Piece("a b"), SplitOp("attention"), Piece("c")));
 #pragma once
@@ -62,15 +62,15 @@ inline const ir::OpDecl kMoe = word("moe");
 inline const ir::OpDecl kHostRead = word("host_read", false, true);  // cannot be captured
 }  // namespace word_ops
 
-// Returns unary operators without kernels: a b c, attention (split by default), moe, host_read (cannot be captured).
+// Returns a table of unary operators without kernels: a, b, c, attention (a default split op), moe, and host_read
+// (cannot be captured).
 inline const ir::OpTable& word_table() {
   using namespace word_ops;
   static const ir::OpTable table({&kA, &kB, &kC, &kAttention, &kMoe, &kHostRead});
   return table;
 }
 
-// Makes a graph of the operators one after another, each on the result of the previous one; the last result is the
-// output.
+// Makes a graph in which each operator reads the result of the previous one. The last result is the output.
 inline ir::Graph words_graph(std::string_view words) {
   std::istringstream in{std::string(words)};
   std::string text = "graph @words { input %v0: f32[T, 4] ";
@@ -94,8 +94,8 @@ inline std::vector<std::string> names(const ir::Graph& graph, const std::vector<
   return out;
 }
 
-// Checks the rules that every split obeys, and returns "" if they hold: all nodes are there in order, the slots are the
-// source's values, and the inputs and outputs of a part are exactly the values that cross its borders.
+// Checks three rules for every split, and returns "" if they hold. All nodes are present in order. The slots are the
+// values of the source graph. The inputs and outputs of a part are exactly the values that cross its borders.
 inline std::string broken_rule(const ir::Graph& source, const StitchingGraph& stitched) {
   if (stitched.slots.size() != source.values.size()) return "slots";
   for (std::size_t i = 0; i < source.values.size(); ++i) {

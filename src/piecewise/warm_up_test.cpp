@@ -1,5 +1,5 @@
-// Catches: a kernel whose first run happens during a recording, a kernel that is warmed up twice or out of order, and a
-// failed warm-up that counts as done.
+// Catches: a kernel whose first run happens during a recording, a kernel that is warmed up twice or in the wrong order,
+// and a failed warm-up that counts as done.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,10 +16,10 @@ using ::testing::IsEmpty;
 using testing::kCuts;
 using testing::tokens;
 
-std::vector<std::string> enqueued;  // kernels run outside of recordings, as "name/choice"
+std::vector<std::string> enqueued;  // kernels that ran outside of recordings, as "name/choice"
 
-// A kernel whose code depends on the number of rows: kRowsAlike successive row counts share a variant. With kRowsAlike
-// = 0 all row counts share one variant.
+// A kernel whose code depends on the number of rows. Each kRowsAlike consecutive row counts share a variant. If
+// kRowsAlike is 0, all row counts share one variant.
 template <int kRowsAlike>
 class VariedKernel final : public BoundOp {
  public:

@@ -1,6 +1,6 @@
-// A plugin's device. It implements the contract of device/device.h with the functions of a plugin's table. It refuses
-// calls that the contract forbids, such as calls while a recording is open, copies without addresses and empty
-// operations, so that the plugin never gets such a call.
+// Implements the contract of device/device.h with the functions of a plugin's table. PluginDevice refuses calls that
+// the contract forbids, such as calls while a recording is open, copies without addresses and empty operations, so that
+// the plugin never gets such a call.
 #pragma once
 
 #include <atomic>

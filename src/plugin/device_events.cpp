@@ -57,7 +57,7 @@ Status PluginGraph::launch(Stream& stream) {
 
 namespace {
 
-// A piece on a device that records no graphs. Every launch runs the piece's operators one by one.
+// A piece of a forward on a device that records no graphs. Every launch runs the piece's operators one by one.
 class EagerPiece final : public RecordedGraph {
  public:
   explicit EagerPiece(const BoundProgram& program) : program_(program) {}

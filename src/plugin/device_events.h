@@ -1,5 +1,5 @@
-// A plugin device's events and recorded graphs, and the PiecewiseBackend that captures pieces of a forward as graphs on
-// that device.
+// Implements a plugin device's events and recorded graphs, and the PiecewiseBackend that captures pieces of a forward
+// as graphs on that device.
 #pragma once
 
 #include <atomic>

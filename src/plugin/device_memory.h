@@ -1,4 +1,4 @@
-// Allocations and arenas of a plugin's device.
+// Implements the allocations and arenas of a plugin's device.
 #pragma once
 
 #include <memory>

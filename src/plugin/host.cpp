@@ -78,7 +78,7 @@ Status Host::note(Status status) {
 }
 
 Status Host::add(const tessera_plugin_operator* given) {
-  // Native forms may use the engine's operators and the operators that this plugin added earlier.
+  // A native form (operator.h) may use the engine's operators and the operators that this plugin added earlier.
   ir::OpTable ops = built_in_ops();
   for (const auto& op : operators_) TRY(ops.add(op->decl()));
   std::shared_ptr<const Operator> op = TRY(Operator::create(given, ops));

@@ -1,4 +1,5 @@
-// The table of functions with which a plugin adds operators, kernels and more to a registry during its registration.
+// Implements the table of functions with which a plugin adds operators, kernels and more to a registry during its
+// registration.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Kernels of plugins. Makes a kernel definition from a plugin's table, and binds the kernel.
+// Implements kernels of plugins. Makes a kernel definition from a plugin's table, and binds the kernel.
 #pragma once
 
 #include <memory>

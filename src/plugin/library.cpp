@@ -47,7 +47,7 @@ Status Library::add_to(Registry& registry) {
   host_ = std::make_unique<Host>(registry, operators_);
   Status registered = call([&](tessera_plugin_error* error) { return register_(host_->table(), error); });
   host_->close();
-  TRY(host_->status());  // first, because the plugin's own error is only a consequence of a refused call
+  TRY(host_->status());  // checked first, because the plugin's own error only follows from a refused call
   return registered;
 }
 

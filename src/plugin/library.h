@@ -33,7 +33,7 @@ class Library {
   void* handle_ = nullptr;
   tessera_plugin_info info_{};
   int32_t (*register_)(const tessera_plugin_host*, tessera_plugin_error*) = nullptr;
-  std::unique_ptr<Host> host_;  // owns the table that the plugin may keep
+  std::unique_ptr<Host> host_;  // contains the table that the plugin may keep
   Operators operators_;         // destroyed first, because an operator's functions are in the library
 };
 

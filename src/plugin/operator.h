@@ -1,4 +1,4 @@
-// Operators of plugins. Makes an operator's declaration from a plugin's table.
+// Implements operators of plugins. Makes an operator's declaration from a plugin's table.
 #pragma once
 
 #include <memory>

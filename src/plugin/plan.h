@@ -1,4 +1,5 @@
-// Plans for plugins' kernels. A plan is the data that a plugin's planner writes into the step buffer for every forward.
+// Makes plans for plugins' kernels. A plan is the data that a plugin's planner writes into the step buffer for every
+// forward.
 #pragma once
 
 #include <cstddef>

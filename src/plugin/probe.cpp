@@ -43,7 +43,7 @@ void write_all(int to, std::string_view bytes) {
 // Runs the work in the child process. Writes the result to `to`: one byte with the Status's code, then the message.
 [[noreturn]] void run_child(const std::function<Status()>& work, int to) {
   for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(crash, SIG_DFL);
-  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};  // because writing a core file can take longer than the limit
+  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};  // no core file, because writing one can exceed the time limit
   (void)setrlimit(RLIMIT_CORE, &no_core);
   const Status status = work();
   write_all(to, std::string(1, static_cast<char>(status.code())) + status.message());

@@ -1,7 +1,7 @@
 // Tests the kernel that runs all decoder layers in one launch. Catches: results that differ from the results of the
-// single operators, for one and two requests whose lengths lie at the borders of tiles and of the key ranges of thread
-// blocks; wrong results with scattered pages or with padding rows; bits that change from run to run; a kernel that
-// never runs; and a kernel that two engines run at once.
+// single operators (the tests take lengths at the borders of tiles and of the key ranges of thread blocks); wrong
+// results with scattered pages or with padding rows; bits that change from run to run; a kernel that never runs; and a
+// kernel that two engines run at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -114,7 +114,8 @@ class DecoderLayers : public ::testing::Test {
   void SetUp() override {
     if (kernels_.joined().size() == plain_.joined().size()) GTEST_SKIP() << "this device has no kernel of all layers";
   }
-  // Returns whether the graphs of `joined` run the joined kernel and the graphs of `each` run the single operators.
+  // Returns whether the graphs of `joined` run the kernel under test, judged by their smaller number of kernels. The
+  // graphs of `each` run the single operators.
   static bool has_kernel(const Made& joined, const Made& each) { return joined.nodes() + 7 * kLayers < each.nodes(); }
 
   DeviceRegistry devices_ = built_in_devices();
@@ -123,15 +124,15 @@ class DecoderLayers : public ::testing::Test {
   const KernelTable plain_ = kernels_.with(**kernels_.get("rms_norm"));
 };
 
-// Compares one decode for each case, which lists the lengths of its requests. `smallest` is the smallest decode size.
-// If it is 2, a single request runs with a padding row.
+// Compares one decode step for each case. A case lists the lengths of its requests. `smallest` is the smallest decode
+// size. If it is 2, a step with one request has a padding row.
 void compare(Made* joined, Made* each, const std::vector<std::vector<std::int64_t>>& cases, std::int64_t smallest) {
   double greatest = 0;
   for (const std::vector<std::int64_t>& lengths : cases) {
     std::string what;
     for (const std::int64_t length : lengths) what += std::to_string(length) + " ";
-    // The prompt of a request is all of its tokens but the last. A request of one token has this token as its prompt,
-    // so the token is computed twice.
+    // A request's prompt consists of all its tokens except the last. If a request has only one token, this token is the
+    // prompt, so it is computed twice.
     std::vector<std::int64_t> prompts = lengths;
     for (std::int64_t& n : prompts) n = std::max<std::int64_t>(n - 1, 1);
     for (Made* made : {joined, each}) made->logits(make_batch(prompts, 0), true);
@@ -167,8 +168,8 @@ TEST_F(DecoderLayers, EqualTheirOperators) {
   }
 }
 
-// The kernel's blocks wait for one another. Two launches at once could each lack room for some of their blocks, and
-// would then wait forever.
+// The thread blocks of the kernel wait for one another. If two launches ran at once, the device might not have room for
+// all of their blocks, and both would wait forever.
 TEST_F(DecoderLayers, AreRunByOneEngineOfTheProcess) {
   Result<Made> each = make(*device_, &plain_, {1});
   ASSERT_TRUE(each.ok()) << each.status().to_string();

@@ -1,6 +1,6 @@
 // Tests a deterministic runner. Catches: logits whose bits depend on the other requests of the forward, on the captured
-// size, on the chunks of the prompt, or on whether graphs are used; and a decoded token whose bits differ from those of
-// the same token in a prefill, as when a preempted request is computed again.
+// size, on the chunks of the prompt, or on whether graphs are used; and a decoded token whose logits differ from the
+// logits of the same token in a prefill. A preempted request, for example, is computed again as a prefill.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using testing::make_batch;
 using testing::Rows;
 using testing::TestRequest;
 
-// The requests of one forward; the request under test is the first.
+// The requests of one forward. The first one is the request under test.
 using Step = std::vector<TestRequest>;
 
 constexpr std::int64_t kLength = 62;
@@ -36,7 +36,7 @@ struct Ways {
 
   Ways() = default;
   Ways(Ways&&) = default;
-  ~Ways() { runner.reset(); }  // released before its device
+  ~Ways() { runner.reset(); }  // ~Ways() destroys the runner before its device
 
   // Returns the logits of every position of the first request, in order.
   std::vector<float> logits(const std::vector<Step>& steps, bool force_eager) {

@@ -13,11 +13,11 @@ namespace tessera {
 
 // The rows that the layer's body reads.
 struct DraftInputs {
-  // A layer's row at position p has the position and the slot of token p, but the id of token p + 1. A draft model's
-  // row has the id of token p. The hidden states of the wanted rows are kept.
+  // In a next-token layer, the row at position p has the position and the slot of token p, but the id of token p + 1.
+  // In a draft model, the row has the id of token p. The hidden states of the wanted rows are kept.
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
-  std::span<const std::int32_t> rows;  // [T]: for each token, the row of draft_hidden that it continues
+  std::span<const std::int32_t> rows;  // [T]: the row of draft_hidden that each token continues
   // If present, the head also drafts from the wanted rows, and first_id has the same meaning as DraftRows::first_id.
   std::optional<std::int64_t> first_id = std::nullopt;
 };

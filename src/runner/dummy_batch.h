@@ -11,9 +11,9 @@
 
 namespace tessera {
 
-// Makes a batch on the reserved page that wants the last row of each request. A prefill has `size` tokens in requests
-// as long as the context allows. A decode has `size` requests of one token each, after a context that fills their page.
-// There are at most options.max_requests requests.
+// Makes a batch on the reserved page that wants the last row of each request. A prefill has `size` tokens, in requests
+// that are as long as the context length allows. A decode has `size` requests with one new token each, which is the
+// last token of a page. There are at most options.max_requests requests.
 //
 // Ids run through the vocabulary, so rows choose various experts as real requests do. Slots run through the reserved
 // page but leave out slot 0. Slot 0 marks a padding row, which chooses no expert. With pages of one token there is no
@@ -21,14 +21,14 @@ namespace tessera {
 ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& options,
                          std::span<const ir::CacheGroup> groups, std::int64_t vocab_size);
 
-// Makes a batch that wants all rows: `size` tokens in requests that each fit in a page and have at least two rows. All
-// requests have the same token at each position. They can therefore share the reserved page, since all writes to a slot
-// store the same value. Every row's output is defined, and equal from run to run. Returns std::nullopt if `size` tokens
-// cannot be divided like this.
+// Makes a batch of `size` tokens that wants all rows. Each request fits in a page and has at least two rows. All
+// requests have the same token at each position, so all writes to a slot store the same value, and the requests can
+// share the reserved page. Every row's output is defined and equal from run to run. Returns std::nullopt if `size`
+// tokens cannot be divided like this.
 std::optional<ForwardBatch> page_batch(std::int64_t size, const RunnerOptions& options,
                                        std::span<const ir::CacheGroup> groups);
 
-// Makes all rows of the batch wanted rows.
+// Marks all rows of the batch as wanted.
 void want_all_rows(ForwardBatch& batch);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Catches: dummy batches whose rows a router takes for padding, so that measured costs leave out the experts; and dummy
+// Catches: dummy batches whose rows a router treats as padding, so that measured costs leave out the experts; and dummy
 // batches that write to a request's slot.
 #include "tessera/runner/dummy_batch.h"
 
@@ -37,7 +37,7 @@ TEST(DummyBatch, RowsAreNoPaddingAndDiffer) {
   }
 }
 
-// Like a prompt's last chunk, a dummy batch wants the logits of each request's last row only.
+// A dummy batch wants only the logits of each request's last row, like the last chunk of a prompt.
 TEST(DummyBatch, WantsTheLastRowOfEachRequest) {
   EXPECT_EQ(dummy_batch(100, /*decode=*/false, options(16), kGroups, 30).wanted_rows,
             (std::vector<std::int32_t>{63, 99}));

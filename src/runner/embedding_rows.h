@@ -1,7 +1,7 @@
-// Embeddings that prompts supply in place of token ids. They are rows of device memory at a fixed address. The
-// forward's embedding operator reads the row that each token names (ForwardBatch::embedding_rows). create() only
-// reserves the address range, and reserve() commits memory, so a model that never gets embeddings pays nothing. The
-// engine decides which rows belong to which request (engine/schedule/row_ranges.h).
+// Holds the embeddings that prompts supply in place of token ids, as rows of device memory at a fixed address.
+// ForwardBatch::embedding_rows gives the row of each token, which the embedding operator of a forward reads. create()
+// only reserves the address range, and reserve() commits memory, so a model that never gets embeddings pays nothing.
+// The engine decides which rows belong to which request (engine/schedule/row_ranges.h).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace tessera {
 
 class EmbeddingRows {
  public:
-  // Creates the rows for the body's input X[rows, row values]. Returns kInternal if the graph has no such input.
+  // Creates the rows for the input X[rows, row values] of the body. Returns kInternal if the graph has no such input.
   static Result<EmbeddingRows> create(const ir::Graph& body, Device& device);
 
   // Returns the device memory that reserve(rows) takes, in bytes. If arenas cannot grow, this is the memory of all
@@ -30,7 +30,7 @@ class EmbeddingRows {
   // Commits memory for at least the first `rows` rows. Committed memory is never released. Returns kResourceExhausted
   // if the device has no memory for them or if the graph was built for fewer rows.
   Status reserve(std::int64_t rows);
-  std::int64_t rows() const { return rows_; }  // rows with committed memory
+  std::int64_t rows() const { return rows_; }  // number of rows with committed memory
   std::int64_t row_values() const { return static_cast<std::int64_t>(row_values_); }
   ir::DType dtype() const { return dtype_; }
   std::int64_t row_bytes() const { return row_values() * static_cast<std::int64_t>(ir::dtype_size(dtype_)); }
@@ -38,8 +38,9 @@ class EmbeddingRows {
   DeviceAddress base() const { return arena_->base(); }
   std::int64_t bytes() const { return static_cast<std::int64_t>(arena_->size()); }  // committed bytes
 
-  // Converts the values to the rows' type and writes them. Asynchronous on `stream`; the values may be reused when it
-  // returns. Precondition: the rows have memory, and the values fill whole rows.
+  // Converts the values to the type of the rows and writes them. Asynchronous on `stream`. The caller may reuse the
+  // memory of the values when write() returns. Precondition: the rows have committed memory, and the values fill whole
+  // rows.
   Status write(const EmbeddingWrite& write, Stream& stream);
 
  private:
@@ -50,7 +51,7 @@ class EmbeddingRows {
   std::size_t row_values_;  // hidden size, plus the additional values of image rows
   std::unique_ptr<Arena> arena_;
   std::int64_t rows_ = 0;
-  std::vector<std::byte> converted_;  // buffer for converting a slice of values
+  std::vector<std::byte> converted_;  // buffer for the conversion of a slice of values
 };
 
 }  // namespace tessera

@@ -13,7 +13,7 @@ namespace tessera {
 
 struct ForwardKey {
   RunnerKind runner = RunnerKind::kEager;
-  std::int64_t size = 0;  // captured size; all eager forwards count under 0
+  std::int64_t size = 0;  // captured size; eager forwards have size 0
   Reason reason = Reason::kGraphsDisabled;
   static ForwardKey of(const Decision& decision) {
     return {decision.runner, decision.runner == RunnerKind::kEager ? 0 : decision.size, decision.reason};
@@ -42,7 +42,7 @@ class TokenHistogram {
   }
   void add(const TokenHistogram& more);
   std::int64_t count(int bucket) const { return counts_[static_cast<std::size_t>(bucket)]; }
-  std::int64_t sum() const { return sum_; }  // tokens of all forwards
+  std::int64_t sum() const { return sum_; }  // number of tokens of all forwards
 
  private:
   std::array<std::int64_t, kBuckets> counts_{};
@@ -50,16 +50,17 @@ class TokenHistogram {
 };
 
 struct ForwardCounters {
-  // Ascending by key. The list is flat, so assigning it to a snapshot with as many keys allocates nothing.
+  // Ascending by key. The list is a flat vector, so copying it to a snapshot that already has as many keys allocates
+  // nothing.
   std::vector<std::pair<ForwardKey, ForwardCount>> by_key;
-  TokenHistogram prefill_tokens;  // forwards with some prefill tokens, mixed ones included
+  TokenHistogram prefill_tokens;  // forwards with at least one prefill token, also those that decode too
   std::int64_t tokens = 0;
   std::int64_t padded_tokens = 0;
 
   // Counts one forward. Allocates nothing if its key was counted before.
   void add(const Decision& decision, std::int64_t num_tokens, bool is_decode);
   void add(const ForwardCounters& more);
-  // Returns the counts of a key; null if no forward had it.
+  // Returns the counts of a key, or null if no forward had this key.
   const ForwardCount* find(const ForwardKey& key) const;
   // Return sums over all keys with this reason, or with this runner and size.
   std::int64_t forwards(Reason reason) const;

@@ -1,4 +1,5 @@
-// Catches: histogram buckets whose limits and members disagree, and sums over keys that leave out or mix keys.
+// Catches: histogram buckets that contain a number above their limit; and sums over keys that leave out keys or include
+// wrong ones.
 #include "tessera/runner/forward_counters.h"
 
 #include <gtest/gtest.h>

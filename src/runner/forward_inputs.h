@@ -1,4 +1,4 @@
-// Describes the inputs of one forward, and where its results are found.
+// Describes the inputs of one forward and the places of its results.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// The spans of inputs must stay valid until the call that takes this object returns, and the spans of outputs until the
-// forward is collected. An output whose span is empty is not computed.
+// The spans of inputs must stay valid until the call that takes this object returns. The spans of outputs must stay
+// valid until the forward is collected. If the span of an output is empty, the output is not computed.
 struct ForwardInputs {
   const ForwardBatch& batch;
   // Positions for models with three-dimensional rotary positions; other models ignore them.
@@ -21,17 +21,19 @@ struct ForwardInputs {
   // The sampling parameters of the first wanted rows: one entry for each sampled row, at most max_requests. Wanted rows
   // after these yield logits and log-probabilities, but no token.
   std::span<const SampleRow> sampling = {};
-  const LogitEdits* edits = nullptr;  // for the sampled rows; null or empty: no edits
-  // [wanted rows]: for each row, the token whose log-probability is computed. The entries of sampled rows are ignored,
-  // because a sampled row gets the log-probability of its sampled token.
+  const LogitEdits* edits = nullptr;  // edits for the sampled rows; if null or empty, there are none
+  // For each wanted row, the token whose log-probability is computed. The entries of sampled rows are ignored, because
+  // a sampled row gets the log-probability of its sampled token.
   std::span<const TokenId> logprob_targets = {};
   int top_logprobs = 0;          // number of most probable tokens to report for each target; 0 … kMaxTopLogprobs
   std::span<float> logits = {};  // [wanted rows × vocab], output: the model's logits before edits
   std::span<float> hidden_states = {};  // [rows × hidden size], output: the body's results for hidden_rows
-  // Ascending indices of the forward's tokens that get hidden states; empty: all tokens.
+  // Ascending indices of the tokens whose hidden states are written. If the list is empty, those of all tokens are
+  // written.
   std::span<const std::int32_t> hidden_rows = {};
   bool force_eager = false;
-  // False: runs the size that dispatch chose operator by operator instead of replaying the size's graph.
+  // If false, the forward runs operator by operator at the size that dispatch chose, instead of replaying the size's
+  // graph.
   bool replay_graphs = true;
 
   StagedTokens tokens() const { return {.batch = batch, .rope_positions = rope_positions}; }
@@ -40,13 +42,15 @@ struct ForwardInputs {
   bool needs_choice() const { return has_edits() || !logprob_targets.empty(); }
 };
 
-// Results of a forward. Valid until RunnerOptions::max_in_flight more forwards were submitted.
+// The results of a forward. They stay valid until RunnerOptions::max_in_flight more forwards were submitted.
 struct StepOutputs {
   std::span<const TokenId> sampled;  // [sampled rows]
-  // Log-probabilities are filled in if targets were given. They follow the model's own distribution, before edits and
-  // temperature; see ops/sampling/top_logprobs.h.
+  // The log-probability of each wanted row's target, a token that the caller named; empty without targets. It belongs
+  // to the model's own distribution, before penalties, biases and temperature (ops/sampling/top_logprobs.h).
   std::span<const float> logprobs;  // [wanted rows]
-  // [wanted rows × top_logprobs]: the most probable token first, equally probable tokens by id; -1 past the last token.
+  // The most probable tokens of each row, [wanted rows × top_logprobs]. The most probable token comes first, and
+  // equally probable tokens are sorted by id. If the vocabulary has fewer tokens than top_logprobs, the remaining
+  // entries are -1.
   std::span<const TokenId> top_ids;
   std::span<const float> top_logprobs;  // [wanted rows × top_logprobs]
 };
@@ -57,12 +61,12 @@ struct ForwardLimits {
   std::size_t cache_groups = 0;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  std::int64_t embedding_rows = 0;        // rows with committed memory
-  std::int64_t embedding_row_values = 0;  // values of each row
-  std::int64_t adapter_slots = 0;         // 0: no adapters are served
+  std::int64_t embedding_rows = 0;        // number of rows with committed memory
+  std::int64_t embedding_row_values = 0;  // number of values in each row
+  std::int64_t adapter_slots = 0;         // if 0, no adapters are served
 };
 
-// Checks that the inputs are consistent with one another and with the limits. An error means a fault of the engine,
+// Checks that the inputs are consistent with one another and with the limits. An error shows a fault in the engine,
 // unless the batch has too many tokens. Ids of edits are not checked, because the kernel skips ids outside the
 // vocabulary.
 Status check(const ForwardInputs& inputs, const ForwardLimits& limits);

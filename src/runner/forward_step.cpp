@@ -9,10 +9,10 @@
 namespace tessera {
 namespace {
 
-// The indices of a graph's outputs. They hold for the head of PrefillGraphs, and for a decode graph whose body has one
-// output. If the body has more outputs, the others come between the hidden states and the logits, so run_decode() adds
-// their number to kLogits and kSampled. If the model has no PrefillGraphs, the head does not output hidden states, so
-// run_head() subtracts 1 from kLogits and kSampled.
+// The indices of a graph's outputs. They are valid for the head of PrefillGraphs, and for a decode graph whose body has
+// one output. If the body has more outputs, the others come between the hidden states and the logits, so run_decode()
+// adds their number to kLogits and kSampled. If the model has no PrefillGraphs, the head does not output hidden states,
+// so run_head() subtracts 1 from kLogits and kSampled.
 constexpr std::size_t kHidden = 0;
 constexpr std::size_t kLogits = 1;
 constexpr std::size_t kSampled = 2;
@@ -37,8 +37,8 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
                                                                       : ok_status();
 }
 
-// Runs the body, or the decode graph, on padding. A forward needs at least one token, so it gets one dummy token on the
-// reserved page.
+// Runs the body, or the decode graph, on padding rows. Since a forward needs at least one token, the batch has one
+// dummy token on the reserved page.
 Status ForwardStep::run_idle_forward(const Decision& decision) {
   const bool decodes = decision.runner == RunnerKind::kDecode;
   GraphRunner& runner = parts_.runner(decodes ? RunnerRole::kDecode : RunnerRole::kPrefill);
@@ -80,8 +80,8 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, const Decision& deci
                    results);
 }
 
-// Stages the body's plans and inputs. Plans every row as a wanted row in two cases: if hidden states are wanted,
-// because any row may be read then, and in debug mode, because debug mode searches all rows for NaNs.
+// Stages the body's plans and inputs. Treats every row as wanted in two cases: if hidden states are wanted, because any
+// row may be read then, and in debug mode, because debug mode searches all rows for NaNs.
 Status ForwardStep::stage_body(const ForwardInputs& inputs, std::int64_t size) {
   const bool wants_all = !inputs.hidden_states.empty() || parts_.debug() != nullptr;
   if (!parts_.model.graphs.prefill || !wants_all) return launcher_.stage(inputs.tokens(), BatchKind::kExtend, size);

@@ -1,7 +1,7 @@
-// Runs one forward after dispatch has chosen its runner. It first stages plans and inputs. A prefill replays its graphs
-// piece by piece, or runs its operators one by one, and then runs the head on the wanted rows. A decode replays the
-// decode graph, which holds body, head and sampler. If logits are edited or log-probabilities are wanted, the Chooser
-// continues from the logits.
+// Runs one forward after dispatch has chosen its runner. Plans and inputs are staged first. A prefill replays its
+// graphs piece by piece, or runs its operators one by one. Then it runs the head on the wanted rows. A decode replays
+// the decode graph, which contains body, head and sampler. If logits must be edited or log-probabilities are wanted,
+// the Chooser continues from the logits.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +27,11 @@ class ForwardStep {
   // Enqueues the forward and the downloads of its results. Precondition: check() accepted the inputs, and the
   // decision's size is captured or eager. Allocates nothing for sizes that were seen before.
   Status run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);
-  // Enqueues a forward of padding alone: the body, or the decode graph. Other ranks need this forward to compute their
-  // tokens (ModelRunner::run_idle_forward).
+  // Enqueues the body, or the decode graph, with padding rows only. The other ranks cannot compute their tokens without
+  // this forward (ModelRunner::run_idle_forward).
   Status run_idle_forward(const Decision& decision);
   Launcher& launcher() { return launcher_; }
-  // Returns, after an error of run(), whether a graph failed to launch. If so, no result of the forward was kept.
+  // After an error of run(), returns whether a graph failed to launch. If so, no result of the forward was kept.
   bool replay_failed() const { return replay_failed_; }
 
   // Stages the inputs of a decode graph of `size` rows. The graph computes logits for every row, so wanted row i is row
@@ -57,8 +57,8 @@ class ForwardStep {
   Launcher launcher_;
   Chooser chooser_;
   std::vector<std::int32_t> in_order_;     // 0, 1, 2, …: the indices of a decode graph's wanted rows
-  std::vector<std::int32_t> hidden_rows_;  // hidden-state rows of one run of the head
-  // Download buffer in the device's type, large enough for the hidden states of any forward.
+  std::vector<std::int32_t> hidden_rows_;  // the rows of one run of the head that get hidden states
+  // The buffer to which hidden states are downloaded, in the device's data type. It is large enough for any forward.
   std::vector<std::byte> hidden_host_;
   bool replay_failed_ = false;
 };

@@ -1,6 +1,6 @@
-// Tests the fused compiler. Catches: graphs of fused forwards whose results differ from those of the same program run
-// eagerly on isolated memory; results that differ from the eager compiler's results; and a size that is compiled by
-// another compiler than requested.
+// Tests the fused compiler. Catches: graphs whose results differ from an eager run of the same program on isolated
+// memory; results that differ from the eager compiler's results; and a size that another compiler than the requested
+// one has compiled.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,8 @@ TEST_P(FusedGoldens, GraphsAreTheirOwnEagerRunBitForBit) {
     }
 }
 
-// A CPU adds in a fixed order, and fused programs round every value where the operators round, so all bits are equal.
+// On a CPU, both compilers' programs add in the same fixed order, and fused programs round every value where the
+// operators round, so all bits are equal.
 TEST_P(FusedGoldens, ComputesWhatTheEagerCompilerComputes) {
   for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16, ir::DType::kFloat16}) {
     RunnerBench eager = make_captured(GetParam(), small_options(), dtype);

@@ -23,7 +23,7 @@ using testing::TestRequest;
 
 constexpr double kTolerance = 1e-4;
 
-// Two prompts with 30 tokens together, which are padded to 40.
+// Two prompts of 13 and 17 tokens. Together they have 30 tokens, which are padded to 40.
 const std::vector<TestRequest> kTwo = {{ids(13, 5)}, {ids(17, 2)}};
 
 std::vector<float> hidden_states(RunnerBench& bench, const ForwardBatch& batch, RunnerKind runner,
@@ -64,7 +64,8 @@ TEST(HiddenStates, AreTheSameThroughGraphsAndEagerly) {
   }
 }
 
-// If the last layer computes wanted rows only, the head computes the hidden states, at most 256 rows at a time.
+// If the last layer computes only the wanted rows, the head computes the hidden states. One run of the head takes at
+// most 256 rows.
 TEST(HiddenStates, AreUnchangedByALastLayerOfWantedRows) {
   for (const MemoryPlanKind plan : {MemoryPlanKind::kPlanned, MemoryPlanKind::kIsolated}) {
     RunnerOptions options = small_options();
@@ -94,7 +95,7 @@ TEST(HiddenStates, AreUnchangedByALastLayerOfWantedRows) {
   }
 }
 
-// Asks for neighbouring and for separate rows of a prefill.
+// Requests the hidden states of neighbouring and of separate rows of a prefill.
 TEST(HiddenStates, SelectedRowsEqualThoseOfAllRows) {
   for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16}) {
     RunnerBench bench = make_captured("llama", small_options(), dtype);
@@ -144,7 +145,8 @@ std::vector<float> embedding_of(std::int32_t id, std::int64_t width) {
   return made;
 }
 
-// A forward in which some tokens take embeddings. Their ids are set to other ids, which must have no effect.
+// A forward in which some tokens get embeddings in place of their ids. The ids of these tokens are changed, which must
+// have no effect.
 struct Embedded {
   ForwardBatch batch;
   std::vector<float> values;

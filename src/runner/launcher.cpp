@@ -13,7 +13,8 @@
 namespace tessera {
 namespace {
 
-// Returns the name of a part in the profile. All pieces share one name, and each split operator has its own.
+// Returns the name of a part in the profile. All recordable parts (pieces) share one name. Each split operator between
+// them has its own name.
 std::string profiled_name(const GraphRunner& runner, std::int64_t size, std::size_t part) {
   const std::span<const CompiledPart> parts = runner.executable().parts(runner.bucket(size));
   if (parts.size() == 1) return std::string(runner.name());

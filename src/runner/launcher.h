@@ -1,5 +1,6 @@
-// Stages the inputs of a forward, and enqueues one runner at one size. Served steps are staged and launched here.
-// Captures, measurements and the oracle (verify/verify.h) stage their inputs here, but enqueue the replays themselves.
+// Stages the inputs of a forward, and enqueues the work of one runner at one size. The steps of the engine are staged
+// and launched here. Captures, measurements and the oracle (verify/verify.h) stage their inputs here, but enqueue
+// replays themselves.
 //
 // Threads: the runner's thread.
 #pragma once
@@ -14,7 +15,7 @@ namespace tessera {
 
 class OperatorObserver;
 
-// How a size's forward is enqueued: operator by operator, as a replay of its graphs, or as a replay of its full graph.
+// How a forward is enqueued: operator by operator, as a replay of the size's graphs, or as a replay of its full graph.
 enum class Execution : std::uint8_t { kOperators, kGraphs, kFullGraph };
 
 class Launcher {

@@ -4,8 +4,9 @@
 //   TRY(runner->capture());
 //   ForwardOutputs out = TRY(runner->forward({.batch = batch, .sampling = rows}));
 //
-// GraphCapture prepares the RunnerParts on which forwards run. A StepWay runs each forward: the Dispatcher picks the
-// runner and the size, and LocalForwards enqueues the work. CostMeasurement and FullMeasurement work in idle moments.
+// RunnerParts holds everything that forwards run on, and GraphCapture prepares it. A StepWay runs each forward: the
+// Dispatcher chooses the runner and the size, and LocalForwards enqueues the work. CostMeasurement and FullMeasurement
+// run when no request waits.
 //
 // Threads: one thread owns a runner. After an error of a forward the runner stays usable. Only kDeviceLost makes it
 // unusable.
@@ -49,12 +50,14 @@ class ModelRunner {
                                                      RunnerOptions options);
   ~ModelRunner();
 
-  // Warms the kernels up, takes the memory that the largest forward needs, and captures sizes as options.capture says.
+  // Runs every kernel once, allocates the memory of the largest forward, and captures sizes as options.capture says.
   // With kCore, some sizes are deferred. capture() calls `more` before each deferred size, captures the size if `more`
-  // returns true, and stops at the first false. Call it once, before the first forward; without it every forward is
-  // eager. A size whose capture fails is dropped. Returns an error if the runner cannot start even with fewer graphs.
+  // returns true, and stops at the first false. Call capture() once, before the first forward. Without this call every
+  // forward is eager. A size whose capture fails is dropped. Returns an error if the runner cannot start even with
+  // fewer graphs.
   Status capture(const std::function<bool()>& more = {}) { return capture_.start(forwards_->results(), more); }
-  // Does the first part of capture() alone, on a rank that follows rank 0.
+  // Does only the first part of capture(). A rank that follows rank 0 calls it, and then captures the sizes that rank 0
+  // orders.
   Status prepare() { return capture_.prepare(forwards_->results()); }
   // Captures all sizes that options.capture defers. Precondition: no forward is in flight.
   Status capture_rest() { return capture_.capture_rest(); }
@@ -62,13 +65,13 @@ class ModelRunner {
   // vision tower size that images have needed), or measures a forward. Returns false if nothing is left. Precondition:
   // no forward is in flight.
   Result<bool> idle_work();
-  // Returns whether idle work captures a size that kCore deferred.
+  // Returns whether idle_work() still has to capture a size that kCore deferred.
   bool captures_when_idle() const {
     return parts_->model.options.capture == CaptureMode::kCore && dispatcher_.table().graphs_enabled &&
            capture_.has_pending();
   }
-  // Returns the measured costs of forwards, for dispatch. At the start, set_costs() can restore the costs of an earlier
-  // run.
+  // Returns the measured costs of forwards, for dispatch. At the start, set_costs() can restore the costs that an
+  // earlier run of the program measured.
   const CostTable& costs() const { return dispatcher_.costs(); }
   void set_costs(CostTable costs) { dispatcher_.costs() = std::move(costs); }
 
@@ -79,23 +82,24 @@ class ModelRunner {
   // forward is being recorded.
   Status reserve_embeddings(std::int64_t rows);
   std::int64_t embedding_rows() const { return parts_->embeddings().rows(); }
-  // Return the address of row 0 and the size and type of a row. The caller may write rows on the device, on stream().
+  // Return the address of embedding row 0 and the size and type of a row. The caller may write rows by device work on
+  // stream().
   DeviceAddress embeddings_base() const { return parts_->embeddings().base(); }
   std::int64_t embedding_row_values() const { return parts_->embeddings().row_values(); }
   std::int64_t embedding_row_bytes() const { return parts_->embeddings().row_bytes(); }
   ir::DType embedding_dtype() const { return parts_->embeddings().dtype(); }
 
   // Enqueues a forward. If the device runs in parallel with the host, the call returns before the forward has run. The
-  // host can then stage and enqueue the next forward, whose rows may name this forward's samples
-  // (ForwardBatch::input_rows). If logits or hidden states are wanted, the call waits for them. The exception is a
-  // forward that only runs when it is collected (steps/host_pipeline.cpp): collect() then fills them in. Precondition:
-  // fewer than max_in_flight() forwards are in flight. Allocates nothing for sizes that were seen before.
+  // host can then stage and enqueue the next forward, whose rows may take the tokens that this forward samples as
+  // inputs (ForwardBatch::input_rows). If logits or hidden states are wanted, the call waits for them. The exception is
+  // a forward that only runs when it is collected (steps/host_pipeline.cpp): collect() then fills them in.
+  // Precondition: fewer than max_in_flight() forwards are in flight. Allocates nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
-  // Makes an idle forward. With data parallelism (ModelGraphs::dp_size), a rank without tokens must still take part in
-  // the other ranks' forward (steps/data_parallel.cpp). run_idle_forward() waits until the ranks agree on a graph. If
-  // max_in_flight() idle forwards run already, it also waits for the oldest of them. Then it enqueues the idle forward
-  // and returns. end_idle_forwards() waits for all idle forwards, and returns the error of this wait. idle_work() calls
-  // end_idle_forwards() first.
+  // Runs a forward without tokens of this rank. With data parallelism (ModelGraphs::dp_size), a rank without tokens
+  // must still take part in the forward of the other ranks (steps/data_parallel.cpp). run_idle_forward() waits until
+  // the ranks agree on a graph. If max_in_flight() idle forwards run already, it also waits for the oldest of them.
+  // Then it enqueues the idle forward and returns. end_idle_forwards() waits for all idle forwards, and returns the
+  // error of this wait. idle_work() calls end_idle_forwards() first.
   Status run_idle_forward() { return way_->run_idle_forward(); }
   Status end_idle_forwards() { return way_->end_idle_forwards(); }
   // Waits for the oldest forward in flight. The forward is no longer in flight afterwards, even after an error.
@@ -106,7 +110,7 @@ class ModelRunner {
   DraftStep& drafts() { return draft_; }
   int in_flight() const { return way_->in_flight(); }
   int max_in_flight() const { return parts_->model.options.max_in_flight; }
-  // Updates dispatch after a caller captured or dropped sizes itself.
+  // Updates dispatch after a caller has captured or dropped sizes through parts().
   void refresh_dispatch() { dispatcher_.refresh(); }
 
   const RunnerOptions& options() const { return parts_->model.options; }
@@ -125,13 +129,13 @@ class ModelRunner {
   std::string planned_kernels(BatchKind kind) const { return parts_->plans().kernels(kind); }
   const GraphRunner& prefill() const { return parts_->runner(RunnerRole::kPrefill); }
   const GraphRunner& decode() const { return parts_->runner(RunnerRole::kDecode); }
-  // Returns the vision tower; null if the model has none. Use it only between two forwards.
+  // Returns the vision tower, or null if the model has none. Use it only between two forwards.
   VisionRunner* vision() { return parts_->vision(); }
   const VisionRunner* vision() const { return parts_->vision(); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
 
-  // Returns the linears that adapters may change; null if no adapters are served. The layout lives as long as the
-  // runner, and any thread may read it.
+  // Returns the layout, which lists the linears that adapters may change, or null if no adapters are served. The layout
+  // lives as long as the runner, and any thread may read it.
   const AdapterLayout* adapter_layout() const {
     return parts_->adapters() == nullptr ? nullptr : &parts_->adapters()->layout();
   }
@@ -146,8 +150,9 @@ class ModelRunner {
   // Precondition: no forward is in flight.
   void set_observer(OperatorObserver* observer) { step_.launcher().set_observer(observer); }
 
-  // Return inner parts, for a rank that follows rank 0 (rank_follower.h), verification (verify/verify.h), reports and
-  // benchmarks. Do not capture, stage or run anything through them while a forward is in flight.
+  // Return inner parts of the runner, for use by a rank that follows rank 0 (rank_follower.h), by verification
+  // (verify/verify.h), and by reports and benchmarks. Do not capture, stage or run anything through them while a
+  // forward is in flight.
   RunnerParts& parts() { return *parts_; }
   const RunnerParts& parts() const { return *parts_; }
   ForwardStep& step() { return step_; }

@@ -27,8 +27,8 @@ using testing::try_make_bench;
 const std::vector<TestRequest> kPrompt = {{ids(16, 2)}};
 const std::vector<TestRequest> kNext = {{ids(17, 2), 16}};
 
-// The model has 3 layers. A prefill size is therefore recorded in 4 pieces, and a decode size in one. The order is
-// prefill sizes 40, 16 and 4, then decode sizes 4, 2 and 1.
+// The model has 3 layers. A prefill size is therefore recorded in 4 pieces, and a decode size in one. Prefill sizes 40,
+// 16 and 4 are recorded first, and then decode sizes 4, 2 and 1.
 constexpr int kRecordings = 3 * 4 + 3;
 
 TEST(ModelRunnerFaults, ASizeWithAFailedCaptureRunsEagerly) {
@@ -198,7 +198,7 @@ TEST(ModelRunnerFaults, ALostDeviceEndsCaptureAndForward) {
   EXPECT_EQ(bench.forward(make_batch(kPrompt, Rows::kAll), logits).status().code(), StatusCode::kDeviceLost);
 }
 
-// A user's limits may leave no size at all. The test runs in a process of its own because this case used to crash.
+// The options of a user may leave no size at all. The test runs in its own process because this case used to crash.
 TEST(ModelRunnerFaults, WithoutSizesEverythingIsEager) {
   const auto serve = [] {
     RunnerOptions options = small_options();

@@ -1,5 +1,5 @@
-// Catches: results that differ between graphs and eager runs, or between whole prompts, chunks and batches; rows given
-// to the wrong request; wrong counters; and invalid input that is accepted.
+// Catches: results that differ between graphs and eager runs, or between whole prompts, prompts in chunks, and batches;
+// rows that go to the wrong request; wrong counters; and invalid input that is accepted.
 #include "tessera/runner/model_runner.h"
 
 #include <gmock/gmock.h>
@@ -76,8 +76,8 @@ TEST_P(ForwardWays, PaddingChunksAndBatchesStayWithinTheTolerance) {
   bench.logits({{ids(7, 5)}}, Rows::kNone);
   EXPECT_LE(greatest_difference(bench.logits({{ids(13, 5), 7}}, Rows::kLast), row(eager, 12)), kRunTolerance)
       << "chunks";
-  // Computes the request's last token twice more: in a forward with decodes of other requests, and in one with a
-  // prompt.
+  // The test computes the request's last token two more times: in a forward with decodes of other requests, and in a
+  // forward with a prompt.
   bench.logits({{ids(8, 6)}, {ids(12, 5)}, {ids(5, 7)}}, Rows::kNone);
   const std::vector<float> decoded =
       bench.logits({{ids(9, 6), 8}, {ids(13, 5), 12}, {ids(6, 7), 5}}, Rows::kAll, false, &decision);
@@ -102,7 +102,7 @@ TEST(ModelRunner, MoreRowsThanTheHeadTakesKeepTheirOrder) {
   options.num_pages = {80};
   options.prefill_sizes = {600};
   RunnerBench bench = make_captured("llama", options);
-  // One request of 600 tokens needs more than two runs of the head.
+  // One request of 600 wanted rows needs more than two runs of the head.
   std::vector<TestRequest> one = {{ids(600, 4)}};
   ForwardBatch batch = make_batch(one, Rows::kAll);
   std::vector<float> all;
@@ -227,7 +227,7 @@ TEST(ModelRunner, WarnsOfTheFirstFallbackOfEachReason) {
 TEST(ModelRunner, ManyEagerSizesDoNotEvictCapturedOnes) {
   RunnerOptions options = small_options();
   options.max_tokens = 60;
-  options.prefill_sizes = {1, 4};  // size 1 also warms the kernels up
+  options.prefill_sizes = {1, 4};  // the capture of size 1 also runs the kernels for the first time
   options.graphs.decode = false;
   RunnerBench bench = make_captured("llama", options);
   const std::vector<float> before = bench.logits({{ids(1)}});
@@ -239,13 +239,14 @@ TEST(ModelRunner, ManyEagerSizesDoNotEvictCapturedOnes) {
 }
 
 TEST(ModelRunner, MemoryIsReportedByUse) {
-  // Parameters: 3 layers of hidden size 64 with 4 query and 2 KV heads of 16 and an MLP of 160, plus the input and
-  // output embeddings of 512 tokens.
+  // The model's parameters are 3 layers of hidden size 64, with 4 query heads and 2 KV heads of size 16 and an MLP of
+  // size 160, and the input and output embeddings of 512 tokens.
   constexpr std::int64_t kParameters = 3 * (64 * (2 * 64 + 2 * 32 + 3 * 160) + 2 * 64) + 2 * 512 * 64 + 64;
   const RunnerOptions options = small_options();
   RunnerBench bench = make_captured("llama", options);
   const MemoryReport memory = bench.runner->memory();
-  // Keys and values: 3 layers of 33 pages of 8 tokens, with 2 heads of 16 floats.
+  // The cache holds keys and values for 3 layers. A layer has 33 pages of 8 tokens, and a token has 2 heads of 16
+  // floats.
   EXPECT_EQ(memory[MemoryUse::kKvCache], 3 * 2 * 33 * 8 * 2 * 16 * 4);
   EXPECT_GT(memory[MemoryUse::kWeights], kParameters * 4 - 1);
   EXPECT_GT(memory[MemoryUse::kGraphObjects], 0);
@@ -304,7 +305,7 @@ TEST(ModelRunner, RefusesInconsistentForwards) {
   batch = make_batch({{ids(4)}}, Rows::kLast);
   batch.groups[0].own({{PageId(33)}});
   EXPECT_THAT(refused({.batch = batch}), HasSubstr("page 33"));
-  // The batch has five requests, but the buffers hold four.
+  // The batch has five requests, but the buffers have room for four.
   EXPECT_THAT(refused({.batch = make_batch(std::vector<TestRequest>(5, {ids(2)}), Rows::kNone)}), Not(IsEmpty()));
   EXPECT_LT(greatest_difference(bench.logits(kThree), bench.logits(kThree)), 1e-9) << "still usable";
 }

@@ -11,8 +11,7 @@
 namespace tessera {
 namespace {
 
-// Collects the arguments for making a plan. An operator without a cache may belong to a graph without cache groups. The
-// number of pages is then 0.
+// Collects the arguments for making a plan. If a graph has no cache groups, the number of pages is 0.
 PlanArgs plan_args(const PlannedOp& op, const OpPlans::Source& source) {
   const auto group = static_cast<std::size_t>(op.group);
   return {.nodes = op.nodes,
@@ -30,7 +29,7 @@ Result<OpPlans> OpPlans::create(Device& device, const Source& source, StepBuffer
     std::unique_ptr<OpPlan> plan =
         TRY(op.kernel->planner->make(device, plan_args(op, source), step)
                 .with_context(fmt::format("planning {} for cache group {}", op.op, op.group)));
-    // An operator without the attribute "group" has no cache, even though its plan is listed under group 0.
+    // An operator without the attribute "group" has no cache. Its plan is nevertheless listed under group 0.
     const bool has_states = source.is_state_group(op.nodes[0].node->attribute_or("group", std::int64_t{-1}));
     if (source.limits.drafts && has_states && !plan->plans_requests())
       return unimplemented(

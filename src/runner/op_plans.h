@@ -1,6 +1,6 @@
-// Makes the plans of a model's operators, and calls them before every forward. A plan is CPU code that prepares an
-// operator's kernels for the forward's batch (ops/contract/op_plan.h). An operator is planned if its kernel needs a
-// plan. A planned operator has one plan for each cache group that its nodes use.
+// Makes the plans of a model's operators, and runs them before every forward. A plan is CPU code that prepares an
+// operator's kernels for the forward's batch (ops/contract/op_plan.h). Operators whose kernels need a plan are called
+// planned operators. A planned operator has one plan for each cache group that its nodes use.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class OpPlans {
     std::span<const ir::Graph* const> graphs;
     const KernelTable& kernels;
     PlanLimits limits;
-    std::span<const std::int64_t> num_pages;  // [cache groups], page 0 included
+    std::span<const std::int64_t> num_pages;  // number of pages in each cache group, page 0 included
 
     bool is_state_group(std::int64_t group) const {
       const auto at = static_cast<std::size_t>(group);
@@ -30,8 +30,8 @@ class OpPlans {
              graphs[0]->cache_groups[at].kind == ir::CacheGroup::Kind::kState;
     }
   };
-  // Makes the plans, which reserve their parts of `step`. `step` must outlive the plans. After create() and before the
-  // first plan(), call step.allocate().
+  // Makes the plans. Each plan reserves its part of `step`. `step` must outlive the plans. After create() and before
+  // the first plan(), call step.allocate().
   static Result<OpPlans> create(Device& device, const Source& source, StepBuffer& step);
   // Returns the device memory that create() will take, in bytes.
   static Result<std::int64_t> bytes_needed(Device& device, const Source& source);
@@ -39,9 +39,9 @@ class OpPlans {
   // Adds pointers to the plans to the context. A kernel finds its plan there when it is bound. This object may be moved
   // afterwards, but must outlive the kernels.
   void add_to(ForwardContext& context) const;
-  // Calls OpPlan::plan of every plan with these arguments. A plan that does not need whole requests gets each row of a
-  // decoding request with drafts as a request of its own (row_requests.h). Allocates nothing for batches no larger than
-  // earlier ones.
+  // Calls OpPlan::plan of every plan with these arguments. If a decoding request has drafts and a plan does not need
+  // whole requests, the plan gets each row as a separate request (row_requests.h). Allocates nothing for batches no
+  // larger than earlier ones.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);
 
   std::int64_t bytes() const;

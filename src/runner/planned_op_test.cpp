@@ -1,5 +1,6 @@
-// Tests planned operators other than attention, in the body and in the head. Catches: a plan that is not made, not
-// called before a forward, not found by its kernel, or missing from the memory report; and a plan's error that is lost.
+// Tests planned operators (operators whose kernels need CPU code before each forward) other than attention, in the body
+// and in the head. Catches: a plan that is not made, not called before a forward, not found by its kernel, or missing
+// from the memory report; and a plan's error that is lost.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,8 +20,8 @@ using testing::make_bench;
 using testing::RunnerBench;
 using testing::small_options;
 
-// A plan that passes the forward's number of tokens to its kernel. It refuses a forward with more than `kRefused`
-// tokens.
+// A plan that passes the forward's number of tokens to its kernel. It returns an error if a forward has more than
+// `kRefused` tokens.
 constexpr std::int64_t kRefused = 44;
 std::vector<float> factors_seen;  // the kernel appends one value at each launch
 
@@ -50,8 +51,8 @@ const OpPlanner kTokenCountPlanner{
       return static_cast<std::int64_t>(kDeviceAlignment);
     }};
 
-// Returns the CPU's kernels. The kernel of `op` fills its result with the number that its plan holds at run time. The
-// model's body contains a silu_mul, and its head contains a gather_rows.
+// Returns the CPU's kernels with another kernel for `op`. This kernel fills its result with the number that its plan
+// holds at run time. The model's body contains a silu_mul, and its head contains a gather_rows.
 KernelTable planned_kernels(std::string_view op = "silu_mul") {
   return cpu_kernels().with({.op = op,
                              .name = "planned",
@@ -83,7 +84,7 @@ TEST(PlannedOp, GraphsReadThePlanOfTheirForward) {
   }
 }
 
-// The head runs on its own after a prefill, and inside the decode graph.
+// In a prefill the head runs after the body. In a decode it is part of the decode graph.
 TEST(PlannedOp, AHeadOperatorReadsItsForwardsPlan) {
   const KernelTable kernels = planned_kernels("gather_rows");
   RunnerOptions options = small_options();
@@ -149,7 +150,8 @@ TEST(FindPlan, TheErrorNamesOperatorAndGroup) {
   EXPECT_THAT(find_plan(args).status().message(), HasSubstr("no plan of operator attention for cache group 3"));
 }
 
-// The plan of an operator with a state must know which rows belong to one request. Plans of other operators need not.
+// The plan of an operator with a state must know which rows belong to the same request. Plans of other operators do not
+// have to know this.
 TEST(PlannedOp, AStatesPlanThatTakesNoDraftsIsRefused) {
   RunnerOptions options = small_options();
   const auto status = [&](std::string_view op, std::int64_t drafts) {

@@ -1,5 +1,5 @@
-// Catches: drafts that are planned with the length or the pages of another row; prompts that are divided into rows; and
-// a batch that keeps rows of an earlier, larger one.
+// Catches: drafts that are planned with the length or the pages of another row; prompts that are divided into single
+// rows; and a batch that keeps rows of an earlier, larger batch.
 #include "tessera/runner/row_requests.h"
 
 #include <gmock/gmock.h>

@@ -20,13 +20,13 @@ struct RunnerModel {
   Weights weights;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  std::vector<HandedOver> handed_over{};  // outputs of the prefill runner, at the arena's start
-  std::int64_t handed_over_bytes = 0;     // bytes of `handed_over` at the largest size
-  std::int64_t choice_logits_offset = 0;  // in bytes from the arena's start
+  std::vector<HandedOver> handed_over{};  // outputs of the prefill runner that the head reads, at the arena's start
+  std::int64_t handed_over_bytes = 0;     // total bytes of `handed_over` at the largest size
+  std::int64_t choice_logits_offset = 0;  // offset from the arena's start, in bytes
 
   std::size_t num_cache_groups() const { return graphs.body.cache_groups.size(); }
   int ranks() const;  // number of ranks that run each forward together
-  // Returns whether this rank decides for all ranks: it is the only rank, or rank 0 with ranks that follow it.
+  // Returns whether this rank decides how forwards run. It does so if it is the only rank or if other ranks follow it.
   bool decides() const { return options.communicator == nullptr || options.ranks != nullptr; }
 
   // `device` must outlive the model.

@@ -24,49 +24,52 @@ class RankGroup;
 enum class CaptureMode : std::uint8_t {
   kEager,  // every size at the start
   kLazy,   // each size when it is first used
-  kCore,   // a few sizes at the start; the others in idle moments or when first used
+  kCore,   // a few sizes at the start, and the others in idle moments or when they are first used
 };
 
 struct RunnerOptions : StepLimits {
   GraphSwitches graphs;
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
-  std::vector<std::int64_t> decode_sizes;   // rows: requests and their drafts, ascending
+  std::vector<std::int64_t> decode_sizes;   // rows (requests and their drafts), ascending
   CaptureMode capture = CaptureMode::kEager;
-  bool measure_costs = true;  // measures costs for dispatch in idle moments; never if forwards are deterministic
-  // Captures a full graph, in addition to the pieces, for each prefill size that was measured to be faster with it.
+  // If true, the runner measures costs for dispatch in idle moments. It never does so if forwards are deterministic.
+  bool measure_costs = true;
+  // If true, a prefill size gets a full graph in addition to its pieces if measurements show that the full graph is
+  // faster.
   bool choose_full = false;
   bool debug = false;  // runs every forward in debug mode (runner/verify/debug_mode.h), which is slow
-  // Prefill forwards of at least this many tokens run as two halves (compile/halves.h); 0: no forward does.
+  // Prefill forwards of at least this many tokens run as two halves (compile/halves.h). If 0, no forward does.
   std::int64_t halves_from = 0;
   bool decode_padding = true;
   // Operators at which prefill graphs are cut; empty if graphs.prefill_whole is set.
   std::vector<std::string> split_ops;
   std::vector<std::string> decode_split_ops;  // operators at which decode graphs are cut
-  std::int64_t max_drafts = 0;                // most drafts of a request in a forward; 0: no request has drafts
+  std::int64_t max_drafts = 0;                // maximum number of drafts of a request in a forward
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string compiler = "eager";  // a compiler of the registry
-  std::string decode_compiler;  // compiler of decode forwards of up to decode_compiler_max requests; empty: `compiler`
+  // The compiler of decode forwards of up to decode_compiler_max requests. If empty, `compiler` compiles them too.
+  std::string decode_compiler;
   std::int64_t decode_compiler_max = 0;
-  std::string cache_dir;  // folder in which the compiler keeps compiled programs; empty: it keeps none
-  // The cache in the folder cache_dir. The executables of the memory prediction and of the runner share this object, so
-  // the runner does not compile again what the prediction has compiled. Only one thread may use it. Null: each
-  // executable opens a cache of its own.
+  std::string cache_dir;  // folder in which the compiler keeps compiled programs; if empty, it keeps none
+  // The cache in the folder cache_dir. The memory prediction and the runner share this object, so the runner does not
+  // compile programs again that the prediction has compiled. Only one thread may use it. If null, each executable opens
+  // its own cache.
   std::shared_ptr<ProfileCache> programs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
-  Planner planner = plan_memory;         // tests replace it by a faulty one
-  const KernelTable* kernels = nullptr;  // null: the device's kernels; tests replace them by faulty ones
-  std::int64_t embedding_rows = 0;       // embedding rows that have memory from the start
-  // [cache groups]: pages, or slots of a state group, including the reserved page 0.
+  Planner planner = plan_memory;         // tests replace it with a faulty planner
+  const KernelTable* kernels = nullptr;  // if null, the device's kernels; tests use faulty kernels
+  std::int64_t embedding_rows = 0;       // number of embedding rows that have memory from the start
+  // For each cache group, the number of pages (or slots, in a state group), including the reserved page 0.
   std::vector<std::int64_t> num_pages;
-  VisionOptions vision;                  // options of the vision tower, if the model has one
-  ExchangePlace place;                   // ranks with which this rank exchanges data; for the memory prediction
-  Communicator* communicator = nullptr;  // for tensor-parallel ranks and pipeline stages; null: there is one rank
-  // Set only on rank 0 of several ranks, whose runner leads the other ranks; null: this runner leads no other rank.
+  VisionOptions vision;  // options of the vision tower, if the model has one
+  ExchangePlace place;   // the ranks with which this rank exchanges data, which the memory prediction uses
+  Communicator* communicator = nullptr;  // for tensor-parallel ranks and pipeline stages; null if there is one rank
+  // The other ranks, which follow this runner. Set only on rank 0 of several ranks, and otherwise null.
   RankGroup* ranks = nullptr;
-  int max_in_flight = 2;       // forwards that are submitted and not yet collected
+  int max_in_flight = 2;       // maximum number of forwards that are submitted and not yet collected
   bool deterministic = false;  // ForwardContext::deterministic
   bool show_progress = false;
-  // Records the phases of creating and capturing; must outlive the runner; null: nothing is recorded.
+  // Records the phases of creating and capturing the runner, unless it is null. Must outlive the runner.
   Timeline* start = nullptr;
 
   // Returns the smallest number of pages of any cache group, not counting the reserved page.

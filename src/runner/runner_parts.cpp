@@ -19,7 +19,7 @@ namespace tessera {
 RunnerParts::RunnerParts(RunnerModel made) : model(std::move(made)) {}
 
 RunnerParts::~RunnerParts() {
-  // There is no caller left to handle an error.
+  // A destructor has no caller that could handle an error.
   if (stream_ != nullptr) static_cast<void>(stream_->synchronize());
 }
 
@@ -50,8 +50,8 @@ Status RunnerParts::allocate() {
     target_ids_ = TRY(TargetIds::create(graphs.draft->target_ids, device, *stream_));
   if (graphs.adapted) adapters_ = TRY(AdapterTables::create(graphs.adapted->layout, device, *stream_));
 
-  // The plans reserve their part of the step buffer before the inputs do. The lists of the plans then lie next to the
-  // row inputs, which are short too.
+  // The plans reserve their part of the step buffer before the inputs do. The short lists of the plans then lie next to
+  // the short row inputs, at the start of the inputs.
   step_ = std::make_unique<StepBuffer>();
   const auto planned = all_graphs(graphs);
   extend_context_.limits = plan_limits(options);
@@ -93,8 +93,8 @@ ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
           .backend = model.options.registry->piecewise_backends.of(model.device.properties().type)};
 }
 
-// Reserves address ranges only; the memory plans decide how much of each is used. An arena that cannot grow gets the
-// predicted size.
+// Reserves only address ranges. The memory plans decide later how much memory is committed in them. If arenas cannot
+// grow, each gets the predicted size.
 Status RunnerParts::reserve_arenas() {
   Device& device = model.device;
   std::int64_t arena_bytes = device.properties().memory_bytes;

@@ -1,8 +1,8 @@
-// Everything that one model's forwards run on: the fixed RunnerModel, the stream, the memory, and the compiled runners.
-// It is made once, and its addresses are fixed for its life. Launcher stages and enqueues forwards on it, and
-// SizeCapture captures its runners.
+// RunnerParts holds everything that the forwards of one model use: the fixed RunnerModel, the stream, the memory, and
+// the compiled runners. It is made once, and its memory keeps its addresses. Launcher stages and enqueues forwards on
+// it, and SizeCapture captures its runners.
 //
-// Threads: one thread owns it and everything that it points to.
+// Threads: one thread owns a RunnerParts object and everything that it points to.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class RunnerParts {
   // `device` must outlive the parts.
   static Result<std::unique_ptr<RunnerParts>> create(ModelGraphs graphs, Weights weights, Device& device,
                                                      RunnerOptions options);
-  // Waits for all enqueued work, which still uses the parts' memory.
+  // Waits for all enqueued work, because the work still uses the memory of the parts.
   ~RunnerParts();
 
   const RunnerModel model;
@@ -50,8 +50,8 @@ class RunnerParts {
   DraftHidden* draft_hidden() const { return draft_hidden_.get(); }  // null if the model drafts nothing
   Arena& arena() const { return *arena_; }
   Arena& workspace() const { return *workspace_; }
-  // Return the inputs and plans that the host stages for a forward (Launcher). One copy of the step buffer brings plans
-  // and inputs to the device.
+  // Return the inputs and plans that the host stages for a forward (Launcher). One copy of the step buffer transfers
+  // plans and inputs to the device.
   StepBuffer& step_buffer() const { return *step_; }
   OpPlans& plans() const { return *plans_; }
   InputBuffers& inputs() const { return *inputs_; }
@@ -65,16 +65,16 @@ class RunnerParts {
   AdapterTables* adapters() const { return adapters_.get(); }   // null if no adapters are served
   VisionRunner* vision() const { return vision_.get(); }        // null if the model has no tower
   DebugMode* debug() const { return debug_.get(); }             // null without options.debug
-  const MemoryReport& predicted() const { return predicted_; }  // made before anything was captured
+  const MemoryReport& predicted() const { return predicted_; }  // predicted before anything was captured
 
   // Returns the device, stream, context, arenas and everything else that executables for batches of this kind need. The
-  // result borrows these parts.
+  // result refers to these parts and must not outlive them.
   ExecutionEnvironment environment(BatchKind batches);
   ExternalValues& externals() { return externals_; }
-  KernelVariants& warm() { return warm_; }  // variants of kernels that have run on the stream
+  KernelVariants& warm() { return warm_; }  // kernel variants that have run on the stream
 
   // Returns the free bytes of device memory. If this is rank 0 of several ranks, returns the minimum over all ranks, or
-  // 0 if a rank cannot tell.
+  // 0 if a rank does not know its free memory.
   std::int64_t available_bytes() const;
   // Runs `local`. If this is rank 0 of several ranks, the other ranks carry out `order` at the same time
   // (RankGroup::together).
@@ -101,7 +101,7 @@ class RunnerParts {
   std::unique_ptr<OpPlans> plans_;
   ForwardStates states_;  // used by the contexts
   ForwardContext extend_context_;
-  ForwardContext decode_context_;  // for batches with one row a request
+  ForwardContext decode_context_;  // for batches with one row in each request
   ExternalValues externals_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Arena> workspace_;

@@ -46,8 +46,9 @@ ir::Bucket choice_bucket(std::int64_t rows) {
   return bucket;
 }
 
-// The largest size, in rows, of a graph that makes a whole draft. The head computes all rows of the graph, wanted or
-// not. Up to this size the head takes about as long as for one row, because it reads the same weights.
+// The maximum size, in rows, of a graph that makes a whole draft. The head computes all rows of the graph, even if they
+// are not wanted. Up to this size this takes about as long as one row, because the time goes into reading the head's
+// weights.
 constexpr std::int64_t kMostDraftDecodeRows = 64;
 
 std::vector<std::int64_t> draft_decode_sizes(const RunnerOptions& options) {
@@ -85,9 +86,9 @@ std::int64_t max_padded_tokens(const RunnerOptions& options) {
 
 std::int64_t max_head_rows(const RunnerOptions& options) {
   const std::int64_t decoded = options.decode_sizes.empty() ? 0 : options.decode_sizes.back();
-  // One run should hold the rows of all running requests, because each run reads the weights again. Above 2 *
-  // kMaxHeadRows requests, several runs share the rows, so that the logits take no more memory. A decode graph needs
-  // the logits of all of its rows at once in any case.
+  // One run should compute the rows of all running requests, because each run reads the weights again. If there are
+  // more than 2 * kMaxHeadRows requests, several runs share the rows, which limits the memory of logits. A decode graph
+  // computes the logits of all its rows at once in any case.
   return std::max({kMaxHeadRows, decoded, std::min(options.max_requests, 2 * kMaxHeadRows)});
 }
 
@@ -102,7 +103,8 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
   std::int64_t offset = 0;
   for (const ir::ValueId id : body.outputs) {
     const ir::Value& value = body.value(id);
-    // The first output of a whole body, the hidden states, may have any name. The head reads it as "hidden".
+    // The first output of a whole body holds the hidden states and may have any name. The head's input for it is
+    // "hidden".
     const bool is_hidden = !graphs.prefill && values.empty();
     values.push_back({.name = is_hidden ? "hidden" : value.name, .type = value.type, .offset = offset});
     offset += align_up(TRY(ir::size_bytes(value.type, largest)));
@@ -115,7 +117,8 @@ Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOp
   const ir::Bucket largest = prefill_bucket(max_padded_tokens(options), options.num_pages);
   const std::int64_t end = last.offset + align_up(TRY(ir::size_bytes(last.type, largest)));
   if (!graphs.draft) return end;
-  // The head of a draft reads its hidden states from the arena's start too. Their rows may be longer than the target's.
+  // The head of a draft also reads hidden states from the arena's start. These may have longer rows than the target
+  // model's.
   return std::max(end, align_up(TRY(DraftHidden::bytes_needed(graphs.draft->body))));
 }
 
@@ -160,7 +163,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
   const std::int64_t choice_reserved =
       TRY(choice_logits_offset(graphs, options)) + TRY(ir::size_bytes(logits, choice_bucket(kMaxChoiceRows)));
 
-  // A stage without a head ends with its body.
+  // A pipeline stage without a head ends with its body.
   std::vector<const ir::Graph*> decoded{&graphs.body};
   if (graphs.has_head) decoded.insert(decoded.end(), {&graphs.head, &graphs.sampler});
 
@@ -227,7 +230,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
   if (!graphs.draft) return specs;
   ir::Graph draft_head = TRY(make_draft_head(*graphs.draft, options.registry->ops));
   ir::Graph draft_decode = TRY(make_draft_decode(*graphs.draft, draft_head, options.registry->ops));
-  // A draft runs between forwards, when the host has read all results. Nothing in the arena needs to be kept.
+  // A draft runs between forwards, when the host has read all results, so nothing in the arena has to be kept.
   specs.push_back({.role = RunnerRole::kDraft,
                    .graph = graphs.draft->body,
                    .bucket = [=](std::int64_t tokens) { return prefill_bucket(tokens, num_pages); },

@@ -1,8 +1,9 @@
 // Lists the runners of a model. A RunnerSpec has the runner's graph, a function that gives the values of the graph's
 // symbols for a size, the sizes that forwards are rounded up to, and the operators at which the graph is cut.
 //
-// Each entry gives the runner's role, what the runner computes, what its sizes count, and whether device graphs are
-// captured for its sizes. Prompts may have a body and a head of their own (ModelGraphs::prefill).
+// Each entry below gives the runner's role, what the runner computes, what its sizes count, and whether device graphs
+// are captured for its sizes ("captured") or not ("eager"). Prompts may have a separate body and head
+// (ModelGraphs::prefill).
 //
 //   prefill   body, cut at attention (or what the options name)   sizes: tokens           captured
 //   head      head and sampler, on wanted rows                    sizes: wanted rows      eager
@@ -36,12 +37,12 @@
 
 namespace tessera {
 
-// The head computes a limited number of wanted rows in one run: max_head_rows(), which is at least this constant. The
-// limit bounds the memory of logits when all tokens' logits are wanted.
+// In one run the head computes at most max_head_rows() wanted rows. This number is at least kMaxHeadRows. It limits the
+// memory of logits when the logits of all tokens are wanted.
 inline constexpr std::int64_t kMaxHeadRows = 256;
 
-// The role of a runner in a step. A list of specs has one spec of each role, in this order. The roles of drafts and of
-// adapters may be missing. kVision is never in the list, because a vision tower is a runner of its own
+// The role of a runner in a step. A list of specs has one spec for each role, in this order. The roles of drafts and of
+// adapters may be missing. kVision is never in the list, because a vision tower has a separate runner
 // (vision_runner.h).
 enum class RunnerRole : std::uint8_t {
   kPrefill,
@@ -57,8 +58,8 @@ enum class RunnerRole : std::uint8_t {
   kDraftDecode,
   kVision
 };
-// Roles whose forwards are captured as device graphs, if RunnerOptions::graphs asks for that. The list of specs has no
-// adapter roles if the model serves no adapters.
+// Roles whose forwards are captured as device graphs if RunnerOptions::graphs enables this. The adapter roles exist
+// only if the model serves adapters.
 inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode, RunnerRole::kAdapterPrefill,
                                            RunnerRole::kAdapterDecode, RunnerRole::kDraftDecode};
 // Returns whether the role is a decode role. The sizes of decode roles count rows: one for each request and one for
@@ -73,7 +74,7 @@ constexpr bool has_draft_body(RunnerRole role) {
 constexpr bool has_adapters(RunnerRole role) {
   return role == RunnerRole::kAdapterPrefill || role == RunnerRole::kAdapterHead || role == RunnerRole::kAdapterDecode;
 }
-// Returns the role that runs forwards of `role` if `adapters` says that some row has an adapter. Precondition: `role`
+// Returns the role that runs forwards of `role`. `adapters` says whether some row has an adapter. Precondition: `role`
 // is kPrefill, kHead or kDecode, or `adapters` is false.
 constexpr RunnerRole with_adapters(RunnerRole role, bool adapters) {
   if (!adapters) return role;
@@ -89,19 +90,20 @@ struct RunnerSpec {
   ir::Graph graph;
   BatchKind batches = BatchKind::kExtend;  // what the runner's kernels may assume about its batches
   std::function<ir::Bucket(std::int64_t size)> bucket;
-  std::int64_t largest = 0;          // largest size of any forward
-  std::vector<std::int64_t> ladder;  // ascending: sizes that are captured, or that forwards are rounded up to
+  std::int64_t largest = 0;          // maximum size of any forward
+  std::vector<std::int64_t> ladder;  // sizes that are captured or that forwards are rounded up to, ascending
   bool captured = false;
-  bool runs_eagerly = true;            // false: forwards without a graph use another runner
-  std::vector<std::string> split_ops;  // operator names; empty: the graph is one piece
-  std::int64_t reserved_bytes = 0;     // first bytes of the arena, which the runner reads or must keep
+  bool runs_eagerly = true;            // if false, forwards without a graph use another runner
+  std::vector<std::string> split_ops;  // names of the operators at which the graph is cut; empty: one piece
+  std::int64_t reserved_bytes = 0;     // size of the arena's first part, which the runner reads or must keep
 
   std::string_view name() const { return runner_role_name(role); }
 };
 
 Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, const RunnerOptions& options);
 
-// Return the most rows of a forward, padding included, and the most rows in one run of the head.
+// Return the maximum number of rows in a forward, padding included, and the maximum number of rows in one run of the
+// head.
 std::int64_t max_padded_tokens(const RunnerOptions& options);
 std::int64_t max_head_rows(const RunnerOptions& options);
 std::int64_t vocabulary_of(const ModelGraphs& graphs);
@@ -112,13 +114,13 @@ struct HandedOver {
   std::int64_t offset = 0;  // offset in the arena, the same for all sizes
 };
 Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const RunnerOptions& options);
-// Returns the bytes of all handed-over outputs at the largest size or, if they are more, the bytes of the hidden states
-// that a draft hands to its head.
+// Returns the bytes of all outputs of handed_over() at the largest size. If the hidden states that a draft passes to
+// its head take more, returns their bytes.
 Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Returns the offset of choice_logits in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
-// Returns all graphs of the model that may hold planned operators. The body appears twice if prefill has no graphs of
-// its own. Borrows the graphs.
+// Returns all graphs of the model that may contain planned operators. If prefill has no separate graphs, the body is
+// listed twice. The result points to `graphs`.
 std::vector<const ir::Graph*> all_graphs(const ModelGraphs& graphs);
 // Returns the limits that plans and kernels must support.
 PlanLimits plan_limits(const RunnerOptions& options);

@@ -1,5 +1,5 @@
-// Helpers for tests of runners: a small checkpoint on a device that can fail, batches of requests with cached prefixes,
-// and their logits.
+// Helpers for tests of runners. They load a small checkpoint on a device that can fail, make batches of requests with
+// cached prefixes, and compute logits.
 //
 //   RunnerBench bench = make_bench("llama", small_options());
 //   ASSERT_TRUE(bench.runner->capture().ok());
@@ -45,7 +45,7 @@ inline RunnerOptions small_options() {
   return options;
 }
 
-// A request's token ids; the first `computed` of them are already in the KV cache.
+// The token ids of a request. The keys and values of the first `computed` tokens are already in the KV cache.
 struct TestRequest {
   std::vector<std::int32_t> ids;
   std::int64_t computed = 0;
@@ -95,7 +95,7 @@ struct RunnerBench {
   RunnerBench() = default;
   RunnerBench(RunnerBench&&) = default;
   RunnerBench& operator=(RunnerBench&& other) noexcept {
-    runner = std::move(other.runner);  // released before its device
+    runner = std::move(other.runner);  // the runner is destroyed before its device
     device = std::move(other.device);
     return *this;
   }
@@ -126,7 +126,7 @@ struct RunnerBench {
   }
 };
 
-// Says which rows a prompt's last layer computes: all tokens, or only the wanted rows (wanted_rows.h).
+// The rows that the last layer computes in a prompt: all rows, or only the wanted rows (wanted_rows.h).
 enum class LastLayer : std::uint8_t { kOfAllRows, kOfWantedRows };
 
 inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptions options,
@@ -164,8 +164,8 @@ inline RunnerBench make_captured(const std::string& golden, RunnerOptions option
   return bench;
 }
 
-// Returns the CPU's kernels with a silu_mul that copies baked_number into its launch. A graph keeps the value from the
-// time of its capture.
+// Returns the CPU's kernels with a silu_mul that copies baked_number into its launch. A graph therefore keeps the value
+// that baked_number had during the capture.
 inline float baked_number = 0;
 inline KernelTable baking_kernels() {
   class BakesHostData final : public BoundOp {
@@ -203,7 +203,7 @@ inline KernelTable first_group_kernels() {
   return cpu_kernels().with(attention);
 }
 
-// Returns the largest absolute difference; infinity if a number is not finite or is missing.
+// Returns the largest absolute difference, or infinity if a number is not finite or is missing.
 inline double greatest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double greatest = a.size() == b.size() && !a.empty() ? 0 : INFINITY;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {

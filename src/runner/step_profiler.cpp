@@ -35,8 +35,8 @@ void StepProfiler::close() {
   const std::int64_t forward = done.work < HostWork::kWait    ? num_submitted_
                                : done.work == HostWork::kWait ? std::ssize(forwards_)
                                                               : std::max<std::int64_t>(std::ssize(forwards_) - 1, 0);
-  // Merges neighbouring spans of one kind of work, because one span for each token would make the list too long to
-  // read.
+  // Neighbouring spans of the same kind of work are merged, because with one span for each token the list would be too
+  // long.
   const bool again = host_.size() > (open_.empty() ? 0 : open_.back().first_own) && done.first_own == host_.size() &&
                      host_.back().work == done.work && host_.back().forward == forward;
   if (again) {

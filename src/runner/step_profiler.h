@@ -1,6 +1,6 @@
 // Measures the time of forwards. Host time is measured for each kind of work, and device time for each part of the
-// forward. The profiler exists only while an engine is profiled. During this time each part costs one event, which
-// takes about a microsecond on the host and on the device.
+// forward. The profiler exists only while an engine is profiled. During this time one event is recorded for each part,
+// which takes about a microsecond on the host and on the device.
 //
 // Threads: the thread that owns the runner.
 #pragma once
@@ -38,26 +38,26 @@ enum class HostWork : std::uint8_t {
 inline constexpr int kNumHostWorks = 11;
 std::string_view host_work_name(HostWork work);  // "idle" "idle work" "requests" …
 
-// The time of one Scope, or of several scopes of one kind and one forward that followed each other without another span
-// between them. A nested scope has a span of its own. begin_ms and end_ms count from the start of the profile.
+// The time of one Scope, or of several consecutive scopes with the same kind of work and the same forward. A nested
+// scope has its own span. begin_ms and end_ms count from the start of the profile.
 struct HostSpan {
   HostWork work = HostWork::kIdle;
   std::int64_t forward = 0;  // index of the forward that the work belongs to
   double begin_ms = 0;
   double end_ms = 0;
-  double own_ms = 0;  // time in these scopes, without the time in nested scopes
+  double own_ms = 0;  // time in these scopes without nested scopes
 };
 
 struct DevicePart {
   std::string name;  // "prefill pieces", "attention", "head", "decode"
-  double ms = 0;     // sum of all parts of that name in the forward
+  double ms = 0;     // total time of all parts of this name in the forward
 };
 
 struct ProfiledForward {
   Decision decision{};
-  double begin_ms = 0;  // device time since the profile began, as precisely as the host can observe an event
+  double begin_ms = 0;  // device time since the profile began, as exactly as the host can observe it
   double end_ms = 0;
-  std::vector<DevicePart> parts{};  // ordered by the first part of each name
+  std::vector<DevicePart> parts{};  // one entry for each name, in the order in which the names first occur
 };
 
 class StepProfiler {
@@ -100,11 +100,11 @@ class StepProfiler {
   double now_ms() const;
 
  private:
-  // Two forwards may be in flight, and a forward's beginning is measured from the beginning of the forward before it.
-  // The marks of three forwards are therefore kept.
+  // The beginning of a forward is measured from the beginning of the forward before it. Two forwards may be in flight,
+  // so the marks of three forwards are kept.
   static constexpr std::size_t kKept = 3;
   struct Marks {
-    std::vector<std::unique_ptr<Event>> events{};  // [0]: the beginning
+    std::vector<std::unique_ptr<Event>> events{};  // [0]: recorded when the forward began
     std::vector<std::string> names{};              // [i]: the part that ends with events[i + 1]
     std::size_t used = 0;                          // number of events in use
     Decision decision{};
@@ -129,7 +129,7 @@ class StepProfiler {
   std::array<Marks, kKept> marks_{};  // forward i uses [i % kKept]
   std::int64_t num_submitted_ = 0;
   std::vector<ProfiledForward> forwards_{};
-  std::vector<Open> open_{};  // open scopes, innermost last
+  std::vector<Open> open_{};  // open scopes; the innermost is last
   std::vector<HostSpan> host_{};
 };
 

@@ -1,5 +1,5 @@
-// Results of forwards in host memory, which the device writes while the host continues. Each forward in flight has a
-// slot.
+// Holds the results of forwards in host memory. The device writes them while the host continues. Each forward in flight
+// has a slot.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ class StepResults {
   // The destinations of one forward's results.
   struct Slot {
     std::span<TokenId> sampled;     // [sampled rows]
-    std::span<float> logprobs;      // [wanted rows], or empty; the next two members have the same number of rows
+    std::span<float> logprobs;      // [wanted rows] or empty; the number of rows below is the same
     std::span<TokenId> top_ids;     // [rows × kMaxTopLogprobs]
     std::span<float> top_logprobs;  // [rows × kMaxTopLogprobs]
-    int top = 0;                    // number of top tokens that are wanted for each row; 0: none are downloaded
+    int top = 0;                    // number of top tokens that are wanted for each row; if 0, none are downloaded
   };
 
-  // Returns the memory that create() takes, in bytes. `max_rows` is the limit of rows with log-probabilities.
+  // Returns the memory that create() takes, in bytes. `max_rows` is the maximum number of rows with log-probabilities.
   static std::int64_t bytes_needed(int slots, std::int64_t max_requests, std::int64_t max_rows);
   static Result<StepResults> create(Device& device, int slots, std::int64_t max_requests, std::int64_t max_rows);
 

@@ -25,9 +25,9 @@ using ir::ValueId;
 using ir::ValueKind;
 using AttributeEntry = ir::Attributes::value_type;  // attributes are sorted by name
 
-// Returns whether a row of the node's results depends only on the same row of its operands. A kernel with neither state
-// nor planner does not know which rows belong to one sequence, and padding rows must not change other rows. The kernel
-// therefore treats each row alone.
+// Returns whether a row of the node's results depends only on the same row of its operands. This is so if the kernel
+// has neither state nor planner: such a kernel does not know which rows belong to one sequence or to padding, so it
+// must compute each row separately.
 bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops, const KernelTable& kernels) {
   const ir::OpDecl* decl = ops.find(node.op);
   const KernelDef* kernel = kernels.find(node.op);
@@ -56,8 +56,8 @@ bool is_slots(const ir::Value& value) {
 }
 
 // Returns the values made before node `first` that later nodes read, in the order in which they were made. Returns
-// std::nullopt if such a value does not consist of whole rows, is a view of another value, or is written later, or if a
-// later node reads an input other than slots.
+// std::nullopt if such a value does not consist of whole rows, is a view of another value, or is written by a later
+// node. Also returns std::nullopt if a later node reads an input other than slots.
 std::optional<std::vector<ValueId>> handed_over(const ir::Graph& body, std::size_t first, const ir::OpTable& ops) {
   const GraphFacts facts(body, ops);
   const auto is_made_before = [&](ValueId id) {
@@ -110,7 +110,7 @@ ir::Attributes of_wanted_rows(ir::Attributes attributes) {
   return attributes;
 }
 
-// Builds the new head.
+// Builds the new head, which begins with the nodes that move from the body.
 class WantedHead {
  public:
   WantedHead(const ir::Graph& body, const ir::Graph& head, const ir::OpTable& ops)
@@ -138,7 +138,7 @@ class WantedHead {
 
   void take_body_node(const ir::Node& node) { copy(body_, node, of_body_, true); }
 
-  // Appends the old head's nodes, except its gather of `hidden`, because `hidden` has only wanted rows here.
+  // Appends the nodes of the old head, except its gather of `hidden`, because `hidden` has only wanted rows here.
   Result<ir::Graph> finish() {
     const ValueId hidden = of_body_.at(body_.outputs[0]);
     b_.output(hidden);
@@ -185,8 +185,8 @@ class WantedHead {
     return own;
   }
 
-  // Returns the input that tells which rows are padding. The input replaces the slots of all cache groups, because
-  // moved nodes read slots only to find the padding rows.
+  // Returns the input that marks padding rows. It replaces the slots of all cache groups, because moved nodes read
+  // slots only to find the padding rows.
   ValueId marks() {
     if (!marks_) marks_ = b_.input(std::string(input_names::kRowMarks), {ir::DType::kInt32, {Symbol::kRows}});
     return *marks_;

@@ -1,6 +1,6 @@
 // Catches: an attention that computes unwanted rows or leaves out rows that are read; a moved node that reads other
-// rows or a state; a handed-over value that the head cannot gather; moved nodes that still have a row for each token;
-// and a model that silently computes its last layer for every token.
+// rows or a state; a value that the body passes to the head although the head cannot gather its rows; moved nodes that
+// still have a row for each token; and a model that silently computes its last layer for every token.
 #include "tessera/runner/wanted_rows.h"
 
 #include <gmock/gmock.h>
@@ -103,8 +103,8 @@ TEST(WantedRows, AreAllThatTheLastAttentionComputes) {
   EXPECT_TRUE(made->body.nodes.back().attribute_or(kWantedRowsOnly, false));
 }
 
-// The new body ends with kv_store, which does not work by rows and reads the attention's result. The attention must
-// therefore compute all rows.
+// The new body ends with kv_store, which reads all rows of the attention's result. The attention must therefore compute
+// all rows.
 TEST(WantedRows, DoNotLimitAnAttentionThatTheBodyReads) {
   const auto made = graphs_of(R"(  kv_store(%a, %a, %slots.full, mut %k, mut %v)
   %hidden: f32[T, 8] = linear(%a, %w) {bias = false}
@@ -123,7 +123,7 @@ TEST(WantedRows, HaveTheirOwnShapes) {
   EXPECT_THAT(ir::to_text(made->head), HasSubstr("%r: f32[R, 2, 4] = reshape("));
 }
 
-// A router reads slots to tell which rows are padding. After the gather, the router reads the row marks instead.
+// A router reads slots to find the padding rows. After the gather, the router reads the row marks for this.
 TEST(WantedRows, TellPaddingByTheirMarks) {
   const auto made = graphs_of(R"(  %scores: f32[T, 4] = linear(%a, %router) {bias = false}
   %ids: i32[T, 2], %shares: f32[T, 2] = moe_route(%scores, %slots.full) {top_k = 2}
@@ -146,7 +146,7 @@ TEST(WantedRows, UseTheSameMarksForAllCacheGroups) {
   EXPECT_THAT(ir::to_text(made->head), HasSubstr("%others: i32[R, 2], %parts: f32[R, 2] = moe_route("));
 }
 
-// Graphs that follow the head look its results up by name.
+// Graphs that run after the head find its results by name.
 TEST(WantedRows, LeaveTheHeadItsOwnNames) {
   const auto made = graphs_of(R"(  %logits: f32[T, 8] = linear(%a, %w) {bias = false}
   %hidden: f32[T, 8] = linear(%logits, %w) {bias = false}
@@ -160,12 +160,12 @@ TEST(WantedRows, KeepNodesThatCannotBeGathered) {
   // the body made before.
   EXPECT_FALSE(graphs_of("  %hidden: f32[T, 8] = embedding(%input_ids, %table)\n"));
   EXPECT_FALSE(graphs_of("  all_reduce(mut %e)\n  %hidden: f32[T, 8] = linear(%e, %w) {bias = false}\n"));
-  // A view shares another value's memory.
+  // In this body, a later node reads a view, which shares another value's memory.
   std::string viewed =
       body_with("  %s: f32[T, 2, 4] = add(%v3, %v3)\n  %hidden: f32[T, 8] = reshape(%s) {shape = \"T, 8\"}\n");
   viewed.insert(viewed.find("  attention("), "  %v3: f32[T, 2, 4] = reshape(%e) {shape = \"T, 2, 4\"}\n");
   EXPECT_FALSE(graphs_of_text(viewed));
-  // Nothing follows the attention.
+  // In this body, no node follows the attention.
   std::string ends = body_with("");
   ends.replace(ends.find("return %hidden"), 14, "return %a");
   EXPECT_FALSE(graphs_of_text(ends));

@@ -45,10 +45,11 @@ class Answer {
   virtual std::string cancelled() { return ""; }
   // Returns the body of an answer that is not streamed. Called after the last event of all requests.
   virtual std::string body() = 0;
-  // Returns the token counts of the events so far. Batches add them up; routes without batches return zeros.
+  // Returns the token counts of the events so far. Batches add them up. Answers of routes that batches cannot call
+  // return zeros.
   virtual Usage usage() const { return {}; }
-  // Returns the body in parts if making it at once could delay other streams; otherwise nothing. The parts borrow from
-  // the answer, and no other function is called after this one.
+  // Returns the body in parts if making it at once could delay other streams; otherwise returns nothing. The parts
+  // refer to memory of the answer, and no other function is called after this one.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }
   // Returns, in parts, the events that on_event() held back from a stream because they may be large. The stream sends
   // last_events() after these events.

@@ -18,7 +18,7 @@ struct InfoSources {
   const ServedModel& model;
   const Engine& engine;                              // the first engine, for facts that all engines share
   std::function<std::vector<EngineStats>()> stats;   // returns the statistics of each engine
-  std::function<std::optional<ApiError>()> refusal;  // returns why no requests are taken; nothing if they are taken
+  std::function<std::optional<ApiError>()> refusal;  // returns why requests are refused; nothing if they are taken
   // Answers the call with the result of `ask`, which runs on the first engine's thread.
   std::function<void(Call call, std::function<HttpResponse(Engine&)> ask)> ask_engine;
 };

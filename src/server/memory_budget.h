@@ -3,8 +3,8 @@
 //
 //   MemoryBudget budget(1 << 30);
 //   MemoryCharge charge(&budget);
-//   TRY(charge.set(body.size()));        // 503 if other charges hold too much now, 413 if this one is too large alone
-//   TRY(charge.set(2 * body.size()));    // grows; an error leaves the charge unchanged
+//   TRY(charge.set(body.size()));      // 503 if other charges hold too much now, 413 if this charge alone is too large
+//   TRY(charge.set(2 * body.size()));  // grows; an error leaves the charge unchanged
 //
 // Large requests never fill the budget, because its last sixteenth is left to small requests, which hold at most
 // kSmallBytes each. So a short chat is still answered while images and long prompts are refused for now.
@@ -31,8 +31,9 @@ class MemoryBudget {
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
   std::int64_t limit() const { return limit_; }
-  // Returns the limit for a charge: the most bytes that all requests together may hold after the charge. `whole`: the
-  // bytes that the charged request then holds. Only small requests may use the last sixteenth of the budget.
+  // Returns the limit for a charge: the maximum number of bytes that all requests together may hold after the charge.
+  // `whole`: the bytes that the charged request then holds. Only small requests may use the last sixteenth of the
+  // budget.
   std::int64_t limit(std::int64_t whole) const { return whole <= kSmallBytes ? limit_ : limit_ - limit_ / 16; }
   std::int64_t used() const { return used_; }
   // Returns the bytes charged since the start: the sum of all increases of charges.
@@ -79,9 +80,9 @@ class MemoryCharge {
   }
   ~MemoryCharge() { release(); }
 
-  // Sets the bytes held, more or fewer than before. `beside`: the bytes that the same request holds in other charges.
-  // After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit for its size (the
-  // message names this limit); 503 with Retry-After if other requests hold too much now.
+  // Sets the number of bytes that the charge holds, which may grow or shrink. `beside`: the bytes that the same request
+  // holds in other charges. After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit
+  // for its size (the message names this limit); 503 with Retry-After if other requests hold too much now.
   ApiStatus set(std::int64_t bytes, std::int64_t beside = 0);
   // Returns the error that set(bytes) would return, and counts it as a refusal. The charge stays unchanged.
   ApiStatus check(std::int64_t bytes) const;

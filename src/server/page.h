@@ -1,5 +1,5 @@
-// Handles GET /, the page for a browser: a chat with the model and a live view of the engine, in one answer. The build
-// assembles it from the parts in page/.
+// Handles GET / with a page for browsers: a chat with the model and a live view of the engine. The build assembles the
+// page from the files in page/ into one response.
 #pragma once
 
 #include "tessera/server/http/http.h"

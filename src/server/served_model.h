@@ -32,20 +32,20 @@ struct ServedModel {
   std::vector<std::string> aliases{};  // further names that requests may use
   std::string path;                    // the value of --model-path
   std::int64_t created = 0;            // Unix time
-  std::string architecture{};          // "Qwen3ForCausalLM"
+  std::string architecture{};          // for example "Qwen3ForCausalLM"
   std::int64_t parameters = 0;
-  std::int64_t weight_bytes = 0;         // on the first device
-  std::string weight_type{};             // "bfloat16", or the quantisation: "fp8"
+  std::int64_t weight_bytes = 0;         // bytes of the weights on the first device
+  std::string weight_type{};             // "bfloat16", or a quantisation such as "fp8"
   std::string fingerprint{};             // hash of build, model and options; "": answers have none
   const Tokenizer* tokenizer = nullptr;  // borrowed; null: requests must give ids
-  // The tokenizer's earlier results, so that a conversation's old messages are not encoded again.
+  // Keeps the tokenizer's earlier results, so that a conversation's old messages are not encoded again.
   std::shared_ptr<EncodedSpans> spans{};
   std::int64_t vocab_size = 0;
   std::int64_t context_length = 0;
   std::int64_t hidden_size = 0;
-  std::optional<EmbeddingConfig> embedding{};  // settings of an embedding model; unset: the model makes no embeddings
-  std::int64_t num_labels = 0;                 // labels of a classifier; 0: no classifier
-  std::vector<std::string> label_names{};      // [num_labels]
+  std::optional<EmbeddingConfig> embedding{};  // unset: the model makes no embeddings
+  std::int64_t num_labels = 0;                 // number of labels of a classifier; 0: no classifier
+  std::vector<std::string> label_names{};      // one for each label
   LabelScale label_scale = LabelScale::kExclusive;
   std::optional<ImageInput> images{};      // unset: the model reads no images
   std::shared_ptr<MemoryBudget> memory{};  // the budget to which tokenising is charged; null: none
@@ -97,8 +97,8 @@ struct ServedModel {
   // Checks the name in OpenAI's protocols. Does what check_name() does, and also returns a 400 for a missing name if
   // `requires_name` is set.
   ApiStatus check_named(const Json& body) const;
-  // Checks the name in protocols whose clients need not give a name: like check_name(), but also accepts "unknown",
-  // because gateways write this if their client gave no name.
+  // Checks the name in protocols whose clients need not give a name. Does what check_name() does, but also accepts
+  // "unknown", because gateways write this if their client gave no name.
   ApiStatus check_routed_name(const Json& body) const;
   // Returns the adapter that `asked`, the model name in a request, selects. The name has the form "adapter" or
   // "model:adapter". Returns "" if `asked` selects no adapter.

@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-// Bytes of encoded messages that are kept: some forty conversations of 100 000 tokens.
+// The maximum number of bytes of encoded messages that are kept: enough for some forty conversations of 100 000 tokens.
 constexpr std::size_t kSpanBytes = std::size_t{32} << 20;
 
 bool is_template_source(const std::string& given) {

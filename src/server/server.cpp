@@ -63,7 +63,7 @@ struct Server::Impl {
         engine(*engines.front()),
         events(kBacklogSteps * most_events(engines)) {}
 
-  // Returns the most events that one step can have: one for each running request.
+  // Returns the maximum number of events of one step of all engines: one for each running request.
   static std::size_t most_events(std::span<Engine* const> served) {
     return served.size() * static_cast<std::size_t>(served.front()->runner().options().max_requests);
   }
@@ -351,7 +351,7 @@ struct Server::Impl {
   std::optional<LiveJobs> jobs;
   std::unique_ptr<KvEvents> kv_events;
   std::optional<Replicas> replicas;
-  std::unique_ptr<LoadPublisher> loads;  // null: loads are not published
+  std::unique_ptr<LoadPublisher> loads;  // null: the engines' loads are not published
   std::optional<HealthProbe> probe;
   std::optional<RequestReader> reader;
   std::optional<ResponseRoutes> responses;

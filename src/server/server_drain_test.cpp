@@ -32,7 +32,7 @@ TEST_F(ServerTest, ADrainingServerSaysSoAndRefusesNewRequests) {
   Client kept(running.port);
   EXPECT_EQ(kept.ask(get("/health")).status, 200);
   running.server->stop(30, /*notice_s=*/30);
-  const Reply health = kept.ask(get("/health"));  // on a connection that existed before
+  const Reply health = kept.ask(get("/health"));  // sent on a connection that existed before
   EXPECT_EQ(health.status, 503);
   EXPECT_THAT(health.body, HasSubstr("draining"));
   EXPECT_TRUE(health.has_line("Connection: close"));

@@ -21,7 +21,7 @@ struct ServerOptions {
   std::string served_model_name{};  // "": the model path as given
   // Further names for the model, accepted in requests and listed by /v1/models. Answers have the first name.
   std::vector<std::string> served_aliases{};
-  std::string chat_template{};            // a file, or the template's text; "": the model's own
+  std::string chat_template{};            // the file or the text of a template; "": the model's own template
   std::string tool_call_parser{};         // "": guessed from the template, else "generic"; "none": tools are refused
   std::string reasoning_parser{};         // "": guessed from the template; "none": reasoning stays in the content
   std::string metrics_style = "sglang";   // names of the metrics: "sglang" or "vllm"
@@ -32,7 +32,7 @@ struct ServerOptions {
   bool log_requests = false;              // logs one line for each request
   std::string access_log{};               // file that gets a line for each request; "-": standard error; "": none
   std::int64_t stream_interval = 1;       // tokens between two events of a stream; at least 1
-  std::int64_t max_images = 16;           // per prompt
+  std::int64_t max_images = 16;           // maximum number of images in a prompt
   bool allow_image_urls = false;          // images may be http(s) URLs, which the server fetches
   std::int64_t request_memory_bytes = 0;  // limit for all requests together; 0: MemoryBudget::default_bytes
   // Limits of the store of /v1/responses (response_store.h). If stored_responses is 0, nothing is stored.

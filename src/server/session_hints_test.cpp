@@ -16,7 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int kHintedTokens = 97;  // six pages and a token
+constexpr int kHintedTokens = 97;  // 6 pages of 16 tokens, and 1 token
 
 class SessionHintsTest : public ::testing::Test {
  protected:
@@ -99,9 +99,9 @@ TEST_F(SessionHintsTest, RequestsRunAlthoughEverythingIsRetained) {
   cached(running, 50);
   EXPECT_EQ(cached(running, 9), 96) << "the highest priority is evicted last";
   EXPECT_EQ(cached(running, 0), 0);
-  // The cache has 39 pages. The last prompt takes 6, so 33 of the 60 pages of the ten retained texts are left: five
-  // whole texts of 6 pages and 3 pages of a sixth. The other 27 pages were evicted, and texts without pages do not
-  // count.
+  // The cache has 39 pages. The last prompt takes 6, so 33 of the 60 pages of the ten retained texts are left. These
+  // are five whole texts of 6 pages, and 3 pages of a sixth text. The other 27 pages were evicted, and texts without
+  // pages do not count.
   EXPECT_THAT(running.ask(get("/metrics")).body,
               AllOf(HasSubstr("\ntessera:retained_texts 6\n"), HasSubstr("\ntessera:retained_evictions_total 27\n")));
 }
@@ -121,7 +121,7 @@ TEST_F(SessionHintsTest, EveryProtocolTakesTheHints) {
     EXPECT_EQ(reply.status, 200) << reply.body;
     EXPECT_THAT(running.ask(get("/metrics")).body, HasSubstr("\ntessera:retained_texts 1\n")) << path;
     running.ask(close("s"));
-    cached(running, 3);  // a step, after which the count is current
+    cached(running, 3);  // runs a step, which updates the count
     EXPECT_THAT(running.ask(get("/metrics")).body, HasSubstr("\ntessera:retained_texts 0\n")) << path;
   }
 }

@@ -18,8 +18,8 @@ inline const Tokenizer& demo_tokenizer() {
 
 inline std::vector<TokenId> encode(const std::string& text) { return *demo_tokenizer().encode(text); }
 
-// Writes "<tools>" if there are tools. Then, for each message, writes "role:content;" and "name(x);" for each of its
-// calls, where x is the call's argument "x".
+// This template writes "<tools>" if there are tools. Then, for each message, it writes "role:content;" and, for each of
+// the message's calls, "name(x);", where x is the call's argument "x".
 inline constexpr const char* kTestTemplate =
     "{% if tools %}<tools>{% endif %}{% for m in messages %}{{ m.role }}:{{ m.content }};"
     "{% for c in m.tool_calls %}{{ c.function.name }}({{ c.function.arguments.x }});{% endfor %}{% endfor %}"

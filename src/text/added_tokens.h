@@ -22,10 +22,10 @@ struct AddedToken {
   std::string written;
   std::int32_t id = 0;
   bool special = false;
-  bool normalized = false;   // encoding looks for it in the normalised text; if false, in the text as given
+  bool normalized = false;   // encoding looks for the token in the normalised text; if false, in the text as given
   bool lstrip = false;       // a match includes the white space on its left
   bool rstrip = false;       // a match includes the white space on its right
-  bool single_word = false;  // it matches only if no word character is next to it
+  bool single_word = false;  // a match counts only if no word character is next to it
 };
 
 // A range of text that is one added token or, if id < 0, the text between two added tokens.

@@ -1,5 +1,5 @@
-// Byte-pair encoding. Joins the two neighbouring symbols of a piece whose merge has the best rank, and repeats this
-// until no merge applies.
+// Implements byte-pair encoding, which joins the two neighbouring symbols of a piece whose merge has the best rank, and
+// repeats this until no merge applies.
 #pragma once
 
 #include <array>
@@ -65,7 +65,7 @@ class Bpe : public TokenModel {
   bool ignore_merges_ = false;
   std::string prefix_;                           // continuing_subword_prefix
   std::string suffix_;                           // end_of_word_suffix
-  std::unique_ptr<std::atomic<Whole>[]> whole_;  // [id]
+  std::unique_ptr<std::atomic<Whole>[]> whole_;  // [id]: the answer for each token
 };
 
 }  // namespace tessera

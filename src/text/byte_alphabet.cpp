@@ -19,7 +19,7 @@ struct Symbol {
 
 struct Tables {
   std::array<Symbol, 256> symbols{};
-  std::array<std::int16_t, 0x144> bytes{};  // [code point]; -1: none
+  std::array<std::int16_t, 0x144> bytes{};  // [code point]: the byte that the character stands for; -1: none
 };
 
 constexpr Tables make_tables() {

@@ -1,5 +1,5 @@
-// The alphabet of byte-level BPE: each byte has a printable character, so that a vocabulary of byte strings can be
-// written as text (GPT-2's bytes_to_unicode). Printable Latin-1 bytes stand for themselves; the other 68 use U+0100,
+// Defines the alphabet of byte-level BPE. Each byte has a printable character, so that a vocabulary of byte strings can
+// be written as text (GPT-2's bytes_to_unicode). Printable Latin-1 bytes stand for themselves; the other 68 use U+0100,
 // U+0101, … in order.
 #pragma once
 

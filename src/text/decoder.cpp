@@ -126,8 +126,8 @@ class ByteFallbackStage : public Stage {
   }
 
  private:
-  // Passes on complete characters, and U+FFFD for each byte that is certainly part of no character. `all`: no byte
-  // follows, so the bytes of an incomplete character also become U+FFFD.
+  // Passes on complete characters, and U+FFFD for each byte that is certainly part of no character. If `all` is true,
+  // no byte follows, so the bytes of an incomplete character also become U+FFFD.
   void flush(bool all) {
     std::size_t pos = 0;
     while (pos < held_.size()) {

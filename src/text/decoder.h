@@ -24,9 +24,9 @@ class TokenStream {
 
 // The decoder that a tokenizer file defines. start() makes a stream. Const functions are thread-safe.
 //
-// It differs from Hugging Face's library for byte tokens ("<0xE2>") that do not form a character. In that library, one
-// faulty byte token makes the whole run of byte tokens lose its valid characters. Here, each faulty byte alone becomes
-// U+FFFD.
+// The decoder differs from Hugging Face's library for byte tokens ("<0xE2>") that do not form a character. In that
+// library, one faulty byte token makes the whole run of byte tokens lose its valid characters. Here, each faulty byte
+// alone becomes U+FFFD.
 class Decoder {
  public:
   enum class Step { kReplace, kByteFallback, kFuse, kStrip, kMetaspace, kByteLevel };

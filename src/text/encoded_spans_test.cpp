@@ -82,7 +82,7 @@ TEST(EncodedSpans, EncodingUsesTheIdsThatAreKept) {
   EncodedSpans spans(1 << 20);
   const std::string message = text_of('a');
   const EncodeOptions options{.add_special_tokens = false, .parse_special = true, .spans = &spans};
-  spans.add(message, 2, ids_of(1));  // as a text that is not at the start, with special tokens parsed
+  spans.add(message, 2, ids_of(1));  // kind 2: the text is not at the start, and special tokens are parsed
   std::vector<TokenId> expected = *tokenizer.encode("<|begin|>");
   expected.insert(expected.end(), 10, TokenId(1));
   EXPECT_EQ(*tokenizer.encode("<|begin|>" + message, options), expected);

@@ -46,7 +46,7 @@ Result<Tokenizer> unigram(const std::string& vocab, const std::string& more) {
 }
 
 TEST(Unigram, TakesTheGreatestSumOfScores) {
-  // "abc": a+b+c = -9, ab+c = -4.5, a+bc = -4.
+  // The possible splits of "abc" have these sums of scores: a, b, c: -9; ab, c: -4.5; a, bc: -4.
   const std::string vocab = R"([["?", -9], ["a", -3], ["b", -3], ["c", -3], ["ab", -1.5], ["bc", -1]])";
   const auto tokenizer = unigram(vocab, R"(, "unk_id": 0)");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();

@@ -1,5 +1,5 @@
-// Catches: crashes, hangs and sanitizer findings with damaged files. Loads thousands of deterministic mutations of this
-// folder's tokenizers and templates, and uses those that load.
+// Catches: crashes, hangs and sanitizer findings with damaged files. The tests load thousands of deterministic
+// mutations of this folder's tokenizers and templates, and use those that load without an error.
 #include <gtest/gtest.h>
 
 #include <random>

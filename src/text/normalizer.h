@@ -1,4 +1,4 @@
-// The first step of encoding: rewrites the text before it is split ("normalizer" in tokenizer.json).
+// Performs the first step of encoding, which rewrites the text before it is split ("normalizer" in tokenizer.json).
 #pragma once
 
 #include <memory>

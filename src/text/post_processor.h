@@ -1,5 +1,5 @@
-// The last step of encoding: adds the tokens that a model expects around a text, or around and between two texts
-// ("post_processor" in tokenizer.json).
+// Performs the last step of encoding, which adds the tokens that a model expects around a text, or around and between
+// two texts ("post_processor" in tokenizer.json).
 #pragma once
 
 #include <optional>

@@ -1,11 +1,11 @@
 // Translates the patterns of tokenizer files. The patterns are written for Oniguruma (Ruby syntax), but this engine
-// matches with PCRE2. Where both libraries read a construct differently, the construct is rewritten so that PCRE2
-// matches like Oniguruma, or is refused:
+// matches with PCRE2. If the two libraries read a construct differently, the construct is refused or is rewritten so
+// that PCRE2 matches like Oniguruma. These are the constructs and their treatment:
 //
-//   \s \S \w       Oniguruma's sets, which differ from PCRE2's in a few characters
-//   x{1,3}+        repeats the interval (PCRE2: possessive)
-//   [a&&b] [a[b]]  set operations: refused
-//   \h \b \W       refused, except \b in a class
+//   \s \S \w       match Oniguruma's sets, which differ from PCRE2's in a few characters
+//   x{1,3}+        repeats x{1,3}; in PCRE2 the unchanged text would be a possessive quantifier
+//   [a&&b] [a[b]]  are set operations, which are refused
+//   \h \b \W       are refused, except \b in a class
 #pragma once
 
 #include <string>

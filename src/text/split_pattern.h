@@ -38,7 +38,7 @@ class SplitPattern {
   SplitPattern() = default;
   Status find_regex(std::string_view text, std::vector<TextRange>& out) const;
   std::string source_;
-  std::unique_ptr<Compiled> compiled_;  // null: literal
+  std::unique_ptr<Compiled> compiled_;  // null if the pattern is a literal text
 };
 
 }  // namespace tessera

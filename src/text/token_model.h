@@ -1,5 +1,5 @@
-// The step that turns pieces of text into ids ("model" in tokenizer.json): Bpe, Unigram, or the model of a
-// SentencePiece file.
+// Defines the step that turns pieces of text into ids ("model" in tokenizer.json). The step is done by a Bpe, a
+// Unigram, or the model of a SentencePiece file.
 #pragma once
 
 #include <memory>

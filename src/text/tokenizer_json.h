@@ -1,5 +1,5 @@
-// tokenizer.json as plain data. The two long lists (vocabulary, merges) are views into the parsed document, so a
-// vocabulary of 150 000 loads without a copy; everything else is a small Json.
+// Parses tokenizer.json into plain data. The two long lists (vocabulary, merges) are views into the parsed document, so
+// a vocabulary of 150 000 tokens loads without a copy. Everything else is a small Json.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct TokenizerJson {
     std::string_view right;
   };
 
-  std::string file;  // for errors
+  std::string file;  // name of the file, for errors
   Json normalizer;   // `normalizer` to `added_tokens` are null if the file lacks them
   Json pre_tokenizer;
   Json post_processor;

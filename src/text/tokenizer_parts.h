@@ -1,4 +1,4 @@
-// The parts of a Tokenizer; private to this folder.
+// Defines the parts of a Tokenizer. Only this folder uses them.
 #pragma once
 
 #include <memory>

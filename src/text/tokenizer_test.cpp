@@ -107,7 +107,7 @@ TEST(Tokenizer, RandomUnicodeSurvivesARoundTrip) {
 }
 
 TEST(Tokenizer, LongPiecesTakeAboutLinearTime) {
-  // One piece of 400 000 characters; a quadratic merge would take minutes.
+  // The text is one piece of 400 000 characters. A quadratic merge would take minutes.
   const Tokenizer tokenizer = test::load_case(test::sentencepiece_cases()[0].json, "llama2");
   std::string text;
   for (int i = 0; i < 100'000; ++i) text += "hell";

@@ -176,7 +176,7 @@ bool is_punctuation(char32_t code) {
 bool is_word(char32_t code) {
   const auto c = category(code);
   if ((c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC) return true;
-  // Alphabetic symbols (circled and squared letters), and the two joiners.
+  // Alphabetic symbols (circled and squared letters) and the two joiners are also word characters.
   return (code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
          (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189) || code == 0x200C ||
          code == 0x200D;

@@ -57,8 +57,8 @@ Result<std::string> normalize(std::string_view text, NormalForm form);
 bool is_whitespace(char32_t code);
 bool is_number(char32_t code);       // general category N*
 bool is_letter(char32_t code);       // general category L*
-bool is_mark(char32_t code);         // M*
-bool is_punctuation(char32_t code);  // P*, and ASCII symbols
+bool is_mark(char32_t code);         // general category M*
+bool is_punctuation(char32_t code);  // general category P*, and ASCII symbols
 bool is_word(char32_t code);  // the word characters of UTS 18: alphabetic, marks, decimal numbers, connectors, joiners
 bool is_unprintable(char32_t code);  // control, format, surrogate, private, unassigned, separators except U+0020
 bool is_upper(char32_t code);        // has a different lower case, and is not category Lt

@@ -41,8 +41,8 @@ class Vocabulary {
   void grow(std::size_t slots);
 
   std::string bytes_;
-  std::vector<Span> tokens_;         // [id]
-  std::vector<std::int32_t> slots_;  // ids, -1: free; the size is a power of two, and at most half is used
+  std::vector<Span> tokens_;         // [id]: the place of each token in bytes_
+  std::vector<std::int32_t> slots_;  // id in each slot, -1: free; the size is a power of two, at most half is used
   std::size_t count_ = 0;
 };
 

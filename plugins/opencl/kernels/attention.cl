@@ -1,4 +1,5 @@
-// Attention over the paged cache: a work-group for each query head of each row, with the running max of online softmax.
+// Computes attention over the paged cache. A work-group computes one query head of one row, with the running maximum of
+// online softmax.
 //
 //   s_j = factor * q . k_j, or softcap * tanh(s_j / softcap);  out = sum softmax(s)_j * v_j
 //
@@ -14,7 +15,8 @@ float dot_head(local const float *q, global const y_t *k, uint head_dim) {
   return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
-// Groups: query heads, rows. head_dim is a multiple of 4, at most MAX_HEAD_DIM.
+// get_group_id(0) counts query heads, and get_group_id(1) counts rows. head_dim is a multiple of 4, at most
+// MAX_HEAD_DIM.
 kernel GROUP(LANES) void attention(BUF(q), BUF(k_cache), BUF(v_cache), BUF(out), BUF(sinks), BUF(plan), uint heads,
                                    uint kv_heads, uint head_dim, uint page_size, uint window, float factor,
                                    float softcap, uint has_sinks) {

@@ -11,14 +11,15 @@ float finished(float sum, global const x_t *bias, global const x_t *residual, ui
   return sum;
 }
 
-// Kernels for a few rows, which take most of their time to read w: eight work-items share a column and read 64
+// These kernels are for a few rows and take most of their time to read w. Eight work-items share a column and read 64
 // neighbouring weights at once.
 #define FEW_ROWS 4
 #define FEW_COLS 8
 #define FEW_LANES 8
 #define FEW_GROUP __attribute__((reqd_work_group_size(FEW_LANES, FEW_COLS, 1)))
 
-// A group computes `num_rows` rows, at most FEW_ROWS; callers pass a constant. sums: [num_rows][FEW_COLS] [FEW_LANES].
+// A group computes `num_rows` rows, at most FEW_ROWS; callers pass a constant. `sums` is
+// [num_rows][FEW_COLS][FEW_LANES].
 void few_rows(const uint num_rows, global const x_t *x, global const x_t *w, global const x_t *bias,
                      global const x_t *residual, global x_t *y, uint m, uint n, uint k, uint flags, local float *sums) {
   const uint lane = get_local_id(0);
@@ -69,7 +70,7 @@ kernel FEW_GROUP void linear_few(BUF(x), BUF(w), BUF(bias), BUF(residual), BUF(y
            k, flags, sums);
 }
 
-// The kernel for many rows: a group computes a tile of y from blocks of x and w in local memory, and a work-item
+// The kernel for many rows. A group computes a tile of y from blocks of x and w in local memory, and a work-item
 // computes 4 rows of 8 columns.
 #define TILE_M 32
 #define TILE_N 64

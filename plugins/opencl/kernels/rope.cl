@@ -1,4 +1,4 @@
-// Rotary position embedding, and the stores of keys and values to the cache.
+// Computes rotary position embedding, and stores keys and values to the cache.
 
 // Returns cosine and sine of an angle, accurate to float for |angle| < 2^24 if the device computes in double.
 float2 cos_sin(float angle) {
@@ -11,7 +11,7 @@ float2 cos_sin(float angle) {
 
 // Writes the table of cosines and sines. Columns [0, half) are cosines of position * inv_freq, times factor; columns
 // [half, 2 half) are sines. With `sections`, positions are [3, rows], and a pair uses the axis of its section; with all
-// sections zero, positions are [rows]. Items: pairs, rows.
+// sections zero, positions are [rows]. get_global_id(0) counts pairs, and get_global_id(1) counts rows.
 kernel void rotary_table(BUF(positions), BUF(inv_freq), BUF(table), uint rows, uint half_dim, float factor,
                          uint4 sections, uint interleaved) {
   const uint i = get_global_id(0);
@@ -32,7 +32,8 @@ kernel void rotary_table(BUF(positions), BUF(inv_freq), BUF(table), uint rows, u
   row[half_dim + i] = turn.y * factor;
 }
 
-// Rotates the first 2 * half_dim of each head's values and copies the others. Items: values of a row, rows.
+// Rotates the first 2 * half_dim of each head's values and copies the others. get_global_id(0) counts the values of a
+// row, and get_global_id(1) counts rows.
 kernel void rotary(BUF(x), BUF(table), BUF(y), uint cols, uint head_dim, uint half_dim, uint interleaved) {
   const uint i = get_global_id(0);
   const size_t t = get_global_id(1);
@@ -52,8 +53,8 @@ kernel void rotary(BUF(x), BUF(table), BUF(y), uint cols, uint head_dim, uint ha
   STORE_X(v, AT(x_t, y), t * cols + i);
 }
 
-// k_cache[slots[t]] = k[t], v_cache[slots[t]] = v[t]. A row with a slot outside the cache is skipped. Items: values of
-// a row, rows.
+// k_cache[slots[t]] = k[t], v_cache[slots[t]] = v[t]. A row with a slot outside the cache is skipped. get_global_id(0)
+// counts the values of a row, and get_global_id(1) counts rows.
 kernel void kv_store(BUF(k), BUF(v), BUF(slots), BUF(k_cache), BUF(v_cache), uint cols, ulong num_slots) {
   const uint i = get_global_id(0);
   const size_t t = get_global_id(1);
@@ -64,8 +65,9 @@ kernel void kv_store(BUF(k), BUF(v), BUF(slots), BUF(k_cache), BUF(v_cache), uin
   STORE_Y(LOAD_X(AT(const x_t, v), t * cols + i), AT(y_t, v_cache), (size_t)slot * cols + i);
 }
 
-// Runs between a layer's projection and its attention: normalises queries and keys if `norm` is set, rotates them, and
-// stores queries to q, keys and values to their slots. Groups: heads of a row (queries, keys, values), rows.
+// Runs between a layer's projection and its attention. Normalises queries and keys if `norm` is set, rotates them, and
+// stores queries to q, and keys and values to their slots. get_group_id(0) counts the heads of a row (queries, keys,
+// values), and get_group_id(1) counts rows.
 kernel GROUP(LANES) void qkv_rope_store(BUF(qkv), BUF(table), BUF(slots), BUF(k_cache), BUF(v_cache), BUF(q_weight),
                                         BUF(k_weight), BUF(q), uint heads, uint kv_heads, uint head_dim, uint half_dim,
                                         ulong num_slots, uint norm, float eps, uint form) {

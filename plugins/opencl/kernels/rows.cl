@@ -1,4 +1,4 @@
-// Row-wise operators of a layer: norms, activations, arithmetic, gathered rows.
+// Implements the row-wise operators of a layer: norms, activations, arithmetic and gathered rows.
 
 // y[r] = x[r] / sqrt(mean(x[r]^2) + eps) * w. One group for each row of n values.
 kernel GROUP(LANES) void rms_norm(BUF(x), BUF(w), BUF(y), uint n, float eps, uint form) {
@@ -53,7 +53,8 @@ kernel void unary(BUF(x), BUF(y), ulong n, uint kind, float cap) {
   if (i < n) STORE_X(activation(LOAD_X(AT(const x_t, x), i), kind, cap), AT(x_t, y), i);
 }
 
-// y[r, i] = X(activation(x[r, i])) * x[r, n + i]; x has 2n columns. Items: columns, rows.
+// y[r, i] = X(activation(x[r, i])) * x[r, n + i]; x has 2n columns. get_global_id(0) counts columns, and
+// get_global_id(1) counts rows.
 kernel void gated(BUF(x), BUF(y), uint n, uint kind) {
   const size_t i = get_global_id(0);
   const size_t r = get_global_id(1);
@@ -81,7 +82,8 @@ kernel void cast(BUF(x), BUF(y), ulong n) {
   if (i < n) STORE_Y(LOAD_X(AT(const x_t, x), i), AT(y_t, y), i);
 }
 
-// y[r] = x[rows[r]], in words of 16 bits; zeros for a row outside x. Items: words of a row, rows.
+// y[r] = x[rows[r]], in words of 16 bits; zeros for a row outside x. get_global_id(0) counts the words of a row, and
+// get_global_id(1) counts rows.
 kernel void gather_rows(BUF(x), BUF(rows), BUF(y), uint words, uint num_rows) {
   const size_t i = get_global_id(0);
   const size_t r = get_global_id(1);
@@ -91,7 +93,8 @@ kernel void gather_rows(BUF(x), BUF(rows), BUF(y), uint words, uint num_rows) {
   AT(ushort, y)[r * words + i] = inside ? AT(const ushort, x)[(size_t)row * words + i] : (ushort)0;
 }
 
-// y[r] = x[r, from : from + words], in words of 16 bits. Items: words of a row of y, rows.
+// y[r] = x[r, from : from + words], in words of 16 bits. get_global_id(0) counts the words of a row of y, and
+// get_global_id(1) counts rows.
 kernel void copy_columns(BUF(x), BUF(y), uint row_words, uint from, uint words) {
   const size_t i = get_global_id(0);
   const size_t r = get_global_id(1);
@@ -99,7 +102,8 @@ kernel void copy_columns(BUF(x), BUF(y), uint row_words, uint from, uint words) 
 }
 
 // y[t] = given[given_rows[t], : n] if that row is not negative, otherwise table[ids[t]] * scale; zeros for a row
-// outside its table. num_given is negative if there are no given rows. Items: columns, rows.
+// outside its table. num_given is negative if there are no given rows. get_global_id(0) counts columns, and
+// get_global_id(1) counts rows.
 kernel void embedding(BUF(ids), BUF(table), BUF(given_rows), BUF(given), BUF(y), uint n, int num_ids, int num_given,
                       uint given_stride, float factor) {
   const size_t i = get_global_id(0);

@@ -1,4 +1,5 @@
-// From logits to tokens: the greatest logit, or an exact draw. All values are float or int; X and Y are not used.
+// Turns logits into tokens, by the greatest logit or by an exact draw. All values are float or int; X and Y are not
+// used.
 
 #define NONE 0xffffffffu
 

@@ -1,4 +1,4 @@
-// Shared by all kernels: addresses, storage types, sums over a work-group.
+// Defines what all kernels share: addresses, storage types, sums over a work-group.
 //
 // An address is a buffer and an offset in bytes, because each allocation is a buffer of its own. A program is built for
 // two storage types, X of activations and weights and Y of the cache: -DX=f32 -DY=f16. Arithmetic is in float.

@@ -1,4 +1,4 @@
-// Log-probabilities, edits of logits, and ids. All values are float or int; X and Y are not used.
+// Computes log-probabilities, edits logits, and resolves ids. All values are float or int; X and Y are not used.
 
 // Returns the log of the sum of e^(x - greatest) over a row without its NaNs. Each item's sum is compensated for
 // rounding (Kahan).
@@ -16,7 +16,7 @@ float group_log_sum(global const float *x, uint n, float greatest, local float *
 
 #define TOP 20
 
-// Log-probabilities of a target and of the first TOP tokens of each row. One group for each row.
+// Computes the log-probabilities of a target and of the first TOP tokens of each row. One group for each row.
 kernel GROUP(LANES) void top_logprobs(BUF(logits), BUF(targets), BUF(logprobs), BUF(top_ids), BUF(top_values), uint n) {
   local float shared[LANES];
   local ulong keys[LANES];

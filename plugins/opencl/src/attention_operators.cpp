@@ -1,4 +1,4 @@
-// Paged attention (kernels/attention.cl) and its plan.
+// Implements paged attention (kernels/attention.cl) and makes its plan.
 #include <algorithm>
 
 #include "operators.h"

@@ -1,4 +1,4 @@
-// Turns an engine's call into launches: attributes by name, kernel arguments, grid sizes.
+// Turns an engine's call into kernel launches. Reads attributes by name, and sets kernel arguments and grid sizes.
 #pragma once
 
 #include <optional>

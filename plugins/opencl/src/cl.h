@@ -1,4 +1,4 @@
-// OpenCL with RAII and this plugin's errors: the result of a call becomes a code and a sentence.
+// Wraps OpenCL's handles (RAII), and converts the result of each call to this plugin's errors, a code and a sentence.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 300

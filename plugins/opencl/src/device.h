@@ -1,5 +1,6 @@
-// An OpenCL device: one context, memory as buffers, in-order queues, and command buffers (cl_khr_command_buffer) as
-// recorded graphs. An address is {Memory*, bytes from its start}; kernels get the buffer and the offset.
+// Implements an OpenCL device with one context. Memory is a set of buffers, a stream is an in-order queue, and a
+// recorded graph is a command buffer (cl_khr_command_buffer). An address is {Memory*, bytes from its start}. Kernels
+// get the buffer and the offset.
 //
 // Threads: as tessera_plugin.h requires of devices and their objects.
 #pragma once

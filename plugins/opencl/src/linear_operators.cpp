@@ -1,4 +1,4 @@
-// The matrix product (kernels/linear.cl).
+// Implements the matrix product (kernels/linear.cl).
 #include "operators.h"
 
 namespace opencl {
@@ -10,7 +10,7 @@ constexpr std::int64_t kFewRows = 4;
 constexpr std::int64_t kFewLanes = 8;
 constexpr std::int64_t kTileRows = 32;
 constexpr std::int64_t kTileCols = 64;
-constexpr std::int64_t kTileItems = 8;  // in each of two dimensions
+constexpr std::int64_t kTileItems = 8;  // number of work-items of a group in each of two dimensions
 // Above this number of rows, reading the weights once for 32 rows is worth the copies to local memory.
 constexpr std::int64_t kMostFewRows = 16;
 

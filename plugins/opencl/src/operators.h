@@ -1,4 +1,5 @@
-// The engine's operators on this device: the name of each, the function that binds it, and its planner if it has one.
+// Lists the engine's operators that this device supports. An entry has the operator's name, the function that binds the
+// operator, and a planner if the operator has one.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The functions that the engine calls: the device table, a kernel for each operator, and their registration.
+// Defines the functions that the engine calls: the device table, a kernel for each operator, and their registration.
 #include <array>
 #include <string>
 

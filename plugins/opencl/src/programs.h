@@ -1,4 +1,4 @@
-// The programs of a device: the kernels' sources, built on first use, once for each pair of storage types.
+// Builds the programs of a device from the kernels' sources, on first use and once for each pair of storage types.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace opencl {
 
-// A file of kernels/. Each is built together with storage.cl; kSample and kTokens are also built with order.cl.
+// A file of kernels/. Each file is built together with storage.cl; kSample and kTokens are also built with order.cl.
 enum class Source { kRows, kRope, kLinear, kAttention, kSample, kTokens };
 
 // Types of activations and of the KV cache: TESSERA_PLUGIN_F32, _F16 or _BF16.

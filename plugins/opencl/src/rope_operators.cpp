@@ -1,4 +1,4 @@
-// Rotary position embedding and the stores of keys and values (kernels/rope.cl).
+// Implements rotary position embedding and the stores of keys and values (kernels/rope.cl).
 #include "operators.h"
 
 namespace opencl {

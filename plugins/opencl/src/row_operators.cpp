@@ -1,4 +1,4 @@
-// Norms, activations, arithmetic, and gathered rows (kernels/rows.cl).
+// Implements norms, activations, arithmetic and gathered rows (kernels/rows.cl).
 #include "operators.h"
 
 #include <cstring>
@@ -8,7 +8,7 @@ namespace opencl {
 namespace {
 
 enum Activation : cl_uint { kSilu, kGeluTanh, kGeluErf, kSoftcap };
-constexpr std::size_t kWord = 2;  // bytes of the words in which rows are copied
+constexpr std::size_t kWord = 2;  // size in bytes of the words in which rows are copied
 
 StorageTypes types_of(const tessera_plugin_tensor& x) { return {x.dtype, TESSERA_PLUGIN_F32}; }
 

@@ -1,4 +1,5 @@
-// Streams and their recordings. A stream is an in-order queue; while it records, its work goes to a command buffer.
+// Implements streams and their recordings. A stream is an in-order queue. While it records, its work goes to a command
+// buffer.
 #pragma once
 
 #include <memory>

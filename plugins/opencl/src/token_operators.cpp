@@ -1,4 +1,5 @@
-// Logits to tokens and log-probabilities, and sampled tokens to ids (kernels/sample.cl and tokens.cl).
+// Implements the operators that turn logits into tokens and log-probabilities, and sampled tokens into ids
+// (kernels/sample.cl and tokens.cl).
 #include <algorithm>
 
 #include "operators.h"

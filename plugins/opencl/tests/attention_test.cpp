@@ -1,5 +1,6 @@
 // Compares paged attention and its plan with a reference in double. Catches: a page table that is read past the plan's
-// end; a row that attends to a key too many; a missing window or softcap; a replay that uses the plan of its recording.
+// end; a row that attends to one key too many; a missing window or softcap; a replay that uses the plan of its
+// recording.
 #include "plugin_under_test.h"
 #include "tessera/ops/attention/attention_test_util.h"
 

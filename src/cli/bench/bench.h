@@ -1,4 +1,4 @@
-// The benchmarks of an engine. Each prints a table or one JSON object.
+// Runs the benchmarks of an engine. Each function runs one benchmark and prints a table or one JSON object.
 #pragma once
 
 #include <vector>

@@ -62,9 +62,9 @@ class BatchBuilder {
   ForwardBatch batch_;
   std::vector<std::vector<std::vector<PageId>>> tables_;  // [cache groups][requests][pages]
   std::int64_t page_size_;
-  std::vector<std::int64_t> num_pages_;  // [cache groups]
+  std::vector<std::int64_t> num_pages_;  // [cache groups]: number of pages in each group
   std::vector<ir::CacheGroup> cache_groups_;
-  std::vector<std::int64_t> next_page_;  // [cache groups]
+  std::vector<std::int64_t> next_page_;  // [cache groups]: the next unused page of each group
   std::mt19937 random_{1};
   std::uniform_int_distribution<std::int32_t> random_id_;
 };

@@ -1,5 +1,6 @@
-// Compares three forms of every size: operators one by one, graphs of pieces, and one graph. Each round runs every form
-// once, so that clock rates and temperature are similar for all forms.
+// Compares three forms of every batch: operators that run one by one, a graph for each piece of the forward, and one
+// graph for the whole forward. Each round runs every form once, so that clock rates and temperature are similar for all
+// forms.
 #include <fmt/format.h>
 
 #include <chrono>

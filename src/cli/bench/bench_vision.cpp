@@ -62,7 +62,7 @@ struct Times {
   double first = 0;              // the first encode, including captures
   std::int64_t forwards = 0;
   std::int64_t replays = 0;
-  std::int64_t padding = 0;  // in patches
+  std::int64_t padding = 0;  // number of patches that are padding
 };
 
 struct CaseTimes {

@@ -26,7 +26,7 @@ void ChromeTrace::name_track(std::int64_t process, std::int64_t track, const std
 }
 
 void ChromeTrace::add(Span span) {
-  constexpr double kMicroseconds = 1e3;  // in a millisecond; the format's unit is the microsecond
+  constexpr double kMicroseconds = 1e3;  // microseconds in a millisecond; the format counts microseconds
   Json event = Json::object();
   event.set("name", std::move(span.name)).set("cat", std::move(span.category)).set("ph", "X");
   event.set("ts", span.begin_ms * kMicroseconds).set("dur", (span.end_ms - span.begin_ms) * kMicroseconds);

@@ -1,5 +1,5 @@
-// A timeline in Chrome's trace event format, which chrome://tracing and https://ui.perfetto.dev display. It has
-// processes with tracks, and time spans on the tracks.
+// Writes a timeline in Chrome's trace event format, which chrome://tracing and https://ui.perfetto.dev display. A
+// timeline has processes with tracks, and time spans on the tracks.
 #pragma once
 
 #include <cstdint>

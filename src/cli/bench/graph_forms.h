@@ -1,5 +1,5 @@
-// The results of `bench graphs`. Each batch is measured in several forms: eagerly, with graphs of pieces, and as one
-// graph. Each round runs every form once, and the forms are compared within the rounds.
+// Holds the results of `bench graphs`. Each batch is measured in several forms: eagerly, with a graph for each piece of
+// the forward, and as one graph. Each round runs every form once, and the forms are compared within the rounds.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tessera::cli {
 // have that form.
 struct FormTimes {
   std::vector<double> eager;   // operators one by one
-  std::vector<double> pieces;  // graphs of pieces, with split operators between them
+  std::vector<double> pieces;  // a graph for each piece, with split operators between them
   std::vector<double> full;    // one graph
 };
 

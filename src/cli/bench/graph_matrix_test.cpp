@@ -20,8 +20,8 @@ struct Row {
   std::vector<std::string> flags;
   bool decode;
   bool prefill;
-  std::vector<std::string> rules;     // the end of each message
-  std::vector<std::string> warnings;  // a part of each warning
+  std::vector<std::string> rules;     // the end of each expected message
+  std::vector<std::string> warnings;  // a part of each expected warning
 };
 
 const char* kBegin = "Disable piecewise CUDA graph because ";

@@ -23,8 +23,8 @@ struct LabelledResult {
 };
 std::string throughput_table(std::span<const LabelledResult> runs);
 std::string latency_table(std::span<const LabelledResult> runs);
-// Returns "" if no run had drafts. The share of accepted drafts at a position is relative to the drafts at that
-// position.
+// Returns a table of the drafts; "" if no run had drafts. The table shows, for each position of a draft in its step,
+// which share of the drafts at this position was accepted.
 std::string drafts_table(std::span<const LabelledResult> runs);
 // Returns a table of the tokens that the prefix cache had, and a table of times to first token by prompt length; "" if
 // no run had agents.

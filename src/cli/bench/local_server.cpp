@@ -34,7 +34,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Options& options) 
   server.http.port = 0;
   server.http.max_connections = options.connections;
   server.served_model_name = options.model_name;
-  server.tool_call_parser = "none";  // its clients use no tools, so this only avoids a warning about tool calls
+  server.tool_call_parser = "none";  // the benchmark uses no tools, so this only avoids a warning about tool calls
   impl->server = TRY(Server::create(server, *impl->engine));
   impl->thread = std::thread([running = impl->server.get()] {
     if (const Status status = running->run(); !status.ok()) log_error("server", "{}", status.message());

@@ -1,4 +1,4 @@
-// A server in this process, on a free port of 127.0.0.1 and on threads of its own.
+// Runs a server in this process, on a free port of 127.0.0.1 and on threads of its own.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class LocalServer {
     EngineOptions engine;
     std::string model_name;
     std::size_t connections = 0;  // number of simultaneous clients
-    bool profile = false;         // records the engine's steps from the start
+    bool profile = false;         // whether to record the engine's steps from the start
   };
   // Loads the model and starts serving it.
   static Result<std::unique_ptr<LocalServer>> start(const Options& options);

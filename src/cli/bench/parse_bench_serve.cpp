@@ -10,9 +10,9 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::int64_t kMostTurns = 1024;  // limits memory, because a turn stores all parts of earlier turns
+constexpr std::int64_t kMostTurns = 1024;  // this limits memory, because a turn stores all parts of earlier turns
 constexpr double kMostToolSeconds = 86400;
-constexpr std::int64_t kAgentOutputTokens = 444;  // per turn, as vLLM reports of recorded agents (vllm#57103)
+constexpr std::int64_t kAgentOutputTokens = 444;  // tokens per turn, as vLLM reports for recorded agents (vllm#57103)
 constexpr int kMostAdapters = 1024;               // the maximum number of names in --lora-name
 
 // Calls `take` with each item of a list such as "a,b,c".

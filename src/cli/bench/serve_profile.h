@@ -32,14 +32,14 @@ struct PhaseTimes {
   // Time that the device waited for the host before these forwards, except waits for new requests.
   double waited_ms = 0;
   std::vector<DevicePart> parts{};
-  std::array<double, kNumHostWorks> host_ms{};  // [HostWork], without idle time
+  std::array<double, kNumHostWorks> host_ms{};  // [HostWork]: time of each kind of work, without idle time
 };
 
 struct ServeTimes {
   double total_ms = 0;
   double device_ms = 0;
   std::vector<PhaseTimes> phases{};             // the phases that occurred: prefill, mixed, decode
-  std::array<double, kNumHostWorks> host_ms{};  // [HostWork]
+  std::array<double, kNumHostWorks> host_ms{};  // [HostWork]: time of each kind of work
   // Returns how much of the engine thread's time no HostWork covers.
   double other_ms() const;
 };

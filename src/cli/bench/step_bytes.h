@@ -36,7 +36,7 @@ Result<std::int64_t> expert_bytes(const ir::Graph& body);
 // The part of the model on rank 0 of one pipeline stage.
 struct StagePart {
   ir::Graph body;
-  std::int64_t weights = 0;    // in bytes
+  std::int64_t weights = 0;    // bytes of the weights
   std::int64_t looked_up = 0;  // looked_up_bytes(), included in `weights`
 };
 // Returns the parts of all stages. Call this before an engine is created, because the planning needs the device's

@@ -1,4 +1,4 @@
-// The log-probability of a token under a model's logits.
+// Computes the log-probability of a token from a model's logits.
 #pragma once
 
 #include <algorithm>

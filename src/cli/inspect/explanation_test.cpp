@@ -113,7 +113,7 @@ TEST(Explanation, ShowsTheLayerThatDrafts) {
   EXPECT_THAT(text, ::testing::AllOf(HasSubstr("by the EAGLE-3 layer of "), HasSubstr("320 of 512 ids")));
   const Checkpoint layer = *Checkpoint::open(options.drafts.model_path);
   std::int64_t parameters = 0;
-  for (const std::string_view name : layer.names())  // "d2t" and "t2d" have ids
+  for (const std::string_view name : layer.names())  // "d2t" and "t2d" have ids, not parameters
     if (name.find("2") == std::string_view::npos) parameters += layer.find(name)->num_elements();
   EXPECT_EQ(e.plan.draft_parameters, parameters);
   EXPECT_EQ(e.plan.parameters, explain({.model_path = options.model_path}, std::nullopt, {})->plan.parameters);

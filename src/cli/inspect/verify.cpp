@@ -273,7 +273,7 @@ double soak_tolerance(ModelRunner& runner) {
 // Checks that resident memory hardly grows after the first half of the batches, because most reusable memory is
 // allocated by then. Does not check a short soak.
 Status check_memory(const SoakReport& report) {
-  constexpr std::int64_t kLongEnough = 1000;  // batches
+  constexpr std::int64_t kLongEnough = 1000;  // number of batches
   constexpr std::int64_t kNoise = std::int64_t{16} << 20;
   if (report.batches < kLongEnough) return ok_status();
   const std::int64_t grown = report.resident_end - report.resident_early;

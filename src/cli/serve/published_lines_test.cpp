@@ -16,8 +16,8 @@ using ::testing::IsEmpty;
 
 struct Published {
   const char* words;         // the words after "serve"; MODEL stands for a folder
-  const char* answer = "";   // part of the error; "": accepted
-  const char* warning = "";  // part of a warning; "": no warning
+  const char* answer = "";   // part of the expected error; "": the line is accepted
+  const char* warning = "";  // part of the expected warning; "": no warning
 };
 
 constexpr Published kLines[] = {

@@ -1,4 +1,4 @@
-// The API keys that a server's clients must send. Also keeps keys out of reports and process lists.
+// Reads the API keys that a server's clients must send. Also keeps keys out of reports and process lists.
 #pragma once
 
 #include <functional>

@@ -26,7 +26,7 @@ Json text_json(const Engine& engine, std::span<const TokenId> ids);
 
 // One forward and how it was dispatched.
 struct ForwardRecord {
-  bool decode = false;  // all prompts were already computed
+  bool decode = false;  // true if all prompts were already computed
   RunnerKind runner = RunnerKind::kEager;
   std::int64_t size = 0;
   Reason reason = Reason::kGraphsDisabled;

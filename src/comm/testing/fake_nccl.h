@@ -1,5 +1,5 @@
 // A fake libnccl.so.2 that moves no data. It records calls and behaves as a test configures it. Its ranks are threads
-// of the test's process. The test reaches it through the symbol kFakeNccl of the library file.
+// of the test's process. The test gets access to its data through the symbol kFakeNccl in the library file.
 #pragma once
 
 #include <condition_variable>
@@ -21,8 +21,8 @@ struct FakeNccl {
   bool init_hangs = false;            // ncclCommInitRank hangs while this is true
   std::set<int> reduce_hangs{};       // ranks whose ncclAllReduce hangs until ncclCommAbort is called for them
   std::map<int, int> async_errors{};  // for each rank, the result of ncclCommGetAsyncError
-  std::vector<std::string> calls{};   // "init 1 of 2 id 7", "all_reduce 1: 16 of type 9", "abort 1", …
-  int ids = 6;                        // number of the last id; starts at an arbitrary value
+  std::vector<std::string> calls{};   // for example "init 1 of 2 id 7", "all_reduce 1: 16 of type 9" or "abort 1"
+  int ids = 6;                        // number of the last id; the initial value is arbitrary
 };
 
 inline constexpr const char* kFakeNccl = "fake_nccl";  // name of extern "C" FakeNccl& fake_nccl()

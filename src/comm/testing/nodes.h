@@ -1,4 +1,5 @@
-// Several nodes of a group of ranks within one process. The nodes are connected by TCP, like separate processes.
+// Makes several nodes of a group of ranks within one process, for tests. The nodes are connected by TCP, like separate
+// processes.
 #pragma once
 
 #include <chrono>
@@ -25,7 +26,7 @@ struct Nodes {
   Communicator& rank(int r) { return *ranks[static_cast<std::size_t>(r)]; }
 };
 
-// Makes `nodes` nodes, joined but not started.
+// Makes `nodes` nodes, which have joined the group but are not started.
 inline std::vector<std::shared_ptr<NodeGroup>> join_nodes_here(int nodes) {
   const NodeGroupOptions how{.address = {"127.0.0.1", free_port()}, .join_limit = std::chrono::milliseconds(20'000)};
   std::vector<std::future<Result<std::shared_ptr<NodeGroup>>>> joining;

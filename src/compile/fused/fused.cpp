@@ -15,12 +15,13 @@
 namespace tessera {
 namespace {
 
-constexpr int kFusedVersion = 1;  // incremented when plan_fusion() or the program writer change their output
+// Must be incremented when the results of plan_fusion() or of the program writer change.
+constexpr int kFusedVersion = 1;
 
 // The machine code of each kernel of a plan. The key is the kernel's text, so equal layers share their kernels.
 using Codes = std::map<std::string, std::string>;
 
-// Writes the program of a plan. Leaves out values that only members of one group use.
+// Writes the program of a plan. Leaves out a value if only the group that computes it uses it.
 class ProgramWriter {
  public:
   ProgramWriter(const FusionPlan& plan, const ir::Graph& piece, const CompilerContext& context)
@@ -111,8 +112,8 @@ class ProgramWriter {
   const FusionPlan& plan_;
   const ir::Graph& piece_;
   const CompilerContext& context_;
-  std::vector<ir::ValueId> to_;  // [values of the plan's graph]: the program's values; kNoValue: left out
-  std::map<std::string, std::shared_ptr<const RowKernelCode>> loaded_;  // indexed by the kernel's text
+  std::vector<ir::ValueId> to_;  // for each value of the plan's graph, the program's value; kNoValue if left out
+  std::map<std::string, std::shared_ptr<const RowKernelCode>> loaded_;  // the key is the kernel's text
   Program program_;
 };
 

@@ -1,14 +1,14 @@
-// The compiler that fuses operators. Its name is *fused*; SGLang's name for such a compiler is *inductor*. It makes one
-// kernel of each group of pointwise operators, row reductions and reshapes (fusion_plan.h). The device generates the
-// kernel's code (ops/fused/row_kernel_builder.h). Other operators run with their registered kernels. A value that only
-// its own group reads takes no memory.
+// The compiler *fused*, which fuses operators. The corresponding compiler in SGLang is *inductor*. The compiler makes
+// one kernel for each group of pointwise operators, row reductions and reshapes (fusion_plan.h). The device generates
+// the kernel's code (ops/fused/row_kernel_builder.h). Other operators run with their registered kernels. A value that
+// only its own group reads takes no memory.
 //
-// A generated kernel rounds a row at the same points as the operators do. Results therefore differ from the eager
-// compiler's only by the order of sums, that is by a few units in the last place. The bits of a row do not depend on
+// A generated kernel rounds a row at the same points as the operators do. Results therefore differ from those of the
+// eager compiler only through the order of sums, by a few units in the last place. The bits of a row do not depend on
 // the other rows.
 //
-// The handle (compiler.h) is the generated code, so the next process loads it and compiles nothing. A piece that cannot
-// be compiled runs as with the eager compiler. A warning, and a note in the piece's program, say so.
+// The handle (compiler.h) is the generated code, so the next process loads it and compiles nothing. If a piece cannot
+// be compiled, it runs as with the eager compiler. A warning and a note in the piece's program report this.
 #pragma once
 
 #include <memory>

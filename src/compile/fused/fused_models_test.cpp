@@ -1,5 +1,5 @@
 // Catches: models whose fused programs compute something other than their operators, eagerly or as a graph; a model
-// family in which a group is no longer found; generated CUDA code that does not compile.
+// family for which a group is no longer found; and generated CUDA code that does not compile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Goldens, FusedModels, ::testing::ValuesIn(model_names()
   return name;
 });
 
-// Returns the row kernels of a model's graphs, by the names of their groups.
+// Returns the text of each row kernel in a model's graphs. The key is the name of the kernel's group.
 std::map<std::string, std::set<std::string>> kernels_of(const std::string& model, ir::DType dtype,
                                                         std::vector<RowKernel>* kernels = nullptr) {
   std::map<std::string, std::set<std::string>> groups;

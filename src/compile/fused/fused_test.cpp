@@ -1,6 +1,6 @@
-// Catches: a fused program that computes something other than its operators; a value that is stored although only its
-// own group reads it; a piece that is compiled again although the cache has it; and an error for a piece that the eager
-// compiler could run.
+// Catches: a fused program that computes something other than its operators; a value that is stored although only the
+// group that makes it reads it; a piece that is compiled again although the cache has it; and an error for a piece that
+// the eager compiler could run.
 #include "tessera/compile/fused/fused.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ class Fused : public ::testing::Test {
   CompilerContext context(ProfileCache* cache = nullptr) {
     return {.device = *device_, .ops = built_in_ops(), .kernels = kernels_, .row_kernels = &builder_, .cache = cache};
   }
-  // Compiles with a new compiler and a new cache object, as a new process would.
+  // Compiles with a new compiler and a new cache object, as in a new process.
   Result<CompiledPiece> compile(const std::string& text = kPiece, const std::string& cache_root = "") {
     ProfileCache cache({.root = cache_root});
     const std::unique_ptr<Compiler> compiler = TRY(make_fused_compiler(context(&cache)));
@@ -110,7 +110,7 @@ TEST_F(Fused, TheNextProcessCompilesNothing) {
   EXPECT_TRUE(again->loaded);
   EXPECT_EQ(builder_.compiled.size(), 2U);
   EXPECT_THAT(ops_of(again->program), ElementsAre("fused.add.rms_norm", "linear", "fused.split.silu.mul"));
-  // Code that another version of the builder made is not loaded.
+  // Code from another version of the builder must not be loaded.
   builder_.version_text = "2";
   EXPECT_FALSE(compile(kPiece, root_)->loaded);
   EXPECT_EQ(builder_.compiled.size(), 4U);
@@ -121,7 +121,7 @@ TEST_F(Fused, ADamagedEntryIsCompiledAgain) {
   for (const auto& file : std::filesystem::recursive_directory_iterator(root_)) {
     if (!file.is_regular_file()) continue;
     std::string text = *read_text_file(file.path());
-    const std::size_t at = text.find("\"kernels\"") + 60;  // inside the code of a kernel
+    const std::size_t at = text.find("\"kernels\"") + 60;  // a position inside the code of a kernel
     text[at] = text[at] == 'A' ? 'B' : 'A';
     std::ofstream(file.path()) << text;
   }
@@ -132,8 +132,8 @@ TEST_F(Fused, ADamagedEntryIsCompiledAgain) {
   EXPECT_TRUE(compile(kPiece, root_)->loaded);
 }
 
-// A cache entry with a right checksum may still hold a wrong handle. load() must refuse an empty handle, and a handle
-// in which the code of a kernel is not base64, not a string, or not what the builder wrote.
+// A cache entry with a correct checksum may still contain a wrong handle. load() must return an error for an empty
+// handle, and for a handle in which the code of a kernel is not base64, not a string, or not from the builder.
 TEST_F(Fused, AForeignHandleIsRefused) {
   const Result<std::unique_ptr<Compiler>> compiler = make_fused_compiler(context());
   ASSERT_TRUE(compiler.ok());
@@ -181,7 +181,8 @@ std::string piece_of_width(int width) {
          "] %a = silu(%x) %b = scale(%a) {factor = 2.0} return %b }";
 }
 
-// A process that is killed in the third piece leaves two cache entries, and the next process compiles the rest.
+// A process is killed while it compiles the third piece. It leaves two cache entries, and the next process compiles the
+// remaining pieces.
 TEST_F(Fused, AKilledProcessKeepsItsCompiledPieces) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -208,7 +209,7 @@ TEST_F(Fused, AnUncompilablePieceRunsAsItsOperatorsDo) {
   ASSERT_TRUE(piece.ok()) << piece.status().to_string();
   EXPECT_THAT(ops_of(piece->program), ElementsAre("add_rms_norm", "linear", "silu_mul"));
   EXPECT_THAT(piece->program.notes, ElementsAre(HasSubstr("out of order")));
-  EXPECT_EQ(entries(), 0);  // the next process tries again
+  EXPECT_EQ(entries(), 0);  // so the next process tries again
 }
 
 // Returns a table with a joined kernel for two operators. The kernel is never bound: the test only checks that the

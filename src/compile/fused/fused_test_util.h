@@ -1,5 +1,5 @@
-// A row-kernel builder for tests, in place of a device's builder. It counts and keeps the kernels that it compiles, and
-// can be told to fail. The kernels run on the CPU.
+// A row-kernel builder for tests, in place of a device's builder. It keeps a list of the kernels that it compiles. A
+// test can make it fail. The kernels run on the CPU.
 #pragma once
 
 #include <csignal>

@@ -71,8 +71,9 @@ class Planner {
     return lower_group(plan_.graph, memory_, nodes, all).ok();
   }
 
-  // Returns the index of the earliest item that the node could join without changing a result. In an earlier item the
-  // node would run before an item that writes what the node reads, or that reads or writes what the node writes.
+  // Returns the index of the earliest item that the node could join without changing a result. In an earlier item, the
+  // node would run too early: before an item that writes what the node reads, or that reads or writes what the node
+  // writes.
   std::size_t first_possible(const Item& item) const {
     std::size_t from = 0;
     for (const ir::ValueId root : item.reads) from = std::max(from, last_write_[root.index()]);
@@ -113,8 +114,8 @@ class Planner {
     return read;
   }
 
-  // Counts the items that read the memory of each value. An output counts as two more readers. read_by_others() leaves
-  // out at most one reader, the item itself, so outputs are always stored.
+  // Counts the items that read the memory of each value. An output gets two additional readers. read_by_others()
+  // subtracts at most one reader, the item itself, so an output always has other readers and is stored.
   void count_readers() {
     readers_.assign(plan_.graph.values.size(), 0);
     for (const Item& item : items_)
@@ -124,7 +125,7 @@ class Planner {
 
   const ir::OpTable& ops_;
   FusionPlan plan_;
-  std::vector<ir::ValueId> memory_;  // [values]
+  std::vector<ir::ValueId> memory_;  // for each value, the value that owns its memory
   std::vector<Item> items_;          // in execution order
   // The next three vectors have an entry for each value that owns memory: the last item that reads this memory, the
   // last item that writes it, and the number of its readers. An entry is 0 if there is no such item or reader.
@@ -158,7 +159,8 @@ ir::Graph graph_of(const ir::Graph& graph, const ir::Node& node) {
   return alone;
 }
 
-// Returns whether every operator of the node's native form could be part of a fused group.
+// Returns whether every operator of the node's native form (the node in terms of simpler operators) could be part of a
+// fused group.
 bool comes_back(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops) {
   const Result<ir::Graph> expanded = expand_native_forms(graph_of(graph, node), ops);
   if (!expanded.ok()) return false;

@@ -41,7 +41,8 @@ TEST(FusionPlan, ResidualAndNormAreOneKernel) {
 )");
 }
 
-// A hand-fused operator is taken apart, and values that only the group reads are not stored.
+// A hand-fused operator is replaced by simpler operators, which join a group. Values that only the group reads are not
+// stored.
 TEST(FusionPlan, AHandFusedOperatorIsRegrouped) {
   EXPECT_EQ(plan("%n: f32[T, 8], %s2: f32[T, 8] = add_rms_norm(%x, %r, %w) {eps = 0.5} %y: f32[T, 8] = scale(%n) "
                  "{factor = 2.0} return %y"),
@@ -102,8 +103,8 @@ TEST(FusionPlan, AnOperatorWithoutARowFormStaysAnOperator) {
   EXPECT_THAT(text, HasSubstr("%c: f32[T, 8] = fused.silu.add(%a, %r)"));
 }
 
-// With partly rotated heads, the native form of the fused operator would need several kernels, so the operator stays
-// whole.
+// If only a part of each head is rotated, the native form of the hand-fused operator would need several kernels. The
+// operator therefore stays whole.
 TEST(FusionPlan, AnOperatorThatWouldFallApartStaysWhole) {
   const std::string text =
       plan("%q: f32[T, 8] = qkv_rope_store(%wide, %short, %slots, mut %kc, mut %vc) {heads = 2} return %q");

@@ -23,7 +23,7 @@ std::optional<std::int64_t> row_width(const ir::Shape& shape, const ir::Dim& row
     }
   }
   const ir::Dim total = symbolic * constant;
-  ir::Bucket some;  // arbitrary sizes; the comparison below checks the quotient for all buckets
+  ir::Bucket some;  // sizes for one example; the comparison below checks all buckets
   some.sizes.fill(5040);
   const Result<std::int64_t> elements = total.evaluate(some);
   const Result<std::int64_t> count = rows.evaluate(some);
@@ -62,8 +62,8 @@ class Lowering {
   }
 
  private:
-  // Returns a provisional negative number for result i. Results are numbered after the operands, whose count is not
-  // known yet.
+  // Returns a temporary negative number for result i. The final numbers of results follow those of the operands, whose
+  // count is not known yet.
   static int result_operand(std::size_t i) { return -1 - static_cast<int>(i); }
 
   const ir::Type& type(ir::ValueId id) const { return graph_.value(id).type; }
@@ -95,7 +95,7 @@ class Lowering {
     return unimplemented(fmt::format("{} has not {} rows", type(id).to_string(), kernel().rows.to_string()));
   }
 
-  // Returns the number of the instruction that makes or loads the value's rows. Refuses types that are not
+  // Returns the number of the instruction that makes or loads the value's rows. Returns an error if the type is not
   // floating-point.
   Result<int> row(ir::ValueId id) {
     if (!ir::is_floating_point(type(id).dtype))
@@ -113,13 +113,13 @@ class Lowering {
     const int load = push({.op = RowOp::kLoad, .dtype = type(id).dtype, .width = elements, .operand = operand(root)});
     return loads_[root] = load;
   }
-  // Like any_row(), but refuses a value that the group makes.
+  // Like any_row(), but returns an error if the group itself makes the value.
   Result<int> outer_row(ir::ValueId id) {
     if (made_.contains(memory_[id.index()]))
       return unimplemented("it reads other rows of a value that the same group computes");
     return any_row(id);
   }
-  // Loads a single row that is used for all rows.
+  // Loads a value of a single row, which applies to all rows.
   Result<int> repeated(ir::ValueId id) {
     const ir::ValueId root = memory_[id.index()];
     if (made_.contains(root))
@@ -223,7 +223,7 @@ class Lowering {
   const ir::Graph& graph_;
   std::span<const ir::ValueId> memory_;
   LoweredGroup group_;
-  std::map<ir::ValueId, int> made_;  // values that the group makes, keyed by memory like the two members below
+  std::map<ir::ValueId, int> made_;  // values that the group makes; the key is their memory, as in the two maps below
   std::map<ir::ValueId, int> loads_;
   std::map<ir::ValueId, int> repeats_;
 };

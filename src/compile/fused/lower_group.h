@@ -18,19 +18,19 @@
 namespace tessera {
 
 struct LoweredGroup {
-  std::string name;  // names each operator once, as in "fused.add.rms_norm"
+  std::string name;  // names each operator once, such as "fused.add.rms_norm"
   RowKernel kernel;
-  std::vector<ir::ValueId> operands;  // views are replaced by the values whose memory they show
-  std::vector<bool> mutates;          // [operands]
+  std::vector<ir::ValueId> operands;  // for a view, the value whose memory it shows
+  std::vector<bool> mutates;          // for each operand, whether the kernel writes it
   std::vector<ir::ValueId> results;
 };
 
-// Returns for each value the value that owns its memory: for a view another value, otherwise the value itself.
+// Returns for each value the value that owns its memory. A view does not own its memory. Every other value does.
 std::vector<ir::ValueId> memory_of_values(const ir::Graph& graph, const ir::OpTable& ops);
 
-// Lowers `nodes`, which are in execution order and contain no views. `stored` [values] marks the results that nodes
-// outside of the group read. `memory` is memory_of_values(graph). Returns kUnimplemented, with the reason, if no row
-// kernel can compute the nodes.
+// Lowers `nodes`, which are in execution order and contain no views. `stored` has an entry for each value, which is
+// true if nodes outside of the group read the value. `memory` is memory_of_values(graph). Returns kUnimplemented, with
+// the reason, if no row kernel can compute the nodes.
 Result<LoweredGroup> lower_group(const ir::Graph& graph, std::span<const ir::ValueId> memory,
                                  std::span<const ir::NodeId> nodes, const std::vector<bool>& stored);
 

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Rewrites `graph`: replaces an operator by its native form if it has one and if `expands` accepts the operator.
+// Rewrites `graph`. Replaces an operator with its native form if it has one and if `expands` accepts the operator.
 class Expansion {
  public:
   Expansion(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands)
@@ -57,8 +57,8 @@ class Expansion {
     return ok_status();
   }
 
-  // Gives values their final names: values of the graph get back their names, and new values keep the names from the
-  // builder. If a name is already taken, a number is added to the name of the new value.
+  // Gives values their final names. Values of the graph get their old names again, and new values keep the names from
+  // the builder. If a name is already taken, a number is added to the name of the new value.
   void name_values(ir::Graph& expanded) const {
     std::vector<bool> known(expanded.values.size(), false);
     std::unordered_set<std::string> names;
@@ -81,7 +81,7 @@ class Expansion {
   const ir::OpTable& ops_;
   const ExpandsNode& expands_;
   ir::GraphBuilder builder_;
-  std::vector<ir::ValueId> written_;  // [values of graph_]: the builder's value for each
+  std::vector<ir::ValueId> written_;  // for each value of graph_, the builder's value
 };
 
 }  // namespace

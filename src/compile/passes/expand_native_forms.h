@@ -1,12 +1,12 @@
-// expand_native_forms replaces operators by their native forms, which compute the same with simpler operators.
-// fuse_native_forms does the reverse.
+// expand_native_forms replaces operators with their native forms, which compute the same results with simpler
+// operators. fuse_native_forms does the reverse.
 //
 // Before                                                            After
 //   %normed: f32[T, 8], %sum: f32[T, 8] = add_rms_norm(%x, %r, %w)    %sum: f32[T, 8] = add(%x, %r)
 //   return %normed                                                    %normed: f32[T, 8] = rms_norm(%sum, %w)
 //                                                                     return %normed
 //
-// Compilers that decide for themselves what to fuse call this function, and so do tests.
+// The callers are tests, and compilers that choose themselves which operators to fuse.
 #pragma once
 
 #include <functional>
@@ -19,9 +19,9 @@ namespace tessera {
 
 using ExpandsNode = std::function<bool(const ir::Graph& graph, const ir::Node& node)>;
 
-// Replaces every operator that declares a native form by that form, until no such operator is left, and returns the new
-// graph. If `expands` is given, only operators for which it returns true are replaced. Existing values keep their
-// names; new values are named "<the operator's first result>.<operator>". Precondition: the graph is verified.
+// Replaces every operator that declares a native form with this form, until no such operator is left, and returns the
+// new graph. If `expands` is given, only operators for which it returns true are replaced. Existing values keep their
+// names. New values are named "<the operator's first result>.<operator>". Precondition: the graph is verified.
 Result<ir::Graph> expand_native_forms(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands = {});
 
 }  // namespace tessera

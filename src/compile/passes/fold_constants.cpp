@@ -10,8 +10,8 @@ namespace {
 // Returns whether type `wide` can represent every value of type `narrow`.
 bool holds(ir::DType wide, ir::DType narrow) { return wide == narrow || wide == ir::DType::kFloat32; }
 
-// Returns the product, rounded to float32. Returns nothing if the product is not a normal number of float32; a product
-// of zero is accepted if a factor is zero.
+// Returns the product, rounded to float32, if it is a normal float32 number or if a factor is zero. Otherwise returns
+// nothing, because the product has overflowed or underflowed.
 std::optional<double> product(double a, double b) {
   const float folded = static_cast<float>(a) * static_cast<float>(b);
   const bool zero = static_cast<float>(a) == 0.0F || static_cast<float>(b) == 0.0F;
@@ -19,15 +19,15 @@ std::optional<double> product(double a, double b) {
   return static_cast<double>(folded);
 }
 
-// Returns whether `outer`, which reads the result of the kernel `inner`, may read inner's operand instead: no node
-// between the two writes the operand or the result.
+// Returns whether `outer`, which reads the result of `inner`, may read the operand of `inner` instead. It may if no
+// node between the two writes the operand or the result.
 bool reads_through(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId inner, ir::NodeId outer) {
   const ir::Node& node = graph.node(inner);
   return !facts.written_between(node.operands[0], inner, outer) &&
          !facts.written_between(node.results[0], inner, outer);
 }
 
-// Folds the node that makes `outer`'s operand into `outer`.
+// Folds the node that makes the operand of `outer` into `outer`. Returns false if this is not possible.
 bool fold(ir::Graph& graph, const GraphFacts& facts, ir::NodeId outer_id) {
   ir::Node& outer = graph.nodes[outer_id.index()];
   if (outer.op != "scale" && outer.op != "cast" && outer.op != "reshape") return false;

@@ -8,10 +8,10 @@
 //   %e: f32[2*T, 4] = reshape(%x) {shape = "2*T, 4"}     remove_copies if %y is bf16)
 //   %f: f32[T, 2, 4] = reshape(%e) {shape = "T, 2, 4"}
 //
-// A graph does not know the contents of inputs and weights, so only attributes can be folded: chains of two scales, of
-// two reshapes, and of two casts if the first cast is exact. A folded scale rounds once instead of twice. Two scales
-// stay if the product of their factors leaves the normal range of float32. They also stay if the first result has other
-// uses, because folding would then save nothing.
+// The contents of inputs and weights are unknown, so only attributes can be folded. The pass folds chains of two
+// scales, of two reshapes, and of two casts if the first cast is exact. A folded scale rounds once instead of twice.
+// Two scales stay if the product of their factors leaves the normal range of float32. They also stay if the first
+// result has other uses, because folding would then save nothing.
 #pragma once
 
 #include "tessera/compile/pass.h"

@@ -1,5 +1,5 @@
 // Catches: a product of factors that is wrong or out of range; a removed cast that loses precision; and a chain that is
-// folded across a write that changed what the first node had read.
+// folded although a node in between overwrites what the first node has read.
 #include "tessera/compile/passes/fold_constants.h"
 
 #include "tessera/compile/passes/pass_test_util.h"

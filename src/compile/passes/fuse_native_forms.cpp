@@ -8,14 +8,14 @@
 namespace tessera {
 namespace {
 
-// Replaces the matches of the form, in the order of nodes. Skips a match that begins before the end of an earlier
-// match, so that no two replaced matches overlap. Returns false if there is no match.
+// Replaces the matches of the form in the order of nodes. If a match begins before the end of an earlier match, skips
+// it, so that no two replaced matches overlap. Returns false if there is no match.
 bool fuse_apart(const FusedForm& form, const NativeForm& example, const ir::OpTable& ops, ir::Graph& graph) {
   const GraphFacts facts(graph, ops);
   std::vector<FormMatch> matches;
   ir::NodeId last = ir::kNoNode;  // last node of the matches so far
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
-    const ir::NodeId first{i};  // the match's first node; its other nodes depend on it, so they come later
+    const ir::NodeId first{i};  // the match's first node; its other nodes depend on `first`, so they come later
     if (first <= last) continue;
     std::optional<FormMatch> match = find_native_form(form, example, graph, facts, ops, first);
     if (!match) continue;

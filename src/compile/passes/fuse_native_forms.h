@@ -1,4 +1,4 @@
-// fuse_native_forms replaces an operator's native form by the operator.
+// fuse_native_forms replaces an operator's native form (simpler operators that compute the same) with the operator.
 //
 // Before                                                 After
 //   %parts: f32[T, 8], %up: f32[T, 8] =                    %y: f32[T, 8] = silu_mul(%x)
@@ -8,9 +8,9 @@
 //   return %y
 //
 // The forms are searched for in the order of fused_forms.h: head_norm, qkv_rope_store, add_rms_norm, silu_mul,
-// gelu_mul, and an addition after a linear, which becomes the linear's bias or residual. native_form.h says what counts
-// as a match, and when a match may be replaced. Results agree within rounding: a fused operator rounds at the same
-// points as its native form, except that a linear adds bias and residual before it rounds.
+// gelu_mul, and an addition after a linear, which becomes the linear's bias or residual. native_form.h defines a match,
+// and when a match may be replaced. The results agree within rounding. A fused operator rounds at the same points as
+// its native form, except that a linear adds bias and residual before it rounds.
 #pragma once
 
 #include <span>

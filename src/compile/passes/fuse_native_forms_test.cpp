@@ -1,6 +1,6 @@
 // Catches: fusion of nodes that only look like a native form (another epsilon, split or head size); fusion although
-// other nodes read an inner value; fusion across a write; a fused operator at a place where one of its operands does
-// not exist yet; and forms that are never found.
+// other nodes read an inner value; fusion although a node in between writes an operand; a fused operator at a place
+// where one of its operands does not exist yet; and forms that are never found.
 #include "tessera/compile/passes/fuse_native_forms.h"
 
 #include <set>
@@ -61,7 +61,7 @@ TEST(FuseNativeForms, ANormTakesTheResidualBeforeALinear) {
             graph("%a = linear(%x, %m) %n, %sum = add_rms_norm(%a, %r, %w) {eps = 1e-05} return %n"));
 }
 
-// The q, k and v of a layer, made by single operators.
+// Single operators that make the q, k and v of a layer.
 constexpr const char* kHeads = R"(
     %table = rotary_table(%positions, %freq)
     %q, %k, %v = split(%qkv) {sizes = [8, 4, 4]}
@@ -172,7 +172,8 @@ TEST(FuseNativeForms, DoesNotFuseAcrossAWrite) {
                      %n = rms_norm(%sum, %w) {eps = 1e-05} return %n, %sum)"),
             kUnchanged)
       << "through a view";
-  // linear reads the state before the write, and add reads it after the write, so no single place fits both.
+  // linear reads the state before all_reduce writes it, and add reads it afterwards, so the fused operator has no
+  // correct place.
   EXPECT_EQ(fused("%a = linear(%s, %m) %z = silu(%x) all_reduce(mut %s) %y = add(%a, %s) return %y, %z"), kUnchanged);
 }
 
@@ -195,7 +196,7 @@ TEST(FuseNativeForms, TheOperatorStandsWhereAllOfItCanMove) {
             kUnchanged);
 }
 
-// An operator whose native form reads a value and then writes it. The operator returns gelu(silu(x)) and the sum of
+// An operator whose native form reads a value and then overwrites it. The operator returns gelu(silu(x)) and the sum of
 // silu(x) over the ranks.
 Result<std::vector<ir::Type>> infer_pair(const ir::OpSignature& s) { return std::vector(2, s.operands[0]); }
 Result<std::vector<ir::ValueId>> decompose_pair(ir::GraphBuilder& b, const ir::Node&,

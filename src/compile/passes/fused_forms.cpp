@@ -20,7 +20,7 @@ void derive_heads(std::span<const ir::Type> operands, ir::Attributes& attributes
   if (cols && kv_heads && head_dim > 0) attributes.emplace_back("heads", *cols / head_dim - 2 * *kv_heads);
 }
 
-// Builds the linear without the attribute `term` and without the last operand, then an add that adds this operand.
+// Builds a linear without the attribute `term` and without the last operand. Then builds an add that adds this operand.
 Result<std::vector<ir::ValueId>> add_last(ir::GraphBuilder& b, const ir::Node& node,
                                           std::span<const ir::ValueId> operands, std::string_view term) {
   ir::Attributes attributes = node.attributes;
@@ -44,7 +44,7 @@ std::vector<FusedForm> make_forms() {
   const ir::Type row{DType::kFloat32, {8}};
   const ir::Type matrix{DType::kFloat32, {8, 8}};
   const ir::Type head{DType::kFloat32, {4}};
-  const ir::Type qkv{DType::kFloat32, {Symbol::kTokens, 16}};  // 2 query heads, 1 key head, 1 value head
+  const ir::Type qkv{DType::kFloat32, {Symbol::kTokens, 16}};  // 2 query heads, 1 key head and 1 value head, of size 4
   const ir::Type table{DType::kFloat32, {Symbol::kTokens, 4}};
   const ir::Type slots{DType::kInt32, {Symbol::kTokens}};
   const ir::Type cache{DType::kFloat32, {Symbol::kPages, 16, 1, 4}};

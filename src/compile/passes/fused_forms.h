@@ -1,9 +1,9 @@
 // The operators that fuse_native_forms searches for.
 //
-// There are no hand-written patterns: the pattern of an operator is its own native form. A form has example operand
-// types and boolean attributes. The pattern is the operator's decomposition for these types and attributes. Each match
-// is then compared with the operator decomposed for the real types (native_form.h). An operator whose native form
-// depends on a boolean has several forms.
+// There are no hand-written patterns. The pattern of an operator is its native form, an equivalent graph of simpler
+// operators. A form has example operand types and boolean attributes. The pattern is the operator's decomposition for
+// these types and attributes. Each match is then compared with the operator decomposed for the real types
+// (native_form.h). If an operator's native form depends on a boolean, the operator has several forms.
 #pragma once
 
 #include <span>
@@ -19,16 +19,16 @@ using Decompose = decltype(ir::OpDecl::decompose);
 
 struct FusedForm {
   std::string_view op;
-  // An example that the operator accepts. Every match has the same boolean attributes as the example; a match's other
+  // An example that the operator accepts. Every match has the same boolean attributes as the example, but its other
   // attributes may differ.
   std::vector<ir::Type> operands;
   ir::Attributes attributes;
   // Computes attributes of the operator from its operands' types. These are the attributes that cannot be copied from
-  // the matched nodes, because no node of the native form has an attribute of that name. Null: there are none. `derive`
-  // may be called with types that the operator refuses.
+  // the matched nodes, because no node of the native form has an attribute of that name. If null, there are none.
+  // `derive` may be called with types that the operator does not accept.
   void (*derive)(std::span<const ir::Type> operands, ir::Attributes& attributes) = nullptr;
-  // The form to search for; null: the declared native form. This member is set if the operator declares no native form
-  // but can do the work of other operators.
+  // The form to search for. If null, this is the declared native form. The member is set if the operator declares no
+  // native form but can do the work of other operators.
   Decompose decompose{};
 };
 

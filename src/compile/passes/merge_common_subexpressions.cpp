@@ -36,7 +36,7 @@ bool may_merge(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId first
          std::none_of(b.results.begin(), b.results.end(), written);
 }
 
-// Returns the first node that computes the same as `second`, or kNoNode.
+// Returns the first node that computes the same results as `second`, or kNoNode if there is none.
 ir::NodeId find_twin(const ir::Graph& graph, const GraphFacts& facts, const std::vector<bool>& removed,
                      ir::NodeId second) {
   if (!is_pure(facts, graph, second)) return ir::kNoNode;

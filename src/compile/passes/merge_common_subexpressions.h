@@ -1,4 +1,4 @@
-// merge_common_subexpressions computes a value once if two nodes would compute it from the same data.
+// merge_common_subexpressions merges two nodes that compute the same value from the same data.
 //
 // Before                                               After
 //   %a: f32[T, 8] = rms_norm(%x, %w) {eps = 1e-06}       %a: f32[T, 8] = rms_norm(%x, %w) {eps = 1e-06}
@@ -6,10 +6,10 @@
 //   %y: f32[T, 8] = mul(%a, %b)                          return %y
 //   return %y
 //
-// Two nodes compute the same if their operators, attributes and operands are the same (add and mul accept either
-// order), and no node between them writes an operand's memory. Merged nodes have one result in one memory, so nodes are
-// not merged if a later node writes one of their results. Nodes that write, allocate memory or exchange data with other
-// ranks are not merged either.
+// Two nodes compute the same value if their operators, attributes and operands are the same (add and mul accept either
+// order), and no node between them writes an operand's memory. After a merge, both results would share memory, so nodes
+// are not merged if a later node writes one of their results. Nodes that write, allocate memory or exchange data with
+// other ranks are not merged either.
 #pragma once
 
 #include "tessera/compile/pass.h"

@@ -1,6 +1,6 @@
-// Catches: nodes that are merged across a write; nodes that are merged although their attributes or the order of their
-// operands differ; results that share memory and are written afterwards; allocations, writes and collectives that are
-// merged; and two outputs that are merged into one.
+// Catches: nodes that are merged although a node in between writes an operand; nodes that are merged although their
+// attributes or the order of their operands differ; results that share memory and are written afterwards; allocations,
+// writes and collectives that are merged; and two outputs that are merged into one.
 #include "tessera/compile/passes/merge_common_subexpressions.h"
 
 #include "tessera/compile/passes/pass_test_util.h"

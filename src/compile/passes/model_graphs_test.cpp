@@ -1,6 +1,6 @@
 // Catches: passes that change what a model computes, and native forms that compute something other than their
-// operators. The passes must leave a model's own graphs unchanged. If all operators of a graph are expanded to their
-// native forms, the passes must restore the graph.
+// operators. The passes must not change the graphs that a model builds. If all operators of a graph are replaced with
+// their native forms, the passes must restore the graph.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ using testing::BodyRun;
 using testing::build;
 using testing::model_names;
 
-// Returns the world sizes to test. The 4-bit model runs on one rank only, because its experts have three blocks of
-// weights, which two ranks cannot share evenly.
+// Returns the world sizes to test. The 4-bit model runs on one rank only, because each expert has three blocks of
+// weights, which cannot be divided evenly between two ranks.
 std::vector<int> ranks_of(std::string_view model) {
   return model.ends_with("-mxfp4") ? std::vector{1} : std::vector{1, 2};
 }

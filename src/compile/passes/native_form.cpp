@@ -22,8 +22,8 @@ void sort_by_name(ir::Attributes& attributes) {
   std::sort(attributes.begin(), attributes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
 }
 
-// One search. It finds the nodes of the native form one after another, by following the results of the nodes found so
-// far.
+// A search for one match. It finds the nodes of the native form one after another, by following the results of the
+// nodes that are already found.
 class Search {
  public:
   Search(const FusedForm& form, const NativeForm& example, const ir::Graph& graph, const GraphFacts& facts,
@@ -39,7 +39,7 @@ class Search {
   std::optional<FormMatch> from(ir::NodeId first) { return try_node(first); }
 
  private:
-  // Tries `id` as the next node of the native form, with its operands in either order if they commute.
+  // Tries node `id` as the next node of the native form. If its operands commute, tries both orders.
   std::optional<FormMatch> try_node(ir::NodeId id) {
     const ir::Node& wanted = example_.graph.nodes[nodes_.size()];
     const ir::Node& node = graph_.node(id);
@@ -87,8 +87,8 @@ class Search {
   std::optional<FormMatch> accept() const {
     std::vector<ir::ValueId> operands;
     for (const ir::ValueId operand : example_.operands) operands.push_back(values_[operand.index()]);
-    // Every operand must be made outside of the match. add(%y, %y) is no match if linear makes %y, because the residual
-    // %y is then made inside.
+    // Every operand must be made outside of the match. For example, add(%y, %y) is no match if a linear of the match
+    // makes %y, because the residual would then be made inside.
     if (std::any_of(operands.begin(), operands.end(), [this](ir::ValueId operand) { return is_made_inside(operand); }))
       return std::nullopt;
     std::optional<ir::Node> fused = exact(operands);
@@ -105,7 +105,7 @@ class Search {
     return producer != ir::kNoNode && has_value(nodes_, producer);
   }
 
-  // Returns the operator with these operands if the nodes found are exactly the operator's native form.
+  // Returns the operator's node with these operands if the found nodes are exactly the operator's native form.
   std::optional<ir::Node> exact(const std::vector<ir::ValueId>& operands) const {
     std::vector<ir::Type> types;
     for (const ir::ValueId operand : operands) types.push_back(graph_.value(operand).type);
@@ -147,7 +147,7 @@ class Search {
   }
 
   // Returns whether `node` is the node `wanted` of the native form `real`. `found` maps values of `real` to values of
-  // the graph; the call adds the node's results to `found`.
+  // the graph. The call adds the node's results to this map.
   bool same_node(const ir::Graph& real, const ir::Node& wanted, const ir::Node& node,
                  std::vector<ir::ValueId>& found) const {
     if (wanted.op != node.op || wanted.operands.size() != node.operands.size() ||
@@ -165,9 +165,9 @@ class Search {
     return ops_.find(node.op)->execution == ir::Execution::kView || same_attributes(wanted, node);
   }
 
-  // Returns the nodes of the match that the operator may replace: all except views that nodes outside of the match use
-  // too. Returns nothing if an outside node uses an inner value that is no view, or if something writes through a
-  // shared view.
+  // Returns the nodes of the match that the operator may replace. These are all nodes except views that nodes outside
+  // of the match use too. Returns nothing if an outside node uses an inner value that is no view, or if any node writes
+  // through a shared view.
   std::optional<std::vector<ir::NodeId>> own_nodes(const ir::Node& fused) const {
     std::vector<ir::NodeId> own;
     for (const ir::NodeId id : nodes_) {
@@ -197,7 +197,7 @@ class Search {
         if (nodes_[i] > nodes_[k] && facts_.depend(nodes_[i], nodes_[k])) return std::nullopt;
     std::sort(places.rbegin(), places.rend());
     const auto found = std::find_if(places.begin(), places.end(), [&](ir::NodeId place) {
-      // A view that is not moved must come before its uses.
+      // A view that stays in the graph must come before the nodes that use it.
       return std::all_of(nodes_.begin(), nodes_.end(), [&](ir::NodeId node) {
         return (node < place && !has_value(places, node)) || may_move(node, place);
       });
@@ -220,9 +220,9 @@ class Search {
   const GraphFacts& facts_;
   const ir::OpTable& ops_;
   const ir::OpDecl& decl_;
-  // [values of the native form]: the matching values of graph_, as far as known
+  // For each value of the native form, the matching value of graph_ if it is already known.
   std::vector<ir::ValueId> values_;
-  std::vector<ir::NodeId> nodes_;  // nodes of the graph found so far, in the native form's order
+  std::vector<ir::NodeId> nodes_;  // the found nodes of the graph, in the native form's order
 };
 
 }  // namespace

@@ -1,13 +1,13 @@
-// Finds an operator's native form in a graph: nodes that compute together what the operator would compute. The operator
-// may then replace them.
+// Finds an operator's native form in a graph. The native form consists of simpler nodes that together compute what the
+// operator would compute. The operator may then replace them.
 //
 // The search has two steps. The first step starts at one node of the graph and compares the structure (operators and
 // connections) with that of the form's example. The operator's operands are known after this step. The second step is
-// exact: it takes the attributes from the nodes found and decomposes the operator for the real types and attributes.
-// The result must agree with the nodes in every operator, attribute, type and connection. This step rejects two
-// epsilons that differ, heads of another size, or a split at another place.
+// exact. It takes the attributes from the found nodes and decomposes the operator for the real types and attributes.
+// The result must agree with the found nodes in every operator, attribute, type and connection. For example, this step
+// rejects a match with two different epsilons, another head size, or a split at another place.
 //
-// A match may be replaced if both conditions hold:
+// A match may be replaced if both of these conditions are true:
 //   - no inner value is an output or is used outside of the match. Views that nothing writes through are exempt. For
 //     example, two norms may share a view of a value's heads. If one norm is replaced, the view stays for the other
 //     norm.
@@ -24,14 +24,14 @@
 
 namespace tessera {
 
-// A native form as a graph of its own.
+// A native form as a separate graph.
 struct NativeForm {
   ir::Node node;                      // the operator's node, with the form's operands and attributes
   ir::Graph graph;                    // the native form
   std::vector<ir::ValueId> operands;  // operands of the operator in `graph`
   std::vector<ir::ValueId> results;
 
-  // Fails if the operator does not accept the types or attributes.
+  // Returns an error if the operator does not accept the types or attributes.
   static Result<NativeForm> create(const ir::OpDecl& decl, const Decompose& decompose,
                                    std::span<const ir::Type> operands, ir::Attributes attributes,
                                    const ir::OpTable& ops);
@@ -42,8 +42,8 @@ struct NativeForm {
 
 // Nodes of a graph that make up a native form, and their replacement.
 struct FormMatch {
-  std::vector<ir::NodeId> nodes;  // in the native form's order, without views that other nodes use too
-  ir::NodeId place;               // the one of `nodes` whose position `fused` takes
+  std::vector<ir::NodeId> nodes;  // in the native form's order, without views that other nodes also use
+  ir::NodeId place;               // one of `nodes`, whose position `fused` takes
   ir::Node fused;
 };
 

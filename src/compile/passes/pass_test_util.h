@@ -1,4 +1,4 @@
-// Helpers for the passes' tests: text in, text out.
+// Helpers for tests of passes, which take and return graphs as text.
 //
 //   EXPECT_EQ(after(remove_copies, "%c = copy(%x) %y = silu(%c) return %y"), graph("%y = silu(%x) return %y"));
 //   EXPECT_EQ(after(remove_copies, "%c = copy(%x) return %c"), kUnchanged);
@@ -48,7 +48,7 @@ inline ir::Graph parse_statements(std::string_view statements) {
 // Returns the canonical text of the graph with these statements.
 inline std::string graph(std::string_view statements) { return ir::to_text(parse_statements(statements)); }
 
-// Returns the verified result of a pass on the statements; kUnchanged if the pass finds nothing to do.
+// Runs a pass on the statements. Returns the verified result, or kUnchanged if the pass changes nothing.
 inline std::string after(PassResult (*pass)(const ir::Graph&, const ir::OpTable&), std::string_view statements) {
   Result<std::optional<ir::Graph>> result = pass(parse_statements(statements), built_in_ops());
   if (!result.ok()) return result.status().to_string();

@@ -19,11 +19,11 @@ bool indistinguishable(const ir::Graph& graph, const GraphFacts& facts, ir::Node
   if (facts.memory(original) == facts.memory(copy)) return true;
   const auto later = [at](ir::NodeId node) { return node > at; };
   if (!facts.writes(copy).empty()) {
-    // Writes to the copy will go to the original, so nothing may read the original again.
+    // Later writes to the copy would then go to the original, so no later node may read the original.
     return graph.value(facts.memory(original)).kind == ir::ValueKind::kResult && !facts.memory_is_output(original) &&
            (facts.accesses(original).empty() || !later(facts.accesses(original).back()));
   }
-  // A write to the original is harmless if it comes after the last use of the copy.
+  // A later write to the original does no harm if it comes after the last use of the copy.
   for (const ir::NodeId write : facts.writes(original)) {
     if (!later(write)) continue;
     if (facts.memory_is_output(copy)) return false;

@@ -7,10 +7,11 @@
 //   %y: f32[T, 4] = linear(%f, %w)
 //   return %y
 //
-// A copy stays if the copy is written while the original is still read, or the original while the copy is still read.
-// It also stays if the copy is written but the original must not be, because the original is an input, a weight, a
-// state or an output. And it stays if it gives an output memory of its own. SGLang's counterpart is
-// fix_functionalization, which removes the copies that functionalisation puts before every operator that writes.
+// A copy stays if the copy is written while the original is still read, or if the original is written while the copy is
+// still read. It also stays if the copy is written but the original must not be written, because the original is an
+// input, a weight, a state or an output. Finally, it stays if an output needs it to have separate memory. SGLang's
+// counterpart is fix_functionalization, which removes the copies that functionalisation puts before every operator that
+// writes.
 #pragma once
 
 #include "tessera/compile/pass.h"

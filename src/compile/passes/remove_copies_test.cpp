@@ -1,5 +1,5 @@
 // Catches: a copy that is removed although a write, directly or through a view, makes the copy differ from its
-// original; an output that loses its name or shares memory with another output; and unneeded copies that are left.
+// original; an output that loses its name or shares memory with another output; and unneeded copies that stay.
 #include "tessera/compile/passes/remove_copies.h"
 
 #include "tessera/compile/passes/pass_test_util.h"

@@ -6,8 +6,8 @@
 //   %y: f32[T, 8] = gelu(%x)
 //   return %y
 //
-// Nodes that write an operand stay, and so do nodes that exchange data with other ranks. Declarations of inputs,
-// weights and states stay, because the runner relies on them.
+// Nodes that write an operand or exchange data with other ranks stay. Declarations of inputs, weights and states stay,
+// because the runner relies on them.
 #pragma once
 
 #include "tessera/compile/pass.h"

@@ -1,5 +1,5 @@
 // Catches: a write that is removed although the memory is read later; a collective that is removed on one rank only;
-// declarations that are removed; and chains of unused nodes that are left.
+// declarations that are removed; and chains of unused nodes that stay.
 #include "tessera/compile/passes/remove_dead_code.h"
 
 #include "tessera/compile/passes/pass_test_util.h"

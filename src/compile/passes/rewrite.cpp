@@ -7,7 +7,7 @@ namespace tessera {
 
 bool may_be_output_instead(const ir::Graph& graph, const GraphFacts& facts, ir::ValueId old, ir::ValueId by) {
   if (!facts.memory_is_output(old)) return true;
-  if (facts.memory(old) == facts.memory(by))  // two names of one memory
+  if (facts.memory(old) == facts.memory(by))  // two names of the same memory
     return !facts.is_output(old) || (graph.value(by).kind == ir::ValueKind::kResult && !facts.is_output(by));
   return graph.value(facts.memory(by)).kind == ir::ValueKind::kResult && !facts.memory_is_output(by);
 }

@@ -1,5 +1,5 @@
-// The graphs of the golden models' layers, and a class that runs such a graph on a CPU, for tests of passes and
-// compilers.
+// Helpers for tests of passes and compilers. They build the graphs of the layers of the golden models, and run such a
+// graph on a CPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -120,8 +120,8 @@ class BodyRun {
       std::size_t bytes = sizeof(float);
       for (const std::int64_t dim : dims) bytes *= static_cast<std::size_t>(dim);
       Bytes content = random_bytes(ir::DType::kFloat32, bytes, ++seed);
-      // The bytes are packed weights, or exponents of quantisation scales. The mask keeps them in a range in which no
-      // value becomes large.
+      // Byte tensors hold packed weights or exponents of quantisation scales. The mask keeps the bytes in a range in
+      // which no value becomes large.
       if (graph.value(id).type.dtype == ir::DType::kUInt8)
         for (std::byte& byte : content) byte = (byte & std::byte{7}) | std::byte{0x70};
       values.write_bytes(graph.value(id).name, content);

@@ -11,13 +11,13 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-// Allocations of at least this size are mapped by mmap(2), so that freeing them returns the memory to the system at
-// once.
+// Allocations of at least this size are mapped by mmap(2), so that the system gets the memory back as soon as they are
+// freed.
 constexpr std::size_t kMapFrom = std::size_t{1} << 20;
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
-// Asks for huge pages, for fewer TLB misses. An operating system without huge pages ignores the hint.
+// Requests huge pages, which cause fewer TLB misses. An operating system without huge pages ignores the hint.
 void advise_huge_pages(void* data, std::size_t bytes) {
   if (bytes >= kHugePage) (void)madvise(data, bytes, MADV_HUGEPAGE);
 }

@@ -81,7 +81,8 @@ std::int64_t CpuDevice::available_bytes() const {
 }
 
 Status CpuDevice::claim(DeviceCall call, std::string_view object, std::size_t bytes) {
-  // The system's free memory is checked only for allocations of at least this size, because the check costs some 50 µs.
+  // The free memory of the system is checked only for allocations of at least this size, because the check takes about
+  // 50 µs.
   constexpr std::size_t kAskSystemFrom = std::size_t{1} << 20;
   const bool absurd = bytes > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
   if (absurd || (bytes >= kAskSystemFrom && static_cast<std::int64_t>(bytes) > available_bytes())) {

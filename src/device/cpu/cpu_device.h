@@ -1,5 +1,5 @@
-// The CPU as a device. A stream runs each piece of work on the calling thread's worker threads before the call returns.
-// A recording keeps launches in a list, and a replay runs the list.
+// Implements the device contract (device.h) on the CPU. A stream runs each piece of work on the calling thread's worker
+// threads before the call returns. A recording keeps launches in a list, and a replay runs the list.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@
 namespace tessera {
 
 // A kernel launch in a recorded graph: a function and its arguments by value. Arguments are addresses and numbers, so
-// they must be trivially copyable. The memory that they point to must outlive the graph. A kernel that can fail while
-// it runs (a library call, a collective) returns Status; any other kernel returns nothing.
+// they must be trivially copyable. The memory that they point to must outlive the graph. If a kernel can fail while it
+// runs, as a library call or a collective can, it returns Status. Any other kernel returns nothing.
 class CpuLaunch {
  public:
   static constexpr std::size_t kMaxArgumentBytes = 248;
@@ -96,7 +96,7 @@ class CpuStream : public Stream {
 class CpuDevice : public Device {
  public:
   struct Options {
-    int threads = 0;  // worker threads of a kernel; 0: one per core this process may use
+    int threads = 0;  // number of worker threads of a kernel; 0 means one for each usable core
   };
   static constexpr int kMaxThreads = 1024;
   // Creates the device. Returns kInvalidArgument for a thread count outside 0 … kMaxThreads. Without OpenMP there is
@@ -104,10 +104,11 @@ class CpuDevice : public Device {
   static Result<std::unique_ptr<CpuDevice>> create(Options options);
 
   const DeviceProperties& properties() const override { return properties_; }
-  // Allocates memory. Fails if all memory of the device would exceed properties().memory_bytes, or if the system has
-  // too little memory left. With overcommit, a lack of memory would otherwise only show when the memory is touched.
+  // Allocates memory. Returns an error if the total memory of the device would exceed properties().memory_bytes, or if
+  // the system has too little memory left. Without this check, a system that overcommits memory would only fail when
+  // the memory is used.
   Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
-  // Allocates ordinary memory, as allocate() does, because the host's memory is the device's memory.
+  // Allocates ordinary memory, like allocate(), because the memory of the host is the memory of the device.
   Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) override;
   Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
@@ -124,11 +125,11 @@ class CpuDevice : public Device {
   explicit CpuDevice(DeviceProperties properties) : properties_(std::move(properties)) {}
   static Result<DeviceProperties> read_properties(Options options);
 
-  // Called before every operation that is not refused. If before() returns an error, the operation fails with this
-  // error. Tests override it to inject faults.
+  // Called before every operation that is allowed at this time. If before() returns an error, the operation returns
+  // this error. Tests override this function to inject faults.
   virtual Status before(DeviceCall /*call*/, std::string_view /*object*/) { return ok_status(); }
   // Called before the kernels of a replay run. If the result is true, the kernels do not run, but launch() still
-  // succeeds. Tests override it to inject faults.
+  // succeeds. Tests override this function to inject faults.
   virtual bool loses_replay() { return false; }
 
  private:
@@ -138,7 +139,7 @@ class CpuDevice : public Device {
   friend class CpuGraph;
   friend class CpuStream;
 
-  // Refuses calls that the recording thread may not make, then calls before().
+  // Returns an error for calls that the recording thread may not make. Otherwise calls before().
   Status enter(DeviceCall call, std::string_view object);
 
   // Counts `bytes` against the device's limit until give_back(). Does not allocate.

@@ -1,5 +1,5 @@
-// Tests the CPU's own features: kernels as lambdas, their order, worker threads, error messages. The conformance suite,
-// which is instantiated at the end, checks the contract itself.
+// Tests features that only the CPU device has: kernels as lambdas, their order, worker threads, and error messages. The
+// conformance suite, which is instantiated at the end of the file, tests the contract of devices.
 #include "tessera/device/cpu/cpu_device.h"
 
 #include <gmock/gmock.h>
@@ -118,7 +118,7 @@ TEST(CpuDevice, GraphOfAnotherDeviceIsRefused) {
   std::unique_ptr<Event> event = two->create_event().value();
   EXPECT_EQ(here->record(*event).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(here->wait(*event).code(), StatusCode::kInvalidArgument);
-  // Recording is exclusive per device, not per process.
+  // Only one recording per device can be open, but two devices of one process can record at the same time.
   ASSERT_TRUE(here->begin_recording("a").ok());
   ASSERT_TRUE(there->begin_recording("b").ok());
   EXPECT_TRUE(two->allocate(16, "x").status().code() == StatusCode::kFailedPrecondition);
@@ -139,8 +139,8 @@ TEST(CpuDevice, AvailableBytesFollowAllocations) {
   }
 }
 
-// Bug caught: small allocations that are accepted although together they exceed the device's limit. (The system's
-// memory is checked only for large allocations.)
+// Bug caught: small allocations that are accepted although together they exceed the device's limit. The system's free
+// memory is checked only for large allocations.
 TEST(CpuDevice, SmallAllocationsAreCounted) {
   constexpr std::size_t kSmall = std::size_t{64} << 10;
   std::unique_ptr<CpuDevice> device = create_device();
@@ -158,7 +158,8 @@ TEST(CpuDevice, SmallAllocationsAreCounted) {
   EXPECT_THAT(status.message(), HasSubstr("small"));
 }
 
-// Bug caught: a thread count that applies only on the thread that created the device (OpenMP keeps it per thread).
+// Bug caught: a thread count that applies only on the thread that created the device. OpenMP keeps this number per
+// thread.
 TEST(CpuDevice, ThreadCountHoldsOnEveryThread) {
 #ifdef _OPENMP
   std::unique_ptr<CpuDevice> device = create_device(3);
@@ -174,7 +175,7 @@ TEST(CpuDevice, ThreadCountHoldsOnEveryThread) {
   seen = 0;
   std::thread([&] { EXPECT_TRUE(graph->launch(*stream).ok()); }).join();
   EXPECT_EQ(seen, 3);
-  // Two devices with different thread counts alternate on one thread.
+  // Two devices with different thread counts are used in turn on the same thread.
   std::unique_ptr<CpuDevice> narrow = create_device(1);
   std::unique_ptr<Stream> other = narrow->create_stream("narrow").value();
   EXPECT_TRUE(as_cpu(*other).launch("ask", [=] { *out = worker_threads(); }).ok());
@@ -237,8 +238,8 @@ TEST(CpuParallel, NestsWithoutMoreThreads) {
   EXPECT_THAT(hits, testing::Each(1));
 }
 
-// Limits this process's address space, to a size so large that nothing is refused. The destructor restores the old
-// limit.
+// Limits the address space of this process. The limit is so large that no allocation fails because of it. The
+// destructor restores the old limit.
 class AddressLimit {
  public:
   AddressLimit() {

@@ -1,4 +1,4 @@
-// Events and recorded graphs of the CPU device.
+// Implements events and recorded graphs of the CPU device.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ class CpuEvent final : public Event {
   CpuDevice& device_;
   std::string name_;
   EventKind kind_;
-  std::atomic<Clock::rep> passed_{0};  // clock ticks when it was recorded; 0: never recorded
+  std::atomic<Clock::rep> passed_{0};  // clock ticks at the time of the last recording, or 0 if there is none
 };
 
 class CpuGraph final : public RecordedGraph {

@@ -1,4 +1,4 @@
-// Memory of the CPU device: single allocations and arenas. Both count against the device's limit.
+// Implements the memory of the CPU device: single allocations and arenas. Both count towards the device's memory limit.
 #pragma once
 
 #include <memory>
@@ -38,8 +38,8 @@ class CpuHostAllocation final : public HostAllocation {
   std::unique_ptr<Allocation> memory_;
 };
 
-// An arena reserves its addresses at creation without access rights; grow() makes pages accessible. Under a limit that
-// counts mapped addresses as memory (`ulimit -v`), creation makes all pages accessible.
+// When an arena is created, it reserves its addresses without access rights, and grow() makes pages accessible. Under a
+// limit that counts mapped addresses as memory (`ulimit -v`), all pages are made accessible when the arena is created.
 class CpuArena final : public Arena {
  public:
   static Result<std::unique_ptr<CpuArena>> create(CpuDevice& device, ArenaOptions options);

@@ -73,7 +73,8 @@ Status CpuStream::recording_status() const { return device_.recording_.status(*t
 Status CpuStream::synchronize() { return enter(DeviceCall::kSynchronize); }
 
 Status CpuStream::begin_recording(std::string what) {
-  // A second recording is refused by open() and not by enter(), because open()'s error names both recordings.
+  // If a recording is already open, open() returns the error and not enter(), because the error of open() names both
+  // recordings.
   TRY(device_.recording_.open(*this, what));
   Status allowed = device_.before(DeviceCall::kBeginRecording, what);
   if (!allowed.ok()) {
@@ -100,7 +101,7 @@ void CpuStream::abandon_recording() {
   if (!recording_) return;
   recording_ = false;
   recorded_.clear();
-  // The recording is dropped in any case, so the error that close() returns for a void recording does not matter.
+  // The recording is dropped in any case, so the error that close() returns for an invalid recording does not matter.
   (void)device_.recording_.close(*this);
 }
 

@@ -32,7 +32,7 @@ std::optional<std::int64_t> to_int(std::string_view text) {
   return value;
 }
 
-// Returns the first number of a one-line file; empty for "max" or a missing file.
+// Returns the number in a file of one line. Returns nothing if the line is "max" or the file is missing.
 std::optional<std::int64_t> read_int(const std::string& path) {
   const std::optional<std::string> line = read_line(path);
   return line ? to_int(*line) : std::nullopt;
@@ -51,9 +51,9 @@ std::optional<std::int64_t> read_field(const std::string& path, std::string_view
   return std::nullopt;
 }
 
-// The control group folders that limit this process for one controller: the folder of the process's own group and the
-// folders of all groups above it. Version 2 (`version2`) has one hierarchy for all controllers. Version 1 has one
-// hierarchy for each controller.
+// The folders of the control groups that limit this process for one controller. They are the folder of the process's
+// own group and the folders of all groups above it. Version 2 (`version2`) has one hierarchy for all controllers.
+// Version 1 has one hierarchy for each controller.
 struct Hierarchy {
   bool version2 = false;
   std::vector<std::string> folders;
@@ -93,8 +93,8 @@ std::vector<Hierarchy> read_hierarchies(const std::string& root, std::string_vie
   return found;
 }
 
-// Lowers `memory` to the limit of one control group. The group's used memory includes file caches. They are subtracted,
-// because they can be dropped.
+// Lowers `memory` to the limit of one control group. The group's used memory includes file caches. These caches are
+// subtracted, because the system can drop them.
 void apply_memory_limit(const std::string& folder, bool version2, HostMemory& memory) {
   const std::optional<std::int64_t> limit = read_int(folder + (version2 ? "/memory.max" : "/memory.limit_in_bytes"));
   if (!limit) return;
@@ -125,7 +125,7 @@ std::optional<std::int64_t> read_process_limit(const std::string& path, std::str
 void apply_process_limits(const std::string& root, HostMemory& memory) {
   struct Limit {
     std::string_view name;
-    std::string_view used;  // key in /proc/self/status
+    std::string_view used;  // the key in /proc/self/status
   };
   for (const Limit& limit : {Limit{"Max address space ", "VmSize:"}, Limit{"Max data size ", "VmData:"}}) {
     const std::optional<std::int64_t> most = read_process_limit(root + "/proc/self/limits", limit.name);
@@ -160,8 +160,8 @@ std::int64_t cores_by_affinity() {
   return CPU_COUNT_S(sizeof(set), set.data());
 }
 
-// Reads the machine's memory by sysinfo(2), for systems where /proc is not mounted. The result counts file caches as
-// used, because the kernel does not say how much of them it could drop.
+// Reads the machine's memory through sysinfo(2), for systems where /proc is not mounted. The result counts file caches
+// as used, because the kernel does not say how much of them it could drop.
 HostMemory memory_by_kernel() {
   struct sysinfo info {};
   if (::sysinfo(&info) != 0) return {};

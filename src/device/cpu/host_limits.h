@@ -9,20 +9,20 @@
 namespace tessera {
 
 struct HostCpu {
-  std::string name = "CPU";      // the name in /proc/cpuinfo
-  std::string vector_extension;  // "avx512", "avx2", or empty
+  std::string name = "CPU";      // the name in /proc/cpuinfo, or "CPU"
+  std::string vector_extension;  // "avx512" or "avx2", or empty if the CPU has neither
   bool has_native_bf16 = false;  // whether the CPU has AVX512_BF16 or AMX
 };
 
 struct HostMemory {
   std::int64_t total_bytes = 0;
-  std::int64_t available_bytes = 0;  // free, or used by file caches that can be dropped
+  std::int64_t available_bytes = 0;  // memory that is free, or used by file caches that can be dropped
   // Whether `ulimit -v` or `-d` is set. Such a limit also counts memory that is mapped but never touched.
   bool mapped_counts = false;
 };
 
-// Read the limits of this process from the system's files. `root` is "" for this machine; tests pass a folder with
-// proc/ and sys/ of their own. A file that is missing or unreadable sets no limit. Without /proc/meminfo, the memory
+// Read the limits of this process from the system's files. `root` is "" for this machine. Tests pass a folder that
+// contains proc/ and sys/. If a file is missing or unreadable, it sets no limit. Without /proc/meminfo, the memory
 // comes from sysinfo(2), which does not count file caches as available. If that fails too, the result is 0 bytes, and
 // allocations fail with that number in their errors.
 HostCpu read_host_cpu(const std::string& root = "");

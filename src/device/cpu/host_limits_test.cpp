@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-// Provides a temporary root with proc/ and sys/.
+// Provides a temporary root folder with proc/ and sys/.
 class HostLimits : public testing::Test {
  protected:
   void SetUp() override {
@@ -32,7 +32,8 @@ class HostLimits : public testing::Test {
   std::filesystem::path root_;
 };
 
-// Bug caught: a number of kB that is taken for bytes, and the field MemFree that is used instead of MemAvailable.
+// Bug caught: a number of kB that is read as a number of bytes, and the field MemFree that is used in place of
+// MemAvailable.
 TEST_F(HostLimits, PlainMachine) {
   const HostMemory memory = read_host_memory(root());
   EXPECT_EQ(memory.total_bytes, 4096 * kMiB);
@@ -120,8 +121,8 @@ TEST_F(HostLimits, GarbageSetsNoLimit) {
   EXPECT_EQ(read_usable_cores(root()), read_usable_cores(root_ / "nothing"));
 }
 
-// Bugs caught: a flag that is found inside a longer one ("avx512_bf16" in "avx512_bf16x"); a CPU of unknown name that
-// is not called "CPU".
+// Bugs caught: a flag that is found inside a longer flag ("avx512_bf16" in "avx512_bf16x"), and a CPU without a known
+// name that is not called "CPU".
 TEST_F(HostLimits, CpuNameAndFlags) {
   EXPECT_EQ(read_host_cpu(root()).name, "CPU");
   write("proc/cpuinfo",

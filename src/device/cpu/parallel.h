@@ -1,4 +1,4 @@
-// Worker threads of CPU kernels. They are OpenMP's threads, which oneDNN uses too, so kernels share a team with oneDNN.
+// Runs loops of CPU kernels on worker threads. These are OpenMP's threads, which oneDNN also uses.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain, const
   body(std::int64_t{0}, count);
 }
 
-// Calls body(item) for items of uneven cost; each thread takes one item at a time.
+// Calls body(item) for each of `count` items, whose costs may differ. Each thread takes one item at a time.
 template <class Body>
 void parallel_for_dynamic(std::int64_t count, const Body& body) {
 #ifdef _OPENMP

@@ -19,16 +19,16 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-// The id of the CudaDevice whose context is current on this thread; 0: none. An id is used instead of the context's
-// handle, because the driver may reuse the primary context's handle after the context was destroyed.
+// The id of the CudaDevice whose context is current on this thread, or 0 if there is none. The handle of the context
+// would not suffice, because the driver may reuse the primary context's handle after the context was destroyed.
 thread_local std::uint64_t current_id = 0;
 
 // The usual granularity of the driver's physical memory.
 constexpr std::int64_t kBlockBytes = std::int64_t{2} << 20;
 // The memory that an instantiated graph takes: bytes per graph and per node. The numbers come from a least-squares fit
 // over 14 runs of three models on an H200 with driver 580 (30 to 1 950 graphs, 574 to 31 000 operators in a run). The
-// fit gives 109 KiB a graph and 3.2 KiB an operator, and the constants are near these values. A node takes less than an
-// operator, because some operators become two kernels. The fit is within 7 MiB of the memory of each run.
+// fit gives 109 KiB per graph and 3.2 KiB per operator, and the constants are near these values. A node takes less than
+// an operator, because some operators become two kernels. The fit is within 7 MiB of the memory of each run.
 constexpr std::int64_t kGraphBytes = 112 << 10;
 constexpr std::int64_t kGraphNodeBytes = 3 << 10;
 
@@ -174,7 +174,7 @@ Result<std::unique_ptr<Event>> CudaDevice::create_event(EventKind kind) {
 
 std::int64_t CudaDevice::available_bytes() const {
   if (!make_current().ok()) return 0;
-  // The call below only reads a number. In the default capture mode it would be refused during a capture and invalidate
+  // cuMemGetInfo only reads two numbers. But in the default capture mode, it would fail during a capture and invalidate
   // this thread's capture.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (driver_.cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) return 0;

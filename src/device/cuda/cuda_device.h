@@ -1,11 +1,10 @@
-// An NVIDIA GPU as a device, through the driver API. Its context is the GPU's primary context, which the runtime API,
-// kernels and libraries of this process share.
+// Implements the device contract (device.h) on an NVIDIA GPU, through the driver API. Its context is the GPU's primary
+// context, which the runtime API, kernels and libraries of this process share.
 //
 //   std::unique_ptr<CudaDevice> device = TRY(CudaDevice::create({.ordinal = 0}));
 //
-// The driver keeps a current context per thread. Every call of the device makes the device's context current, unless
-// the context is current already, and leaves it current. Other code that changes the current context of a thread must
-// restore it.
+// The driver keeps a current context per thread. Every call of the device makes the device's context current, unless it
+// already is, and leaves it current. Other code that changes the current context of a thread must restore it.
 #pragma once
 
 #include <atomic>
@@ -30,8 +29,9 @@ class CudaDevice final : public Device {
  public:
   struct Options {
     int ordinal = 0;                 // index among the GPUs that this process sees
-    const Driver* driver = nullptr;  // driver functions to copy, for tests; null: the system's driver
-    int act_as = 0;                  // a lower compute capability for properties() to report; 0: the GPU's own
+    const Driver* driver = nullptr;  // driver functions for tests; if null, the system's driver is used
+    // A lower compute capability that properties() reports. If 0, it reports the GPU's own.
+    int act_as = 0;
   };
   // The oldest supported capability, as 10 · major + minor. Kernels are built for it and for newer ones.
   static constexpr int kOldestComputeCapability = 80;
@@ -61,27 +61,28 @@ class CudaDevice final : public Device {
   // Makes the device's context current on the calling thread. Makes no driver call if the context is current already.
   Status make_current() const;
 
-  // The functions below are for the parts of this device: memory, arenas, streams, events, graphs.
+  // The functions below are for the other classes of this backend: memory, arenas, streams, events and graphs.
   const Driver& driver() const { return driver_; }
   OpenRecording& recording() { return recording_; }
 
-  // Fails at once on a lost device; otherwise makes the context current. Every call does this first.
+  // Returns an error at once if the device is lost. Otherwise makes the context current. Every call of the device
+  // begins with this function.
   Status begin(DeviceCall call, std::string_view object) const {
     if (is_lost_.load(std::memory_order_acquire)) [[unlikely]]
       return lost_before(call, object);
     return make_current();
   }
-  // Does what begin() does, and refuses calls that the recording thread may not make.
+  // Like begin(), but also returns an error for calls that the recording thread may not make.
   Status enter(DeviceCall call, std::string_view object) const;
-  // Converts the result of a driver call to a Status. If only a restart helps after the error, also marks the device as
-  // lost for good.
+  // Converts the result of a driver call to a Status. If the process must be restarted after the error, also marks the
+  // device as lost.
   Status check(CUresult result, const DriverCall& call) {
     if (result == CUDA_SUCCESS) [[likely]]
       return ok_status();
     return fail(result, call);
   }
-  // Runs `release`, which frees a driver object. Freeing waits for the device, and would invalidate a capture. If this
-  // thread has a recording open, `release` is therefore deferred until the recording ends.
+  // Runs `release`, which frees a driver object. Freeing waits for the device, which would invalidate a capture. If
+  // this thread has a recording open, `release` is therefore deferred until the recording ends.
   void release(std::function<void()> release);
   // Runs the deferred releases. Call it after a recording has ended.
   void release_deferred();
@@ -105,8 +106,8 @@ class CudaDevice final : public Device {
   Driver driver_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
-  std::string name_;        // "cuda:0"
-  const std::uint64_t id_;  // unique; context handles are reused
+  std::string name_;        // for example "cuda:0"
+  const std::uint64_t id_;  // unique, unlike context handles, which the driver reuses
   DeviceProperties properties_;
   std::atomic<int> events_{0};
   OpenRecording recording_;

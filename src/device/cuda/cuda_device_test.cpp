@@ -1,5 +1,6 @@
 // Runs the conformance suite on the CUDA device: on a real GPU if there is one, and always on a fake driver in host
-// memory. Further tests need a real GPU: they check that the hot path allocates nothing, and check its time.
+// memory. Other tests need a real GPU. They check that the calls of every step allocate nothing, and that these calls
+// are fast.
 #include "tessera/device/cuda/cuda_device.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@
 #include "tessera/device/testing/conformance.h"
 
 namespace {
-thread_local std::int64_t heap_allocations = 0;  // allocations of this thread
+thread_local std::int64_t heap_allocations = 0;  // number of heap allocations on this thread
 
 void* allocate_counted(std::size_t bytes, std::size_t alignment) {
   ++heap_allocations;
@@ -26,8 +27,8 @@ void* allocate_counted(std::size_t bytes, std::size_t alignment) {
 }
 }  // namespace
 
-// noinline: if g++ 12 inlines only one of operator new and operator delete, as it does under sanitizers, it falsely
-// warns of a free() of memory from operator new.
+// The operators are marked noinline because of a false warning of g++ 12. If it inlines only one of operator new and
+// operator delete, as under sanitizers, it warns of a free() of memory from operator new.
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return allocate_counted(bytes, alignof(std::max_align_t)); }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate_counted(bytes, static_cast<std::size_t>(alignment));
@@ -46,7 +47,7 @@ double elapsed_us(Clock::time_point since) {
   return std::chrono::duration<double, std::micro>(Clock::now() - since).count();
 }
 
-// Keeps the GPU's context alive between tests, because creating it takes a good part of a second.
+// Keeps the GPU's context alive between tests, because it takes most of a second to create a context.
 class OpenGpu final : public testing::Environment {
  public:
   void SetUp() override {

@@ -1,5 +1,5 @@
 // Tests how the CUDA device uses its driver: the errors for machines and GPUs that it cannot use, the error for each
-// failed driver call, and that nothing leaks. The tests use a fake driver in host memory, so they run on any machine.
+// failed driver call, and that no object leaks. The tests use a fake driver in host memory, so they run on any machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -153,8 +153,8 @@ bool may_fail_in_silence(const std::string& function, int nth) {
                                                "cuGraphExecDestroy",
                                                "cuDevicePrimaryCtxRelease",
                                                "cuThreadExchangeStreamCaptureMode"};
-  // use() makes the first call. The destructors of the stream and of the side stream make the later calls and ignore
-  // errors.
+  // use() makes the first call. The destructors of the stream and of the side stream make the later calls, and they
+  // ignore errors.
   if (function == "cuStreamSynchronize") return nth >= 2;
   if (function == "cuDeviceGetAttribute") return nth > 3;  // arenas work without these attributes
   return kReleases.contains(function);

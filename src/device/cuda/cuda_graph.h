@@ -1,4 +1,4 @@
-// Events and recorded graphs of the CUDA device.
+// Implements events and recorded graphs of the CUDA device.
 #pragma once
 
 #include <atomic>
@@ -37,8 +37,8 @@ class CudaEvent final : public Event {
   CUevent handle_ = nullptr;
 };
 
-// A captured graph. It is instantiated and uploaded to the GPU in advance, so the first launch costs no more than later
-// ones. stats().bytes is 0; see GraphStats.
+// A captured graph. It is instantiated and uploaded to the GPU in advance, so the first launch takes no longer than
+// later ones. stats().bytes is always 0 (see GraphStats).
 class CudaGraph final : public RecordedGraph {
  public:
   // Instantiates `graph`, which is not changed and still belongs to the caller. The upload is enqueued on `stream`.

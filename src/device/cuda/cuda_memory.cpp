@@ -8,7 +8,7 @@ Result<std::unique_ptr<CudaAllocation>> CudaAllocation::create(CudaDevice& devic
                                                                std::string_view name) {
   std::unique_ptr<CudaAllocation> allocation(new CudaAllocation(device, name));
   if (bytes == 0) return allocation;
-  // Sizes above the GPU's memory are refused here, because the driver's arithmetic overflows for very large ones.
+  // Sizes above the GPU's memory are an error here, because the driver's arithmetic overflows for very large sizes.
   if (bytes > static_cast<std::size_t>(device.properties().memory_bytes)) {
     return out_of_device_memory(DeviceCall::kAllocate, name, bytes, device.available_bytes());
   }
@@ -29,8 +29,8 @@ Result<std::unique_ptr<PinnedAllocation>> PinnedAllocation::create(CudaDevice& d
                                                                    std::string_view name) {
   std::unique_ptr<PinnedAllocation> allocation(new PinnedAllocation(device, name));
   if (bytes == 0) return allocation;
-  // Checks the free memory first. Pinned pages are allocated at once, and the system kills a process that pins more
-  // than its control group allows.
+  // The free memory is checked first, because the system allocates pinned pages at once and kills a process that pins
+  // more than its control group allows.
   const std::int64_t available = read_host_memory().available_bytes;
   if (available < 0 || bytes > static_cast<std::size_t>(available)) {
     return out_of_device_memory(DeviceCall::kAllocate, name, bytes, available);

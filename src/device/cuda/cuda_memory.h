@@ -1,4 +1,4 @@
-// Memory blocks of fixed size for the CUDA device: on the GPU, or pinned in host memory.
+// Implements memory blocks of fixed size for the CUDA device. They are on the GPU, or pinned in host memory.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Machine code compiled at run time, loaded as a function that can be launched.
+// Loads machine code that was compiled at run time, as a function that can be launched.
 //
 //   std::unique_ptr<CudaModule> module = TRY(CudaModule::load(device, "fused_rows", code));
 //   TRY(module->launch(stream, {.blocks = 8, .threads = 128}, arguments));
@@ -24,8 +24,8 @@ struct CudaLaunchShape {
 
 class CudaModule {
  public:
-  // Loads `code`, which NVRTC compiled for the GPU's architecture and which has a kernel `entry`. Refused while a
-  // stream records. Returns kInternal if the driver rejects the code. The device must outlive the module.
+  // Loads `code`, which NVRTC compiled for the GPU's architecture and which has a kernel `entry`. Returns an error
+  // while a stream records. Returns kInternal if the driver rejects the code. The device must outlive the module.
   static Result<std::unique_ptr<CudaModule>> load(CudaDevice& device, std::string entry, const std::string& code);
   // Unloads the code. Precondition: no stream runs it any more.
   ~CudaModule();

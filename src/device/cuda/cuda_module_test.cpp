@@ -1,5 +1,5 @@
-// Catches: code that is loaded while a stream records, so that the capture breaks; modules that outlive their owner;
-// driver errors that do not name the code; and launches that a graph does not record.
+// Catches: code that is loaded while a stream records, so that the capture breaks; modules that are not unloaded with
+// their owner; driver errors that do not name the code; and launches that a graph does not record.
 #include "tessera/device/cuda/cuda_module.h"
 
 #include <gmock/gmock.h>

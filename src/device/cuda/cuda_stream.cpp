@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Returns the event as a CudaEvent of `device`; null if it belongs to another device.
+// Returns the event as a CudaEvent of `device`, or null if it belongs to another device.
 CudaEvent* event_of(CudaDevice& device, Event& event) {
   auto* mine = dynamic_cast<CudaEvent*>(&event);
   return mine != nullptr && mine->device() == &device ? mine : nullptr;
@@ -33,7 +33,7 @@ Result<std::unique_ptr<CudaStream>> CudaStream::create(CudaDevice& device, std::
 CudaStream::~CudaStream() {
   CudaStream::abandon_recording();
   if (handle_ == nullptr) return;
-  // Destroys the stream before staging_, because the stream may still read the ring.
+  // Waits for the stream and destroys it before staging_, because its copies may still read the buffers of staging_.
   device_.release([&driver = device_.driver(), handle = handle_] {
     (void)driver.cuStreamSynchronize(handle);
     (void)driver.cuStreamDestroy(handle);
@@ -47,7 +47,7 @@ Status CudaStream::launch_error(const char* kernel, cudaError_t error) const {
                                     name_, cudaGetErrorName(error), cudaGetErrorString(error));
   if (recording_) message += fmt::format(" (while '{}' is being recorded)", recording_what_);
   if (error == cudaErrorMemoryAllocation) return resource_exhausted(std::move(message));
-  // The runtime API uses the same numbers as the driver for the driver's errors.
+  // For errors of the driver, the runtime API uses the same numbers as the driver API.
   if (is_device_lost(static_cast<CUresult>(error))) return device_.lose(device_lost(std::move(message)));
   return internal_error(std::move(message));
 }
@@ -57,8 +57,8 @@ Status CudaStream::enter(DeviceCall call) const {
   return device_.enter(call, name_);
 }
 
-// Returns the error for a copy between host and device on a side stream. The copy is refused, because synchronize()
-// would not wait for it.
+// Returns the error for a copy between host and device on a side stream. This copy is not allowed, because
+// synchronize() would not wait for it.
 Status CudaStream::of_the_host_alone() const {
   return failed_precondition(fmt::format("stream '{}' is a side stream, which cannot copy to or from the host", name_));
 }
@@ -80,7 +80,7 @@ Status CudaStream::download(void* host, DeviceAddress device, std::size_t bytes)
   TRY(check_addresses(DeviceCall::kDownload, name_, host != nullptr, bool(device), bytes));
   if (bytes == 0) return ok_status();
   if (staging_ == nullptr) return of_the_host_alone();
-  // With pinned memory the call returns at once. With other memory it returns after the copy.
+  // If `host` is pinned memory, the call returns at once. Otherwise it returns after the copy.
   return device_.check(device_.driver().cuMemcpyDtoHAsync(host, address_of(device.raw()), bytes, handle_),
                        {"cuMemcpyDtoHAsync", DeviceCall::kDownload, name_, bytes});
 }
@@ -159,7 +159,8 @@ Status CudaStream::synchronize() {
 }
 
 Status CudaStream::begin_recording(std::string what) {
-  // A second recording is refused by open() and not by enter(), because open()'s error names both recordings.
+  // If a recording is already open, open() returns the error and not enter(), because the error of open() names both
+  // recordings.
   TRY(device_.recording().open(*this, what));
   Status begun = device_.begin(DeviceCall::kBeginRecording, what);
   if (begun.ok()) {
@@ -207,7 +208,8 @@ Status CudaStream::recording_status() const {
 void CudaStream::abandon_recording() {
   if (!recording_) return;
   CUgraph graph = nullptr;
-  // The recording is dropped in any case, so the error that end_capture() returns for a void recording does not matter.
+  // The recording is dropped in any case, so the error that end_capture() returns for an invalid recording does not
+  // matter.
   (void)end_capture(&graph);
   if (graph != nullptr) (void)device_.driver().cuGraphDestroy(graph);
   (void)device_.recording().close(*this);
@@ -223,10 +225,11 @@ Status CudaStream::end_capture(CUgraph* graph) {
                        {"cuStreamEndCapture", DeviceCall::kEndRecording, recording_what_});
 }
 
-// Replaces the driver's stream. Only the thread that began a capture can end it; otherwise the capture ends when its
-// stream is destroyed. If a faulty caller ends the recording on another thread, the stream is therefore destroyed.
+// Replaces the driver's stream. Only the thread that began a capture can end it. Another way to end it is to destroy
+// its stream. If a faulty caller ends the recording on another thread, the stream is therefore destroyed and replaced.
 Status CudaStream::replace_handle() {
-  const bool had_side = std::exchange(side_, nullptr) != nullptr;  // the side stream may take part in the capture
+  const bool had_side =
+      std::exchange(side_, nullptr) != nullptr;  // it is replaced too: it may take part in the capture
   const Driver& driver = device_.driver();
   TRY(device_.check(driver.cuStreamDestroy(handle_), {"cuStreamDestroy", DeviceCall::kEndRecording, recording_what_}));
   handle_ = nullptr;

@@ -17,8 +17,8 @@ class CudaDevice;
 class CudaEvent;
 class StagingRing;
 
-// A CUDA stream. It does not synchronise with the legacy default stream. Uploads of ordinary memory go through a ring
-// of pinned memory; downloads to ordinary memory may wait for the stream.
+// A CUDA stream. It does not synchronise with the legacy default stream. Uploads from ordinary memory go through a ring
+// of pinned memory. Downloads to ordinary memory may wait for the stream.
 class CudaStream final : public Stream {
  public:
   static Result<std::unique_ptr<CudaStream>> create(CudaDevice& device, std::string name);
@@ -33,7 +33,7 @@ class CudaStream final : public Stream {
 
   // Makes the device current on the calling thread. Call it before a kernel launch, from any thread.
   Status begin_launch(const char* kernel);
-  // Returns the Status of a failed launch. It is kDeviceLost if only a restart helps.
+  // Returns the Status of a failed launch. The code is kDeviceLost if the process must be restarted.
   Status launch_error(const char* kernel, cudaError_t error) const;
 
   Status upload(DeviceAddress device, const void* host, std::size_t bytes) override;
@@ -51,12 +51,13 @@ class CudaStream final : public Stream {
   void abandon_recording() override;
   bool recording() const override { return recording_; }
   Status recording_status() const override;
-  // Returns the name of the open recording, or else of the last one; empty before the first recording.
+  // Returns the name of the open recording, or of the last one if none is open. The name is empty before the first
+  // recording.
   const std::string& recording_what() const { return recording_what_; }
 
  private:
   CudaStream(CudaDevice& device, std::string name);
-  // Makes `later` wait for all work enqueued on `earlier` so far, also in a recording.
+  // Makes `later` wait for all work that was enqueued on `earlier` until now. This may be recorded too.
   Status order(const CudaStream& earlier, const CudaStream& later, CudaEvent& by) const;
   // Returns an error if `call` is not allowed now. Every operation of the stream begins with enter(), except launches,
   // begin_recording() and end_recording().
@@ -74,7 +75,7 @@ class CudaStream final : public Stream {
   bool recording_ = false;
   bool forked_in_recording_ = false;  // whether the last recording has side work
   std::string recording_what_;
-  // The side stream and its events; null until they are first used.
+  // The side stream and its events. They are null until they are first used.
   std::unique_ptr<CudaStream> side_;
   std::unique_ptr<CudaEvent> forked_;
   std::unique_ptr<CudaEvent> joined_;

@@ -39,7 +39,8 @@ Result<Driver> load_driver() {
 #undef TESSERA_FIND_FUNCTION
 #undef TESSERA_SYMBOL_TEXT
   if (missing == nullptr) return driver;
-  // Checks the version first, because "the driver is too old" explains more than a missing symbol.
+  // The version is checked first, because the message "the driver is too old" explains more than the name of a missing
+  // symbol.
   if (driver.cuDriverGetVersion != nullptr) TRY(check_driver_version(driver));
   return not_found(fmt::format("the NVIDIA driver lacks '{}' in {}; install a driver for CUDA {} or newer", missing,
                                kLibrary, version_text(CUDA_VERSION)));

@@ -1,4 +1,4 @@
-// The CUDA driver API as a table of functions, loaded when the first CUDA device is opened. The CUDA backend therefore
+// Loads the CUDA driver API as a table of functions when the first CUDA device is opened. The CUDA backend therefore
 // loads even on machines without a driver, and a test can put its own functions into the table.
 //
 //   const Driver driver = TRY(load_driver());
@@ -44,14 +44,15 @@ struct Driver {
 #undef TESSERA_DRIVER_MEMBER
 };
 
-// Converts between the driver's addresses, which are integers, and the device contract's, which are pointers.
+// These functions convert between addresses of the driver, which are integers, and addresses of the device contract,
+// which are pointers.
 inline CUdeviceptr address_of(const std::byte* data) { return reinterpret_cast<CUdeviceptr>(data); }
 inline std::byte* pointer_of(CUdeviceptr address) {
   return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-// Loads the driver. Returns kNotFound if this machine has no NVIDIA driver, or one that is too old for this build. The
-// library stays loaded until the process ends.
+// Loads the driver. Returns kNotFound if this machine has no NVIDIA driver, or if the driver is too old for this build.
+// The library stays loaded until the process ends.
 Result<Driver> load_driver();
 
 // Returns kNotFound if the driver's CUDA version has an older major version than the CUDA of this build.
@@ -59,17 +60,18 @@ Status check_driver_version(const Driver& driver);
 
 // Details of a driver call for its error message.
 struct DriverCall {
-  const char* function = "";  // "cuMemAlloc"
+  const char* function = "";  // for example "cuMemAlloc"
   DeviceCall call = DeviceCall::kLaunch;
   std::string_view object;  // name of the memory, stream, kernel or recording; must outlive this struct
   std::size_t bytes = 0;    // 0 if the call has no size
 };
 
-// Returns whether, after this result, every later call of the process's context also fails until a restart.
+// Returns whether, after this result, all later calls in the process's context fail until the process is restarted.
 bool is_device_lost(CUresult result);
 
-// Returns the Status of a failed driver call: kDeviceLost if is_device_lost(result), kResourceExhausted with
-// `available_bytes` in the message if memory ran out, otherwise kInternal. Precondition: `result` is not CUDA_SUCCESS.
+// Returns the Status of a failed driver call. The code is kDeviceLost if is_device_lost(result), kResourceExhausted if
+// memory ran out (with `available_bytes` in the message), and otherwise kInternal. Precondition: `result` is not
+// CUDA_SUCCESS.
 Status driver_error(const Driver& driver, CUresult result, const DriverCall& call, std::int64_t available_bytes);
 
 }  // namespace tessera

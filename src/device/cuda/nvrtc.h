@@ -1,5 +1,5 @@
-// NVRTC, CUDA's compiler as a library. It is loaded on first use, from the toolkit or from NVIDIA's Python wheel, so
-// this project can be built without it.
+// Loads NVRTC, CUDA's compiler as a library. It is loaded on first use, from the CUDA toolkit or from NVIDIA's Python
+// wheel, so this project can be built without NVRTC.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class Nvrtc {
   // tried.
   static Result<const Nvrtc*> load();
 
-  std::string version() const;  // "13.0"
+  std::string version() const;  // for example "13.0"
   // Compiles `source` to machine code for a compute capability of 10 · major + minor. If it does not compile, returns
   // kInvalidArgument with the compiler's messages. Thread-safe; takes some hundred milliseconds.
   Result<std::string> compile(const std::string& source, std::string_view name, int compute_capability) const;

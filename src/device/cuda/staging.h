@@ -11,13 +11,13 @@
 
 namespace tessera {
 
-// The ring of one stream. Its segments are filled in turn. An event recorded after the last copy out of a segment says
-// when the segment may be reused. The host waits only if the GPU has not yet copied the segment that the host needs
-// next. upload() allocates nothing.
+// The ring of one stream. Its segments are filled in turn. After the last copy out of a segment, an event is recorded.
+// When the event has passed, the segment may be reused. The host waits only if the GPU has not yet copied the segment
+// that the host needs next. upload() allocates nothing.
 class StagingRing {
  public:
   static constexpr std::size_t kSegmentBytes = std::size_t{256} << 10;
-  static constexpr std::size_t kSegments = 16;  // 4 MiB in all
+  static constexpr std::size_t kSegments = 16;  // the ring has 16 · 256 KiB = 4 MiB
 
   // Allocates the ring. `stream` is the stream's name, for errors.
   static Result<std::unique_ptr<StagingRing>> create(CudaDevice& device, const std::string& stream);
@@ -43,7 +43,7 @@ class StagingRing {
   std::byte* ring_ = nullptr;
   std::array<Segment, kSegments> segments_;
   std::size_t current_ = 0;  // current segment
-  std::size_t offset_ = 0;   // used bytes of the current segment
+  std::size_t offset_ = 0;   // number of used bytes in the current segment
 };
 
 }  // namespace tessera

@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// Returns whether the driver refuses the requested kind of memory. The driver reports a lack of memory by another
-// error.
+// Returns whether the result means that the driver does not support the requested kind of memory. For a lack of memory,
+// the driver returns another error.
 bool refuses_kind(CUresult result) {
   return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_PERMITTED ||
          result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_DEVICE;
@@ -70,7 +70,7 @@ Status VmmArena::grow(std::size_t bytes) {
   if (bytes <= size_) return ok_status();
   if (bytes > reserved_) return past_reserved(options_.name, bytes, reserved_);
   const std::size_t size = options_.single_handle ? reserved_ : align_up(bytes, granularity_);
-  // Sizes above the GPU's memory are refused here, because the driver's arithmetic overflows for very large ones.
+  // Sizes above the GPU's memory are an error here, because the driver's arithmetic overflows for very large sizes.
   if (size - size_ > static_cast<std::size_t>(device_.properties().memory_bytes)) {
     return out_of_device_memory(DeviceCall::kGrowArena, options_.name, size - size_, device_.available_bytes());
   }

@@ -1,7 +1,7 @@
-// An arena on the driver's virtual memory. Addresses are reserved once; each grow() maps one more piece of physical
-// memory after the earlier ones. If the GPU and the system allow it, pieces can be exported as POSIX file descriptors,
-// and network cards can access the pieces (GPUDirect RDMA). If the driver refuses such a piece, the arena requests it
-// without RDMA. If the driver refuses again, the arena requests the piece without exports too.
+// An arena that uses the driver's virtual memory management. Addresses are reserved once. Each grow() maps one more
+// piece of physical memory after the earlier pieces. If the GPU and the system allow it, pieces can be exported as
+// POSIX file descriptors, and network cards can access the pieces (GPUDirect RDMA). If the driver refuses such a piece,
+// the arena requests it without RDMA. If the driver refuses again, the arena requests the piece without exports too.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class VmmArena final : public Arena {
   // Allocates memory in multiples of the driver's granularity (usually 2 MiB).
   Status grow(std::size_t bytes) override;
 
-  // Return whether the driver granted these features for the pieces so far.
+  // Return whether the driver has granted these features for all pieces until now.
   bool exportable() const { return properties_.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE; }
   bool rdma_capable() const { return properties_.allocFlags.gpuDirectRDMACapable != 0; }
 
@@ -42,7 +42,7 @@ class VmmArena final : public Arena {
   CudaDevice& device_;
   ArenaOptions options_;
   CUmemAllocationProp properties_{};
-  std::size_t granularity_ = 0;  // bytes
+  std::size_t granularity_ = 0;  // in bytes
   std::vector<Piece> pieces_;
 };
 

@@ -1,6 +1,6 @@
 // The conformance suite of backends: memory, copies, arenas, order, events and recorded graphs. The tests are in
 // conformance_memory.cpp, conformance_transfer.cpp and conformance_recording.cpp (the object library
-// tessera_device_conformance); a backend's test program links them and instantiates the suite:
+// tessera_device_conformance). The test program of a backend links them and instantiates the suite:
 //
 //   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, ::testing::Values(DeviceFactory{"cpu", [] { … }}),
 //   device_factory_name);

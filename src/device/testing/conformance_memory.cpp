@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// Bug caught: an address whose alignment vector loads or TMA refuse, for some sizes of allocations.
+// Bug caught: an address whose alignment does not suffice for vector loads or TMA, after allocations of some sizes.
 TEST_P(DeviceConformance, AddressesAreAligned) {
   std::vector<std::unique_ptr<Allocation>> held;
   for (const std::size_t bytes :
@@ -34,7 +34,7 @@ TEST_P(DeviceConformance, AllocationsAreDisjoint) {
   }
 }
 
-// Bug caught: an out-of-memory error for an empty tensor. (A model may have no layers of some kind.)
+// Bug caught: an out-of-memory error for an empty tensor. A model may have no layers of some kind.
 TEST_P(DeviceConformance, ZeroBytesAreFine) {
   std::unique_ptr<Allocation> memory = allocate(0);
   ASSERT_NE(memory, nullptr);
@@ -46,8 +46,8 @@ TEST_P(DeviceConformance, ZeroBytesAreFine) {
   expect_ok(stream_->synchronize());
 }
 
-// Bug caught: host memory whose alignment vector loads or a copy engine refuse, or an out-of-memory error for an empty
-// batch.
+// Bug caught: host memory whose alignment does not suffice for vector loads or a copy engine, or an out-of-memory error
+// for an empty batch.
 TEST_P(DeviceConformance, HostMemoryIsAlignedAndMayBeEmpty) {
   for (const std::size_t bytes : {0ul, 1ul, 300ul, 4097ul, (3ul << 20) + 1}) {
     std::unique_ptr<HostAllocation> memory = allocate_host(bytes);

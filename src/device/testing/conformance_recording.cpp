@@ -40,7 +40,7 @@ TEST_P(DeviceConformance, ReplaySeesNewContents) {
   }
 }
 
-// Bug caught: replays that overtake each other or the work around them. A chain of dependent copies shows it.
+// Bug caught: replays that overtake each other or the work around them. A chain of dependent copies reveals this.
 TEST_P(DeviceConformance, ReplaysRunInOrder) {
   const std::size_t cells = 40;
   const std::size_t cell = 512;
@@ -80,7 +80,7 @@ TEST_P(DeviceConformance, GraphsAreIndependent) {
   EXPECT_EQ(read(memory->data(), 8), std::vector<std::uint8_t>(8, 2));
 }
 
-// Bug caught: a graph bound to the stream that recorded it.
+// Bug caught: a graph that can be replayed only on the stream that recorded it.
 TEST_P(DeviceConformance, GraphReplaysOnAnotherStream) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);
@@ -225,7 +225,7 @@ TEST_P(DeviceConformance, DestroyingAnArenaVoidsTheRecording) {
   expect_refused(stream_->end_recording().status(), {"lost arena", "freed", "piece 4"});
 }
 
-// Bug caught: two captures at once whose work ends up in each other's graph.
+// Bug caught: two recordings at the same time, in which the work of one stream gets into the graph of the other.
 TEST_P(DeviceConformance, SecondRecordingIsRefused) {
   std::unique_ptr<Allocation> memory = allocate(16);
   std::unique_ptr<Stream> other = device_->create_stream("other").value();

@@ -20,7 +20,7 @@ TEST_P(DeviceConformance, TransfersRoundTrip) {
   }
 }
 
-// Bug caught: a copy that exchanges source and destination, and a fill that writes past its end.
+// Bug caught: a copy that confuses source and destination, and a fill that writes past its end.
 TEST_P(DeviceConformance, CopyAndFillStayInTheirRange) {
   std::unique_ptr<Allocation> from = allocate(64);
   std::unique_ptr<Allocation> to = allocate(64);
@@ -157,8 +157,8 @@ TEST_P(DeviceConformance, HostMemoryTransfersWhileTheStreamRuns) {
   }
 }
 
-// Bug caught: ordinary memory that is mistaken for pinned memory, because it adjoins pinned memory or has the address
-// of freed pinned memory.
+// Bug caught: ordinary memory that is treated as pinned memory, because it lies next to pinned memory or has the
+// address of freed pinned memory.
 TEST_P(DeviceConformance, HostMemoryIsKnownByItsRange) {
   std::unique_ptr<Allocation> memory = allocate(4096);
   ASSERT_NE(memory, nullptr);

@@ -1,4 +1,4 @@
-// A CPU device with properties that a test chooses. It is for testing decisions that depend only on properties.
+// A CPU device with properties that a test chooses, for tests of decisions that depend only on properties.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// The device that tests run on. An environment variable can change it.
+// Gives the name of the device on which tests run. An environment variable can change it.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A CPU device that fails on purpose, to test how callers handle errors:
+// A CPU device that fails on purpose. Tests use it to check how callers handle errors:
 //
 //   for (int n = 1;; ++n) {
 //     auto device = FakeDevice::create({.out_of_memory_at = n}).value();
@@ -17,18 +17,19 @@
 
 namespace tessera {
 
-// The number of the call that fails, for each kind of fault. Numbers count from 1; 0: no call fails. Calls that would
-// be refused anyway are not counted.
+// For each kind of fault, the number of the call that fails. Numbers begin with 1, and 0 means that no call fails.
+// Calls that are an error without the fault are not counted.
 struct FaultPlan {
   std::int64_t out_of_memory_at = 0;  // counts allocations, and creations and growths of arenas
   std::int64_t begin_recording_fails_at = 0;
-  bool records_nothing = false;             // every begin_recording() fails
-  std::int64_t end_recording_fails_at = 0;  // the recording is then discarded
-  std::int64_t launch_fails_at = 0;         // counts kernels, copies and fills, run or recorded
-  std::int64_t replay_fails_at = 0;         // no part of the graph runs
+  bool records_nothing = false;             // whether every begin_recording() fails
+  std::int64_t end_recording_fails_at = 0;  // the failing call discards the recording
+  std::int64_t launch_fails_at = 0;         // counts kernels, copies and fills that run or are recorded
+  std::int64_t replay_fails_at = 0;         // no part of the graph runs in the failing replay
   // No part of the graph runs, but launch() succeeds. The next wait for an event fails, as on a GPU.
   std::int64_t replay_lost_at = 0;
-  std::int64_t lost_from = 0;  // this call and all later ones fail with kDeviceLost; counts calls of every kind
+  // This call and all later ones fail with kDeviceLost. Calls of every kind are counted.
+  std::int64_t lost_from = 0;
 };
 
 struct FaultCounts {
@@ -37,8 +38,8 @@ struct FaultCounts {
   std::int64_t ended_recordings = 0;
   std::int64_t launches = 0;
   std::int64_t replays = 0;
-  std::int64_t calls = 0;   // calls of any kind
-  std::int64_t faults = 0;  // faults injected so far
+  std::int64_t calls = 0;   // number of calls of any kind
+  std::int64_t faults = 0;  // number of faults that were injected until now
 };
 
 class FakeDevice final : public CpuDevice {

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Uses a device: memory, one recorded graph, two replays.
+// Uses memory of the device, records one graph, and replays it twice.
 Status use(Device& device) {
   std::unique_ptr<Allocation> memory = TRY(device.allocate(64, "weights"));
   std::unique_ptr<Arena> arena = TRY(device.create_arena({.reserve_bytes = 8192, .name = "arena"}));

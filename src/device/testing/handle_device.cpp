@@ -103,8 +103,8 @@ std::byte* HandleDevice::resolve(DeviceAddress address, std::size_t bytes) const
   return range->second.data + address.offset;
 }
 
-// Returns the host address. Returns a null address if `address` is null or `bytes` is 0, because the host stream's own
-// checks handle these cases.
+// Returns the host address. If `address` is null or `bytes` is 0, returns a null address, because the host stream
+// checks these cases itself.
 Result<DeviceAddress> HandleStream::find(DeviceAddress address, std::size_t bytes) const {
   if (!address || bytes == 0) return DeviceAddress{};
   std::byte* data = device_.resolve(address, bytes);

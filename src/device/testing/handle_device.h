@@ -1,4 +1,4 @@
-// A device without pointers, for testing code that might assume pointers. Memory has handles that are not addresses,
+// A device without pointers, for tests of code that might assume pointers. Memory has handles that are not addresses,
 // and arenas have their full size from the start. Only the device's own streams can access the bytes, which are host
 // memory.
 //
@@ -53,14 +53,14 @@ class HandleDevice final : public Device {
   DeviceProperties properties_;
   mutable std::mutex mutex_;
   std::size_t last_handle_ = 0;
-  std::map<const std::byte*, Range> ranges_;  // by handle
+  std::map<const std::byte*, Range> ranges_;  // the key is the handle
 };
 
 class HandleStream final : public Stream {
  public:
   HandleStream(HandleDevice& device, std::unique_ptr<Stream> host) : device_(device), host_(std::move(host)) {}
 
-  // Does what CpuStream::launch does.
+  // Like CpuStream::launch().
   template <class F>
   Status launch(const char* name, const F& kernel) {
     return as_cpu(*host_).launch(name, kernel);

@@ -1,7 +1,7 @@
 // The adapters that requests can name. Their matrices are in host memory. The adapters in use also have slots on the
 // device (adapter_slots.h).
 //
-// Threads: the engine's thread.
+// Only the engine's thread uses this class.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct AdapterLoad {
 struct AdapterInfo {
   std::string name;
   std::string path;
-  std::int64_t rank = 0;  // the largest rank of its modules; 0 if it has only whole matrices
+  std::int64_t rank = 0;  // largest rank of the adapter's modules; 0 if the adapter has only whole matrices
   bool pinned = false;
-  std::int64_t running = 0;  // running requests that use it
+  std::int64_t running = 0;  // running requests that use the adapter
   bool on_device = false;
 };
 

@@ -88,7 +88,7 @@ TEST(AdapterScheduling, RemovedSequencesGiveTheirSlotsBack) {
   finish_step(scheduler, next_step(scheduler));
   EXPECT_EQ(a->running, 1);
   scheduler.add(with(adapter(2), 2));
-  EXPECT_NE(scheduler.remove(RequestId(2), false), nullptr);  // sequence 2 waits and has no slot
+  EXPECT_NE(scheduler.remove(RequestId(2), false), nullptr);  // sequence 2 was waiting without a slot
   EXPECT_NE(scheduler.remove(RequestId(1), false), nullptr);
   EXPECT_EQ(a->running, 0);
 }

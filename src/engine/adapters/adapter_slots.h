@@ -40,11 +40,11 @@ class AdapterSlots {
   void mark_written() { mark_written(std::ssize(writes_)); }
 
   std::int64_t count() const { return static_cast<std::int64_t>(slots_.size()); }
-  std::int64_t num_held() const;  // slots that hold an adapter
+  std::int64_t num_held() const;  // number of slots that hold an adapter
 
  private:
   struct Slot {
-    std::shared_ptr<ServedAdapter> holder;   // null: free
+    std::shared_ptr<ServedAdapter> holder;   // null: the slot is free
     std::shared_ptr<const Adapter> written;  // content of the newest write; kept because the copy may still run
     std::uint64_t last_use = 0;
   };

@@ -17,13 +17,13 @@ struct ServedAdapter {
   // keeps the keys and values of both loads apart.
   const std::int64_t number;
   const std::shared_ptr<const Adapter> content;
-  const bool pinned = false;  // its slot is not given to another adapter
+  const bool pinned = false;  // no other adapter gets this adapter's slot
   // The number of adapters that were loaded under this name before.
   const std::int64_t earlier_loads = 0;
 
-  std::int64_t slot = -1;    // on the device; -1: none
+  std::int64_t slot = -1;    // the adapter's slot on the device; -1: none
   std::int64_t running = 0;  // running sequences that use the slot
-  bool unloaded = false;     // no new request can name it
+  bool unloaded = false;     // no new request can name the adapter
 };
 
 }  // namespace tessera

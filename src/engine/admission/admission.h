@@ -21,8 +21,8 @@ class Admission {
   // the model's images; it is null if the model takes none.
   Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler, const AdapterPool& adapters);
 
-  // Returns the most tokens that a request may have, prompt and output together: the context length, or the KV cache's
-  // capacity if that is less.
+  // Returns the maximum number of tokens of a request, prompt and output together. This is the context length, or the
+  // KV cache's capacity if that is less.
   std::int64_t max_request_tokens() const;
 
   // Returns the request's sequence, for the scheduler. Returns kInvalidArgument if the model cannot serve the request.
@@ -45,7 +45,7 @@ class Admission {
   Scheduler& scheduler_;
   const AdapterPool& adapters_;
   SeedStream seeds_;
-  std::shared_ptr<DraftTrials> trials_ = std::make_shared<DraftTrials>();  // trials of the next-token layer
+  std::shared_ptr<DraftTrials> trials_ = std::make_shared<DraftTrials>();  // for drafts by a layer or draft model
   std::int64_t next_id_ = 0;
 };
 

@@ -64,7 +64,7 @@ class PlaceholderCheck {
 
   const Request& request_;
   TokenId placeholder_;
-  std::int64_t next_ = 0;  // index of the next token
+  std::int64_t next_ = 0;  // index of the first token that was not checked
 };
 
 }  // namespace

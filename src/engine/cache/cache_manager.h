@@ -39,7 +39,7 @@ namespace tessera {
 
 struct CacheOptions {
   std::vector<CacheGroupOptions> groups;  // the model's groups; at most ir::kMaxCacheGroups
-  std::int64_t page_size = 16;            // tokens
+  std::int64_t page_size = 16;            // tokens of a page
 };
 
 // Returns the options of a cache with one paged group of `num_pages` pages, page 0 included.
@@ -57,10 +57,10 @@ struct SequenceCache {
   std::int64_t cached_pages() const { return static_cast<std::int64_t>(path.size()); }
 };
 
-// Usage of one group in pages, or in slots of a state group; page 0 is not counted.
+// Usage of one group in pages, or in slots of a state group. Page 0, which is reserved for padding, is not counted.
 struct CacheGroupStats {
-  std::int64_t used_pages = 0;    // held by running requests
-  std::int64_t cached_pages = 0;  // held by the prefix cache alone; freed when they are needed
+  std::int64_t used_pages = 0;    // pages that running requests hold
+  std::int64_t cached_pages = 0;  // pages that only the prefix cache holds; freed when they are needed
   std::int64_t usable_pages = 0;
   std::int64_t page_bytes = 0;
   double usage() const {
@@ -79,7 +79,7 @@ class CacheManager {
   std::int64_t page_size() const { return page_size_; }
   std::int64_t pages_for(std::int64_t tokens) const { return tessera::pages_for(tokens, page_size_); }
   bool has_states() const { return has_states_; }
-  static constexpr std::int64_t kUnbounded = INT32_MAX;  // a result of max_tokens()
+  static constexpr std::int64_t kUnbounded = INT32_MAX;  // max_tokens() returns this if nothing bounds the length
   // Returns the length in tokens of the longest sequence that could run alone, or kUnbounded if no group's memory grows
   // with the sequence.
   std::int64_t max_tokens() const;
@@ -120,7 +120,7 @@ class CacheManager {
   // Gives back the pages of window groups that neither token `computed` nor any later token attends to.
   void leave_window(SequenceCache& own, std::int64_t computed);
 
-  // Enters the full pages of `tokens` into the prefix cache. Precondition: they are computed.
+  // Enters the full pages of `tokens` into the prefix cache. Precondition: these tokens are computed.
   void keep(SequenceCache& own, const PrefixTokens& tokens);
   // Copies the sequence's states to checkpoints at its path's last node. Skips state groups in which the node already
   // has a checkpoint, or in which no slot is free or can be freed. Precondition: the slots hold the states after the

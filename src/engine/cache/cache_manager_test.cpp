@@ -151,7 +151,7 @@ TEST_F(CacheManagerTest, AnEvictedWindowPreventsReuse) {
 TEST_F(CacheManagerTest, AStateContinuesFromACheckpointAndNowhereElse) {
   CacheManager& cache = state(10);
   SequenceCache first;
-  compute(first, ids(23));  // checkpoints after 8 and 16 tokens
+  compute(first, ids(23));  // leaves checkpoints after 8 and 16 tokens
   const PageId slot = first.groups[1].pages[0];
   const std::vector<SlotCopy> kept = copies();
   ASSERT_EQ(kept.size(), 2u);
@@ -169,8 +169,8 @@ TEST_F(CacheManagerTest, AStateContinuesFromACheckpointAndNowhereElse) {
   EXPECT_EQ(cache.stats(1).cached_pages, 0);
 }
 
-// The second of several sequences with the same beginning finds the point where it diverges from the first. Once it has
-// left a checkpoint there, later sequences continue from that point.
+// Several sequences have the same beginning. The second one finds the point where it diverges from the first one. Once
+// it has left a checkpoint there, later sequences continue from that point.
 TEST_F(CacheManagerTest, FindsTheBranchPointWithoutACheckpoint) {
   CacheManager& cache = state(10);
   SequenceCache first;
@@ -218,7 +218,7 @@ TEST_F(CacheManagerTest, AnEndingSequencesSlotBecomesItsCheckpoint) {
 }
 
 TEST_F(CacheManagerTest, TheLastSlotIsTakenFromTheCheckpointItself) {
-  CacheManager& cache = state(2);  // one slot
+  CacheManager& cache = state(2);  // page 0 is reserved, so there is one slot
   SequenceCache first;
   compute(first, ids(8));
   EXPECT_THAT(copies(), IsEmpty()) << "no slot is left for a checkpoint";

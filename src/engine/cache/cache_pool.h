@@ -15,8 +15,8 @@ struct CacheGroupOptions {
   std::string name = "full";  // name, kind and window are those of ir::CacheGroup
   ir::CacheGroup::Kind kind = ir::CacheGroup::Kind::kPaged;
   std::int64_t window = 0;
-  std::int64_t num_pages = 1;   // includes page 0
-  std::int64_t page_bytes = 0;  // over all layers of the group
+  std::int64_t num_pages = 1;   // number of pages, page 0 included
+  std::int64_t page_bytes = 0;  // bytes of a page, over all layers of the group
 
   // Returns whether a sequence keeps pages for all of its tokens.
   bool keeps_all() const { return kind == ir::CacheGroup::Kind::kPaged || kind == ir::CacheGroup::Kind::kLatent; }
@@ -45,7 +45,7 @@ class CachePool {
  private:
   CacheGroupOptions options_;
   std::int64_t num_usable_;
-  std::vector<PageId> free_;  // taken from the back
+  std::vector<PageId> free_;  // take() takes the last one
 };
 
 }  // namespace tessera

@@ -3,12 +3,14 @@
 // For n pages of context, summed over all running sequences, a group needs
 //
 //   paged, latent   n
-//   window          min(n, R · (w + 1) + ⌈chunk / p⌉)   w pages of a window and one to grow for each running sequence,
-//                                                       and the chunk that is being computed
-//   state           min(2 R, 2 · ⌈n · p / 1024⌉)        a slot and a checkpoint for each sequence of 1024 tokens
+//   window          min(n, R · (w + 1) + ⌈chunk / p⌉)   the w pages that a window can lie in, and one page to
+//                                                       grow, for each running sequence; and the pages of the
+//                                                       chunk that is being computed
+//   state           min(2 R, 2 · ⌈n · p / 1024⌉)        one slot and one checkpoint for each 1024 tokens
 //
-// with p tokens a page and at most R running sequences. n is the greatest number, up to `useful`, for which all groups
-// together fit the given bytes. With a single paged group, n is bytes / page bytes.
+// with p tokens a page, at most R running sequences, and at most `chunk` tokens in a forward. n is the greatest number,
+// up to `useful`, for which all groups together fit the given bytes. With a single paged group, n is bytes / page
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,7 @@ struct CacheDemand {
 std::int64_t pages_of_group(const CacheDemand& demand, std::size_t group, std::int64_t context_pages);
 // Returns the bytes that `context_pages` pages of context take in all groups together.
 std::int64_t cache_bytes(const CacheDemand& demand, std::int64_t context_pages);
-// Returns the most pages of context, up to `useful`, that fit into `bytes`; 0 if not even one fits.
+// Returns the maximum number of pages of context, up to `useful`, that fit into `bytes`; 0 if not even one fits.
 std::int64_t fitting_context_pages(const CacheDemand& demand, std::int64_t useful, std::int64_t bytes);
 // Returns the groups with num_pages set, page 0 included.
 std::vector<CacheGroupOptions> sized_groups(const CacheDemand& demand, std::int64_t context_pages);

@@ -24,7 +24,8 @@ TEST(CacheShares, OnePagedGroupGetsAllBytes) {
 
 TEST(CacheShares, AWindowGroupGetsAllWindowsAndAChunk) {
   const CacheDemand d = demand({{.page_bytes = 100}, {.kind = kWindow, .window = 64, .page_bytes = 500}});
-  // A window of 64 tokens lies in up to 5 pages. Each of 8 sequences has one more page, and a chunk has 128 pages.
+  // A window of 64 tokens lies in up to 5 pages. Each of 8 sequences has one more page. A chunk has 2048 / 16 = 128
+  // pages.
   EXPECT_EQ(pages_of_group(d, 1, 10000), 8 * 6 + 128);
   EXPECT_EQ(pages_of_group(d, 1, 100), 100) << "as many as the context has";
   EXPECT_EQ(cache_bytes(d, 10000), 10000 * 100 + 176 * 500);

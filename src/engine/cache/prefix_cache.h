@@ -44,8 +44,8 @@ namespace tessera {
 
 // The pages of one sequence in one cache group.
 struct GroupPages {
-  // Page i has the tokens [i · page_size, (i + 1) · page_size). It is 0 for i < first_held, since the window has left
-  // those tokens. A state group has one slot.
+  // pages[i] is the page of the tokens [i · page_size, (i + 1) · page_size). It is 0 for i < first_held, because the
+  // window has left these tokens. In a state group, `pages` has one entry, the sequence's slot.
   std::vector<PageId> pages;
   std::int64_t first_held = 0;
   PageTableNumber number{};  // set at admission; changes when an entry of `pages` is replaced

@@ -106,7 +106,7 @@ TEST_F(PrefixCacheTest, EvictsTheLongestUnusedLeavesFirst) {
   compute(token_ids({5, 6}));
   compute(token_ids({1, 2, 7, 8}));
   PrefixCache::Path used = cache_.find(token_ids({1, 2, 3, 4}));
-  cache_.release(used);  // now the most recently used
+  cache_.release(used);  // these nodes are now the most recently used ones
   EXPECT_EQ(cache_.evict(0, 1), 1);
   EXPECT_EQ(cache_.count_known(token_ids({5, 6})), 0);
   EXPECT_EQ(cache_.evict(0, 1), 1);

@@ -1,4 +1,4 @@
-// Token ids and sequences for tests of the prefix cache and of what reads its tokens.
+// Helpers for tests of the prefix cache and of code that reads PrefixTokens. They make token ids and run sequences.
 #pragma once
 
 #include <initializer_list>

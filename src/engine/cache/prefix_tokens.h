@@ -1,5 +1,5 @@
 // The beginning of a text as the prefix cache sees it: its ids, and which of them belong to images. All image tokens
-// have the placeholder's id, so the image's content tells them apart.
+// have the placeholder's id, so images are distinguished by their content.
 #pragma once
 
 #include <compare>
@@ -18,7 +18,7 @@ namespace tessera {
 struct ImageSpan {
   std::int64_t first_token = 0;
   std::int64_t count = 0;
-  Hash128 content{};  // Patches::content: equal for equal pixels
+  Hash128 content{};  // Patches::content, a hash that is equal for equal pixels
 
   std::int64_t end() const { return first_token + count; }
   friend bool operator==(const ImageSpan&, const ImageSpan&) = default;

@@ -6,7 +6,7 @@
 //
 // The cost is O(log n) for each mark, with n marks. A level costs nothing while there are no marks.
 //
-// Pure bookkeeping; used by one thread. The caller gives the time.
+// Pure bookkeeping; used by one thread. The caller passes the current time.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@
 namespace tessera {
 
 struct RetentionStats {
-  std::int64_t texts = 0;    // retained now
+  std::int64_t texts = 0;    // number of texts that are retained now
   std::int64_t evicted = 0;  // pages and checkpoints that were evicted while they were retained
 };
 
@@ -94,13 +94,13 @@ class Retentions {
     std::size_t group_marks = 0;  // how many of the marks are in a cache group
   };
   struct Owner {
-    std::set<std::pair<Time, TextId>> texts;  // sorted by the times at which their retentions end
-    std::size_t marks = 0;                    // the marks of all its texts
+    std::set<std::pair<Time, TextId>> texts;  // sorted by the time at which the retention of a text ends
+    std::size_t marks = 0;                    // number of marks of all texts of this owner
   };
   // All marks at one place.
   struct Mark {
     Place place;
-    std::set<std::pair<std::int64_t, TextId>> texts;  // by priority
+    std::set<std::pair<std::int64_t, TextId>> texts;  // sorted by priority
   };
 
   void make_room(std::size_t marks);
@@ -116,7 +116,7 @@ class Retentions {
   std::map<std::string, Owner> owners_;  // only owners that have texts
   std::unordered_map<MarkId, Mark> marks_;
   std::map<Place, MarkId> places_;
-  std::size_t num_marks_ = 0;  // the marks of all texts
+  std::size_t num_marks_ = 0;  // number of marks of all texts
   std::uint64_t last_id_ = 0;
 };
 

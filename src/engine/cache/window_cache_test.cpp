@@ -83,7 +83,7 @@ TEST_P(WindowCache, OutputsEqualThoseWithAllPagesKept) {
   testing::TestRequest all{.ids = testing::ids(kPrompt), .computed = 0};
   for (const TokenId token : got.output_ids) all.ids.push_back(token.value());
   std::vector<float> hidden;
-  const std::int64_t end = kPrompt + kNewTokens - 1;  // the last token is not fed back
+  const std::int64_t end = kPrompt + kNewTokens - 1;  // the model never reads the last output token
   for (std::int64_t computed = 0; computed < end;) {
     const std::int64_t count = computed < kPrompt ? std::min(kChunk, kPrompt - computed) : 1;
     testing::TestRequest part{.ids = {all.ids.begin(), all.ids.begin() + computed + count}, .computed = computed};

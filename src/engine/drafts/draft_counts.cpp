@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kCheapRows = 64;
 constexpr double kCostOfCheapRows = 0.5;
 
-// A step without prompts gets drafts only if they raise its predicted tokens per time at least by this factor. In a
+// A step without prompts gets drafts only if they raise its predicted tokens per time by at least this factor. In a
 // step with prompts, drafts must save at least this many times the time that they take. The factor is above 1 because
 // estimates are uncertain, and because a step with drafts is not scheduled ahead.
 constexpr double kMargin = 1.04;
@@ -68,7 +68,7 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   double kept = 0;
   std::size_t chosen = 0;
   double chosen_layer_ms = 0;
-  std::int64_t rounds = 0;  // number of times that the layer runs
+  std::int64_t rounds = 0;  // number of times that the next-token layer runs
   while (!heap_.empty() && std::ssize(order_) < room) {
     std::ranges::pop_heap(heap_, less);
     Next& next = heap_.back();

@@ -24,8 +24,8 @@ struct DraftCosts {
   // Returns the time of a forward of `rows` rows of prompts and decodes together; nothing if it is unknown. An empty
   // function means that no time is known.
   std::function<std::optional<double>(std::int64_t rows)> prompts_ms = {};
-  // Returns the time of one more draft by the layer, for all requests at once; 0: unknown. An empty function means that
-  // there is no layer.
+  // Returns the time that the next-token layer takes to make one more draft for every request; 0: unknown. An empty
+  // function means that there is no layer.
   std::function<double()> draft_ms = {};
   // Returns the ratio of measured to predicted times of steps with drafts, divided by the same ratio of steps without
   // drafts (DraftSlowdown). An empty function means 1.
@@ -37,14 +37,15 @@ class DraftCounts {
   // A step before drafts are added to it.
   struct Step {
     std::int64_t requests = 0;     // requests that decode, each with one row
-    std::int64_t room = 0;         // the most drafts that may be added
+    std::int64_t room = 0;         // maximum number of drafts that may be added
     std::int64_t prompt_rows = 0;  // rows of prompts that the step computes too
     bool is_full = false;          // drafts replace rows of prompts, because prompts fill the step
   };
 
-  // Returns the number of drafts of each offer, [offers]; valid until the next call. Adds drafts in descending order of
-  // their probability, and compares the steps with 0 to step.room drafts. It does not stop at the first number that
-  // does not pay, because padding makes a forward's cost jump at some numbers of rows and stay the same between them.
+  // Returns how many drafts each offer makes; the span is valid until the next call. Adds the drafts one by one, the
+  // most probable draft first, and compares the steps with 0 to step.room drafts. Does not stop at the first number of
+  // drafts that does not pay, because padding makes a forward's cost jump at some numbers of rows and stay the same
+  // between them.
   //
   // A step without prompts should give the most tokens for its time. A step with prompts runs for the prompts anyway. A
   // draft in it costs the time by which it makes the step longer. A kept draft saves its request's share of a later

@@ -54,8 +54,8 @@ TEST(DraftCounts, FindsACheapCountAfterACostlyOne) {
 }
 
 TEST(DraftCounts, BesidePromptsADraftCostsARow) {
-  // A decode of one row takes 10 ms, and each row of a step with prompts 0.5 ms. The step has one decode and 99 rows of
-  // prompts.
+  // A decode of one row takes 10 ms, and each row of a step with prompts takes 0.5 ms. The step has one decode and 99
+  // rows of prompts.
   DraftCosts costs = flat_until(1, 2);
   costs.prompts_ms = [](std::int64_t rows) { return std::optional(0.5 * static_cast<double>(rows)); };
   DraftCounts counts;
@@ -69,7 +69,7 @@ TEST(DraftCounts, BesidePromptsADraftCostsARow) {
   EXPECT_EQ(of({.acceptance = 0.5, .most = 9}, 2), 2) << "room for two";
   EXPECT_EQ(of({.acceptance = 0.5, .most = 9, .by_layer = true}), 1) << "the layer takes 2 ms a draft";
   EXPECT_EQ(of({.acceptance = 0.04, .most = 9}), 0) << "0.4 ms saved for 0.5";
-  full = false;  // the forward has room for drafts, padded to 104 rows
+  full = false;  // padding to 104 rows leaves room for 104 - 1 - 99 = 4 drafts
   costs.prompts_ms = [](std::int64_t rows) { return std::optional(rows <= 104 ? 50.0 : 65.0); };
   EXPECT_EQ(of({.acceptance = 0.04, .most = 9}), 4) << "padding is computed anyway";
   EXPECT_EQ(of({.acceptance = 0.8, .most = 9}), 4) << "five more save 11 of 15 ms";

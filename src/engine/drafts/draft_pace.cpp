@@ -6,9 +6,10 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kLongestPause = 32;
-constexpr double kFading = 0.9;  // factor by which each step reduces the weight of earlier ones
-constexpr double kPoor = 0.3;    // below this probability a step without a kept draft is followed by a pause
-// The weight of the assumed probability after a pause. It is low, so that one refused draft leads to another pause.
+constexpr double kFading = 0.9;  // each step multiplies the weight of earlier steps by this factor
+constexpr double kPoor = 0.3;    // a pause follows a step without a kept draft if the estimate is below this
+// After a pause, the estimate begins again with the probability `first_`, which counts like this number of drafts. It
+// is low, so that one refused draft leads to another pause.
 constexpr double kWeightOfRetry = 0.5;
 
 }  // namespace

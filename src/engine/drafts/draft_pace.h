@@ -20,8 +20,8 @@ class DraftPace {
 
  private:
   double first_;
-  double kept_ = 2 * first_;     // drafts that were kept; older ones count less
-  double tried_ = 2;             // drafts that were kept, and the first refused draft of each step
+  double kept_ = 2 * first_;     // number of kept drafts; older drafts count less
+  double tried_ = 2;             // kept drafts and the first refused draft of each step; older drafts count less
   std::int64_t pause_ = 0;       // number of coming decodes that draft nothing
   std::int64_t next_pause_ = 1;  // the value of pause_ after the next decode without a kept draft
 };

@@ -3,7 +3,7 @@
 // They leave out the costs that grow with the number of requests and drafts: rows of the head, recurrent states, and
 // the host's work for each token.
 //
-// Threads: the engine's.
+// Only the engine's thread uses this class.
 #pragma once
 
 #include <array>

@@ -2,7 +2,7 @@
 // whose drafts did not pay, only one request at a time tries again, and only after a pause. This limits the cost of
 // trials: while any request has drafts, no request's steps can be scheduled ahead.
 //
-// Threads: the engine's thread.
+// Only the engine's thread uses this class.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ class DraftTrials {
   static constexpr Clock::duration kShortestPause = std::chrono::seconds(1);
 
   std::int64_t drafting_ = 0;  // requests that draft now
-  std::int64_t in_vain_ = 0;   // requests in a row whose drafts did not pay
+  std::int64_t in_vain_ = 0;   // number of consecutive requests whose drafts did not pay
   Clock::duration pause_ = kShortestPause;
   Clock::time_point next_trial_{};
 };

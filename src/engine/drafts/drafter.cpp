@@ -19,8 +19,8 @@ constexpr std::int64_t kPatience = 64;
 // late.
 constexpr std::int64_t kPatienceOfText = 1024;
 // While any request makes drafts, no step is scheduled ahead, and the layer reads every token. Both together cost about
-// a twentieth of each step. A kept draft saves a whole step, so drafts are taken to pay if at least one in this many
-// steps is kept.
+// a twentieth of each step. A kept draft saves a whole step, so drafts are taken to pay if at least one draft is kept
+// in this many steps.
 constexpr std::int64_t kStepsOfKept = 16;
 constexpr std::int64_t kStepsToTell = 16;
 

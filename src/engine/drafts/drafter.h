@@ -64,7 +64,7 @@ class Drafter {
   // Sets whether the layer lacks the keys of many of the request's tokens, and can never get them. How many of its
   // drafts are kept then says nothing about drafts of other requests.
   void set_lacks_keys(bool lacks_keys) { lacks_keys_ = lacks_keys; }
-  // Returns whether the last offer was the layer's.
+  // Returns whether the drafts of the last offer come from the layer.
   bool proposed_by_layer() const { return by_layer_; }
 
  private:

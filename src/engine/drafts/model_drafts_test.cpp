@@ -1,4 +1,4 @@
-// Catches: drafts of a draft model that change what a request gets; a draft model that does not read every token, reads
+// Catches: drafts of a draft model that change a request's output; a draft model that does not read every token, reads
 // a token at a wrong position, or finds the keys and values of other tokens behind a cached prefix; drafts of ids that
 // the target model does not have; and an unsuitable draft model that is not refused before weights are read.
 #include <gmock/gmock.h>
@@ -62,8 +62,8 @@ TEST_P(DraftsOfItself, AllAreKept) {
 }
 
 // The second round finds the first round's prompts in the cache. The third round cuts such a prompt within a page or at
-// a page's end, and continues it with another token. The last row of the prefix is then followed by another token than
-// when the draft model read this row. Texts of 15 tokens do not repeat themselves long enough for drafts from the text.
+// a page's end, and continues it with another token. When the draft model read the last row of this prefix, another
+// token followed it. Texts of 15 tokens do not repeat themselves long enough for drafts from the text.
 TEST_P(DraftsOfItself, AllAreKeptBehindCachedPrefixes) {
   std::vector<Request> other;
   for (const std::size_t length : {16, 17, 23, 24}) {
@@ -77,8 +77,8 @@ TEST_P(DraftsOfItself, AllAreKeptBehindCachedPrefixes) {
                   [](Engine& engine) { EXPECT_GT(engine.stats().cached_tokens, 60); });
 }
 
-// Requests of two tokens never draft, so the draft model reads none of the first round's prompts. The last prompt has
-// more tokens than one step's forward, so the draft model needs several steps to read them.
+// Requests for two new tokens never draft, so the draft model reads none of the first round's prompts. The last prompt
+// has more tokens than one step's forward, so the draft model needs several steps to read them.
 TEST_P(DraftsOfItself, AllAreKeptBehindPrefixesOfRequestsWithoutDrafts) {
   EngineOptions options = golden_options(GetParam());
   options.chunked_prefill_size = 32;
@@ -142,7 +142,7 @@ TEST(ModelDrafts, QuantisedDraftsChangeNothing) {
 TEST(ModelDrafts, NarrowCachesChangeNothing) {
   const std::vector<Request> requests{request(12, 40), request(30, 25, 2), request(1, 30, 3), request(40, 15, 4)};
   std::vector<std::string> types{"fp8_e4m3"};
-  if (testing::test_device_name() == "cpu") types.emplace_back("int8");  // a cache that GPUs do not have
+  if (testing::test_device_name() == "cpu") types.emplace_back("int8");  // GPUs have no int8 cache
   for (const std::string& type : types)
     for (const char* draft : {"goldens/llama", "goldens/qwen3"}) {
       EngineOptions options = golden_options("llama");

@@ -1,4 +1,4 @@
-// Catches: drafts of a model on several ranks that change what a request gets; a rank with another rank's slice of the
+// Catches: drafts of a model on several ranks that change a request's output; a rank with another rank's slice of the
 // draft layer or of its head; ranks that draft different tokens; a rank's memory report or prediction that leaves out
 // the draft layer; and keys and values of a draft layer at a wrong place beside latent vectors. The ranks are CPU ranks
 // of one process.
@@ -22,12 +22,12 @@ using test::request;
 using test::sampled;
 
 constexpr std::string_view kLatents = "goldens/deepseek-v3";
-constexpr std::string_view kRandomEagle = "random-eagle3";  // test::write_random_eagle()
+constexpr std::string_view kRandomEagle = "random-eagle3";  // stands for a layer of test::write_random_eagle()
 
 struct RankedModel {
   const char* name;
-  std::string_view model;       // below tests/data
-  std::string_view draft = "";  // below tests/data, or kRandomEagle; empty: the checkpoint's own layer
+  std::string_view model;       // the model's folder below tests/data
+  std::string_view draft = "";  // draft folder below tests/data, or kRandomEagle; empty: the checkpoint's own layer
   int ranks = 2;
 };
 void PrintTo(const RankedModel& of, std::ostream* to) { *to << of.name; }
@@ -35,7 +35,7 @@ void PrintTo(const RankedModel& of, std::ostream* to) { *to << of.name; }
 EngineOptions options_of(const RankedModel& of) {
   EngineOptions options = test::small_options();
   options.model_path = testing::data_path(std::string(of.model));
-  options.deterministic = true;  // bits of a row do not depend on the number of rows
+  options.deterministic = true;  // the bits of a row do not depend on the number of rows
   options.max_running_requests = 32;
   options.tp_size = of.ranks;
   return options;

@@ -15,9 +15,9 @@ namespace {
 
 struct SoakCase {
   const char* name;
-  const char* model;  // below tests/data
+  const char* model;  // the model's folder below tests/data
   DraftSource source = DraftSource::kText;
-  const char* draft = "";  // below tests/data, for sources that need a folder
+  const char* draft = "";  // draft folder below tests/data, if the source needs one
   int ranks = 1;
   int stages = 1;
   bool adapters = false;  // some requests have a low-rank adapter
@@ -93,7 +93,7 @@ std::int32_t draw(Random& random, std::int32_t low, std::int32_t high) {
 }
 
 // Prompts begin with one of a few texts, so that prefixes are found again. Half of the requests may choose only a few
-// tokens; their texts repeat themselves, so drafts are kept.
+// tokens. The texts of these requests repeat themselves, so some drafts are kept.
 Request random_request(Random& random, bool adapters) {
   Request made = test::request(draw(random, 1, 36), draw(random, 1, 24), draw(random, 1, 4));
   const std::int32_t own = draw(random, 0, 6);

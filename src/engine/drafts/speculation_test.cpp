@@ -122,7 +122,8 @@ TEST(Speculation, ASecondTurnContinuesOnStatesOfDrafts) {
   options.model_path = testing::data_path("goldens/qwen3.5-text");
   const std::unique_ptr<Engine> plain = make_engine(exact(options));
   const std::unique_ptr<Engine> drafting = make_engine(exact(with_drafts(options)));
-  // Turns end at every place within a page, with and without accepted drafts that the state does not include.
+  // Prompts of 9 to 17 tokens make the turns end at every place within a page. At the end of some turns, the state does
+  // not include the drafts that were kept last.
   for (const std::int64_t length : {9, 10, 11, 12, 13, 14, 15, 16, 17}) {
     Request turn = repeating(length, 4, 12, static_cast<std::int32_t>(length));
     turn.sampling.allowed_tokens = {TokenId(5), TokenId(6)};
@@ -154,7 +155,8 @@ TEST(Speculation, EndsWherePlainDecodesEnd) {
   EXPECT_GT(expect_same(options, requests).kept, 0);
 }
 
-// The prefix cache has pages of the first prompt's end and of its output. Kept drafts wrote some of these pages.
+// The second prompt continues the first prompt and its output, whose pages are in the prefix cache. Kept drafts wrote
+// some of these pages.
 TEST(Speculation, ASecondTurnContinuesOnPagesOfDrafts) {
   EngineOptions options = exact(small_options());
   const std::unique_ptr<Engine> plain = make_engine(options);

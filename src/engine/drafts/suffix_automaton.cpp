@@ -12,9 +12,9 @@ constexpr std::int32_t kNone = -1;
 // A class of substrings that end at the same places.
 struct State {
   std::int32_t length = 0;         // length of the longest substring in the class
-  std::int32_t link = kNone;       // class of the longest suffix that ends at more places
-  std::int32_t end = 0;            // number of tokens up to the end of an occurrence
-  std::int32_t last_edge = kNone;  // head of the list of its edges
+  std::int32_t link = kNone;       // class of the longest suffix that also ends at other places
+  std::int32_t end = 0;            // number of tokens up to the end of one occurrence of the substrings
+  std::int32_t last_edge = kNone;  // first edge in the linked list of the state's edges
 };
 
 struct Edge {

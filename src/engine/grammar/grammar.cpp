@@ -46,7 +46,7 @@ class Grammar {
  private:
   xgrammar::CompiledGrammar compiled_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
-  std::size_t bytes_;  // counted once, because counting walks over all masks
+  std::size_t bytes_;  // a stored result, because counting walks over all masks
 };
 
 std::int64_t grammar_bytes(const Grammar& grammar) { return static_cast<std::int64_t>(grammar.bytes()); }
@@ -56,7 +56,7 @@ std::int64_t grammar_bytes(const Grammar& grammar) { return static_cast<std::int
 struct GrammarMatcher::Impl {
   std::shared_ptr<const Grammar> grammar;
   xgrammar::GrammarMatcher matcher{xgrammar::NullObj()};
-  Status failed;                      // error of an earlier call
+  Status failed;                      // the first error of a call; every later call returns it
   bool mask_valid = false;            // `mask` belongs to the text's current position
   std::vector<std::uint32_t> mask{};  // [mask_words]
 
@@ -139,7 +139,7 @@ void GrammarMatcher::fill_masks(std::span<const TokenId> drafts, std::span<std::
     fill_mask(masks.subspan((i + 1) * words, words));
   }
   impl.matcher.Rollback(taken);
-  impl.failed = ok_status();  // a draft's error is reported only if the draft is kept
+  impl.failed = ok_status();  // only matters if the draft is kept; accept() then fails too
   impl.mask = std::move(mask);
   impl.mask_valid = true;
 }
@@ -194,9 +194,9 @@ struct GrammarCompiler::Impl {
         compiler(info, /*max_threads=*/1, /*cache_enabled=*/false) {}
 
   std::shared_ptr<const GrammarVocabulary> vocabulary;
-  std::string blank;                          // EBNF of the blanks between JSON's tokens
-  xgrammar::GrammarCompiler compiler;         // stateless without its cache, so threads may share it
-  std::size_t most_kept = kMaxGrammarMemory;  // bytes
+  std::string blank;                          // EBNF expression for the blanks between JSON's tokens
+  xgrammar::GrammarCompiler compiler;         // has no state, because its cache is off, so threads may share it
+  std::size_t most_kept = kMaxGrammarMemory;  // maximum bytes of `kept`
   std::mutex mutex;
   std::list<Kept> kept;  // most recently used first; guarded by `mutex`
 
@@ -238,7 +238,7 @@ struct GrammarCompiler::Impl {
     return ok_status();
   }
 
-  // Returns the EBNF or regex that xgrammar compiles; JSON grammars become EBNF.
+  // Returns the EBNF or regex that xgrammar compiles. For JSON grammars this is EBNF.
   Result<std::string> grammar_text(const GrammarSpec& spec) const {
     switch (spec.kind) {
       case GrammarSpec::Kind::kJsonObject: return schema::compile_schema(R"({"type": "object"})", blank);
@@ -265,7 +265,7 @@ struct GrammarCompiler::Impl {
       const xgrammar::Grammar parsed = spec.kind == GrammarSpec::Kind::kRegex ? xgrammar::Grammar::FromRegex(text)
                                                                               : xgrammar::Grammar::FromEBNF(text);
       TRY(check_warnings(watch.warnings()));
-      const std::string rules = parsed.ToString();  // one rule a line
+      const std::string rules = parsed.ToString();  // has one rule on each line
       const auto count = static_cast<std::size_t>(std::ranges::count(rules, '\n'));
       if (count > kMaxGrammarRules)
         return invalid_argument(fmt::format("it comes to {} rules; up to {} are accepted", count, kMaxGrammarRules));

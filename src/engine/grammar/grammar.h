@@ -23,8 +23,8 @@ class Tokenizer;
 
 struct GrammarSpec {
   enum class Kind : std::uint8_t {
-    kJsonObject,  // any JSON object; no text
-    kJsonSchema,  // text: the schema
+    kJsonObject,  // any JSON object; `text` is empty
+    kJsonSchema,  // `text` is the schema
     kRegex,
     kEbnf,
   };
@@ -35,8 +35,8 @@ struct GrammarSpec {
 // Options of the JSON grammars of a compiler.
 struct GrammarOptions {
   // A regular expression for the whitespace between JSON's tokens: blanks, tabs and line ends ("[\n\t ]*"). The counts
-  // of its repetitions are limited to kMaxJsonWhitespace. "": texts are compact, {"a": [1, 2]}, with one blank after
-  // each colon and comma. Python's json.dumps writes this form, which models know.
+  // of its repetitions are limited to kMaxJsonWhitespace. If it is empty, texts have one blank after each colon and
+  // comma, like {"a": [1, 2]}. Python's json.dumps writes this form, and models know it.
   std::string json_whitespace{};
 };
 
@@ -116,9 +116,9 @@ class GrammarMatcher {
 
   // Returns how many 32-bit words a mask has.
   static std::int64_t mask_words(std::int64_t vocab_size) { return (vocab_size + 31) / 32; }
-  // Fills a mask of mask_words(vocab_size) words. Bit i % 32 of word i / 32 is 1 if token i may come next. Ids beyond
-  // the tokenizer's, and special tokens other than end ids, are never allowed. If no token can follow, or the mask
-  // takes longer than kMaxMaskSeconds, only end ids are set, and accept() returns the error.
+  // Fills a mask of mask_words(vocab_size) words. Bit i % 32 of word i / 32 is 1 if token i may come next. Ids that the
+  // tokenizer does not have, and special tokens other than end ids, are never allowed. If no token can follow, or the
+  // mask takes longer than kMaxMaskSeconds, only end ids are set, and accept() returns the error.
   void fill_mask(std::span<std::uint32_t> mask);
   // Fills the masks of the next token and of the token after each of `drafts`: [drafts + 1, mask_words(vocab_size)].
   // The text's position does not change. After a draft that the grammar forbids, all masks allow every token. This is
@@ -135,7 +135,7 @@ class GrammarMatcher {
   bool finished() const;
 
  private:
-  friend class GrammarCompiler;  // compiles the first mask of a new grammar
+  friend class GrammarCompiler;  // it computes the first mask of a new grammar
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -80,7 +80,7 @@ TEST_F(GrammarLimits, BadSpecsAreRefusedWithAReason) {
   struct Case {
     Kind kind;
     std::string text;
-    std::string reason;  // a part of the message
+    std::string reason;  // a part of the expected message
     StatusCode code = StatusCode::kInvalidArgument;
   };
   const StatusCode unheld = StatusCode::kUnimplemented;
@@ -201,15 +201,16 @@ TEST_F(GrammarLimits, ExpensiveSpecsEndInBoundedTime) {
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     std::cout << text.substr(0, 40) << ": " << what << ", " << taken.count() << " s\n";
-    // The limits count this thread's time. The factor allows for work between two checks and for a busy machine.
+    // The limits count this thread's time. The factor allows for work between two checks of
+    // the time, and for a busy machine.
     EXPECT_LT(taken.count(), 6 * kMaxCompileSeconds) << text.substr(0, 60);
   }
 }
 
-// The reader of schemas has a limit on its steps, not on its time. With that limit, every reading must still end soon.
-// The test reads schemas without compiling grammars.
+// Reading a schema is limited in steps (WorkLimit), not in time. The test checks that the limit in steps also keeps the
+// time short. It reads schemas without compiling grammars.
 TEST_F(GrammarLimits, ReadingASchemaEndsSoon) {
-  constexpr double kMostSeconds = 6;  // thread time; a tenth of it is usual, and sanitizers take more
+  constexpr double kMostSeconds = 6;  // limit of thread time; a tenth of it is usual, but sanitizers slow the reading
   const auto list = [](std::string_view item, int times) {
     std::string out = repeated(std::string(item) + ",", times);
     out.pop_back();

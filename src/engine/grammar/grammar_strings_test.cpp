@@ -149,7 +149,7 @@ struct Case {
 };
 
 TEST_F(GrammarStrings, TextsOfSchemas) {
-  const std::string pair = "\xF0\x9F\x98\x80";  // U+1F600, two units of UTF-16
+  const std::string pair = "\xF0\x9F\x98\x80";  // U+1F600, which is two code units in UTF-16
   const Case cases[] = {
       {R"({"type":"string","maxLength":3})",
        {R"("")", R"("abc")", R"("\n\"\\")", R"("\u0041\/\t")", "\"" + pair + pair + pair + "\""},

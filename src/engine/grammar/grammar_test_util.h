@@ -20,7 +20,7 @@ namespace tessera::test {
 
 struct Model {
   Tokenizer tokenizer;
-  std::int64_t vocab_size;  // larger than the tokenizer's
+  std::int64_t vocab_size;  // larger than the tokenizer's vocabulary
   std::vector<TokenId> end_ids;
   std::unique_ptr<GrammarCompiler> compiler;
 

@@ -14,12 +14,12 @@ namespace tessera {
 class Tokenizer;
 
 struct GrammarVocabulary {
-  std::vector<std::string> bytes;  // [ids up to the tokenizer's last]; "": a special token, or an id without a token
-  std::vector<TokenId> end_ids;    // each in [0, vocab_size)
-  std::vector<std::uint32_t> allowed;  // [mask_words]: bits of all tokens with bytes, and of the end ids
+  std::vector<std::string> bytes;      // [id], up to the tokenizer's last id; "": a special token, or no token
+  std::vector<TokenId> end_ids;        // each in [0, vocab_size)
+  std::vector<std::uint32_t> allowed;  // [mask_words]: the bits of all tokens with bytes and of the end ids are 1
 
   // Recognises vocabularies of bytes (GPT-2's alphabet) and of SentencePiece ("▁", "<0x0A>") by their tokens. Leaves
-  // out ids that are not below `vocab_size`; returns invalid_argument if an end id is among them.
+  // out ids of `vocab_size` and above; returns invalid_argument if an end id is among them.
   static Result<GrammarVocabulary> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
                                           std::span<const TokenId> end_ids);
 

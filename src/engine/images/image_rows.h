@@ -26,7 +26,7 @@ class ImageRows {
     Hash128 content{};  // equal to Patches::content
     std::int64_t first_row = 0;
     std::int64_t count = 0;   // number of rows
-    std::int64_t users = 0;   // sequences that hold it
+    std::int64_t users = 0;   // number of sequences that hold the image
     bool is_written = false;  // enqueued work has written the rows or will write them
     std::uint64_t last_used = 0;
   };
@@ -56,7 +56,7 @@ class ImageRows {
 
   RowRanges& rows_;
   Images images_;
-  std::set<std::pair<std::uint64_t, Image*>> loose_;  // images that no sequence holds, by their last use
+  std::set<std::pair<std::uint64_t, Image*>> loose_;  // images that no sequence holds, sorted by last use
   std::uint64_t clock_ = 0;
   std::int64_t num_rows_ = 0;
 };

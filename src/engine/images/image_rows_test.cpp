@@ -50,7 +50,7 @@ TEST_F(ImageRowsTest, EqualImagesShareTheirRows) {
 TEST_F(ImageRowsTest, EvictsTheLeastRecentlyUsedFirst) {
   keep(1, 4);
   keep(2, 4);
-  EXPECT_TRUE(is_known(1, 4));  // used again
+  EXPECT_TRUE(is_known(1, 4));  // uses image 1 again
   keep(3, 5);
   EXPECT_EQ(rows_.num_rows(), 9);
   EXPECT_TRUE(is_known(1, 4));

@@ -1,5 +1,6 @@
-// Catches: an image's tokens computed without its rows, a chunk that finds no room for rows although unused rows could
-// be evicted, lost rows, an image that is encoded twice, and three-dimensional positions of the wrong tokens.
+// The rows of an image are the outputs of the vision tower for it. Catches: an image's tokens computed without its
+// rows; a chunk that finds no room for rows although unused rows could be evicted; lost rows; an image that is encoded
+// twice; and three-dimensional positions of the wrong tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +59,7 @@ TEST(ImageScheduling, AChunkMayEndWithinAnImage) {
   EXPECT_THAT(step.rope_positions[1], ElementsAre(3, 3, 4, 5));
   finish_step(scheduler, step);
   finish_step(scheduler, next_step(scheduler));
-  step = next_step(scheduler);  // decodes
+  step = next_step(scheduler);  // a decode step
   EXPECT_THAT(step.batch.embedding_rows, IsEmpty());
   EXPECT_THAT(step.batch.positions, ElementsAre(9));
   EXPECT_THAT(step.rope_positions[2], ElementsAre(7));
@@ -117,8 +118,8 @@ TEST(ImageScheduling, RowsOfAFailedForwardAreEncodedAgain) {
   }
 }
 
-// One sequence's image takes all four embedding rows until its prompt is computed. The other sequence has a higher
-// priority and waits for rows. Its wait must not stop the first sequence.
+// The image of one sequence takes all four embedding rows until that sequence's prompt is computed. The other sequence
+// has a higher priority and waits for rows. This wait must not stop the first sequence.
 TEST(ImageScheduling, AWaitingPromptDoesNotBlockHoldersOfRows) {
   Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize), {}, [] { return 2; });
   scheduler.grow_embeddings(4);

@@ -30,7 +30,7 @@ class RowRanges {
   std::optional<std::int64_t> find(std::int64_t count) const;
 
   std::int64_t size_ = 0;
-  std::vector<Range> taken_;  // ascending
+  std::vector<Range> taken_;  // sorted by first row
 };
 
 }  // namespace tessera

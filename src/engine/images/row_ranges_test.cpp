@@ -33,7 +33,7 @@ TEST(RowRanges, AgreeWithCountedRows) {
   std::mt19937 random(1);
   RowRanges rows;
   rows.grow(kRows);
-  std::vector<std::pair<std::int64_t, std::int64_t>> taken;  // first row, count
+  std::vector<std::pair<std::int64_t, std::int64_t>> taken;  // pairs of a range's first row and its number of rows
   std::vector<bool> used(kRows, false);
   for (int i = 0; i < 20000; ++i) {
     if (random() % 2 == 0 && !taken.empty()) {

@@ -1,4 +1,4 @@
-// Collects what forwards compute: adds the outputs of each forward to its sequences, and makes their events.
+// Adds the outputs of a forward to the forward's sequences, and makes the events of these sequences.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ class Outcomes {
   Flights& flights_;
   std::vector<RequestEvent> events_;
   std::vector<RequestId> expired_;
-  std::unordered_map<RequestId, Completion> completions_;  // not taken yet
+  std::unordered_map<RequestId, Completion> completions_;  // completions that were not taken yet
 };
 
 }  // namespace tessera

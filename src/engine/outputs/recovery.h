@@ -20,7 +20,7 @@ class Recovery {
   // Handles a batch that could not be submitted. If the only cause is that another rank failed in an earlier forward,
   // the batch is computed again. The caller must collect the forwards still in flight before it schedules anything.
   Status not_submitted(const ScheduledBatch& batch, const Status& error);
-  // Handles the failure to collect the oldest forward's results.
+  // Handles an error that occurred when the results of the oldest forward were collected.
   Status not_collected(const Status& error);
 
  private:

@@ -13,7 +13,7 @@ namespace tessera {
 // the embeddings, which may be padded. If a tokenizer is missing, only equal sizes are accepted. Returns
 // invalid_argument if the vocabularies differ, and errors of Tokenizer::load() for a broken file.
 //
-// Cost: the read of both files if they are equal, otherwise about 0.2 s for each.
+// Takes as long as reading both files if they are equal, and otherwise about 0.2 s for each file.
 Status check_draft_vocabulary(const EngineOptions& options, const std::string& draft_folder, std::int64_t model_size,
                               std::int64_t draft_size);
 

@@ -24,40 +24,40 @@ namespace tessera {
 // The plan's division of the device's memory, in bytes (memory_shares.h).
 struct MemoryShares {
   std::int64_t capacity = 0;
-  std::int64_t taken = 0;  // used before the start by the driver and other processes
+  std::int64_t taken = 0;  // what the driver and other processes used before the start
   std::int64_t weights = 0;
   std::int64_t kv_cache = 0;
-  std::vector<CacheGroupOptions> cache_groups{};  // groups of the KV cache; num_pages includes page 0 of each
+  std::vector<CacheGroupOptions> cache_groups{};  // groups of the KV cache; every num_pages includes page 0
   std::int64_t context_tokens = 0;                // tokens that the KV cache has room for, over all requests
   std::int64_t activations = 0;                   // memory of forwards, with graphs or without
-  std::int64_t graph_objects = 0;                 // predicted
+  std::int64_t graph_objects = 0;                 // predicted memory of captured graphs
   double fraction = 0;                            // weights and KV cache as a fraction of the capacity
   std::int64_t free() const { return capacity - taken - weights - kv_cache - activations - graph_objects; }
 };
 
 // Says how far a step may overlap with the step before it.
 struct StepOrder {
-  // Whether a step is scheduled and enqueued while the step before it runs.
+  // True if a step is scheduled and enqueued while the step before it runs.
   bool overlap = false;
-  // Whether a step waits until the previous step nearly ends, so that new requests can join it meanwhile (step_pace.h).
+  // True if a step waits until the previous step nearly ends, so that new requests can join it meanwhile (step_pace.h).
   bool paced = false;
   int turns = 1;  // SchedulerOptions::turns
 };
 
 struct EnginePlan {
   ModelConfig config;
-  std::optional<EmbeddingConfig> embedding;  // none: not an embedding model
+  std::optional<EmbeddingConfig> embedding;  // none: the model is not an embedding model
   ModelOptions model;
   std::shared_ptr<const Checkpoint> checkpoint;  // null: the plan needed no tensor's type
   ModelGraphs graphs;
   RunnerOptions runner;
   StepOrder steps;
   DraftOptions drafts;             // the options as decided: the source is never kAuto
-  std::vector<PassReport> passes;  // reports for body, head, sampler and draft graphs, each in the order of its passes
+  std::vector<PassReport> passes;  // reports on the passes over each graph, in the order of the passes
   std::int64_t parameters = 0;     // parameters of the whole model, over all ranks; without those of drafts.model_path
   std::int64_t draft_parameters = 0;  // parameters of the layer or model of drafts.model_path; 0 without one
-  std::vector<std::string> facts;     // one line each, shown without a warning
-  std::vector<std::string> notes;     // one line each: rules that applied, dropped sizes, lowered limits
+  std::vector<std::string> facts;     // lines that are shown without a warning
+  std::vector<std::string> notes;     // lines about rules that applied, dropped sizes and lowered limits
   MemoryShares memory;
   double config_s = 0;  // seconds that reading config.json took
 
@@ -69,8 +69,8 @@ struct EnginePlan {
 // memory. Reads only the properties and free memory of `device`; takes no memory.
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank = 0);
 
-// Return the device's default limit of tokens in a forward, and of running requests. For a model that keeps a state for
-// each request, plan_engine() lowers the default number of requests if fewer states fit.
+// Return the device's default limits on the tokens of a forward and on the running requests. For a model that keeps a
+// state for each request, plan_engine() lowers the default number of requests if fewer states fit.
 std::int64_t default_chunk(const DeviceProperties& device);
 std::int64_t default_running(const DeviceProperties& device);
 

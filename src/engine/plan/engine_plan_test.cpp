@@ -40,8 +40,9 @@ TEST(EnginePlan, DefaultsOnACpu) {
   EXPECT_THAT(p.notes, IsEmpty());
 }
 
-// With two-batch overlap, a piece contains exchanges, because it computes one half of a forward while the ranks
-// exchange the other half. So exchanges are not split operators.
+// Prefill graphs are cut into pieces at their split operators. With two-batch overlap, a piece contains exchanges,
+// because it computes one half of a forward while the ranks exchange the other half. So exchanges are not split
+// operators.
 TEST(EnginePlan, TwoBatchOverlapTakesExchangesIntoPieces) {
   const auto overlap = [](EngineOptions& o) {
     o.tp_size = 2;
@@ -193,7 +194,8 @@ TEST(EnginePlan, NoMoreRequestsRunThanHaveAState) {
     });
   };
   EXPECT_EQ(states([](EngineOptions&) {}).runner.max_requests, 256) << "they fit";
-  // A cache of 4096 tokens has 4 slots for states and 4 for checkpoints, so 8 requests have a slot for their states.
+  // A cache of 4096 tokens gets 2 · 4096 / 1024 = 8 slots, for states and checkpoints together (cache_shares.h). So at
+  // most 8 requests have a slot for their state.
   const auto four = [](EngineOptions& o) { o.max_total_tokens = 4096; };
   const EnginePlan p = states(four);
   EXPECT_EQ(p.runner.max_requests, 8);
@@ -275,7 +277,7 @@ TEST(EnginePlan, TheAutoLadderFollowsKnownCosts) {
   const std::vector<std::int64_t> cold = auto_ladder(2048, prior_token_cost);
   EXPECT_EQ(sizes([](EngineOptions&) {}), cold);
   EXPECT_EQ(sizes([](EngineOptions& o) { o.known_costs = CostTable(); }), cold) << "nothing was measured";
-  CostTable flat;  // up to 1024 tokens all cost the same; the measurement at 512 was disturbed
+  CostTable flat;  // sizes up to 1024 tokens cost the same, but the measurement of size 512 was disturbed
   flat.add(RunnerKind::kPrefill, 4, 1);
   flat.add(RunnerKind::kPrefill, 512, 1.001);
   flat.add(RunnerKind::kPrefill, 1024, 1);
@@ -331,7 +333,7 @@ TEST(EnginePlan, RulesAppearVerbatimInTheNotes) {
               ElementsAre("linear", "attention"));
 }
 
-// The bytes of a page of the llama golden: 3 layers, keys and values of 2 heads of 16 floats, 16 tokens.
+// The bytes of a page of the llama golden: 3 layers · 2 (keys and values) · 2 heads · 16 values · 4 bytes · 16 tokens.
 constexpr std::int64_t kPageBytes = 3 * 2 * 2 * 16 * 4 * 16;
 
 TEST(EnginePlan, PagesAreWhatRequestsCanUseOrMemoryHolds) {

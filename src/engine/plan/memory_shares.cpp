@@ -24,8 +24,8 @@ constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
 // If no request of the longest context fits, graphs may take 1 / kLeastGraphShare of the memory that forwards leave.
 constexpr std::int64_t kLeastGraphShare = 8;
 // Bytes that a process maps after the plan is made and that the plan does not count: stacks of threads, heaps, kernels
-// that oneDNN makes at run time. With all sizes captured, `tessera serve` of the bundled model maps some 400 MiB of
-// them.
+// that oneDNN makes at run time. With all sizes captured, `tessera serve` of the bundled model maps some 400 MiB in
+// this way.
 constexpr std::int64_t kMappedLater = std::int64_t{512} << 20;
 constexpr const char* kWhatHelps =
     "lower mem_fraction_static (0.8, 0.7), chunked_prefill_size (1024) or piecewise_cuda_graph_max_tokens (2048, 1024, "
@@ -60,7 +60,7 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                               const MemoryReport& predicted) {
   const DeviceProperties& properties = device.properties();
   const std::int64_t per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
-  const int shares = ranks_here(options) * replicas_here(options);  // ranks that share the host's memory
+  const int shares = ranks_here(options) * replicas_here(options);  // number of ranks that share the host's memory
   const CacheDemand demand = TRY(demand_of(plan));
   ShareInputs in{.on_host = properties.on_host,
                  .capacity = properties.on_host ? properties.memory_bytes / shares : properties.memory_bytes,
@@ -102,7 +102,7 @@ bool drop_oversized(EnginePlan& plan, const Status& why) {
 struct Room {
   ShareInputs inputs;
   MemoryReport predicted;
-  std::int64_t bytes = 0;  // room for graph objects
+  std::int64_t bytes = 0;  // bytes that graph objects may take
 };
 
 Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan& plan) {
@@ -178,7 +178,7 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
 
 Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   const bool accepted = in.fraction == 0 || (in.fraction >= kLeastFraction && in.fraction <= kMostFraction);
-  if (!accepted) {  // also if the fraction is a NaN
+  if (!accepted) {  // this includes a NaN
     return invalid_argument(fmt::format("mem_fraction_static: {} is not accepted; accepted: {} to {}", in.fraction,
                                         kLeastFraction, kMostFraction));
   }

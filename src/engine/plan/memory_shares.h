@@ -1,5 +1,6 @@
 // Divides the device's memory. Weights, the activations and exchanges of forwards, graphs and a reserve are subtracted
-// from the capacity. The KV cache gets the rest, which cache_shares.h divides among its groups.
+// from the capacity. The KV cache gets the rest, which cache_shares.h divides among its groups. The plan chooses
+// the option mem_fraction_static (auto), or the user gives it (given):
 //
 //   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve. Weights and KV cache take
 //           at most 95 % of the capacity, and the KV cache takes at most 2 GiB on a CPU.
@@ -19,8 +20,8 @@ namespace tessera {
 
 struct ShareInputs {
   bool on_host = true;        // DeviceProperties::on_host
-  std::int64_t capacity = 0;  // bytes, as are all members below except the pages and the fraction
-  std::int64_t taken = 0;     // used by the driver and other processes before this program takes anything
+  std::int64_t capacity = 0;  // in bytes, like all other members except the pages and the fraction
+  std::int64_t taken = 0;     // what the driver and other processes use before this program takes memory
   std::int64_t reserve = 0;   // memory_reserve()
   std::int64_t weights = 0;
   std::int64_t activations = 0;  // MemoryReport::forwards(); on a CPU also MemoryUse::kStepResults

@@ -30,7 +30,7 @@ using ::testing::IsEmpty;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 using test::kGiB;
 
-// Shares of Qwen3-0.6B on a GPU of 140 GiB.
+// Returns the inputs for Qwen3-0.6B on a GPU of 140 GiB.
 ShareInputs gpu() {
   return {.on_host = false,
           .capacity = 140 * kGiB,
@@ -51,8 +51,8 @@ TEST(MemoryShares, WithoutAFractionTheCacheGetsWhatIsLeft) {
   in.capacity = 24 * kGiB;
   in.reserve = kGiB;
   const MemoryShares shares = *share_memory(in, 250 * kMiB);
-  // 24 GiB - 0.5 (taken) - 1 (reserve) - 1 (weights) - 300 MiB (activations) - 250 MiB (graphs), in whole pages, plus
-  // page 0.
+  // The cache gets 24 GiB - 0.5 GiB (taken) - 1 GiB (reserve) - 1 GiB (weights) - 300 MiB (activations) - 250 MiB
+  // (graphs), in whole pages of 2 MiB. Page 0 is added.
   EXPECT_EQ(pages_of(shares), (21 * kGiB + kGiB / 2 - 550 * kMiB) / (2 * kMiB) + 1);
   EXPECT_EQ(shares.kv_cache, pages_of(shares) * 2 * kMiB);
   EXPECT_LE(shares.fraction, 0.95);
@@ -107,34 +107,34 @@ TEST(MemoryShares, GraphsLeaveRoomForARequestThatFits) {
   ShareInputs in = gpu();
   in.capacity = 10 * kGiB;
   in.useful_pages = 100000;
-  // 10 GiB - 0.5 (taken) - 2 (reserve) - 1 (weights) - 300 MiB (activations) - 2 MiB (one page). One request has 2560
-  // pages, which are 5 GiB.
+  // What is left is 10 GiB - 0.5 GiB (taken) - 2 GiB (reserve) - 1 GiB (weights) - 300 MiB (activations) - 2 MiB (one
+  // page). One request has 2560 pages of 2 MiB, which are 5 GiB.
   EXPECT_EQ(*room_for_graphs(in), 6 * kGiB + kGiB / 2 - 302 * kMiB - 5 * kGiB);
   in.request_pages = 100000;
   EXPECT_EQ(*room_for_graphs(in), (6 * kGiB + kGiB / 2 - 302 * kMiB) / 8);
 }
 
-// An 8B model with a context of 131 072 tokens. A request of this length takes 16 GiB of cache.
+// The model has 8 billion parameters and a context of 131 072 tokens. A request of this length takes 16 GiB of cache.
 TEST(MemoryShares, LongContextsLeaveGraphsOnACpu) {
   ShareInputs in = gpu();
   in.on_host = true;
   in.capacity = 24 * kGiB;
   in.weights = 15 * kGiB;
   in.request_pages = in.useful_pages = 8192;
-  // 24 GiB - 0.5 (taken) - 2 (reserve) - 15 (weights) - 300 MiB (activations) - 2 MiB (one page) - 2 GiB, which is all
-  // that the cache takes on a CPU.
+  // What is left is 24 GiB - 0.5 GiB (taken) - 2 GiB (reserve) - 15 GiB (weights) - 300 MiB (activations) - 2 MiB (one
+  // page) - 2 GiB, which is all that the cache takes on a CPU.
   EXPECT_EQ(*room_for_graphs(in), 4 * kGiB + kGiB / 2 - 302 * kMiB);
 }
 
-// Qwen3.5-27B with its whole context of 262 144 tokens: one request has one state and one checkpoint. A checkpoint for
-// every 1024 tokens would take 75 GiB.
+// The model is Qwen3.5-27B with its whole context of 262 144 tokens. One request has one state and one checkpoint. A
+// state and a checkpoint for every 1024 tokens would take 2 · 256 · 150 MiB = 75 GiB.
 TEST(MemoryShares, GraphsLeaveOneStateForALongRequest) {
   ShareInputs in = gpu();
   in.weights = 51 * kGiB;
   in.request_pages = 16384;
   in.cache.groups = {{.page_bytes = kMiB}, {.kind = ir::CacheGroup::Kind::kState, .page_bytes = 150 * kMiB}};
-  // 140 GiB - 0.5 (taken) - 2 (reserve) - 51 (weights) - 300 MiB (activations) - 301 MiB (a page and its two states).
-  // One request has 16 GiB of pages and two states.
+  // What is left is 140 GiB - 0.5 GiB (taken) - 2 GiB (reserve) - 51 GiB (weights) - 300 MiB (activations) - 301 MiB
+  // (one page and two states). One request has 16 GiB of pages and two states.
   EXPECT_EQ(*room_for_graphs(in), 86 * kGiB + kGiB / 2 - 601 * kMiB - 16 * kGiB - 300 * kMiB);
 }
 
@@ -154,7 +154,7 @@ TEST(MemoryShares, ErrorsSayHowToMakeForwardsFit) {
 
 TEST(MemoryShares, WeightsThatDoNotFitAreNamed) {
   ShareInputs in = gpu();
-  in.capacity = 3 * kGiB;  // 0.5 GiB are taken, and 2 GiB kept free
+  in.capacity = 3 * kGiB;  // 0.5 GiB are taken, and 2 GiB are reserved
   EXPECT_THAT(room_for_graphs(in).status().message(),
               AllOf(HasSubstr("the weights take 1024.0 MiB, but only 512.0 MiB of 3072.0 MiB are left"),
                     HasSubstr("quantization (int4, fp8)"), HasSubstr("tp_size")));

@@ -31,8 +31,8 @@ struct ReadTexts {
 // missing. `options` must outlive the future, whose destructor waits for the thread.
 std::future<Result<ReadTexts>> start_reading_texts(const EngineOptions& options);
 
-// Reads only the tokenizer: the one at `tokenizer_path`, or if this is empty the one in the model's folder or GGUF
-// file, which may be missing.
+// Reads only the tokenizer at `tokenizer_path`. If `tokenizer_path` is empty, reads the tokenizer in the model's folder
+// or GGUF file, which may be missing.
 Result<std::optional<Tokenizer>> read_model_tokenizer(const std::string& model_path, const std::string& tokenizer_path);
 
 // Returns invalid_argument if an id that ends a text is not in [0, vocab_size). The message names the file in

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Drops sizes above `max` with a note. Returns an error if none is left.
+// Drops sizes above `max`, and adds a note about them. Returns an error if no size is left.
 Result<std::vector<std::int64_t>> capped(std::vector<std::int64_t> sizes, std::int64_t max, std::string_view option,
                                          std::vector<std::string>& notes) {
   const auto end = std::upper_bound(sizes.begin(), sizes.end(), max);
@@ -55,7 +55,7 @@ Status plan_ladders(const EngineOptions& options, EnginePlan& plan) {
   const GraphOptions& graphs = options.graphs;
   RunnerOptions& runner = plan.runner;
   const std::int64_t chunk = runner.max_tokens;
-  const std::int64_t max_tokens = graphs.piecewise_max_tokens;  // 0: not given
+  const std::int64_t max_tokens = graphs.piecewise_max_tokens;  // 0: the option is not given
   if (graphs.piecewise_tokens.empty()) {
     runner.prefill_sizes = scheduled_sizes(options, max_tokens > 0 ? max_tokens : chunk);
   } else {

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-inline constexpr std::int64_t kDefaultMaxDecode = 256;  // requests of the largest decode graph
+inline constexpr std::int64_t kDefaultMaxDecode = 256;  // number of requests of the largest decode graph
 
 // Returns a function from a prefill graph's number of tokens to its cost in milliseconds. It comes from measurements if
 // replays of at least two sizes were measured; otherwise it is prior_token_cost. The cost never falls with the size. If

@@ -134,7 +134,7 @@ void note_at_start(EnginePlan& plan) {
   plan.notes.push_back(std::move(note));
 }
 
-// Adds a note on where the scales of an FP8 cache come from, or that the checkpoint's scales are unused.
+// Adds a note that says where the scales of an FP8 cache come from, or that the checkpoint's scales are not used.
 void note_cache_scales(EnginePlan& plan) {
   const std::optional<KvCacheFormat> stored = plan.config.formats.kv_cache();
   if (has_cache_scales(plan.model.kv_cache_type())) {
@@ -181,8 +181,8 @@ void keep_blocks(PlanDraft& draft) {
   };
 }
 
-// Counts the parameters of all stages. The parameters of a draft layer or draft model of another folder are counted
-// apart.
+// Counts the parameters of all stages. Counts the parameters of a draft layer or draft model from another folder
+// separately.
 void count_parameters(EnginePlan& plan) {
   std::vector<WeightSpec> weights = all_weights(plan.graphs);
   const auto is_draft = [&](const WeightSpec& weight) {

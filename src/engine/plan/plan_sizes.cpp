@@ -35,8 +35,8 @@ Result<std::int64_t> tokens_of_forward(std::int64_t chunk, std::int64_t context,
                   chunk, context, kMaxLadderSize));
 }
 
-// Returns the patches of the largest image that the model's processor makes; 0 if its settings cannot be read. Reading
-// an image then reports the error.
+// Returns the number of patches of the largest image that the model's processor makes. Returns 0 if the processor's
+// settings cannot be read; requests with images then get the error.
 std::int64_t largest_image(const EngineOptions& options) {
   const Result<ImageProcessorConfig> processor = read_model_processor(options.model_path, options.projector_path);
   if (!processor.ok()) return 0;

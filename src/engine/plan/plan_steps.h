@@ -15,7 +15,7 @@ namespace tessera {
 // A plan in progress, and the inputs of its steps.
 struct PlanDraft {
   const EngineOptions& options;
-  Device& device;  // only read
+  Device& device;  // steps only read its properties and free memory
   int rank = 0;
   bool gguf = false;  // the model is a GGUF file; known after read_config()
   EnginePlan plan{};
@@ -28,7 +28,8 @@ using PlanStep = Status (*)(PlanDraft& draft);
 
 // Opens the model's checkpoint, once for all steps.
 Result<std::shared_ptr<const Checkpoint>> open_checkpoint(PlanDraft& draft);
-// Like open_checkpoint(), but returns null for random weights and for a folder without weights. Plans need no weights.
+// Does the same as open_checkpoint(), but returns null for random weights and for a folder without weights, because a
+// plan can be made without weights.
 Result<std::shared_ptr<const Checkpoint>> find_checkpoint(PlanDraft& draft);
 
 // Steps in plan_checks.cpp:
@@ -55,7 +56,7 @@ Status choose_head_format(PlanDraft& draft);
 Status check_quantised_head(const PlanDraft& draft);
 
 // The step in plan_types.cpp:
-Status choose_types(PlanDraft& draft);  // types of activations and KV cache
+Status choose_types(PlanDraft& draft);  // chooses the types of activations and KV cache
 
 // Steps in plan_model.cpp:
 Status read_config(PlanDraft& draft);     // sets EnginePlan::config and EnginePlan::embedding
@@ -66,17 +67,17 @@ Status add_wanted_rows(PlanDraft& draft);
 Status add_adapters(PlanDraft& draft);  // gives forwards with adapters graphs of their own
 
 // Steps in plan_sizes.cpp:
-Status choose_limits(PlanDraft& draft);   // limits on a forward's tokens and requests, context length, page size
-Status reserve_images(PlanDraft& draft);  // number of image rows that have memory
-Status choose_ladders(PlanDraft& draft);  // sizes of prefills and decodes that are captured
-Status choose_tower(PlanDraft& draft);    // sizes of the vision tower
+Status choose_limits(PlanDraft& draft);   // limits a forward's tokens and requests; sets context length and page size
+Status reserve_images(PlanDraft& draft);  // decides how many image rows have memory
+Status choose_ladders(PlanDraft& draft);  // chooses the sizes of prefills and decodes that are captured
+Status choose_tower(PlanDraft& draft);    // chooses the sizes of the vision tower
 Status divide_memory(PlanDraft& draft);   // divides the memory: weights, KV cache, forwards and graphs
 
 // Steps in plan_running.cpp:
-Status choose_running(PlanDraft& draft);    // how steps and forwards are run, measured and checked
-Status choose_compilers(PlanDraft& draft);  // compilers of pieces and decodes
+Status choose_running(PlanDraft& draft);    // decides how steps and forwards are run, measured and checked
+Status choose_compilers(PlanDraft& draft);  // chooses the compilers of prefill pieces and decodes
 Status choose_graphs(PlanDraft& draft);     // decides which forwards have graphs, by the rules
-Status choose_cuts(PlanDraft& draft);       // operators at which prefill graphs are cut
+Status choose_cuts(PlanDraft& draft);       // chooses the operators at which prefill graphs are cut
 Status note_halves(PlanDraft& draft);       // adds a note if two-batch overlap has no effect
 
 }  // namespace tessera

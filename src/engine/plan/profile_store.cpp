@@ -32,10 +32,10 @@ void warn(const Status& status) {
 ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                          const Backend& backend) {
   Hasher machine;
-  machine.add(kBackendInterface);  // this program's version and compiler
+  machine.add(kBackendInterface);  // names this program's version and compiler
   machine.add(device.type);
   machine.add(device.name);
-  machine.add(device.compute_capability);  // kernels are chosen for it
+  machine.add(device.compute_capability);  // the choice of kernels depends on it
   machine.add(backend.versions == nullptr ? std::string() : backend.versions());
 
   for (const LoadedPlugin& plugin : options.registry->plugins) machine.add(plugin.content.hex());

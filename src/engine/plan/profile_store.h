@@ -11,7 +11,7 @@
 //   store.save(runner->costs());           // after measurements, when there is time
 //
 // No function fails because of the cache: an entry that cannot be written or read causes one warning, and the start
-// continues without it. Threads: the engine's thread.
+// continues without it. Only the engine's thread uses this class.
 #pragma once
 
 #include <map>
@@ -30,7 +30,7 @@
 namespace tessera {
 
 struct ProfileKeys {
-  Hash128 costs;       // hash of device, versions, graphs, and how these are compiled and run; not of captured sizes
+  Hash128 costs;  // hash of device, versions, graphs, and how graphs are compiled and run, but not of captured sizes
   Hash128 algorithms;  // hash of device and versions
 };
 // Returns the keys of a start; `backend` is the device's backend.

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// The most forwards in flight in a pipeline, however many stages it has.
+// The maximum number of forwards in flight in a pipeline, however many stages it has.
 constexpr int kMostStepsOfStages = 4;
 
 Status check_lockstep(const EngineOptions& options) {

@@ -31,7 +31,8 @@ inline int ranks_of_layers(const EngineOptions& options) {
 }
 // Returns the number of ranks, over all nodes, that compute every forward together.
 inline int all_ranks(const EngineOptions& options) { return ranks_of_layers(options) * options.pp_size; }
-// Returns the number of engines in this process that share the requests. Precondition: as for ranks_here().
+// Returns the number of engines in this process that share the requests. It has the precondition of
+// ranks_here().
 inline int replicas_here(const EngineOptions& options) {
   return options.dp_attention ? options.replicas / options.nnodes : options.replicas;
 }

@@ -1,7 +1,7 @@
 // Coordinates the shutdown of servers on several nodes whose forwards need each other's ranks. If one server is told to
 // stop, all stop. No server leaves while another one still has requests.
 //
-// Threads: any.
+// Any thread may call all functions.
 #pragma once
 
 #include <chrono>

@@ -47,7 +47,7 @@ TEST(CommonEnd, ANodeThatStopsTellsAllOthers) {
       group.of_node[node]->when_told([&told, node](int by) { told[node].set_value(by); });
     if (first == 0) group.of_node[2]->when_told([&told](int by) { told[2].set_value(by); });
     group.of_node[static_cast<std::size_t>(first)]->tell();
-    group.of_node[static_cast<std::size_t>(first)]->tell();  // one call is enough
+    group.of_node[static_cast<std::size_t>(first)]->tell();  // a second call has no effect
     for (int node = 0; node < 3; ++node) {
       if (node == first) continue;
       std::future<int> by = told[static_cast<std::size_t>(node)].get_future();

@@ -23,7 +23,7 @@ std::chrono::milliseconds rank_limit(const EngineOptions& options);
 // shapes of the weights, not their values.
 Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device);
 
-// Waits for the other nodes. Returns null for one node.
+// Waits for the other nodes. Returns null if there is only one node.
 Result<std::shared_ptr<NodeGroup>> join_nodes(const EngineOptions& options, const DeviceProperties& device);
 
 // Runs a process with node_rank above 0 from its start until node 0 ends or this process leaves. Returns errors of

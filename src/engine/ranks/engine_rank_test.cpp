@@ -27,7 +27,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Memory of both ranks together.
+// The memory that both ranks share.
 constexpr std::int64_t kMemory = std::int64_t{32} << 20;
 
 Result<std::unique_ptr<Device>> create_small(const DeviceChoice& /*choice*/) {

@@ -68,13 +68,13 @@ class Lockstep {
   void tell_nodes(std::int64_t forward, int except = 0);
   Status take_forward(int node, std::span<const std::byte> payload);
 
-  std::shared_ptr<NodeGroup> nodes_;                  // null: there is one process
+  std::shared_ptr<NodeGroup> nodes_;                  // null: there is only one process
   std::optional<CommonEnd> end_;                      // set if there are nodes
   std::vector<std::unique_ptr<Communicator>> group_;  // communicators of this process's ranks
-  std::atomic<std::int64_t> begun_ = 0;               // number of forwards begun
-  std::vector<std::int64_t> joined_;  // [ranks here]: forwards that each rank has joined, written by its own thread
+  std::atomic<std::int64_t> begun_ = 0;               // number of forwards that have begun
+  std::vector<std::int64_t> joined_;                  // [ranks here]: number of forwards that the rank has joined
   std::mutex mutex_;
-  std::vector<std::function<void()>> calls_;  // [ranks here], guarded by the mutex
+  std::vector<std::function<void()>> calls_;  // [ranks here]: set by when_awaited(); guarded by the mutex
 };
 
 }  // namespace tessera

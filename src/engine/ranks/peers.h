@@ -4,7 +4,7 @@
 //   leader    (leader.h)             rank 0 of one model's ranks: it schedules; the others compute the same forwards
 //   lockstep  (lockstep_peers.h)     one of the replicas that share a model's experts and make their forwards together
 //
-// Threads: the engine's, except where a function says otherwise.
+// Only the engine's thread may call a function, unless the function's comment says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,8 @@ class Peers {
   virtual void fail(const Status& /*why*/) {}
 };
 
-// Starts or joins the peers that the options ask for: waits for other nodes, and cuts the plan to what fits all ranks.
+// Starts or joins the peers that the options ask for. Waits for other nodes, and lowers the plan's sizes and pages to
+// what fits all ranks.
 // The runner made from the plan works with the peers, which must outlive it.
 Result<std::unique_ptr<Peers>> start_peers(const EngineOptions& options, Device& device, EnginePlan& plan);
 

@@ -1,6 +1,6 @@
 // Catches: an engine's memory report or prediction that leaves out the memory for exchanges between ranks. The ranks
-// are on CPUs. They are ranks or stages of this process, or of two nodes, the second of which is a thread of this
-// process.
+// run on CPUs and are tensor parallel (they divide each layer) or pipeline stages. All are in this process; in some
+// tests a thread stands for the second of two nodes.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -18,7 +18,7 @@ namespace {
 
 using enum MemoryUse;
 
-// The most rows that the head computes at once; a prompt of this many tokens makes the largest exchange.
+// The maximum number of rows that the head computes at once. A prompt of this many tokens makes the largest exchange.
 constexpr std::int64_t kChunk = kMaxHeadRows;
 
 EngineOptions options_of(int tp_size, int pp_size) {
@@ -60,7 +60,7 @@ TEST(RankMemory, ALinkBetweenStagesIsInReportAndPrediction) {
   const std::unique_ptr<Engine> engine = Engine::create(options).value();
   EXPECT_LT(engine->runner().memory()[kCommunication], planned(options)) << "no large value has come yet";
   run_largest(*engine);
-  // 16 buffered hidden states of 64 floats for each row.
+  // The link has buffered 16 messages. A message has a hidden state of 64 floats for each row.
   EXPECT_EQ(engine->runner().memory()[kCommunication], 16 * kChunk * 64 * 4);
   expect_predicted(options, *engine);
 }

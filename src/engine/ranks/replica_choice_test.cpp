@@ -72,7 +72,7 @@ TEST(ReplicaChoice, PromptsThatAreComputedWaitNoMore) {
   choice.prompt_done(1);
   EXPECT_EQ(choice.choose(4, prompt(100, 4)), 0);
   for (const Ticket t : {1, 2, 3, 4}) choice.ended(t);
-  choice.ended(4);  // unknown by now
+  choice.ended(4);  // the ticket is unknown by now
   EXPECT_EQ(choice.replica_of(4), -1);
   EXPECT_EQ(choice.choose(5, prompt(10, 5)), 0);
 }
@@ -85,7 +85,7 @@ TEST(ReplicaChoice, AFailedReplicaGetsNothing) {
 }
 
 TEST(ReplicaChoice, OldPrefixesAreForgotten) {
-  ReplicaChoice choice(2, 640);  // ten blocks of each replica
+  ReplicaChoice choice(2, 640);  // 640 / 64 = 10 blocks for each replica
   EXPECT_EQ(choice.choose(0, prompt(640, 1)), 0);
   choice.ended(0);
   for (Ticket t = 1; t < 10; ++t) {

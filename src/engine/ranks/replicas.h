@@ -39,7 +39,7 @@ class Replicas {
   void forget_prefixes();
 
   int size() const { return static_cast<int>(threads_.size()); }
-  // Return the statistics as of the last step: of one engine, or a list with those of each engine.
+  // Return the statistics as of the last step, either of one engine or of every engine.
   EngineStats stats(int replica) const { return threads_[static_cast<std::size_t>(replica)]->stats(); }
   std::vector<EngineStats> each_stats() const;
   // Returns the sums over all engines; the graphs are those of the first engine.

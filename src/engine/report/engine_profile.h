@@ -14,14 +14,14 @@ namespace tessera {
 struct StepFacts {
   ForwardPhase phase = ForwardPhase::kPrefill;
   std::int64_t requests = 0;
-  std::int64_t decoding = 0;  // how many of `requests` decode
+  std::int64_t decoding = 0;  // number of `requests` that decode
   std::int64_t tokens = 0;    // tokens of all requests, without padding
   std::int64_t running = 0;   // requests that hold pages
   std::int64_t queued = 0;    // requests that wait for room
 };
 
 struct EngineProfile {
-  std::vector<StepFacts> steps{};  // one for every forward that was submitted
+  std::vector<StepFacts> steps{};  // one entry for every forward that was submitted
   // Entry i belongs to steps[i]. If a forward failed, the last steps have no entry.
   std::vector<ProfiledForward> forwards{};
   std::vector<HostSpan> host{};

@@ -15,7 +15,7 @@ namespace tessera {
 
 class EngineReport {
  public:
-  // Both must outlive the report.
+  // Both arguments must outlive the report.
   EngineReport(const LoadedModel& model, const Scheduler& scheduler)
       : model_(model), scheduler_(scheduler), recorder_(*model.runner) {}
 

@@ -4,7 +4,7 @@
 //   if (std::optional<std::string> warning = watch.add(decision, shape_compiles, Clock::now())) log_warn(…);
 //
 // A forward that runs eagerly at the user's request, or because that is cheaper, is not a fallback. The class reads no
-// clock: the caller gives the time.
+// clock; the caller passes the time.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ class FallbackWatch {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kWindow{60};
-  static constexpr std::int64_t kFewest = 20;   // fewest fallbacks in a window that are worth a warning
-  static constexpr double kLargestShare = 0.1;  // accepted share of fallbacks among the window's forwards
+  static constexpr std::int64_t kFewest = 20;   // minimum number of fallbacks in a window for a warning
+  static constexpr double kLargestShare = 0.1;  // maximum share of fallbacks among the window's forwards
 
   // Counts a forward. Returns the warning about the window that ended before it, if there is one. `shape_compiles` is
   // the number of sizes bound to kernels so far. If it has grown since the last call, this forward had to wait for a

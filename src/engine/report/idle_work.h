@@ -11,7 +11,7 @@ namespace tessera {
 
 class IdleWork {
  public:
-  // Both must outlive this object.
+  // Both arguments must outlive this object.
   IdleWork(LoadedModel& model, EngineReport& report) : model_(model), report_(report) {}
 
   // Does one piece of work; now and then stores the results for later starts. Returns false if nothing is left.

@@ -13,7 +13,7 @@ namespace tessera {
 
 class Flights {
  public:
-  // Both must outlive this object.
+  // Both arguments must outlive this object.
   Flights(ModelRunner& runner, StepPace& pace);
 
   int count() const { return runner_.in_flight(); }
@@ -39,7 +39,7 @@ class Flights {
 
   ModelRunner& runner_;
   StepPace& pace_;
-  std::vector<ScheduledBatch> batches_;              // [most()]
+  std::vector<ScheduledBatch> batches_;              // [most()], oldest first
   std::vector<StepPace::Clock::time_point> begins_;  // [most()]: when the scheduling of each batch began
   StepPace::Clock::time_point last_end_{};           // when the last forward was collected
   PrefillWork prefill_;

@@ -23,7 +23,7 @@ Request stopping_at(std::vector<std::string> texts, bool keep = false) {
 struct Read {
   std::string text;
   std::optional<std::string> matched;
-  int pieces = 0;  // number of non-empty pieces
+  int pieces = 0;  // number of non-empty texts that OutputText returned
 };
 
 // Reads the text token by token. Tokens are at most one character long, so stop strings are cut at every place.

@@ -62,7 +62,8 @@ std::int64_t PrefixWaits::shared_pages(const PrefixStanding& standing, std::int6
   Sequence& other = *leader.sequence;
   hash_pages(other.prefix, {other.request.prompt, other.images, other.adapter_number()});
   const auto both = static_cast<std::size_t>(std::min(pages, other.prompt_tokens() / cache_.page_size()));
-  // Bisects for the first page with a different hash; the hashes of all later pages differ too.
+  // Finds the first page with a different hash by bisection. This works because the hashes of all later pages differ
+  // too.
   std::size_t low = 0;
   std::size_t high = both;
   while (low < high) {

@@ -18,7 +18,7 @@ namespace tessera {
 
 class PromptShare {
  public:
-  static constexpr std::int64_t kDeepBacklog = 2;  // in chunks
+  static constexpr std::int64_t kDeepBacklog = 2;  // number of chunks
   // A step with decodes takes up to chunk / kChunkShare tokens of prompts.
   static constexpr std::int64_t kChunkShare = 3;
 

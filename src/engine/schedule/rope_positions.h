@@ -35,10 +35,10 @@ class RopePositions {
   // A run of neighbouring tokens, up to the next segment.
   struct Segment {
     std::int64_t first_token;
-    std::int64_t position;  // position of its first token
-    std::int64_t columns;   // columns of an image; 0: text
+    std::int64_t position;  // position of the segment's first token
+    std::int64_t columns;   // columns of the image; 0: the segment is text
   };
-  std::vector<Segment> segments_;  // ascending
+  std::vector<Segment> segments_;  // sorted by first_token
 };
 
 }  // namespace tessera

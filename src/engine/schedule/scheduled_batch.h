@@ -25,17 +25,17 @@ struct ScheduledBatch {
     // sequence, the first of which is first_prompt_row.
     std::int64_t prompt_rows;
     std::int64_t first_prompt_row;
-    std::int64_t wanted_from;  // index in wanted_rows of the row first_prompt_row
+    std::int64_t wanted_from;  // index in wanted_rows of the row of token first_prompt_row
     // The number of wanted hidden states. They belong to consecutive tokens of the sequence, the first of which is
     // first_hidden.
     std::int64_t hidden_count;
     std::int64_t first_hidden;
-    std::int64_t hidden_from;  // index in hidden_rows of the state first_hidden
+    std::int64_t hidden_from;  // index in hidden_rows of the state of token first_hidden
   };
   // An image whose rows this forward is the first to need, or whose rows the request wants returned.
   struct ImageUse {
     Sequence* sequence;  // valid until the forward is submitted
-    std::size_t image;   // index among the sequence's images
+    std::size_t image;   // the image's index among the sequence's images
     Hash128 content;
     std::int64_t first_row;
     bool is_written;  // whether an earlier forward or an earlier entry of `images` writes the rows
@@ -45,7 +45,7 @@ struct ScheduledBatch {
   std::vector<ImageUse> images;
   std::vector<SampleRow> sampling;  // parameters of the sampled rows, which are the first wanted rows
   LogitEdits edits;
-  std::vector<TokenId> logprob_targets;  // [wanted rows], if wants_logprobs
+  std::vector<TokenId> logprob_targets;  // one for each wanted row, if wants_logprobs
   std::vector<Entry> entries;
   std::vector<std::int32_t> hidden_rows;  // ascending indices of the forward's tokens with wanted hidden states
   bool wants_logits = false;
@@ -65,7 +65,7 @@ struct ScheduledBatch {
     return num_decoding == std::ssize(entries) ? ForwardPhase::kDecode : ForwardPhase::kMixed;
   }
 
-  // Empties the batch for a model with `num_cache_groups`; keeps its memory.
+  // Empties the batch for a model with `num_cache_groups` cache groups. Keeps the batch's memory for reuse.
   void clear(std::size_t num_cache_groups);
   // Adds the next `count` tokens of `sequence`, and its drafts. Precondition: the sequence holds the pages for them and
   // the rows of their images.
@@ -87,7 +87,7 @@ struct ScheduledBatch {
   // The masks of one sequence's sampled rows, which follow one another.
   struct DraftMasks {
     Sequence* sequence;
-    std::size_t first_word;  // in edits.masks
+    std::size_t first_word;  // index in edits.masks of the first mask's first word
   };
   std::vector<DraftMasks> draft_masks_;
   std::vector<std::int32_t> prompt_rows_;

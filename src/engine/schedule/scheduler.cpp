@@ -157,15 +157,15 @@ Scheduler::StepRows Scheduler::rows_of_step(PromptShare share) const {
   return rows;
 }
 
-// Returns the most tokens for the step: the chunk, or fewer if `fit` says so.
+// Returns the maximum number of tokens for the step: the chunk, or fewer if `fit` says so.
 std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   if (!fit_) return options_.limits.max_tokens;
   const auto [decodes, prompts] = rows_of_step(share);
   const std::int64_t tokens = std::min(decodes + prompts, options_.limits.max_tokens);
   if (tokens <= decodes) return options_.limits.max_tokens;
   const std::int64_t fitting = fit_(tokens);
-  // Cuts nothing if decodes take most of the size, because decodes recur in every step and prompts would advance too
-  // slowly.
+  // Cuts nothing if decodes take more than half of `fitting`, because decodes recur in every step and prompts would
+  // advance too slowly.
   if (fitting < 2 * decodes || fitting >= tokens) return options_.limits.max_tokens;
   ++split_chunks_;
   return fitting;
@@ -179,7 +179,7 @@ void Scheduler::grow_running() {
     const std::int64_t tokens = std::ssize(sequence.tokens);
     const std::int64_t window_end = sequence.decodes() ? tokens : 0;
     while (!cache_.can_take(sequence.cache, tokens, window_end) && i < running_.size())
-      preempt_last();  // may be this sequence
+      preempt_last();  // may preempt this sequence itself
     if (i < running_.size()) cache_.take_pages(sequence.cache, tokens, window_end);
   }
 }

@@ -53,7 +53,7 @@ struct SchedulerOptions {
   // as many groups as there are steps in flight, and each step takes the next group. No sequence is scheduled before
   // its last token is known, since the first stage receives that token with the next step.
   int turns = 1;
-  std::int64_t adapter_slots = 0;  // adapters that the sequences of one forward may use; 0: none are served
+  std::int64_t adapter_slots = 0;  // maximum number of adapters in one forward; 0: no adapters are served
 };
 
 // Returns how many tokens of a step with `tokens` tokens (prompts and decodes together) to compute at once, at least
@@ -111,8 +111,8 @@ class Scheduler {
   // Removes a waiting or running sequence and frees its pages; returns null for an unknown id. Its computed pages stay
   // in the prefix cache unless one of its forwards has failed.
   std::unique_ptr<Sequence> remove(RequestId id, bool failed);
-  // Records that the forward failed. Its copies to and from checkpoints, and the rows of its images, may not have been
-  // written.
+  // Records that the forward failed. The forward may not have made the copies to and from checkpoints, nor written the
+  // rows of its images.
   void forget_results(const ScheduledBatch& scheduled);
   // Adds to `expired` the ids of sequences whose deadline has passed.
   void find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const;
@@ -185,11 +185,11 @@ class Scheduler {
   RowRanges embeddings_;
   ImageRows images_{embeddings_};
   ImageStats image_stats_;
-  Sequences waiting_;  // waiting_ and running_ are in order of priority, then arrival
+  Sequences waiting_;  // waiting_ and running_ are sorted by priority, then by arrival
   Sequences running_;
   StepDrafts drafts_;
   std::vector<ChosenTokens> chosen_;  // sequences of the current step
-  std::vector<ChosenTokens> placed_;  // the same sequences in their places
+  std::vector<ChosenTokens> placed_;  // [place in the batch]: the same sequences
   std::int64_t num_read_at_once_ = 0;
   std::int64_t admissions_ = 0;
   std::int64_t num_with_deadline_ = 0;

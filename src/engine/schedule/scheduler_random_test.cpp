@@ -25,7 +25,7 @@ class NaiveMemory {
  public:
   explicit NaiveMemory(const CacheOptions& cache) : cache_(cache) {}
 
-  // Returns "" if the step is correct, and the fault otherwise.
+  // Returns "" if the step is correct, and otherwise a text that names the fault.
   std::string check(const ScheduledBatch& step, const SchedulerOptions& options) {
     const ForwardBatch& batch = step.batch;
     if (!batch.check().ok()) return batch.check().message();
@@ -138,11 +138,11 @@ class NaiveMemory {
     return "";
   }
 
-  using Place = std::pair<std::size_t, std::int64_t>;  // cache group, slot
+  using Place = std::pair<std::size_t, std::int64_t>;  // a cache group and a slot in it
   const CacheOptions& cache_;
-  std::map<Place, std::uint64_t> content_;  // hash of all tokens up to the one in the slot
+  std::map<Place, std::uint64_t> content_;  // hash of all tokens up to the token in the slot
   std::set<Place> written_;
-  std::map<std::int32_t, std::int32_t> last_ids_;  // kept as InputBuffers keeps them: a step overwrites only its rows
+  std::map<std::int32_t, std::int32_t> last_ids_;  // [row]; like in InputBuffers, a step overwrites only its own rows
   std::size_t token_ = 0;
 
  public:
@@ -179,7 +179,7 @@ class RandomLoad {
         memory_(load_.cache),
         tables_(load_.cache, load_.options.limits.max_requests) {}
 
-  // Returns the first fault, or "".
+  // Returns a text that names the first fault, or "" if there is none.
   std::string run() {
     constexpr int kArrivals = 400;
     for (int step = 0; step < kArrivals || !scheduler_.idle() || !flying_.entries.empty(); ++step) {
@@ -306,7 +306,7 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   EXPECT_GT(cached_tokens, 1000);
 }
 
-// In some loads a step has room for all decodes (max_tokens at least max_requests); in others it has not.
+// In some loads a step has room for all decodes, because max_tokens is at least max_requests. In others it has not.
 TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   std::int64_t split_chunks = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {

@@ -204,10 +204,10 @@ TEST_F(SchedulerTest, PromptLogprobsWantTheRowsBeforeTheirTokens) {
 }
 
 TEST_F(SchedulerTest, AdmissionKeepsTheOrder) {
-  Scheduler& scheduler = make({.limits = {.max_tokens = 64}}, 6);  // five pages of four tokens
-  scheduler.add(sequence(1, 15, 2));                               // four pages
-  scheduler.add(sequence(2, 8, 1));                                // two pages: must wait
-  scheduler.add(sequence(3, 1, 1));                                // one page: would fit, but waits behind 2
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64}}, 6);  // page 0 is reserved: five pages of four tokens
+  scheduler.add(sequence(1, 15, 2));                               // needs four pages
+  scheduler.add(sequence(2, 8, 1));                                // needs two pages, so it must wait
+  scheduler.add(sequence(3, 1, 1));                                // needs one page, but waits behind 2
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:15*", "1:1*", "2:8* 3:1*"));
   EXPECT_EQ(available(), 5);
 }
@@ -290,7 +290,7 @@ TEST_F(SchedulerTest, TakesARepeatedPromptFromTheCache) {
   EXPECT_THAT(all_steps(scheduler), ElementsAre("2:2*")) << "two pages of four are known";
   scheduler.add(alike(3, 8, 1));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("3:4*")) << "the last token is computed in any case";
-  // The first sequence's output is in the cache too: 10 + 2 computed tokens.
+  // The first sequence's output is in the cache too, so the cache has 10 + 2 computed tokens.
   auto longer = alike(4, 10, 1);
   for (const int token : {1010, 1011, 7}) longer->request.prompt.emplace_back(token);
   longer->tokens = longer->request.prompt;
@@ -339,11 +339,11 @@ TEST_F(SchedulerTest, WithoutThePrefixCacheEverythingIsComputed) {
 
 TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
   Scheduler& scheduler = make({.limits = {.max_tokens = 64}}, 6);
-  scheduler.add(sequence(1, 4, 12));  // one page, grows to four
-  scheduler.add(sequence(2, 4, 8));   // one page, grows to three
+  scheduler.add(sequence(1, 4, 12));  // has one page and grows to four
+  scheduler.add(sequence(2, 4, 8));   // has one page and grows to three
   std::vector<std::string> steps = all_steps(scheduler);
   EXPECT_EQ(preemptions(), 1);
-  // Sequence 2 is preempted with 9 tokens. Two of its pages, of 4 tokens each, stay cached. Sequence 1 takes one.
+  // Sequence 2 is preempted with 9 tokens. Two of its pages, of 4 tokens each, stay cached; 1 takes one of them.
   EXPECT_THAT(steps, ElementsAre("1:4* 2:4*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1*", "1:1*",
                                  "1:1*", "1:1*", "1:1*", "1:1*", "1:1*", "2:5*", "2:1*", "2:1*"))
       << "what 2 had computed was evicted for 1";

@@ -29,37 +29,38 @@ struct Sequence {
 
   RequestId id;
   Request request;
-  std::vector<TokenId> tokens;  // prompt and output
+  std::vector<TokenId> tokens;  // the prompt, then the output
   std::int64_t pending = 0;     // number of tokens at the end that forwards in flight have yet to sample
   // The number of tokens with keys and values in the cache, including those that forwards in flight compute.
   std::int64_t computed = 0;
   // The number of the last forward's drafts that were accepted. They are the last of the computed tokens. Recurrent
-  // states do not include them yet: the next forward first advances the states over them. 0 for models without states.
+  // states do not include them yet: the next forward first advances the states over them. The number is 0 for models
+  // without states.
   std::int64_t accepted_drafts = 0;
   SequenceCache cache;  // the sequence's pages and slots in all cache groups
   // The first device row of the prompt's given embeddings; -1: none is held. Rows are held from the admission until the
   // prompt is computed.
   std::int64_t first_embedding = -1;
-  std::vector<ImageSpan> images;  // images of the request, in order
-  // [images]: the image's rows, held from the first forward that needs them to the last; null: not held.
+  std::vector<ImageSpan> images;  // images of the request, in the order of their tokens
+  // image_rows[i] holds the rows of images[i] from the first forward that needs them to the last; null: not held.
   std::vector<ImageRows::Image*> image_rows;
   std::optional<RopePositions> rope;       // none: positions are indices in the text
   std::shared_ptr<ServedAdapter> adapter;  // null: none
-  std::int64_t passed = 0;                 // sequences with adapters that were admitted while it waited for a slot
+  std::int64_t passed = 0;  // number of sequences with adapters that were admitted while this one waited for a slot
   std::int64_t seed = 0;
   std::int32_t last_row = -1;  // the newest token's row in last_ids; -1: it is not on the device
   std::int64_t order = 0;      // position in the order of arrival
-  std::int64_t admission = 0;  // number of its latest admission, from 1
+  std::int64_t admission = 0;  // number of the sequence's latest admission, from 1
   PrefixStanding prefix;       // the sequence's state for PrefixWaits
   std::int64_t place = -1;     // index among the requests of the last batch with this sequence; -1: none
 
-  std::optional<TokenEdits> edits;  // none: its logits are not edited
+  std::optional<TokenEdits> edits;  // none: the logits are not edited
   std::optional<GrammarMatcher> matcher;
   // One bit for each token, as in GrammarMatcher's masks; a set bit allows the token. Empty: all tokens are allowed.
   std::vector<std::uint32_t> allowed;
   std::optional<OutputText> text;  // none: the text is not wanted
-  std::optional<Drafter> drafter;  // none: one token is computed at a time
-  std::vector<TokenId> drafts;     // the next forward computes them after the last token
+  std::optional<Drafter> drafter;  // none: the sequence makes no drafts
+  std::vector<TokenId> drafts;     // drafts that the next forward computes after the last token
   // A draft model has the keys of at least the first `draft_keys` tokens, if the sequence still has the page table with
   // the number `draft_keys_table` (DraftKeys).
   std::int64_t draft_keys = 0;
@@ -67,8 +68,8 @@ struct Sequence {
 
   // The result at the sequence's end. Rows of the prompt are delivered once, even if they are computed again.
   Completion result;
-  std::int64_t rows_delivered = 0;    // prompt tokens whose log-probabilities or logits were delivered
-  std::int64_t hidden_delivered = 0;  // tokens with hidden states that were delivered or pooled
+  std::int64_t rows_delivered = 0;    // number of prompt tokens whose log-probabilities or logits were delivered
+  std::int64_t hidden_delivered = 0;  // number of tokens whose hidden states were delivered or pooled
   std::vector<double> pooled_sum;     // [hidden size]: sum of the pooled hidden states, if the mean is wanted
   bool admitted_before = false;
   Clock::time_point arrived;
@@ -80,7 +81,7 @@ struct Sequence {
   std::int64_t uncomputed() const { return static_cast<std::int64_t>(tokens.size()) - computed; }
   // Returns the adapter's number, or 0 without one.
   std::int64_t adapter_number() const { return adapter == nullptr ? 0 : adapter->number; }
-  // Returns the first `count` tokens as the prefix cache sees them. They borrow from the sequence.
+  // Returns the first `count` tokens as the prefix cache sees them. The result borrows from the sequence.
   PrefixTokens first_tokens(std::int64_t count) const;
   double elapsed_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(); }
   // Returns whether the next forward computes one token after the prompt.

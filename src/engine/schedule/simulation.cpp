@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Returns a token that is practically unique for each (what, position).
+// Returns a token that is practically unique for each pair of `what` and `position`.
 TokenId token_of(std::uint64_t what, std::int64_t position) {
   std::uint64_t x = (what + 1) * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(position);
   x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ULL;

@@ -31,13 +31,13 @@ struct SimulatedRequest {
 struct SimulationOptions {
   SchedulerOptions scheduler{};
   DispatchTable table{};
-  const CostTable* times = nullptr;  // times of forwards; prior_ms() is used if it is null or has no entry
+  const CostTable* times = nullptr;  // times of forwards; prior_ms() gives times that are not in the table
   CacheOptions cache = paged_cache((std::int64_t{1} << 20) / 16 + 1, 16);
   std::int64_t block_tokens = 512;
   double prompt_logprobs = 0;  // share of requests that want log-probabilities of their prompt; 0 to 1
 };
 
-// Returns the time of a forward that was not measured: prior_token_cost, scaled to 50 000 tokens a second.
+// Returns the assumed time of a forward that was not measured: prior_token_cost(), scaled to 50 000 tokens a second.
 double prior_ms(std::int64_t tokens);
 
 struct Simulation {
@@ -45,17 +45,17 @@ struct Simulation {
   // A histogram of the forwards that are not pure decodes. The key is the number of tokens, and the value is the number
   // of forwards.
   std::map<std::int64_t, std::int64_t> forward_tokens;
-  // Prompt tokens: of all forwards; of replayed forwards; and, for each reason, of eager forwards.
+  // The numbers of prompt tokens in all forwards, in replayed forwards and, by reason, in eager forwards.
   std::int64_t prompt_tokens = 0;
   std::int64_t replayed_prompt_tokens = 0;
   std::map<Reason, std::int64_t> eager_prompt_tokens;
-  std::int64_t mixed_forwards = 0;  // forwards with prompts and decodes together
+  std::int64_t mixed_forwards = 0;  // number of forwards with both prompts and decodes
   // The time of prefill replays, and the time that they would save if each had its exact size.
   double replay_ms = 0;
   double padding_ms = 0;
   double prefill_ms = 0;  // time of all forwards that are not pure decodes
   double end_s = 0;       // when the last request was done
-  EngineStats stats;      // only what Scheduler::report() writes
+  EngineStats stats;      // has only the members that Scheduler::report() writes
 
   PaddingWaste prefill_waste() const;
 };

@@ -23,8 +23,8 @@ using ::testing::Key;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-// Returns prefill times of Qwen3-0.6B on an H200 in milliseconds: "Tessera piecewise" and "Tessera eager" of
-// docs/measurements/prefill-decode.md.
+// Returns prefill times of Qwen3-0.6B on an H200 in milliseconds. They are the measurements "Tessera piecewise" and
+// "Tessera eager" of docs/measurements/prefill-decode.md.
 CostTable h200_costs() {
   CostTable costs;
   const struct {
@@ -146,7 +146,7 @@ TEST(Simulation, EagerForwardsHaveTheirReason) {
 }
 
 TEST(Simulation, RefusesWhatCannotBeServed) {
-  const SimulationOptions options{.cache = paged_cache(5, 16)};  // 64 tokens
+  const SimulationOptions options{.cache = paged_cache(5, 16)};  // 4 usable pages have room for 64 tokens
   const struct {
     std::vector<SimulatedRequest> requests;
     const char* message;
@@ -162,7 +162,8 @@ TEST(Simulation, RefusesWhatCannotBeServed) {
   EXPECT_TRUE(simulate({}, options).ok()) << "nothing to do";
 }
 
-// Forwards of 33 to 8192 tokens, equally frequent. Measured costs decide whether each is padded, cut or run eagerly.
+// Forwards have 33 to 8192 tokens, each number equally often. Measured costs decide whether a forward is padded, cut or
+// run eagerly.
 TEST(PaddingOfUniformForwards, TakesLittleTimeWithTheAutoSchedule) {
   const CostTable measured = h200_costs();
   const TokenWeights uniform = uniform_weights(33, 8192);

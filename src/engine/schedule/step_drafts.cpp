@@ -7,7 +7,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kPromptsShare = 4;   // if prompts fill the step, drafts take at most one row in this many
-constexpr std::int64_t kTokensRead = 8192;  // tokens of texts that drafters read in a step: some two milliseconds
+constexpr std::int64_t kTokensRead = 8192;  // maximum number of tokens that drafters read in a step, in about 2 ms
 
 // Counts the pages of each group that are free and not promised to running sequences. Returns the smallest count.
 std::int64_t spare_pages(const Sequences& running, const CacheManager& cache) {

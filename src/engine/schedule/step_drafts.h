@@ -34,7 +34,7 @@ class StepDrafts {
   // The work of a step without drafts, and the room that is left for drafts.
   struct Step {
     const Sequences& running;
-    std::int64_t most_rows;    // rows that can be sampled; one of them is reserved for every running sequence
+    std::int64_t most_rows;    // maximum number of sampled rows; every running sequence has one of them reserved
     std::int64_t budget;       // tokens that may be computed in addition to the decodes
     std::int64_t prompt_rows;  // tokens of prompts that the step would compute without drafts
   };
@@ -43,7 +43,7 @@ class StepDrafts {
 
   struct Drafted {
     std::int64_t count = 0;   // drafts of all sequences
-    double predicted_ms = 0;  // the step's time; 0 without drafts or costs, with prompts, or if drafts lack pages
+    double predicted_ms = 0;  // predicted time of the step; 0 if there is no prediction
   };
   // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them.
   Drafted choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);

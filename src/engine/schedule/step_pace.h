@@ -6,7 +6,7 @@
 // mean distance from the line is subtracted. A short estimate only loses the chance for requests to join. A long
 // estimate would leave the device idle. So if the host finds a forward already finished, the estimates for its kind are
 // cut for the next few forwards. Decode-only forwards are short, and the host must be awake for each of them, so they
-// are awaited in this way only while requests arrive. The class reads no clock: the caller gives the times.
+// are awaited in this way only while requests arrive. The class reads no clock; the caller passes the times.
 #pragma once
 
 #include <array>
@@ -57,9 +57,9 @@ class StepPace {
    private:
     double fitted(double rows) const;
 
-    double weight_ = 0, x_ = 0, y_ = 0, xx_ = 0, xy_ = 0;  // weighted sums
+    double weight_ = 0, x_ = 0, y_ = 0, xx_ = 0, xy_ = 0;  // weighted sums over forwards; x: rows, y: ms
     double distance_ = 0;                                  // mean distance of the points from the line
-    double share_ = 1;                                     // factor on the estimate
+    double share_ = 1;                                     // factor by which the estimate is multiplied
     int count_ = 0;
   };
 
@@ -68,7 +68,7 @@ class StepPace {
   std::size_t count_ = 0;                    // number of forwards in flight
   Clock::time_point last_end_{};             // end of the last forward that was collected
   Clock::time_point last_arrival_{};
-  double host_ms_ = 0;  // time to schedule and enqueue a forward, mean of the last few
+  double host_ms_ = 0;  // time to schedule and enqueue a forward, a mean of the last few forwards
 };
 
 }  // namespace tessera

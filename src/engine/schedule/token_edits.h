@@ -1,4 +1,5 @@
-// Edits one request's logits by penalties, bias, bad words and end tokens; updated as the request's text grows.
+// Edits one request's logits by penalties, biases, bad words and end tokens. The edits change as the request's text
+// grows.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ class TokenEdits {
  private:
   struct Edit {
     TokenId token;
-    float penalty = 1;  // factor on the token's logit
+    float penalty = 1;  // repetition penalty of the token; 1: none
     float bias = 0;     // the request's logit bias
     std::int64_t count = 0;
     bool ends_text = false;
@@ -58,9 +59,9 @@ class TokenEdits {
   std::int64_t min_new_tokens_;
   std::vector<Edit> edits_;
   std::vector<Word> words_;
-  std::size_t longest_ = 0;                         // length of the longest `before`
+  std::size_t longest_ = 0;                         // length of the longest Word::before
   std::vector<TokenId> ending_;                     // the last tokens of the output, at most longest_ of them
-  std::unordered_map<TokenId, std::size_t> place_;  // token → index in edits_
+  std::unordered_map<TokenId, std::size_t> place_;  // maps a token to its index in edits_
 };
 
 }  // namespace tessera

@@ -26,7 +26,7 @@ Status too_large() {
 
 // Removes the states from which no accepting state can be reached.
 Automaton trimmed(const Automaton& a) {
-  // [state]: the index in `from` at which the list of the state's predecessors begins.
+  // begins[state] is the index in `from` at which the list of the state's predecessors begins.
   std::vector<std::size_t> begins(a.states() + 1, 0);
   for (const std::int32_t to : a.next) {
     if (to != kNoState) ++begins[static_cast<std::size_t>(to)];
@@ -160,7 +160,7 @@ Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit
   std::ranges::set_union(a.starts, b.starts, std::back_inserter(out.starts));
   std::vector<std::pair<std::size_t, std::size_t>> classes;
   for (const char32_t start : out.starts) classes.emplace_back(class_of(a.starts, start), class_of(b.starts, start));
-  // Most automata are small, and a table of all pairs is faster than a map.
+  // A table of all pairs of states is faster than a map. Most automata are small enough for it.
   const bool dense = a.states() * b.states() <= kMostDensePairs;
   std::vector<std::int32_t> table(dense ? a.states() * b.states() : 0, kNoState);
   std::map<std::pair<std::size_t, std::size_t>, std::int32_t> map;
@@ -217,7 +217,8 @@ Result<Automaton> complement(const Automaton& a, WorkLimit& work) {
 
 std::optional<std::vector<std::string>> finite_texts(const Automaton& a, std::size_t most) {
   std::vector<std::string> out;
-  // Lists texts by length. A text longer than the number of states would run through a loop.
+  // Lists texts by length. A text with more characters than there are states would run through a loop, so there would
+  // be infinitely many texts.
   std::vector<std::pair<std::int32_t, std::string>> texts = {{0, ""}};
   for (std::size_t length = 0; !texts.empty(); ++length) {
     if (length > a.states() || texts.size() > most) return std::nullopt;

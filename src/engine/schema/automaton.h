@@ -13,14 +13,14 @@
 
 namespace tessera::schema {
 
-// The number of elementary steps that one schema may still take; it bounds the time of all functions here.
+// Counts how many elementary steps the work on one schema may still take. This limits the time of all functions below.
 class WorkLimit {
  public:
   // Returns invalid_argument once the steps are used up.
   Status spend(std::size_t steps);
 
  private:
-  std::size_t left_ = 60'000'000;  // about half a second
+  std::size_t left_ = 60'000'000;  // so many steps take about half a second
 };
 
 inline constexpr std::size_t kMaxStates = 4096;
@@ -29,8 +29,8 @@ inline constexpr std::int32_t kNoState = -1;
 // State 0 is the initial state. Every state can reach an accepting state, unless the automaton accepts nothing.
 struct Automaton {
   std::vector<char32_t> starts{};       // class c holds the characters [starts[c], starts[c + 1]); starts[0] is 0
-  std::vector<std::int32_t> next{};     // [state * classes + class]; kNoState: no transition
-  std::vector<std::uint8_t> accepts{};  // [state]
+  std::vector<std::int32_t> next{};     // target state, at [state * classes() + class]; kNoState: none
+  std::vector<std::uint8_t> accepts{};  // [state]: 1 if the state accepts
 
   std::size_t classes() const { return starts.size(); }
   std::size_t states() const { return accepts.size(); }

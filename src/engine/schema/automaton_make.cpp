@@ -103,7 +103,7 @@ class Builder {
 
 // Says whether a path has passed "$". After "$", no character may follow, except one last newline in the wide reading.
 enum Phase : std::int32_t { kBefore = 0, kEnded = 1, kAfterNewline = 2, kPhases = 3 };
-using Position = std::int32_t;  // node * kPhases + phase
+using Position = std::int32_t;  // index of a pair of node and phase: node * kPhases + phase
 
 struct Positions {
   bool consumed = false;  // a character precedes these positions, so "^" does not match here
@@ -130,10 +130,11 @@ class Subsets {
   }
 
  private:
-  // Divides all characters into classes, so that every set of the regex contains a class whole or not at all.
+  // Divides all characters into classes, so that every character set of the regex contains either all characters of a
+  // class or none.
   Status find_classes() {
     std::set<char32_t> starts = {0, '\n', '\n' + 1, 0xD800, 0xE000};
-    std::unordered_set<const CharSet*> known;  // repetitions share their sets
+    std::unordered_set<const CharSet*> known;  // nodes of a repetition share their character sets
     for (const Node& node : nodes_) {
       if (node.characters == nullptr || !known.insert(node.characters).second) continue;
       TRY(work_.spend(20 * node.characters->ranges().size()));

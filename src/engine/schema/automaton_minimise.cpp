@@ -1,7 +1,7 @@
 // Minimises an automaton by Hopcroft's algorithm. A block of states is split if only some of its states have
 // transitions into a given other block by one class of characters. The splits go on until no block is left to split. No
-// dead state is added for missing transitions, because every block splits the others once as a whole before its halves
-// do.
+// dead state is added for missing transitions. It is not needed, because every block is used to split the others once
+// as a whole before one of its halves is used.
 #include <algorithm>
 #include <numeric>
 #include <span>

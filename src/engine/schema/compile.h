@@ -13,7 +13,7 @@ namespace tessera::schema {
 // the white space between the tokens of a text. If it is empty, texts are written as json.dumps writes them.
 //
 // Returns invalid_argument if the schema is malformed, too deep, too large or accepts nothing; unimplemented if it is
-// valid but has no exact grammar. The message names place and keyword once: "#/properties/a: \"contains\": …".
+// valid but has no exact grammar. The message names the place and the keyword once: "#/properties/a: \"contains\": …".
 Result<std::string> compile_schema(std::string_view schema, std::string_view blank);
 
 // Returns an EBNF expression for `pattern`, a regular expression that matches only blanks, tabs and line ends. Every

@@ -12,7 +12,7 @@ namespace {
 __extension__ using Wide = __int128;
 
 constexpr int kMaxDigits = 18;
-// The most digits of a step, in total and after the point. Products then have at most 38 digits.
+// The maximum number of digits of a step, both in total and after the point. Products then have at most 38 digits.
 constexpr int kStepDigits = 15;
 constexpr long double kMostUnits = 1e18L;
 
@@ -29,7 +29,7 @@ std::optional<Decimal> decimal_of(long double value) {
   if (std::trunc(value) == value) return Decimal{static_cast<std::int64_t>(value), 0};
   std::array<char, 40> buffer{};
   const auto [end, error] = std::to_chars(buffer.begin(), buffer.end(), static_cast<double>(value),
-                                          std::chars_format::scientific);  // "-1.25e-02"
+                                          std::chars_format::scientific);  // writes, for example, "-1.25e-02"
   if (error != std::errc()) return std::nullopt;
   const std::string_view text(buffer.data(), static_cast<std::size_t>(end - buffer.data()));
   const std::size_t exponent_at = text.find('e');
@@ -73,7 +73,7 @@ std::optional<std::int64_t> first_multiple(long double bound, bool exclusive, co
   const int places = std::max(number->places, step.places);
   const Wide units = static_cast<Wide>(number->units) * power_of_ten(places - number->places);
   const Wide step_units = static_cast<Wide>(step.units) * power_of_ten(places - step.places);
-  Wide count = units / step_units;  // towards 0
+  Wide count = units / step_units;  // rounded towards 0
   const Wide rest = units - count * step_units;
   if (rest * sign > 0) count += sign;
   if (rest == 0 && exclusive) count += sign;

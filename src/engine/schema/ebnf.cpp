@@ -22,8 +22,8 @@ void append_escaped(std::string& out, char32_t code, std::string_view special) {
   }
 }
 
-// Returns whether a set is large. A large set always contains characters that need no escape. The first of its
-// ebnf_json_alternatives() is the class of these characters.
+// Returns whether a set is large. A large set always contains characters that need no escape. The class of these
+// characters is the first of the set's ebnf_json_alternatives().
 bool is_large(const CharSet& characters) { return characters.size() > 1000; }
 
 const CharSet& raw_characters() {

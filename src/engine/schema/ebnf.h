@@ -1,4 +1,4 @@
-// Builds a grammar as text in xgrammar's EBNF. Functions combine expressions of that text.
+// Builds a grammar as text in xgrammar's EBNF. Most functions return an expression of this text.
 #pragma once
 
 #include <functional>

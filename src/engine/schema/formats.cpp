@@ -12,13 +12,13 @@
 namespace tessera::schema {
 namespace {
 
-// Dates of the years 0001 to 9999, with 29 February in leap years only.
+// Matches dates of the years 0001 to 9999. They include 29 February in leap years only.
 constexpr std::string_view kDate =
     "((?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-"
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
     ")"
     "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29)";
-// Times, but no leap seconds, because many readers refuse leap seconds.
+// Matches times without leap seconds, because many programs refuse leap seconds.
 constexpr std::string_view kTime =
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,6})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
 constexpr std::string_view kDuration =
@@ -47,7 +47,7 @@ std::string regex() {
   const std::string inner = fmt::format(R"(\((?:\?:)?{0}(?:\|{0})*\){1})", terms, count);
   return fmt::format(R"(\^?(?:{0}|{1})*\$?)", terms, inner);
 }
-// URI templates (RFC 6570) whose variables have names of letters, digits and "_".
+// Matches URI templates (RFC 6570) whose variables have names of letters, digits and "_".
 constexpr std::string_view kUriTemplate =
     R"((?:[a-zA-Z0-9._~:/?#@!$&()*+,;=-]|%[0-9A-Fa-f]{2}|\{[+#./;?&]?[a-zA-Z0-9_]+(?:,[a-zA-Z0-9_]+)*\*?\})*)";
 
@@ -105,7 +105,7 @@ Result<std::vector<NamedTerm>> parse_formats() {
       {"idn-hostname", hostname(), true},
       {"uri", uri(), true},
       {"iri", uri(), true},
-      {"url", uri(), true},  // common, but not in the standard
+      {"url", uri(), true},  // "url" is common, but not in the standard
       {"uri-reference", uri_reference(), true},
       {"iri-reference", uri_reference(), true},
       {"json-pointer", std::string(kJsonPointer), false},
@@ -124,7 +124,7 @@ Result<std::vector<NamedTerm>> parse_formats() {
 }  // namespace
 
 Result<std::optional<TextTerm>> format_term(std::string_view name) {
-  // One parsed copy serves all schemas, because the trees are large.
+  // All schemas share one parsed copy of the formats, because the trees are large.
   static const Result<std::vector<NamedTerm>> formats = parse_formats();
   if (!formats.ok()) return formats.status();
   for (const NamedTerm& format : *formats) {

@@ -11,7 +11,8 @@
 namespace tessera::schema {
 namespace {
 
-// The most values of "uniqueItems" that may come in any order. Any order of 6 values takes 2^6 rules.
+// The maximum number of values of "uniqueItems" that may come in any order. To allow every order of n values takes 2^n
+// rules.
 constexpr std::size_t kMaxAnyOrder = 6;
 constexpr std::size_t kMaxTextBytes = 4u << 20;  // largest size of the grammar in EBNF
 
@@ -83,7 +84,7 @@ Result<std::string> GrammarWriter::array(const ArrayShape& shape, TypeId type) {
   bool open = true;
   for (std::size_t i = 0; i < shape.prefix.size() && open; ++i) {
     open = types_.possible(shape.prefix[i]);
-    // Requires the first `min` items, because an array with an item has all items before it.
+    // Marks the first `min` items as required. No array has an item without all items before it.
     if (open) elements.listed.push_back({TRY(type_rule(shape.prefix[i])), static_cast<std::int64_t>(i) < shape.min});
   }
   if (open && types_.possible(shape.rest)) elements.more = TRY(type_rule(shape.rest));

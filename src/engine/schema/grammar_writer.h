@@ -18,8 +18,8 @@ namespace tessera::schema {
 
 class GrammarWriter {
  public:
-  // `blank` is an expression for the whitespace between JSON's tokens. "": texts are written as Python's json.dumps
-  // writes them, `{"a": [1, 2]}`. Keeps references to the table and the types.
+  // `blank` is an expression for the whitespace between JSON's tokens. If it is empty, texts are written as Python's
+  // json.dumps writes them, `{"a": [1, 2]}`. Keeps references to the table and the types.
   GrammarWriter(TypeTable& table, SettledTypes& types, std::string blank)
       : table_(table), types_(types), blank_(std::move(blank)) {}
 
@@ -29,12 +29,12 @@ class GrammarWriter {
  private:
   // A property or an item. Elements follow one another, separated by commas.
   struct Element {
-    std::string text{};  // an expression
+    std::string text{};  // an EBNF expression
     bool required = false;
   };
   struct Elements {
-    std::vector<Element> listed{};  // in this order, each at most once
-    std::string more{};             // any number of these follow; "": none
+    std::vector<Element> listed{};  // elements that come in this order, each at most once
+    std::string more{};             // an expression for each further element, in any number; "": none
     bool alike = false;             // two of `more` may be the same property, so all of them count as one towards `min`
     std::int64_t min = 0;
     std::int64_t max = -1;
@@ -57,16 +57,16 @@ class GrammarWriter {
   // Returns an expression for `min` to `max` of `values` in any order, each at most once.
   std::string any_order(const std::vector<std::string>& values, std::int64_t min, std::int64_t max);
 
-  std::string token(std::string_view text) const;  // with optional blanks around it
+  std::string token(std::string_view text) const;  // adds optional blanks around `text`
   std::string bracketed(std::string_view open, const std::string& inside, std::string_view close) const;
-  std::string key(const std::string& name) const;  // with its colon
+  std::string key(const std::string& name) const;  // includes the colon
 
   TypeTable& table_;
   SettledTypes& types_;
   std::string blank_;
   EbnfRules rules_;
-  std::map<NumberSet, std::string> numbers_;  // expressions, because many numbers have the same bounds
-  std::vector<std::string> names_;            // [type]: names of rules; "": not named yet
+  std::map<NumberSet, std::string> numbers_;  // a cache of expressions, because many numbers have the same bounds
+  std::vector<std::string> names_;            // [type]: name of the type's rule; "": not named yet
   std::vector<TypeId> queue_;
 };
 

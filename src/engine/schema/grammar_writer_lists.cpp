@@ -1,4 +1,5 @@
-// Writes lists with commas: optional elements, and bounds on the number of elements.
+// Writes expressions for lists whose elements are separated by commas. Elements may be optional, and their number may
+// have bounds.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,8 +64,8 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
   // Without a maximum, all counts above the minimum are equivalent.
   const std::int64_t top = elements.max >= 0 ? elements.max : elements.min;
   const auto capped = [&](std::int64_t count) { return elements.max < 0 ? std::min(count, top) : count; };
-  // [element, count]: an expression for the rest of the list from that element on, if `count` elements precede; nothing
-  // if every such list has too few or too many elements.
+  // known[{element, count}] is an expression for the rest of the list from that element on if `count` elements precede
+  // it, or nothing if every such list has too few or too many elements.
   std::map<std::pair<std::int64_t, std::int64_t>, std::optional<std::string>> known;
   const auto more_from = [&](std::int64_t count) -> std::optional<std::string> {
     const std::int64_t least = std::max<std::int64_t>(elements.min - count, 0);
@@ -111,8 +112,8 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
 std::string GrammarWriter::any_order(const std::vector<std::string>& values, std::int64_t min, std::int64_t max) {
   const auto size = static_cast<unsigned>(values.size());
   const std::string comma = token(",") + ' ';
-  // [set of remaining values]: an expression for the rest of the list. Small sets are made first, because larger ones
-  // use them.
+  // rest[left] is an expression for the rest of the list if the values of the set `left` remain. Small sets come first,
+  // because the expressions of larger sets contain theirs.
   std::map<unsigned, std::string> rest;
   for (unsigned left = 0; left < (1u << size); ++left) {
     const auto count = static_cast<std::int64_t>(size) - std::popcount(left);

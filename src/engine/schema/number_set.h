@@ -17,7 +17,7 @@ namespace tessera::schema {
 
 // Only some numbers of a set can be written as text. Integers have up to 18 digits and no exponent, so they fit 64
 // bits. Numbers within bounds have up to 15 digits, up to 9 of them after the point, and no exponent. Two different
-// texts are thus two different doubles, and a bound holds for the number that a reader makes of the text.
+// texts are thus two different doubles, and a bound also holds for the double that a JSON parser makes of the text.
 //
 // Numbers are decimals, as in the standard: 0.07 is a multiple of 0.01. A validator that divides doubles may refuse it.
 struct NumberSet {
@@ -30,7 +30,7 @@ struct NumberSet {
   bool integer = false;
   std::optional<Bound> low{};
   std::optional<Bound> high{};
-  std::vector<Decimal> multiples{};  // a number must be a multiple of each; is_step() holds for each
+  std::vector<Decimal> multiples{};  // steps of which a number must be a multiple; is_step() holds for each
 
   bool free() const { return !integer && !low && !high && multiples.empty(); }
   auto operator<=>(const NumberSet&) const = default;
@@ -48,7 +48,8 @@ bool contains(const NumberSet& set, const Json& number);
 std::optional<std::vector<NumberSet>> without(const NumberSet& set, const NumberSet& other);
 // Returns all numbers of a set of integers if its bounds enclose at most `most` integers; otherwise nothing.
 std::optional<std::vector<std::int64_t>> finite_integers(const NumberSet& set, std::int64_t most);
-// Returns whether any number of the set has a text. Without multiples this costs little. Errors are number_ebnf()'s.
+// Returns whether any number of the set has a text. Without multiples this costs little. Returns the
+// same errors as number_ebnf().
 Result<bool> has_texts(const NumberSet& set, WorkLimit& work);
 // Returns an expression for the numbers' texts; nothing if no number has a text. Returns unimplemented if a bound has
 // more digits than texts have.

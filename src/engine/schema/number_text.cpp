@@ -12,8 +12,8 @@ namespace tessera::schema {
 namespace {
 
 constexpr int kIntegerDigits = 18;
-constexpr int kDigits = 15;          // most digits of a number within bounds
-constexpr int kFractionDigits = 9;   // most digits after the point
+constexpr int kDigits = 15;          // maximum number of digits of a number within bounds
+constexpr int kFractionDigits = 9;   // maximum number of digits after the point
 constexpr int kUnboundedDigits = 9;  // if a bound is missing, numbers may have this many digits before the point
 
 Regex digit(char first, char last) {
@@ -22,7 +22,7 @@ Regex digit(char first, char last) {
 Regex digits(int min, int max) { return make_repeat(digit('0', '9'), min, max); }
 Regex nothing() { return make_sequence({}); }
 
-// A walk through the digits of numbers between two bounds of equal length.
+// A position in the digits of the numbers between two bounds. Both bounds have the same number of digits.
 struct DigitWalk {
   const std::string& low;
   const std::string& high;
@@ -108,7 +108,7 @@ Regex decimals(std::int64_t low, std::int64_t high, int places) {
 Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
   std::vector<Regex> choices;
   if (high >= 0) choices.push_back(decimals(std::max<std::int64_t>(low, 0), high, places));
-  const std::int64_t least = std::max<std::int64_t>(-high, 1);  // excludes "-0"
+  const std::int64_t least = std::max<std::int64_t>(-high, 1);  // at least 1, so that "-0" is excluded
   if (-low >= least) choices.push_back(make_sequence({make_text("-"), decimals(least, -low, places)}));
   return make_choice(std::move(choices));
 }
@@ -120,7 +120,7 @@ int places_of(long double value) {
   return number ? number->places : kIntegerDigits + 1;
 }
 
-// Returns the number of digits before the point. Precondition: at most kDigits.
+// Returns the number of digits before the point. Precondition: there are at most kDigits.
 int whole_digits(long double value) {
   int out = 1;
   for (std::int64_t rest = std::abs(static_cast<std::int64_t>(value)); rest >= 10; rest /= 10) ++out;
@@ -230,9 +230,10 @@ Automaton multiples_automaton(std::int64_t step, int places) {
   return out;
 }
 
-// Returns `step` in units of 10^-places; unimplemented if its multiples take too many states.
+// Returns `step` in units of 10^-places; unimplemented if an automaton of its multiples would have too many
+// states.
 Result<std::int64_t> step_in_units(const Decimal& step, const NumberSet& set, int places) {
-  // An integer is a multiple of 1.5 exactly if it is a multiple of 3.
+  // For integers, the step becomes an integer: an integer is a multiple of 1.5 if and only if it is a multiple of 3.
   const std::int64_t whole = step.units / std::gcd(step.units, power_of_ten(step.places));
   const auto most = static_cast<std::int64_t>(kMaxStates) / (places + 2);
   const std::int64_t scale = set.integer ? 1 : power_of_ten(places - step.places);
@@ -248,7 +249,8 @@ bool bounded(const NumberSet& set) { return !set.multiples.empty() || set.low ||
 // The texts of a bounded set: decimals that lie between two bounds and are multiples of each step.
 struct BoundedTexts {
   Units units;
-  std::vector<std::int64_t> steps;  // in units; without steps of one unit, which every text satisfies
+  std::vector<std::int64_t>
+      steps;  // in units; steps of one unit are left out, because every text is a multiple of one unit
 
   bool empty() const { return units.low > units.high; }
   Regex between() const { return signed_decimals(units.low, units.high, units.places); }

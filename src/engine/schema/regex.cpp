@@ -79,7 +79,7 @@ LengthRange regex_lengths(const Regex& regex) {
       break;
     }
   }
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // bounds the product of nested repetitions
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // keeps products of nested counts from overflowing
   if (out.max > kMost) out.max = -1;
   out.min = std::min(out.min, kMost);
   return out;

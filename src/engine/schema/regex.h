@@ -23,7 +23,7 @@ inline constexpr int kMaxRegexCount = 100000;  // largest count of one repetitio
 
 struct RegexNode {
   enum class Kind : std::uint8_t {
-    kClass,     // one character of `narrow` in the narrow reading, of `wide` in the wide reading
+    kClass,     // one character: of `narrow` in the narrow reading, of `wide` in the wide reading
     kSequence,  // all `parts` in order; none: the empty text
     kChoice,    // one of `parts`; none: matches nothing
     kRepeat,    // the only part, `min` to `max` times
@@ -54,7 +54,7 @@ Regex make_any();
 // lookaround, backreferences, word boundaries, flags, some Unicode classes.
 Result<Regex> parse_regex(std::string_view pattern);
 
-// The number of code points of the shortest and the longest text; `max` -1: unbounded. Anchors count as 0.
+// The number of code points of the shortest and the longest text; `max` -1: unbounded. Anchors have no length.
 struct LengthRange {
   std::int64_t min = 0;
   std::int64_t max = 0;

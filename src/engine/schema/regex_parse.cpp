@@ -12,8 +12,8 @@
 namespace tessera::schema {
 namespace {
 
-constexpr int kMaxDepth = 100;                 // nesting of groups
-constexpr std::size_t kMaxRanges = 1'000'000;  // ranges of characters in all classes; \w has hundreds
+constexpr int kMaxDepth = 100;                 // maximum nesting of groups
+constexpr std::size_t kMaxRanges = 1'000'000;  // maximum number of character ranges in all classes; \w has hundreds
 
 class Parser {
  public:
@@ -67,7 +67,7 @@ class Parser {
         break;
       }
       if (regex->kind == RegexNode::Kind::kRepeat && last_ == regex.get()) return bad("a repetition of a repetition");
-      take("?");  // lazy: it matches the same texts
+      take("?");  // makes the repetition lazy, which changes no match of a whole text
       if (peek() == '+') return bad("a repetition of a repetition");
       regex = make_repeat(std::move(regex), min, max);
       last_ = regex.get();
@@ -147,7 +147,8 @@ class Parser {
     }
     Regex regex = TRY(choice(depth + 1));
     if (!take(")")) return bad("a \"(\" without \")\"");
-    // Forgets the repetition made last. "(a*)*" is allowed, because the group lies between the two repetitions.
+    // Forgets the repetition that was made last. "(a*)*" is allowed, because the group lies between the two
+    // repetitions.
     last_ = nullptr;
     return regex;
   }
@@ -286,7 +287,7 @@ class Parser {
   std::string_view text_;
   std::size_t at_ = 0;
   std::size_t ranges_ = 0;
-  const RegexNode* last_ = nullptr;  // the repetition made last
+  const RegexNode* last_ = nullptr;  // the repetition that was made last
 };
 
 }  // namespace

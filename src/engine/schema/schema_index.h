@@ -29,7 +29,7 @@ class SchemaIndex {
   // A schema with its own id, or the root, together with its contents.
   struct Resource {
     const Json* root = nullptr;
-    std::string id{};  // absolute if possible
+    std::string id{};  // an absolute URI if possible
     bool old_draft = false;
   };
   explicit SchemaIndex(const Json& root) : root_(&root) {}
@@ -38,7 +38,7 @@ class SchemaIndex {
 
   const Json* root_;
   std::deque<Resource> resources_;
-  std::unordered_map<const Json*, const Resource*> resource_of_;  // the resource that contains an object
+  std::unordered_map<const Json*, const Resource*> resource_of_;  // maps an object to the resource that contains it
   std::unordered_map<std::string, const Json*> by_name_;          // keys are "id" and "id#anchor"
 };
 

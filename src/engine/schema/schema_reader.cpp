@@ -19,7 +19,8 @@ constexpr std::array<std::string_view, 5> kUnheld = {"$dynamicRef", "$recursiveR
 // Larger counts have no effect, because other limits end a text earlier.
 constexpr std::int64_t kMaxCount = 1'000'000'000;
 
-// The number of WorkLimit steps for leaving one type out of one shape. This also bounds the memory of the results.
+// The cost, in steps of WorkLimit, of leaving one type out of one shape. This also bounds the memory of the
+// results.
 constexpr std::size_t kLeftOutSteps = 50;
 
 // Returns whether `value` may contain a rounded number: one that is written as an integer, but fits neither 64 bits nor
@@ -245,7 +246,7 @@ Result<Shapes> SchemaReader::apply_negations(Shapes shapes) {
 
 // Returns the values that satisfy a dependency on the property `name`: all objects with this property that also have
 // the `required` properties and satisfy `schema` (may be null), all objects without this property, and all values that
-// are no objects.
+// are not objects.
 Result<Shapes> SchemaReader::with_present(const std::string& name, const std::vector<std::string>& required,
                                           const Json* schema) {
   const TypeId any = TRY(table_.any());

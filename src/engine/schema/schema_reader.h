@@ -35,7 +35,7 @@ class SchemaReader {
   Result<TextSet> texts();
   Result<ArrayShape> array();
   Result<ObjectShape> object();
-  // A class of names, and the schemas of the patterns that match these names.
+  // A class of property names, and the schemas of the patterns that match these names.
   struct Matched {
     TextSet names{};
     std::vector<const Json*> schemas{};

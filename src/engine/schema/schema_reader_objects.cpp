@@ -24,7 +24,7 @@ Result<ObjectShape> SchemaReader::object() {
   return out;
 }
 
-// Returns the terms of a pattern and of its lookaheads. A text must satisfy all of them.
+// Returns the conditions (TextTerm) that a pattern and its lookaheads state. A text must satisfy all of them.
 Result<std::vector<TextTerm>> SchemaReader::pattern_terms(std::string_view pattern, std::string_view key) {
   std::vector<TextTerm> out;
   for (const PatternPart& part : split_lookaheads(pattern)) {
@@ -35,7 +35,7 @@ Result<std::vector<TextTerm>> SchemaReader::pattern_terms(std::string_view patte
   return out;
 }
 
-// Divides all names into classes by the patterns that they match. The classes do not overlap.
+// Divides all property names into classes by the patterns that they match. The classes do not overlap.
 Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Json* patterns) {
   std::vector<Matched> classes = {{}};
   if (patterns == nullptr) return classes;

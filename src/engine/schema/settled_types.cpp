@@ -10,10 +10,10 @@
 namespace tessera::schema {
 namespace {
 
-constexpr std::size_t kMaxNamesOfClass = 64;  // names of a class that become properties of their own
+constexpr std::size_t kMaxNamesOfClass = 64;  // maximum number of a class's names that become members
 constexpr std::int64_t kMaxFewValues = 512;
 constexpr std::size_t kMaxPieces = 8;      // maximum number of parts of the difference of two objects
-constexpr std::size_t kMaxToldApart = 64;  // maximum number of overlapping schemas that are told apart
+constexpr std::size_t kMaxToldApart = 64;  // maximum number of overlapping schemas that are made disjoint (apart())
 
 // Returns whether the shape contains every array, or every object.
 bool holds_all(const Shape& shape, TypeId any) {
@@ -60,7 +60,7 @@ void SettledTypes::visit_parts(const Shape& shape, bool generated) {
 }
 
 Result<SettledTypes> SettledTypes::create(TypeTable& table, TypeId root) {
-  // If schemas overlap, tells them apart by one property or item, and settles everything again.
+  // If two schemas overlap, makes them disjoint by one property or item (apart()), and settles all types again.
   std::set<std::pair<const Json*, TypeId>> told_apart;
   while (true) {
     SettledTypes out(table);
@@ -221,7 +221,7 @@ Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, 
   return std::optional(std::move(out));
 }
 
-// Removes what a schema only implies, and keeps the names of members and classes apart.
+// Removes what a schema only implies, and removes the names of members from the name classes.
 Result<Shape> SettledTypes::as_generated(const Shape& shape) {
   Shape out{.values = shape.values};
   if (ArrayShape* array = out.get<ArrayShape>()) {

@@ -30,11 +30,11 @@ class SettledTypes {
   struct Type {
     Shapes shapes{};
     bool generated = false;
-    bool reached = false;  // part of an overlap, so find_inhabited() looks at it
+    bool reached = false;  // the type is part of an overlap, so find_inhabited() looks at it
     bool possible = false;
-    bool inhabited = false;  // some value may satisfy it by the standard
+    bool inhabited = false;  // by the standard, some value may satisfy the type
   };
-  // A shape, and a type whose values it must not have. The schema is refused if some value is in both.
+  // A shape, and a type whose values it must not have. The schema is refused if a value belongs to both.
   struct Overlap {
     Shape shape;
     LeftOut with;
@@ -72,7 +72,7 @@ class SettledTypes {
   std::vector<TypeId> to_settle_;
   std::vector<TypeId> to_reach_;
   std::vector<Overlap> overlaps_;
-  std::set<std::pair<const Json*, TypeId>> told_apart_;  // LeftOut::at and type, for which apart() is used
+  std::set<std::pair<const Json*, TypeId>> told_apart_;  // pairs of LeftOut::at and type for which apart() is used
 };
 
 // Returns all values of a type. Returns nothing if the type has more than 512 values, or values other than listed ones

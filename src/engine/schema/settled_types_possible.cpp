@@ -1,4 +1,4 @@
-// Finds the types that have values, as least fixed points.
+// Finds the types that have values by a fixed-point iteration: at first no type is known to have a value.
 #include <algorithm>
 
 #include "tessera/engine/schema/settled_types.h"
@@ -79,8 +79,8 @@ Result<bool> SettledTypes::possible(const Shape& shape) {
   return true;
 }
 
-// Visits all types that are not known to have a value, again and again until nothing changes. Types are few, and few
-// rounds are needed, because types are not nested deeply.
+// Visits all types that are not known to have a value, again and again until nothing changes. There are few types.
+// Few rounds are needed, because types are not nested deeply.
 Status SettledTypes::find_inhabited() {
   for (bool changed = true; changed;) {
     changed = false;

@@ -51,7 +51,8 @@ Regex fold_lengths(const Regex& regex, const TextSet& set) {
   return make_sequence(std::move(parts));
 }
 
-// Limits repetitions to `count`. Unless `all` is set, limits only unbounded ones and those of a single character.
+// Limits the counts of repetitions to `count`. Unless `all` is set, limits only unbounded repetitions and repetitions
+// of a single character.
 Regex stopped(const Regex& regex, int count, bool all) {
   if (regex->parts.empty()) return regex;
   RegexNode out = *regex;
@@ -84,7 +85,8 @@ Regex stop_early(const Regex& regex, const TextSet& set) {
   return nullptr;
 }
 
-// Returns a key that equal sets share. Equal patterns are the same object, because each is parsed once.
+// Returns a map key; equal sets have equal keys. The key has addresses of parsed patterns. Equal patterns have the same
+// address, because a pattern is parsed only once.
 std::vector<std::intptr_t> key_of(const TextSet& set) {
   std::vector<std::intptr_t> key = {static_cast<std::intptr_t>(set.min), static_cast<std::intptr_t>(set.max)};
   for (const TextTerm& term : set.terms) {

@@ -1,4 +1,4 @@
-// Sets of strings that a schema allows. They are given by lengths, patterns, formats and excluded texts.
+// Sets of strings that a schema allows. A set is defined by lengths, patterns, formats and excluded texts.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 namespace tessera::schema {
 
 struct TextTerm {
-  Regex regex{};  // matches exactly the texts of the term, or, if `negated`, exactly all others
+  Regex regex{};  // the term's texts match this regex; if `negated`, they do not match it
   bool negated = false;
   bool loose = false;  // other validators accept more texts of this format, so the wide reading is all texts
-  std::shared_ptr<const Automaton> left_out{};  // used instead of `regex`: texts that the term excludes
+  std::shared_ptr<const Automaton> left_out{};  // if set, replaces `regex`: accepts the texts that the term excludes
   bool exact = false;                           // the wide reading excludes the texts of `left_out` too
 };
 
 // The strings that satisfy all of these conditions.
 struct TextSet {
-  std::int64_t min = 0;   // in code points
-  std::int64_t max = -1;  // -1: unbounded
+  std::int64_t min = 0;   // minimum length in code points
+  std::int64_t max = -1;  // maximum length in code points; -1: unbounded
   std::vector<TextTerm> terms{};
 
   bool free() const { return min == 0 && max < 0 && terms.empty(); }
@@ -42,8 +42,8 @@ class TextSets {
   Result<std::shared_ptr<const Automaton>> automaton(const TextSet& set, Reading reading);
   Result<bool> empty(const TextSet& set, Reading reading);
   Result<bool> contains(const TextSet& set, std::string_view text, Reading reading);
-  // Removes the texts of other's wide reading from `set`. The set's narrow reading, which is generated, then has none
-  // of them; its wide reading may keep some.
+  // Removes the texts of the wide reading of `other` from `set`. The set's narrow reading, which is generated, then has
+  // none of them; its wide reading may keep some.
   Status leave_out(TextSet& set, const TextSet& other);
   // Removes `texts` from `set`. Sets that exclude the same texts share an automaton.
   Status leave_out_texts(TextSet& set, std::vector<std::string> texts);

@@ -13,9 +13,9 @@ namespace tessera::schema {
 namespace {
 
 constexpr std::size_t kMaxTypes = 20'000;
-constexpr std::size_t kMaxShapes = 2048;  // shapes of one type
-constexpr std::size_t kMaxReading = 256;  // nesting of schemas that are read inside one another
-constexpr std::size_t kReadSteps = 2000;  // units of work for one schema
+constexpr std::size_t kMaxShapes = 2048;  // maximum number of shapes of one type
+constexpr std::size_t kMaxReading = 256;  // maximum nesting of schemas that are read inside one another
+constexpr std::size_t kReadSteps = 2000;  // steps of WorkLimit that reading one schema costs
 
 }  // namespace
 
@@ -137,7 +137,7 @@ Result<Shapes> TypeTable::read(const Json& schema) {
 
 Result<Shapes> TypeTable::product(const Shapes& a, const Shapes& b) {
   Shapes out;
-  std::size_t sets = 0;  // number of shapes that are not single values, of which there may be many
+  std::size_t sets = 0;  // number of shapes that are not single values; only these are limited
   for (const Shape& one : a) {
     for (const Shape& other : b) {
       TRY(texts_.work().spend(10));

@@ -20,8 +20,8 @@
 
 namespace tessera::schema {
 
-// Errors read "#/place: \"keyword\": reason". They are unimplemented if a schema has no exact form, and
-// invalid_argument if it is malformed or too large.
+// The messages of errors read "#/place: \"keyword\": reason". Errors are unimplemented if a schema has no exact form,
+// and invalid_argument if it is malformed or too large.
 class TypeTable {
  public:
   // Keeps a reference to `index`. Precondition: the nesting of the schema is bounded.
@@ -89,7 +89,7 @@ class TypeTable {
   const SchemaIndex& index_;
   Json never_{false};
   struct Negation {
-    Json schema{};  // its address stands for the negation among a type's schemas
+    Json schema{};  // its address represents the negation in the list of a type's schemas
     LeftOut of{};
   };
   std::map<TypeId, std::unique_ptr<Negation>> negations_;
@@ -101,8 +101,8 @@ class TypeTable {
   std::unordered_map<const Json*, std::size_t> numbers_;
   std::map<std::vector<const Json*>, TypeId> ids_;
   std::unordered_map<const Json*, Shapes> read_;
-  std::unordered_map<const Json*, const Json*> targets_;  // targets of references
-  std::unordered_set<const Json*> reading_;               // schemas being read; finds circular references
+  std::unordered_map<const Json*, const Json*> targets_;  // maps a reference to its target
+  std::unordered_set<const Json*> reading_;  // schemas that are being read; used to find circular references
 };
 
 }  // namespace tessera::schema

@@ -187,7 +187,8 @@ class KeptProfile : public ::testing::Test {
   EngineOptions options_ = test::small_options();
 };
 
-// The memory prediction of a start compiles the same programs, which must not count as cached.
+// A start first compiles its programs to predict the memory. They must count as compiled and not as cached when the
+// start then uses them.
 TEST_F(KeptProfile, AStartCountsCompiledAndCachedPrograms) {
   const RunnerInventory first = prefill();
   EXPECT_GT(first.general_compiles, 1);

@@ -76,7 +76,7 @@ class ModelStart {
   Status open_device();
   Status plan();          // also starts the peers, which may lower sizes and pages of the plan
   Status take_texts();    // takes the texts that another thread has read
-  Status load_weights();  // on another thread, except on the CPU
+  Status load_weights();  // loads on another thread, except on the CPU
   Status make_runner();
   Status capture();
   Status wait();  // waits for the weights, the peers and the device's libraries
@@ -160,8 +160,8 @@ Status ModelStart::make_runner() {
   return ok_status();
 }
 
-// Captures the graphs. While the weights load, captures deferred sizes too, because no request can be served before the
-// weights are loaded.
+// Captures the graphs. As long as the weights load, it also captures sizes that would otherwise be captured after the
+// start. This delays no request, because none can be served before the weights are loaded.
 Status ModelStart::capture() {
   TRY(model_.runner->capture([&] { return !load_->done(); }).with_context(kCaptureContext));
   return model_.peers->compare_sizes(model_.runner->dispatch_table());

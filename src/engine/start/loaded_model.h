@@ -34,7 +34,7 @@ struct LoadedModel {
   Timeline start;
   std::unique_ptr<Device> device;
   ModelConfig config;
-  std::optional<EmbeddingConfig> embedding;  // none: not an embedding model
+  std::optional<EmbeddingConfig> embedding;  // none: the model is not an embedding model
   std::int64_t parameters = 0;               // parameters of the whole model, over all ranks
   ir::DType kv_cache_type = ir::DType::kFloat32;
   ModelTexts texts;

@@ -1,4 +1,4 @@
-// A snapshot of an engine's state and counters, for metrics and people.
+// A snapshot of an engine's state and counters, for metrics and for people to read.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct EngineStats {
   std::int64_t page_size = 0;
   // Counters since the start:
   std::int64_t prompt_tokens = 0;  // tokens of admitted prompts
-  std::int64_t cached_tokens = 0;  // how many of prompt_tokens were found in the prefix cache
+  std::int64_t cached_tokens = 0;  // number of prompt_tokens that were found in the prefix cache
   std::int64_t output_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t split_chunks = 0;        // steps that computed less of their prompts, to fill a captured size
@@ -49,7 +49,8 @@ struct EngineStats {
   }
 };
 
-// Returns the sums over `each`, at least one engine; all have the same options. The graphs are the first engine's.
+// Returns the sums over the engines of `each`, with the graphs of the first engine. Precondition: there is at least one
+// engine, and all have the same options.
 EngineStats sum_of(std::span<const EngineStats> each);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@ namespace tessera {
 
 // The kind of a forward, which depends on the rows of all its requests.
 enum class ForwardPhase : std::uint8_t { kPrefill, kDecode, kMixed };
-std::string_view forward_phase_name(ForwardPhase phase);  // "prefill" "decode" "mixed"
+std::string_view forward_phase_name(ForwardPhase phase);  // "prefill", "decode" or "mixed"
 
 struct GraphUse {
   ForwardPhase phase = ForwardPhase::kPrefill;

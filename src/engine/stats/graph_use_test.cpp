@@ -1,5 +1,6 @@
-// Catches: a request's report with forwards of other requests or without some of its own, mixed-up phases, features
-// that silently leave the graphs, and an inventory that does not change when sizes come or go.
+// Catches: a request's report with forwards of other requests or without some of its own; forwards counted in the wrong
+// phase; a feature whose forwards run without graphs although nothing reports it; and a list of graphs that is not
+// updated when a size is captured or dropped.
 #include "tessera/engine/stats/graph_use.h"
 
 #include <gmock/gmock.h>
@@ -111,7 +112,7 @@ TEST(StartFailure, CompilingAndCapturingAreDistinguished) {
     const FakeDevice& fake = **device;
     const Result<std::unique_ptr<Engine>> engine = Engine::create(options, *std::move(device));
     if (engine.ok() && fake.counts().faults == 0) break;  // n is past the last allocation
-    if (engine.ok()) continue;                            // a size was dropped
+    if (engine.ok()) continue;                            // the start succeeded, because a size was dropped
     ++(is_graph_failure(engine.status()) ? of_graphs : of_others);
   }
   EXPECT_GT(of_others, 0) << "no room for weights is not of graphs";

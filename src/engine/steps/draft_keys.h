@@ -38,7 +38,7 @@ class DraftKeys {
 
   const CacheManager& cache_;
   std::size_t group_ = 0;       // the first group that keeps all tokens
-  std::vector<bool> has_keys_;  // [slots of the group]
+  std::vector<bool> has_keys_;  // [slots of the group]: whether the slot has draft keys
 };
 
 }  // namespace tessera

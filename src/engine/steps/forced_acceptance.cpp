@@ -3,7 +3,7 @@
 namespace tessera {
 namespace {
 
-// Returns the probability p of a draft for which p + p² + … + pⁿ = kept.
+// Returns the probability p for which n = `drafts` drafts have p + p² + … + pⁿ = `kept` kept drafts on average.
 double probability_of(double kept, std::int64_t drafts) {
   double low = 0;
   double high = 1;

@@ -1,6 +1,6 @@
-// Keeps drafts at random, whether or not the model chose them. The speed of speculative decoding can then be measured
-// with random weights. Without forced acceptance, a model with random weights would refuse nearly all drafts. The texts
-// are meaningless.
+// Keeps drafts at random, whether or not the model chose them. The texts become meaningless, but the speed of
+// speculative decoding can be measured with random weights. Without forced acceptance, a model with random weights
+// would refuse nearly all drafts.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class ForcedAcceptance {
 
  private:
   std::bernoulli_distribution keeps_;
-  std::mt19937_64 random_;  // the default seed, so that runs are alike
+  std::mt19937_64 random_;  // has the default seed, so that all runs are equal
   std::vector<TokenId> sampled_;
 };
 

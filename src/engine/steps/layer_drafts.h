@@ -7,9 +7,9 @@
 // further draft runs the body on the draft before it. The keys and values of refused drafts are overwritten when the
 // layer reads the tokens that the model chose instead.
 //
-// The rows of forwards that ran while no request drafted are not read. A later request may find their pages in the
-// prefix cache (DraftKeys). A draft model then reads these rows before it drafts. A layer cannot, because the rows'
-// hidden states are gone; its drafts of such a request are not taken as evidence against drafting.
+// Neither a layer nor a draft model reads a forward's rows while no request drafts. A later request may find the pages
+// of these rows in the prefix cache (DraftKeys). A draft model then reads the rows before it drafts. A layer cannot,
+// because the rows' hidden states are gone; its drafts of such a request are not taken as evidence against drafting.
 //
 // A draft model reads each row with the row's own token and no hidden state, so its keys and values depend on the same
 // tokens as the model's. When drafts are made, it first reads the sequence's last token, and its head then gives the
@@ -60,7 +60,7 @@ class LayerDrafts {
   using Clock = std::chrono::steady_clock;
   struct Row {
     ScheduledBatch::Entry* entry;
-    std::int32_t hidden;  // index of the row of draft_hidden for the next draft
+    std::int32_t hidden;  // index of the row of draft_hidden that gives the next draft
     std::int32_t id;      // index in last_ids of the newest draft
   };
   void clear();
@@ -95,7 +95,7 @@ class LayerDrafts {
   ForwardBatch batch_;
   RopeAxes rope_positions_;
   std::vector<std::int32_t> hidden_rows_;
-  std::vector<Row> rows_;          // entries that still draft
+  std::vector<Row> rows_;          // entries that still need drafts
   std::int64_t first_drafts_ = 0;  // first drafts that read() has made; they are the first elements of last_ids
   bool complete_ = false;          // whether the last complete() made all drafts of its batch
   std::int32_t made_ = 0;          // number of this step's drafts so far, which are in last_ids

@@ -1,4 +1,4 @@
-// Catches: drafts of a next-token layer that change what a request gets; rows, positions or pages of another sequence
+// Catches: drafts of a next-token layer that change a request's output; rows, positions or pages of another sequence
 // in the layer's forwards; a layer that does not read the tokens of chunked prompts, of cached prefixes, or after
 // refused drafts; a layer whose drafts are never used; and a draft that another request takes for its own last token.
 #include <gmock/gmock.h>
@@ -124,12 +124,12 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
 }
 
 // The layer's weights are random, so no drafts are kept. After four requests without a kept draft, no other request may
-// make drafts for a second, unless the layer lacked the keys of the four prompts. It lacks them if requests of two
+// make drafts for a second, unless the layer lacked the keys of the four prompts. It lacks them if requests for two
 // tokens, which never make drafts, computed the prompts.
 TEST(LayerDrafts, LackOfKeysEndsNoTrials) {
   const auto varied = [](std::int64_t prompt, std::int64_t new_tokens, std::int32_t seed) {
     Request made = request(prompt, new_tokens, seed);
-    made.sampling = {.temperature = 1.5, .seed = seed};  // a text that repeats itself would be drafted from
+    made.sampling = {.temperature = 1.5, .seed = seed};  // the text does not repeat itself, so the layer drafts
     return made;
   };
   for (const bool lacks_keys : {false, true}) {

@@ -25,7 +25,7 @@ void StepLoop::add(std::unique_ptr<Sequence> sequence) {
 
 Result<std::span<RequestEvent>> StepLoop::step() {
   outcomes_.begin_step();
-  TRY(peers().health());  // otherwise sequences may wait for tokens that never come
+  TRY(peers().health());  // after an error, sequences could wait for tokens that never come
   outcomes_.end_expired();
   // Collects all batches in flight first if there is no overlap, or if a sequence needs its last token on the host.
   const bool overlap = model_.steps.overlap && !scheduler_.reads_at_once();
@@ -58,7 +58,7 @@ Status StepLoop::write_adapters() {
 Status StepLoop::submit_next(bool overlap) {
   ScheduledBatch& next = flights_.next();
   const StepPace::Clock::time_point begin = StepPace::Clock::now();
-  if (layer_drafts_ && !overlap) scheduler_.forget_rows();  // drafts of this step overwrite the rows
+  if (layer_drafts_ && !overlap) scheduler_.forget_rows();  // this step's drafts overwrite the ids on the device
   {
     const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
     scheduler_.next(next, /*in_turns=*/overlap);
@@ -82,8 +82,8 @@ Status StepLoop::submit_next(bool overlap) {
   return ok_status();
 }
 
-// Tells DraftSlowdown that a step begins. The step is measured only if all requests decode. If a layer makes drafts,
-// the time of a draft must also be known, because predictions lack this time until then.
+// Tells DraftSlowdown that a step begins. The step is measured only if all requests decode. If a next-token
+// layer makes drafts, a draft's time must have been measured too: without it the predicted time of a step is too short.
 void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin) {
   if (next.entries.empty() || next.phase() != ForwardPhase::kDecode || (layer_drafts_ && draft_ms() == 0)) {
     slowdown_.begin(std::nullopt, begin);

@@ -5,7 +5,7 @@
 // both in turn, and adds the other things that a forward needs: images, adapters and drafts. Recovery handles a failed
 // forward.
 //
-// Threads: the engine's.
+// Only the engine's thread uses this class.
 #pragma once
 
 #include <cstdint>
@@ -75,7 +75,7 @@ class StepLoop {
   Outcomes outcomes_;
   Recovery recovery_;
   std::optional<LayerDrafts> layer_drafts_;            // none: no next-token layer or draft model makes drafts
-  std::optional<ForcedAcceptance> forced_acceptance_;  // for measurements alone
+  std::optional<ForcedAcceptance> forced_acceptance_;  // used only for measurements
   DraftStats drafts_;
   DraftSlowdown slowdown_;
 };

@@ -1,4 +1,4 @@
-// Tensors in host memory for tests, and their comparison with a double-precision reference.
+// Makes tensors in host memory for tests, and compares them with a double-precision reference.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -79,7 +79,8 @@ struct HostTensor {
   }
 };
 
-// Returns a tensor with every byte 0xff: NaN in floating-point types, -1 in signed integers.
+// Returns a tensor in which every byte is 0xff. All elements are NaN in floating-point types and -1 in signed integer
+// types.
 inline HostTensor poisoned_tensor(ir::DType dtype, std::vector<std::int64_t> dims) {
   std::size_t n = 1;
   for (const std::int64_t d : dims) n *= static_cast<std::size_t>(d);
@@ -109,13 +110,13 @@ inline HostTensor random_tensor(ir::DType dtype, std::vector<std::int64_t> dims,
   return t;
 }
 
-// Compares the bytes by memcmp, because operator== of vectors compares one std::byte at a time.
+// Uses memcmp, which is faster than operator== of vectors, because the latter compares one std::byte at a time.
 inline bool same_bits(const HostTensor& a, const HostTensor& b) {
   return a.bytes.size() == b.bytes.size() &&
          (a.bytes.empty() || std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0);
 }
 
-// Returns the sum of a[i] · b[i]. Reference computations spend most of their time here.
+// Returns the sum of a[i] · b[i]. Reference computations spend most of their time in this function.
 TESSERA_CPU_CLONES inline double dot(const double* a, const double* b, std::int64_t count) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -128,7 +129,7 @@ TESSERA_CPU_CLONES inline void add_scaled(double factor, const double* x, double
   for (std::int64_t i = 0; i < count; ++i) y[i] += factor * x[i];
 }
 
-// Accepts |actual - expected| <= absolute + relative · |expected|.
+// A value is accepted if |actual - expected| <= absolute + relative · |expected|.
 struct Tolerance {
   double absolute = 0;
   double relative = 0;

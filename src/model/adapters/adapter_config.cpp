@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Limits far above the values of published adapters. Within these limits no arithmetic on the values overflows.
+// These limits are far above the values of published adapters. Within them no arithmetic on the values overflows.
 constexpr std::int64_t kMostRank = 65536;
 constexpr double kMostAlpha = 1e6;
 

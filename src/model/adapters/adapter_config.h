@@ -1,4 +1,5 @@
-// The settings of a low-rank adapter: adapter_config.json of a PEFT folder (https://huggingface.co/docs/peft).
+// Reads the settings of a low-rank adapter from adapter_config.json of a PEFT folder
+// (https://huggingface.co/docs/peft).
 //
 // The tensors in the adapter's file decide which modules the adapter changes. The settings give the scale and the LoRA
 // rank of each module, and say which variant of LoRA the adapter uses. Unsupported variants are refused, and the error

@@ -32,8 +32,9 @@ bool is_target(const AdapterLimits& limits, const AdaptableModule& module) {
   return in_layer && (limits.targets.empty() || contains(limits.targets, kAllLinears));
 }
 
-// Returns the word by which AdapterLimits::saved names the linear's module. Returns "" if adapters cannot replace the
-// module's matrix: it is neither the head nor the embedding, or the rank does not have whole rows of it.
+// Returns the name that AdapterLimits::saved has for the linear's module. Returns "" if adapters cannot replace the
+// matrix, that is if the linear joins several modules, if the module is neither the head nor the embedding, or if this
+// rank has only a part of each row of the matrix.
 std::string_view saved_word(const AdaptableLinear& linear) {
   if (linear.modules.size() != 1) return "";
   const bool whole_rows = linear.embeds || (linear.first_col == 0 && linear.cols == linear.modules[0].cols);

@@ -32,7 +32,7 @@ struct AdaptableModule {
   std::int64_t rows = 0;       // rows of the whole matrix, and of B
   std::int64_t cols = 0;       // columns of the whole matrix, and of A
   std::int64_t expert = -1;    // index of the expert to which the matrix belongs; -1 if none
-  std::int64_t stack_row = 0;  // first row within the expert's stacked matrix, in which up follows gate
+  std::int64_t stack_row = 0;  // first row in the expert's stacked matrix, which has gate above up
 };
 
 // A range of consecutive columns of a linear's result. Column i of the range is computed from row first_row + i of one
@@ -43,8 +43,8 @@ struct AdaptableRange {
   std::int64_t rows = 0;
 };
 
-// A linear x [T, cols] → [T, rows of all ranges], as one rank computes it. An embedding counts as a linear whose x is
-// one-hot rows and whose matrix is the transpose of the embedding table, [hidden size, ids].
+// One rank's linear, which maps x [T, cols] to [T, rows of all ranges], where T is the number of tokens. An embedding
+// counts as a linear whose x is one-hot rows and whose matrix is the transposed embedding table [hidden size, ids].
 struct AdaptableLinear {
   std::string weight;  // name of the graph's value that holds the matrix or table
   bool embeds = false;
@@ -77,7 +77,7 @@ std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<co
 
 struct AdapterLimits {
   std::int64_t slots = 8;      // maximum number of adapters in one forward; at least 1
-  std::int64_t max_rank = 16;  // at least 1
+  std::int64_t max_rank = 16;  // maximum LoRA rank of an adapter; at least 1
   // Last words of the names of modules that adapters may change, such as "q_proj" or "lm_head". kExperts stands for the
   // experts' matrices. kAllLinears stands for all other linears of the layers. An empty list means the same as
   // kAllLinears.
@@ -118,8 +118,9 @@ class AdapterLayout {
   };
   const AdaptableLinear& linear_at(const Place& place) const { return linears_[place.rank][place.linear]; }
   const AdaptableModule& module_at(const Place& place) const { return linear_at(place).modules[place.module]; }
-  // Returns all places of a module, either of its A and B or of its whole matrix. A rank may have several, because a
-  // projection's rows may be split between two linears. Empty if adapters may not change the module in this way.
+  // Returns all places of a module, either of its A and B or of its whole matrix. A rank may have several places,
+  // because a projection's rows may be split between two linears. Returns an empty list if adapters may not change the
+  // module in this way.
   std::vector<Place> places_of(std::string_view module, bool whole = false) const;
   // Returns this rank's linear, or embedding, for a weight; null if the layout does not contain it.
   const AdaptableLinear* find(std::string_view weight, bool embeds = false, bool whole = false) const;
@@ -145,7 +146,7 @@ class AdapterLayout {
 
 // Returns the last word of a module's name: "q_proj".
 std::string_view last_word(std::string_view module);
-// Returns whether adapters may bring the whole matrix of a module with this name (AdapterLimits::saved).
+// Returns whether adapters may contain the whole matrix of a module with this name (AdapterLimits::saved).
 constexpr bool can_be_saved(std::string_view module) { return module == "lm_head" || module == "embed_tokens"; }
 // Returns a module's name without the prefix before "layers.": "layers.0.self_attn.q_proj". This prefix may differ
 // between checkpoints of one model. The names of the embedding and the head become "embed_tokens" and "lm_head"; any

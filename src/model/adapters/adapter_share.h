@@ -1,5 +1,5 @@
-// The part of a low-rank adapter that one rank of a model needs: the required rows and columns of A and B for each
-// linear. The part lies in host memory, and AdapterTables::write() (runner/adapters/adapter_tables.h) copies its
+// Cuts out the part of a low-rank adapter that one rank of a model needs: the required rows and columns of A and B for
+// each linear. The part lies in host memory, and AdapterTables::write() (runner/adapters/adapter_tables.h) copies its
 // matrices to a slot of the device's tables.
 #pragma once
 
@@ -29,7 +29,8 @@ struct AdapterMatrices {
 
 // The change that an adapter makes to one linear of a rank. The elements of A and B have type AdapterLayout::dtype().
 struct AdapterLinearPart {
-  // [modules]: LoRA ranks; for a whole matrix, the linear's number of rows; 0 if the adapter does not change the module
+  // [modules]: the LoRA rank of each module. If a whole matrix replaces the module's matrix, the element is the
+  // linear's number of rows. If the adapter does not change the module, the element is 0.
   std::vector<std::int32_t> ranks;
   std::vector<float> scales;   // [modules]: factors of B · A, multiplied by AdaptableLinear::factor
   std::int64_t most_rank = 0;  // the largest of `ranks`; 0 if the adapter does not change the linear
@@ -56,7 +57,7 @@ class AdapterShare {
   static Result<AdapterShare> copy(const AdapterLayout& layout, std::vector<AdapterLinearPart> linears,
                                    std::span<const std::byte> bytes, Device& device);
 
-  std::span<const AdapterLinearPart> linears() const { return linears_; }  // [the rank's linears]
+  std::span<const AdapterLinearPart> linears() const { return linears_; }  // one element for each linear of the rank
   std::span<const std::byte> bytes() const {
     return memory_ == nullptr ? std::span<const std::byte>() : std::span<const std::byte>(memory_->data(), size_);
   }

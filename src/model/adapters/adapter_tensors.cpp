@@ -17,8 +17,8 @@ struct Ending {
   std::string_view text;
   bool is_a = false;
   bool embeds = false;
-  bool is_base = false;   // PEFT's copy of the base model's own matrix
-  bool is_whole = false;  // a matrix that replaces the base model's matrix
+  bool is_base = false;   // whether the tensor is PEFT's copy of the base model's own matrix
+  bool is_whole = false;  // whether the tensor is a matrix that replaces the base model's matrix
 };
 // The endings of tensor names. PEFT omits the adapter's name, "default", but other writers keep it.
 constexpr Ending kEndings[] = {{.text = ".lora_A.weight", .is_a = true},

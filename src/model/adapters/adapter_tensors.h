@@ -1,4 +1,4 @@
-// The tensors of an adapter's file, sorted by the modules of the model that they change.
+// Sorts the tensors of an adapter's file by the modules of the model that they change.
 #pragma once
 
 #include <map>

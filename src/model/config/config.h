@@ -47,7 +47,7 @@ class FamilyRegistry;
 // How the scores of a classifier's labels follow from its logits. Hugging Face calls this the problem type.
 enum class LabelScale : std::uint8_t {
   kExclusive,    // one label applies: softmax; with a single label, sigmoid
-  kIndependent,  // any labels apply: sigmoid of each logit
+  kIndependent,  // any number of labels applies: sigmoid of each logit
   kRaw,          // regression: the logits themselves
 };
 

@@ -1,5 +1,5 @@
-// The sizes of gated delta nets (Yang et al., arXiv 2412.06464) in config.json. A delta net replaces attention in some
-// layers.
+// Holds the sizes of gated delta nets (Yang et al., arXiv 2412.06464) in config.json. A delta net replaces attention in
+// some layers.
 #pragma once
 
 #include <cstdint>

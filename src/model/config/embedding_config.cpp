@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxModulesBytes = std::size_t{1} << 20;
 
 struct Mode {
-  std::string_view flag;  // field of older files
-  std::string_view name;  // value of "pooling_mode"
-  Pooling pooling;        // kNone if it is not supported
+  std::string_view flag;  // the field of older files that selects this mode
+  std::string_view name;  // the value of "pooling_mode" that selects it
+  Pooling pooling;        // kNone if this mode is not supported
 };
 constexpr std::array<Mode, 6> kModes = {{
     {"pooling_mode_cls_token", "cls", Pooling::kFirst},

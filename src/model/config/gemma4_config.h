@@ -1,4 +1,4 @@
-// The fields of config.json for the parts of Gemma 4 that Gemma 3 does not have.
+// Holds the fields of config.json for the parts of Gemma 4 that Gemma 3 does not have.
 #pragma once
 
 #include <cstdint>

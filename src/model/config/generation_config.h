@@ -1,4 +1,5 @@
-// generation_config.json: the sampling defaults of a checkpoint's authors. The file and each field are optional.
+// Reads generation_config.json, which holds the sampling defaults that the checkpoint's authors chose. The file and
+// each of its fields are optional.
 #pragma once
 
 #include <cstdint>

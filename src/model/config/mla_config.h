@@ -1,4 +1,4 @@
-// The sizes of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), as config.json states them.
+// Holds the sizes of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), as config.json states them.
 #pragma once
 
 #include <cstdint>

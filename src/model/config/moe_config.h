@@ -1,5 +1,5 @@
-// The settings in config.json for mixtures of experts, which replace MLPs. The members of MoeConfig are the same for
-// all families, although the files of different families spell the settings differently.
+// Holds the settings in config.json for mixtures of experts, which replace MLPs. The members of MoeConfig are the same
+// for all families, although the files of different families spell the settings differently.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ struct MoeConfig {
   std::int64_t shared_intermediate_size = 0;
   bool shared_gate = false;  // whether the shared expert's output is scaled by sigmoid(w · x)
   RouterScoring scoring = RouterScoring::kSoftmax;
-  bool normalise = false;             // the weights of the chosen experts are divided by their sum
-  bool correction_bias = false;       // experts are chosen by score + bias, but weighted by the score
-  bool router_bias = false;           // a bias for each expert is added to the logits
-  bool expert_bias = false;           // both matmuls of each expert have biases
+  bool normalise = false;             // whether the weights of the chosen experts are divided by their sum
+  bool correction_bias = false;       // whether experts are chosen by score + bias, but weighted by the score
+  bool router_bias = false;           // whether a bias for each expert is added to the logits
+  bool expert_bias = false;           // whether both matmuls of each expert have biases
   std::int64_t groups = 1;            // number of groups; a group is a range of consecutive experts
-  std::int64_t groups_per_token = 1;  // the experts are chosen from this many best groups
+  std::int64_t groups_per_token = 1;  // number of best groups from which the experts are chosen
   double scale = 1.0;                 // factor of the chosen experts' weights, applied after `normalise`
-  bool mxfp4 = false;                 // the experts' matrices are in MXFP4, in the file and on the device
+  bool mxfp4 = false;                 // whether the experts' matrices are in MXFP4, in the file and on the device
   // If above 0, the experts' activation is clamped_swiglu (operator moe_experts) with this limit. If 0, the experts'
   // activation is the config's hidden_act.
   double swiglu_limit = 0;

@@ -1,6 +1,7 @@
-// Rotary position embedding: the frequencies with which a model was trained.
+// Computes the frequencies of a model's rotary position embedding.
 //
-// Row p of the rotation table is cos(p·f_i)·s and sin(p·f_i)·s with f = compute_inv_freq(), s = attention_scaling().
+// Row p of the rotation table is cos(p·f_i)·s and sin(p·f_i)·s, where f_i is element i of compute_inv_freq() and s is
+// attention_scaling().
 // The variants and their defaults are those of Hugging Face transformers 5 (modeling_rope_utils.py). Their sources are:
 //   default  Su et al., RoFormer, arXiv 2104.09864
 //   linear   Chen et al., Position Interpolation, arXiv 2306.15595
@@ -43,8 +44,8 @@ struct RopeConfig {
   // All types except default use `factor`. Longrope uses it only in attention_scaling().
   double factor = 1.0;
   std::int64_t original_max_position_embeddings = 0;  // llama3, yarn, longrope: context length before scaling
-  double low_freq_factor = 1.0;                       // llama3
-  double high_freq_factor = 4.0;                      // llama3
+  double low_freq_factor = 1.0;                       // llama3: pairs with fewer turns than this get f_i / factor
+  double high_freq_factor = 4.0;                      // llama3: pairs with more turns than this keep f_i
   double beta_fast = 32.0;  // yarn: a pair that turns more often than this within the original context keeps f_i
   double beta_slow = 1.0;   // yarn: a pair that turns less often than this gets f_i / factor
   bool truncate = true;     // yarn: the bounds of the ramp are rounded outwards to whole pairs

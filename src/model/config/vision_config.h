@@ -30,14 +30,14 @@ struct VisionConfig {
   Kind kind = Kind::kQwen25;
   std::string tensor_prefix = "visual.";  // prefix of the names of the tower's tensors
   std::int64_t depth = 0;                 // number of blocks
-  std::int64_t hidden_size = 0;           // "embed_dim" in kQwen2's files
+  std::int64_t hidden_size = 0;           // called "embed_dim" in kQwen2's files
   std::int64_t intermediate_size = 0;
-  std::int64_t num_heads = 0;  // divides hidden_size
+  std::int64_t num_heads = 0;  // number of attention heads; divides hidden_size
   std::int64_t in_channels = 3;
   std::int64_t patch_size = 0;           // side of a patch in pixels
   std::int64_t temporal_patch_size = 2;  // number of frames in a patch
   std::int64_t merge_size = 2;           // merge_size × merge_size patches become one row of embeddings
-  std::int64_t out_hidden_size = 0;      // the language model's hidden size; "hidden_size" in kQwen2's files
+  std::int64_t out_hidden_size = 0;      // the language model's hidden size; called "hidden_size" in kQwen2's files
   // Only for kQwen25: the side of an attention window in pixels, and a list [depth] that says whether each block
   // attends to the whole image.
   std::int64_t window_size = 0;

@@ -1,5 +1,5 @@
-// DeepSeek-V2 and DeepSeek-V3, and code that similar families share. DeepSeek-R1 and Kimi K2 have DeepSeek-V3's
-// architecture.
+// Defines the families of DeepSeek-V2 and DeepSeek-V3, and code that similar families share. DeepSeek-R1 and Kimi K2
+// have DeepSeek-V3's architecture.
 #pragma once
 
 #include "tessera/model/family.h"
@@ -9,8 +9,8 @@ namespace tessera {
 ModelFamily deepseek_v2_family();
 ModelFamily deepseek_v3_family();
 
-// Builds layers of latent attention, each with experts or an MLP. Precondition: config.mla is set. Inputs: input_ids,
-// positions, …; returns hidden [T, hidden].
+// Builds layers of latent attention, each with experts or an MLP. The graph's inputs are input_ids, positions and so
+// on. Returns the last hidden states [T, hidden size]. Precondition: config.mla is set.
 ir::ValueId build_deepseek_body(LayerBuilder& b, const ModelConfig& config);
 // Builds the next-token layer that follows the layers of build_deepseek_body() (ModelFamily::build_draft).
 ir::ValueId build_deepseek_draft(LayerBuilder& b, const ModelConfig& config);

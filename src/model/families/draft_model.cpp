@@ -139,7 +139,8 @@ Result<DraftGraphs> build_draft_model(const ModelOptions& options, const ir::OpT
   made.body_output = std::nullopt;
   LayerBuilder body("draft", own, ops, config.tensor_prefix, formats);
   const ir::ValueId hidden = family.build_body(body, config);
-  // The body does not read this input. Its shape tells the runner how many of the body's rows to keep for the head.
+  // The body does not read this input. The input's shape tells the runner how many of the body's rows to keep for the
+  // head.
   body.graph.input(std::string(input_names::kDraftHidden),
                    {options.dtype, {options.max_draft_rows, config.hidden_size}});
   made.body = TRY(finish(body, hidden, family, "hidden", target));

@@ -1,5 +1,6 @@
-// A draft model: a smaller model of the same vocabulary, in a folder of its own. The target model checks the tokens
-// that the draft model proposes (Leviathan et al., arXiv 2211.17192).
+// Reads a draft model and builds its graphs. A draft model is a smaller model with the target model's token ids, in a
+// folder of its own. The target model checks the tokens that the draft model proposes (Leviathan et al., arXiv
+// 2211.17192).
 //
 //   row t:  token t, keys and values of the tokens before it  →  hidden state, from which the head drafts token t + 1
 //

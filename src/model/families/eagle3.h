@@ -1,4 +1,5 @@
-// EAGLE-3 (Li et al., arXiv 2503.01840): a draft layer for one target model, published in a folder of its own.
+// Implements EAGLE-3 (Li et al., arXiv 2503.01840), a draft layer for one target model, published in a folder of its
+// own.
 //
 //   fused[t] = fc(inputs of three layers of the target, concatenated), computed in the target's forward
 //   row t:   hidden, token t + 1  →  h = hidden + o(attention(qkv(norm(embedding), hidden_norm(hidden))))
@@ -43,12 +44,14 @@ struct EagleDraft {
 Result<EagleDraft> read_eagle3(const std::string& folder, const ModelConfig& target, const FamilyRegistry& families,
                                bool reads_weights);
 
-// Returns fused [T, hidden]. Precondition: `b` has already built the target's layers.
+// Returns `fused` (see the formula at the top of this file) for all tokens, [T, hidden]. Precondition: `b` has already
+// built the target's layers.
 Result<ir::ValueId> fuse_layer_inputs(LayerBuilder& b, const EagleDraft& draft);
-// Builds the layer: draft_hidden, ids … → h [T, hidden]. Precondition: the tensor prefix of `b` is kEaglePrefix if the
-// draft has its own embedding, otherwise the target's prefix.
+// Builds the draft layer, which computes h [T, hidden] from the inputs draft_hidden, ids and so on. Precondition: the
+// tensor prefix of `b` is kEaglePrefix if the draft has its own embedding, otherwise the target's prefix.
 ir::ValueId build_eagle3_layer(LayerBuilder& b, const EagleDraft& draft, const ModelConfig& target);
-// Builds the draft's head: h, wanted_rows → logits f32[R, vocab_size].
+// Builds the draft's head, which computes logits f32[R, vocab_size] from h and wanted_rows, where R is the number of
+// wanted rows.
 ir::ValueId build_eagle3_head(LayerBuilder& b, const EagleDraft& draft);
 
 // The prefix that distinguishes the names of the draft's tensors from the model's names.

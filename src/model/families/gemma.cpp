@@ -31,7 +31,7 @@ LayerRopes declare_ropes(LayerBuilder& b, const ModelConfig& config, const Token
 }
 
 // Builds the body (Gemma Team, arXiv 2408.00118 and 2503.19786). There is a norm before and after attention, and before
-// and after the MLP. Each layer:
+// and after the MLP. Each layer computes:
 //   h += norm(o(attention(rope(qkv(norm(h))))));  h += norm(down(act(gate(norm(h))) · up(norm(h))))
 ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);

@@ -1,4 +1,5 @@
-// Gemma 2 (Gemma2ForCausalLM) and Gemma 3 (Gemma3ForCausalLM; the text part of Gemma3ForConditionalGeneration).
+// Defines the families of Gemma 2 (Gemma2ForCausalLM) and Gemma 3 (Gemma3ForCausalLM, and the text part of
+// Gemma3ForConditionalGeneration).
 #pragma once
 
 #include "tessera/model/family.h"

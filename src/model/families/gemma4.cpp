@@ -38,8 +38,8 @@ ModelConfig layer_config(const ModelConfig& config, std::int64_t layer) {
   return of_layer;
 }
 
-// Builds attention layers. Keeps a rotation table and the newest KV cache for layers with a window, and both again for
-// layers with full attention.
+// Builds attention layers. Keeps one rotation table and one KV cache, the newest, for layers with a window, and another
+// table and another cache for layers with full attention.
 class Attention {
  public:
   Attention(LayerBuilder& b, const ModelConfig& config, const TokenInputs& tokens)
@@ -128,7 +128,7 @@ ValueId add_mixture(LayerBuilder& b, const ModelConfig& config, const TokenInput
                           norm_attributes(config))[0];
 }
 
-// Builds the body. Each layer:
+// Builds the body. Each layer computes:
 //   h += norm(o(attention(rope(norm(q(x))), rope(norm(k(x))), norm(v(x))))), x = norm(h)
 //   h += norm(down(act(gate(x)) · up(x))), x = norm(h); mixtures add the experts' output to the MLP's
 //   h += norm(projection(act(gate(h)) · the layer's own embeddings)), if the model has per-layer embeddings

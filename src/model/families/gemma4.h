@@ -1,5 +1,5 @@
-// Gemma 4: dense models with per-layer embeddings, whose last layers reuse the KV caches of earlier layers (E2B, E4B),
-// and mixtures of experts (26B-A4B).
+// Defines the families of Gemma 4. Its dense models (E2B, E4B) have per-layer embeddings, and their last layers reuse
+// the KV caches of earlier layers. Its other models are mixtures of experts (26B-A4B).
 #pragma once
 
 #include "tessera/model/family.h"

@@ -1,5 +1,6 @@
-// GLM-4.5, arXiv 2508.06471. It has Qwen3-MoE's layers, but attention rotates only half of each head. The first layers
-// are dense. In all other layers DeepSeek-V3's router chooses experts, and a shared expert processes every token.
+// Implements GLM-4.5 (arXiv 2508.06471). It has Qwen3-MoE's layers, but attention rotates only half of each head. The
+// first layers are dense. In all other layers DeepSeek-V3's router chooses experts, and a shared expert processes every
+// token.
 #include "tessera/model/families/glm4_moe.h"
 
 #include "tessera/model/config/moe_fields.h"

@@ -1,4 +1,4 @@
-// GLM-4.5 and 4.6 (Glm4MoeForCausalLM).
+// Defines the family of GLM-4.5 and 4.6 (Glm4MoeForCausalLM).
 #pragma once
 
 #include "tessera/model/family.h"

@@ -1,4 +1,4 @@
-// GLM-4.7-Flash: DeepSeek-V3's layers with other sizes (transformers' modular_glm4_moe_lite.py).
+// Implements GLM-4.7-Flash, which has DeepSeek-V3's layers with other sizes (transformers' modular_glm4_moe_lite.py).
 #include "tessera/model/families/glm4_moe_lite.h"
 
 #include "tessera/model/config/mla_fields.h"
@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kQueryRank = 768;  // if `q_lora_rank` is absent
+constexpr std::int64_t kQueryRank = 768;  // rank of the queries' latent vector if `q_lora_rank` is absent
 
 Status read_config(const Fields& fields, ModelConfig& config) {
   TRY(read_mla(fields, kQueryRank, config));

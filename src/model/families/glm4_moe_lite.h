@@ -1,4 +1,4 @@
-// GLM-4.7-Flash.
+// Defines the family of GLM-4.7-Flash.
 #pragma once
 
 #include "tessera/model/family.h"

@@ -1,4 +1,5 @@
-// GPT-OSS (GptOssForCausalLM): mixtures of experts with attention sinks, and a sliding window in every other layer.
+// Defines the family of GPT-OSS (GptOssForCausalLM): mixtures of experts with attention sinks, and with a sliding
+// window in every other layer.
 #pragma once
 
 #include "tessera/model/family.h"

@@ -25,7 +25,7 @@ ir::ValueId mlp_of(LayerBuilder& b, const ModelConfig& config, const FeedForward
   return gated_mlp(b, config, in.x, gate_up_blocks(config, mlp), mlp);
 }
 
-// Builds the body (Touvron et al., arXiv 2302.13971). Each layer:
+// Builds the body (Touvron et al., arXiv 2302.13971). Each layer computes:
 //   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
 ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) { return mlp_of(b, config, in); });

@@ -1,4 +1,4 @@
-// Llama 2 and 3, and the families with the same graph: Mistral, Qwen 2 and 2.5, Qwen 3 (dense).
+// Defines the families of Llama 2 and 3, and those with the same graph: Mistral, Qwen 2 and 2.5, Qwen 3 (dense).
 #pragma once
 
 #include "tessera/model/family.h"

@@ -1,4 +1,4 @@
-// Mixtral (MixtralForCausalLM).
+// Defines the family of Mixtral (MixtralForCausalLM).
 #pragma once
 
 #include "tessera/model/family.h"

@@ -33,7 +33,8 @@ ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer
   return output_projection(b, config, attend(b, config, cache, rotated_q), p);
 }
 
-// Builds the body (OLMo et al., arXiv 2501.00656). Norms come after attention and the MLP, not before them. Each layer:
+// Builds the body (OLMo et al., arXiv 2501.00656). Norms come after attention and the MLP, not before them.
+// Each layer computes:
 //   h += norm(o(attention(rope(norm(q(h)), norm(k(h))), v(h))));  h += norm(down(act(gate(h)) · up(h)))
 ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);

@@ -1,4 +1,4 @@
-// OLMo 2 (Olmo2ForCausalLM).
+// Defines the family of OLMo 2 (Olmo2ForCausalLM).
 #pragma once
 
 #include "tessera/model/family.h"

@@ -62,7 +62,7 @@ ValueId build_layers(LayerBuilder& b, const ModelConfig& config, const Tensors& 
   return h.norm(b.tensor("norm.weight"));
 }
 
-// Builds the next-token layer. Its tensors have the same names in both generations.
+// Builds the next-token layer. The layer's tensors have the same names in both generations.
 ValueId build_draft(LayerBuilder& b, const ModelConfig& config, const Tensors& tensors) {
   return next_token_layer(b, config, cache_groups(config),
                           {.embedding_norm = "mtp.pre_fc_norm_embedding.weight",

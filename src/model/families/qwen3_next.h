@@ -1,4 +1,5 @@
-// Qwen3-Next and Qwen3.5: gated delta nets, with gated attention in every fourth layer.
+// Defines the families of Qwen3-Next and Qwen3.5. They have gated delta nets, and gated attention in every fourth
+// layer.
 #pragma once
 
 #include "tessera/model/family.h"

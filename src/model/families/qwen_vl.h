@@ -1,5 +1,5 @@
-// The language models of Qwen2-VL, Qwen2.5-VL and Qwen3-VL, which are Qwen2, Qwen2.5 and Qwen3 with positions in three
-// dimensions. Prompts may contain images. The models' vision towers compute the embedding rows of images.
+// Defines the language models of Qwen2-VL, Qwen2.5-VL and Qwen3-VL, which are Qwen2, Qwen2.5 and Qwen3 with positions
+// in three dimensions. Prompts may contain images. The models' vision towers compute the embedding rows of images.
 #pragma once
 
 #include "tessera/model/family.h"

@@ -1,4 +1,4 @@
-// Quantisation settings and made-up tensors for the tests of this folder.
+// Provides quantisation settings and made-up tensors for the tests of this folder.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// Matches module names against the patterns in quantisation settings: names, globs and regular expressions.
+// Matches module names against the patterns in quantisation settings. A pattern is a name, a glob or a regular
+// expression. Here is each kind of pattern, with the modules that it matches:
 //
 //   "lm_head", "mlp.gate"         all modules whose names end in these words, and everything inside them. "mlp.gate"
 //                                 means "model.layers.3.mlp.gate", but not "model.layers.3.mlp.gate_proj".

@@ -10,7 +10,7 @@ namespace tessera {
 
 struct FoundProjector {
   std::string path;  // empty: the model is used without images
-  std::string note;  // says why a projector beside the model is not used; empty if there is nothing to say
+  std::string note;  // why a projector beside the model is not used; empty if there is nothing to say
 };
 
 // Returns the projector that the user names: a path, or the name of a file beside the model. Returns not_found if there

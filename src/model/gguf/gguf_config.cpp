@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 11> kTurnEnds = {"<|eot_id|>",      "<|eo
                                                         "<end_of_turn>",   "<turn|>",       "<|return|>",
                                                         "<|call|>",        "<|endoftext|>", "<｜end▁of▁sentence｜>",
                                                         "<|end_of_text|>", "<|end|>"};
-constexpr std::int64_t kControl = 3;  // the type of control tokens
+constexpr std::int64_t kControl = 3;  // the number by which tokenizer.ggml.token_type marks control tokens
 // In the Harmony format "<|end|>" ends a message of an answer, and "<|return|>" ends the whole answer. If a vocabulary
 // has "<|return|>", "<|end|>" is therefore not an end token.
 constexpr std::string_view kEndOfMessage = "<|end|>";

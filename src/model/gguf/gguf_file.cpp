@@ -24,8 +24,9 @@ constexpr std::string_view kMagic = "GGUF";
 constexpr std::string_view kAlignmentKey = "general.alignment";
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;
-// The minimum sizes of a metadata pair and of a tensor's entry. If the header states so many pairs or tensors that they
-// do not fit into the rest of the file even at these sizes, the file is refused.
+// The minimum sizes of a metadata pair (8 bytes of key length, 4 of type, 1 of value) and of a tensor's entry (8 bytes
+// of name length, 4 of rank, 4 of type, 8 of offset). If the header states so many pairs or tensors that they do not
+// fit into the rest of the file even at these sizes, the file is refused.
 constexpr std::uint64_t kLeastPairBytes = 13;
 constexpr std::uint64_t kLeastTensorBytes = 24;
 

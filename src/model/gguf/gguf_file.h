@@ -1,4 +1,4 @@
-// One GGUF file: a header with metadata and tensor entries, then the tensors' data.
+// Reads one GGUF file. It has a header with metadata and tensor entries, then the tensors' data.
 // https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 //
 // Supports versions 2 and 3, little-endian. The file is untrusted. Before the reader returns a view, it has checked

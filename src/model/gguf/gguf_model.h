@@ -1,4 +1,4 @@
-// A model in GGUF format: a single file, or all members of a split set "NAME-00001-of-00003.gguf".
+// Opens a model in GGUF format: a single file, or all members of a split set "NAME-00001-of-00003.gguf".
 #pragma once
 
 #include <cstdint>

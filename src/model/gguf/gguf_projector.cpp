@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kFrames = 2;         // frames in a patch; the file has one tensor for each
 constexpr std::int64_t kUsualMerge = 2;     // patches along a side of an image token, if the file does not say
-constexpr std::int64_t kUsualWindow = 112;  // Qwen2.5-VL's windows in pixels; the converter leaves them out
+constexpr std::int64_t kUsualWindow = 112;  // side of Qwen2.5-VL's windows in pixels; converters do not write it
 
 const std::string kProjectorType = "clip.projector_type";
 const std::string kVisionType = "clip.vision.projector_type";  // in files that also have an audio projector

@@ -1,4 +1,5 @@
-// Projectors: GGUF files ("mmproj-….gguf") that contain the vision tower of a language model in another GGUF file.
+// Reads projectors. These are GGUF files ("mmproj-….gguf") that contain the vision tower of a language model in another
+// GGUF file.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
-// An importance matrix: for each matrix of a model, how large the numbers of the matrix's input are. `tessera
-// calibrate` and llama.cpp's llama-imatrix write an importance matrix as a GGUF file (general.type is "imatrix"). The
-// file has two F32 tensors for each matrix of the model: "<name>.in_sum2", the sums of the squares of the input's
-// columns, and "<name>.counts", the numbers of rows.
+// Reads and writes importance matrices. An importance matrix says, for each matrix of a model, how large the numbers of
+// the matrix's input are. `tessera calibrate` and llama.cpp's llama-imatrix write it as a GGUF file (general.type is
+// "imatrix"). The file has two F32 tensors for each matrix of the model: "<name>.in_sum2", the sums of the squares of
+// the input's columns, and "<name>.counts", the numbers of rows.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace tessera {
 struct ImportanceEntry {
   std::string name;           // name of the tensor in GGUF files, "blk.0.attn_q.weight"
   std::vector<float> sums;    // [counts, columns]: sum of the squares of each column of the input
-  std::vector<float> counts;  // rows that were added up; at least one element
+  std::vector<float> counts;  // numbers of input rows that were added up; at least one element
 };
 
 struct ImportanceMatrix {
   std::string source;                 // path of the file, for messages
   std::vector<std::string> datasets;  // names of the texts
   std::int64_t chunk_count = 0;
-  std::int64_t chunk_size = 0;           // tokens
+  std::int64_t chunk_size = 0;           // number of tokens in a chunk
   std::vector<ImportanceEntry> entries;  // ascending names
 
   const ImportanceEntry* find(std::string_view name) const;  // null if there is none

@@ -1,4 +1,4 @@
-// The types of projectors that the engine runs, as clip.projector_type spells them.
+// Lists the types of projectors that the engine runs, as clip.projector_type spells them.
 #pragma once
 
 #include <string_view>

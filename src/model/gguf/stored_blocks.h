@@ -1,4 +1,4 @@
-// A matrix that is stored as blocks of a GGUF file.
+// Reads a matrix that is stored as blocks of a GGUF file.
 #pragma once
 
 #include <cstddef>

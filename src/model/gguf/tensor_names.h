@@ -39,8 +39,8 @@ enum class TensorForm : std::uint8_t {
   kMixedRows,
   kConvolution,  // like kMixedRows; Hugging Face's tensor has an additional middle dimension of 1
   kDecay,        // like kValueHeads; the file stores −exp(value)
-  // The rows of "yes" and "no" of a reranker's head, which become one row, their difference. A head with a single row
-  // is not changed.
+  // The rows of "yes" and "no" of a reranker's head. They become one row, the row of "yes" minus the row of "no". A
+  // head with a single row is not changed.
   kYesLessNo,
   // Two tensors of multi-head latent attention, which are one tensor in Hugging Face's layout. The joined tensor has,
   // for each head, the rows of the keys, then the rows of the values. The file stores the rows of the keys transposed.

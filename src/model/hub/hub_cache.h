@@ -24,7 +24,7 @@ struct HubModel {
   // The name of the projector's file that goes with a GGUF model. Empty: the repository's projector, if it has
   // exactly one.
   std::string projector = {};
-  bool without_projector = false;  // no projector is downloaded
+  bool without_projector = false;  // if true, no projector is downloaded
 };
 
 // Returns whether `text` has the form of a model id. A relative path may have this form too.

@@ -224,8 +224,7 @@ Result<std::string> pull_model(const HubSettings& settings, const HubModel& mode
 }
 
 Result<std::string> resolve_model(const ModelRequest& request, const HubSettings& settings) {
-  // A path that exists is returned unchanged, even if it cannot be read, because the code that opens it reports the
-  // reason.
+  // An existing path is returned unchanged, even if it cannot be read: the code that opens it reports the reason.
   std::error_code error;
   const std::string& name = request.path_or_id;
   std::optional<HubModel> model = parse_hub_name(name);

@@ -29,10 +29,10 @@ Result<std::string> pull_model(const HubSettings& settings, const HubModel& mode
 struct ModelRequest {
   std::string path_or_id;          // an id may be followed by ":" and a value for HubModel::gguf
   std::string revision{};          // empty for main
-  std::string projector{};         // HubModel::projector
-  bool without_projector = false;  // HubModel::without_projector
+  std::string projector{};         // becomes HubModel::projector
+  bool without_projector = false;  // becomes HubModel::without_projector
   ModelContent content = ModelContent::kWeights;
-  bool download = false;  // download the files that the cache lacks
+  bool download = false;  // whether to download the files that the cache lacks
   bool show_progress = false;
 };
 

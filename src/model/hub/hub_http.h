@@ -16,7 +16,7 @@ namespace tessera {
 struct HubHttpOptions {
   std::string endpoint;   // "http[s]://host[:port][/path]"; only this origin gets the token
   std::string token{};    // may be empty
-  std::string ca_file{};  // empty for the system's file
+  std::string ca_file{};  // file of trusted certificates; empty for the system's file
 };
 
 struct HttpReply {

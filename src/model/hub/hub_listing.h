@@ -12,7 +12,7 @@
 namespace tessera {
 
 struct HubFile {
-  std::string name;  // checked: one path component, or "<n>_Pooling/config.json"
+  std::string name;  // checked to be one path component or "<n>_Pooling/config.json"
   std::int64_t size = 0;
   std::string digest;   // hexadecimal, checked; also the blob's name in the cache
   bool is_lfs = false;  // true if the digest is the content's SHA-256, false if it is git's SHA-1 of the blob

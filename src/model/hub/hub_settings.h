@@ -1,5 +1,5 @@
-// Settings for the Hugging Face hub: where its models are cached on this machine, and from where they are downloaded.
-// The environment variables are those of the hub's own tools, so that this program shares their cache.
+// Reads the settings for the Hugging Face hub: where its models are cached on this machine, and from where they are
+// downloaded. The environment variables are those of the hub's own tools, so that this program shares their cache.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ struct HubSettings {
 };
 
 // Returns the settings that the environment variables give. `get(name)` returns the value of a variable, or null if it
-// is not set. An empty value counts as not set.
+// is not set. An empty value counts as not set. Each line shows a member and the variables that set it:
 //   cache       HF_HUB_CACHE, else HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else HOME/.cache/huggingface/hub
 //   endpoint    HF_ENDPOINT
 //   token       HF_TOKEN

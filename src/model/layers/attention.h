@@ -1,5 +1,5 @@
-// Attention layers. An attention layer takes the normed hidden states and returns the result that is added to the
-// residual stream.
+// Builds attention layers. An attention layer takes the normed hidden states and returns the result that is added to
+// the residual stream.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Gated delta nets, which replace attention (ops/recurrent/gated_delta_net.h). The layer takes the normed hidden states
-// and returns the result that is added to the residual stream.
+// Builds gated delta nets, which replace attention (ops/recurrent/gated_delta_net.h). The layer takes the normed hidden
+// states and returns the result that is added to the residual stream.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Next-token layers, also called multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2). A next-token
-// layer follows the model's own layers and drafts tokens.
+// Builds next-token layers, also called multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2). A
+// next-token layer follows the model's own layers and drafts tokens.
 //
 //   row t:  hidden state of token t, id of token t + 1  →  hidden state, from which the head drafts token t + 2
 //

@@ -38,7 +38,7 @@ class ExpertParts {
   bool are_separate() const { return tensors_.layout == ExpertLayout::kSeparate; }
   std::int64_t hidden_size() const { return hidden_; }
   std::int64_t whole_size() const { return size_; }   // the intermediate size
-  std::int64_t local_size() const { return local_; }  // this rank's slice of the intermediate size
+  std::int64_t local_size() const { return local_; }  // size of this rank's slice of the intermediate size
   std::int64_t local_experts() const { return share_.experts; }
   // Returns whether this rank adds the bias of the matrix down. The results of the ranks that share an expert are
   // summed, so exactly one of these ranks adds the bias.
@@ -51,8 +51,9 @@ class ExpertParts {
   std::vector<WeightPart> gate_up_elsewhere() const;
   std::vector<WeightPart> down_elsewhere() const;
 
-  // Returns the parts of the MXFP4 values, or of the values' scales, in GPT-OSS's layout. There the rows of gate and up
-  // alternate: "<prefix>gate_up_proj_blocks" [E, 2I, H/32, 16] and "…_scales" [E, 2I, H/32].
+  // Returns the parts of the MXFP4 values, or of the values' scales, in GPT-OSS's layout for E experts, hidden size H
+  // and intermediate size I. In this layout the rows of gate and up alternate: "<prefix>gate_up_proj_blocks" [E, 2I,
+  // H/32, 16] and "…_scales" [E, 2I, H/32].
   std::vector<WeightPart> packed_gate_up(Packed content) const;
   // Like packed_gate_up(), for "<prefix>down_proj_blocks" [E, H, I/32, 16] and "…_scales" [E, H, I/32].
   std::vector<WeightPart> packed_down(Packed content) const;
@@ -75,7 +76,7 @@ class ExpertParts {
   TensorSlice whole_experts() const;  // slice of a stack of all experts
   std::vector<std::int64_t> experts_elsewhere() const;
   std::vector<std::int64_t> experts_of(Of of) const;
-  std::string module(std::int64_t expert, const std::string& name) const;  // without ".weight"
+  std::string module(std::int64_t expert, const std::string& name) const;  // returns the name without ".weight"
   // Returns the part as a matrix. `module` names the expert's module; it is used only if experts have separate tensors.
   LinearPart matrix_of(WeightPart part, std::string module) const;
   std::string separate(std::int64_t expert, const std::string& name) const;

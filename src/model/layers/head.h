@@ -1,5 +1,5 @@
-// The first and the last layer of a model: the embedding, from ids to hidden states, and the head, from hidden states
-// to logits.
+// Builds the first and the last layer of a model. The first is the embedding, from ids to hidden states. The last is
+// the head, from hidden states to logits.
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,7 @@ TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std
 // The inputs of a head.
 struct HeadInputs {
   ir::ValueId hidden;       // X[T, hidden]
-  ir::ValueId wanted_rows;  // i32[R]
+  ir::ValueId wanted_rows;  // i32[R]: indices of the rows of `hidden` whose logits are wanted
 };
 HeadInputs declare_head_inputs(LayerBuilder& b, std::int64_t hidden_size);
 

@@ -1,5 +1,5 @@
-// The builder that layers use to write a graph and its weights. A layer declares each weight where it uses the weight:
-// as a value of the graph, with the checkpoint's tensors from which the weight is made.
+// Declares the builder with which layers write a graph and its weights. A layer declares each weight where it uses the
+// weight. The weight becomes a value of the graph, with the checkpoint's tensors from which it is made.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ enum class Parallel : std::uint8_t {
 // Whether the matrix of a linear may be quantised.
 enum class Quantisable : std::uint8_t {
   kYes,  // quantised if it is stored quantised, or if linears are quantised at the engine's start
-  // Quantised only if it is stored quantised. For heads, routers and gates, which most published checkpoints leave
+  // Quantised only if it is stored quantised. Used for heads, routers and gates, which most published checkpoints leave
   // unquantised.
   kIfStored,
   kNo,  // for a tied head: not quantised, unless it is stored as a GGUF file's blocks
@@ -40,7 +40,7 @@ enum class Quantisable : std::uint8_t {
 
 // Some of a linear's outputs. They are computed from rows of one matrix [*, in] of the checkpoint.
 struct LinearBlock {
-  std::string tensor;  // without ".weight" or ".bias"
+  std::string tensor;  // name without ".weight" or ".bias"
   std::int64_t rows = 0;
   // Number of KV heads if the rows belong to KV heads, which ranks must not divide. If there are more ranks than KV
   // heads, neighbouring ranks hold the same head. 0 if ranks may divide the rows anywhere.
@@ -153,7 +153,7 @@ class LayerBuilder {
   void note_adaptable(AdaptableLinear linear) { linears_.push_back(std::move(linear)); }
   // Returns the recorded linears and embeddings that adapters may change.
   std::vector<AdaptableLinear> take_linears() { return std::move(linears_); }
-  // Returns one element for each layer that was begun, or an empty vector if no layer was described.
+  // Returns one element for each layer that begin_layer() began, or an empty vector without a describe_layer().
   std::vector<LayerInfo> take_layers();
   const ModelOptions& options() const { return options_; }
   // Returns how the checkpoint stores a linear's matrix. `module` is the name of the matrix's tensor without ".weight".

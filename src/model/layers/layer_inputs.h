@@ -1,5 +1,5 @@
-// Per-layer embeddings (Gemma 4, E2B and E4B): each layer has its own small embedding of every token. This embedding is
-// multiplied by a gate that is computed from the hidden state.
+// Builds per-layer embeddings (Gemma 4, E2B and E4B). Each layer has its own small embedding of every token. This
+// embedding is multiplied by a gate that is computed from the hidden state.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ namespace tessera {
 
 // A rank's part of one block of a linear: either all columns of some rows, or some columns of all rows.
 struct LinearPart {
-  std::string tensor;       // without ".weight" or ".bias"
+  std::string tensor;       // name without ".weight" or ".bias"
   std::string matrix = {};  // tensor of the unquantised matrix; if empty, `tensor` with ".weight"
   std::int64_t tensor_rows = 0;
   std::int64_t tensor_cols = 0;

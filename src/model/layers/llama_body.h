@@ -33,7 +33,8 @@ using FeedForward = std::function<ir::ValueId(const FeedForwardInput& in)>;
 void add_llama_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
                      const std::string& prefix, QkvBlocks qkv, const FeedForward& feed_forward);
 
-// Builds the body. Inputs: input_ids, positions, …; returns norm(h) [T, hidden] after the last layer.
+// Builds the body. The graph's inputs are input_ids, positions and so on. Returns norm(h) [T, hidden] after the last
+// layer.
 ir::ValueId build_llama_body(LayerBuilder& b, const ModelConfig& config, QkvBlocks qkv,
                              const FeedForward& feed_forward);
 

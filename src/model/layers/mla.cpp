@@ -74,7 +74,7 @@ Absorbed absorbed_weights(LayerBuilder& b, const ModelConfig& config, const std:
     b.graph.fail(storage.status());
     return {};
   }
-  // Adds a weight that contains, of each head, `size` rows from the head's row `first` on.
+  // Adds a weight that contains `size` rows of each head, beginning with the head's row `first`.
   const auto rows_of_heads = [&](const char* name, std::int64_t first, std::int64_t size) {
     WeightSpec spec{.name = p + name, .type = {b.options().weight_type(), {local, size, mla.kv_lora_rank}}};
     for (std::int64_t h = 0; h < local; ++h)

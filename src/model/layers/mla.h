@@ -1,4 +1,4 @@
-// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1). The keys and values of all heads are
+// Builds multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1). The keys and values of all heads are
 // computed from one latent vector for each token. Only the latent vector and one rotated key, shared by all heads, are
 // cached.
 //

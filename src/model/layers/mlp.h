@@ -1,4 +1,4 @@
-// Gated MLPs, which are the feed-forward layers of most models.
+// Builds gated MLPs, which are the feed-forward layers of most models.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Mixtures of experts, which replace an MLP. A mixture has a router, experts among which the router chooses for each
-// token, and, in some models, a shared MLP for every token.
+// Builds mixtures of experts, which replace an MLP. A mixture has a router, experts among which the router chooses for
+// each token, and, in some models, a shared MLP for every token.
 //
 //   h.add(moe_mlp(b, config, h.norm(…), tokens.padding_slots, separate_experts(p + "mlp.")));
 //
@@ -14,10 +14,11 @@
 
 namespace tessera {
 
-// How the checkpoints of a family store the experts of a layer. Some checkpoints with quantised experts have separate
-// matrices although the family uses another layout. These checkpoints are read as kSeparate. With MoeConfig::mxfp4 the
-// tensors are "<prefix>gate_up_proj_blocks" and "…_scales", "<prefix>down_proj_blocks" and "…_scales". They are not
-// transposed, and the rows of gate and up alternate.
+// How the checkpoints of a family store the experts of a layer, with E experts, hidden size H and intermediate size I.
+// Some checkpoints with quantised experts have separate matrices although the family uses another layout. These
+// checkpoints are read as kSeparate. With MoeConfig::mxfp4 the tensors are "<prefix>gate_up_proj_blocks" and
+// "…_scales", "<prefix>down_proj_blocks" and "…_scales". They are not transposed, and the rows of gate and up
+// alternate.
 enum class ExpertLayout {
   kSeparate,  // three matrices for each expert: "<prefix><e>.gate_proj.weight" [I, H], up_proj, down_proj [H, I]
   // "<prefix>gate_up_proj" [E, 2I, H], rows of gate before those of up, and "<prefix>down_proj" [E, H, I]
@@ -35,7 +36,7 @@ struct ExpertTensors {
 };
 
 struct RouterTensors {
-  std::string weight = {};        // without ".weight" or ".bias": "model.layers.0.mlp.gate"
+  std::string weight = {};        // name without ".weight" or ".bias": "model.layers.0.mlp.gate"
   std::string correction = {};    // tensor with the correction biases of all experts, if config.moe has correction_bias
   std::string expert_scale = {};  // tensor with the output scales of all experts; may be empty
 };

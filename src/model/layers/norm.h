@@ -1,4 +1,4 @@
-// RMS norms, and the residual stream to which they are applied.
+// Builds RMS norms, and the residual stream to which they are applied.
 #pragma once
 
 #include <cstdint>

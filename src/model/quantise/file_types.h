@@ -14,7 +14,7 @@ namespace tessera {
 
 struct GgufFileType {
   std::string_view name;  // "Q4_K_M"
-  std::uint32_t id;       // general.file_type
+  std::uint32_t id;       // value of general.file_type
   BlockType base;         // the type of most matrices
 };
 

@@ -16,7 +16,7 @@
 namespace tessera {
 
 struct FolderImportance {
-  std::map<std::string, TensorImportance> entries;  // own the numbers in `linears`; the key is the name in GGUF files
+  std::map<std::string, TensorImportance> entries;  // contain the numbers of `linears`; keys are names in GGUF files
   // The importances of each linear's columns, all positive. Empty for a linear that is rounded without them.
   std::vector<std::span<const float>> linears;
   std::vector<std::string> notes;

@@ -1,4 +1,4 @@
-// The sums of the squares of a weight's inputs over a text, and their conversion to entries of an importance matrix.
+// Converts the sums of the squares of a weight's inputs over a text to entries of an importance matrix.
 #pragma once
 
 #include <cstdint>

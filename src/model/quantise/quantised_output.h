@@ -1,5 +1,5 @@
-// A plan for writing a checkpoint whose values have fewer bits. It says what the output will contain, and can write the
-// output.
+// Plans how to write a checkpoint whose values have fewer bits. A plan says what the output will contain, and can write
+// the output.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr double kLeastImportance = 1e-3;  // as a share of the mean
+constexpr double kLeastImportance = 1e-3;  // the least importance of a column, as a share of the mean
 
 // Returns whether the tensor's bytes are copied, so that nothing is rounded.
 bool is_copied(const GgufSourceTensor& tensor, BlockType type) {

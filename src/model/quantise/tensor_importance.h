@@ -31,8 +31,8 @@ class TensorImportance {
  private:
   std::int64_t rows_ = 1;
   std::int64_t cols_ = 0;
-  std::vector<float> numbers_{};  // [matrices, cols]
-  std::vector<bool> seen_{};      // [matrices]
+  std::vector<float> numbers_{};  // [matrices, cols]: importance of each column
+  std::vector<bool> seen_{};      // [matrices]: whether the matrix had any input other than zero
 };
 
 struct OutputImportance {

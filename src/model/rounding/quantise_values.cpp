@@ -26,7 +26,7 @@ TESSERA_INLINE std::int32_t nearest_integer(float x) {
   return std::bit_cast<std::int32_t>(x + kBase) - std::bit_cast<std::int32_t>(kBase);
 }
 
-// One type for each format. Its function round() returns the stored bits for a quotient.
+// There is one type for each format. The type's function round() returns the stored bits for a quotient.
 struct ToE4M3 {
   TESSERA_INLINE static std::uint32_t round(float q) { return from_float<Float8E4M3>(q).bits; }
 };

@@ -1,6 +1,6 @@
 // Rounds numbers to small values with scales, for matrices that are quantised while they are read. All arithmetic is
 // float32. Each number is divided once, and the quotient is rounded to the nearest value, ties to even. Numbers must be
-// finite.
+// finite. Each type of values has its own rule for scales:
 //
 //   e4m3  scale = greatest magnitude of the block / 448
 //   int8  scale = greatest magnitude / 127; values -127 … 127

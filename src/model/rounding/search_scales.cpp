@@ -14,7 +14,7 @@ namespace {
 // The number of lanes in which sums are accumulated. It divides the size of every block.
 constexpr std::int64_t kLanes = 16;
 
-// One type for each format. Its function nearest() returns the number that stands for a quotient.
+// There is one type for each format. The type's function nearest() returns the number that stands for a quotient.
 struct Int4 {
   TESSERA_INLINE static float nearest(float q) { return scale_search::nearest(scale_search::clamped(q, -8.0F, 7.0F)); }
 };

@@ -32,7 +32,7 @@ ValueId gated_mlp_of(LayerBuilder& b, const VisionConfig& config, ValueId x, Val
 
 }  // namespace
 
-// Builds the tower. Each block:
+// Builds the tower. Each block computes:
 //   h += proj(attention(rotate(qkv(norm(h)))));  h += down(silu(gate(norm(h))) · up(norm(h)))
 // In most blocks a patch attends only to its window of the image. In the other blocks it attends to the whole image.
 // The result is merger(norm(h)).

@@ -7,7 +7,7 @@ namespace tessera {
 
 using ir::ValueId;
 
-// Builds the tower. Each block:
+// Builds the tower. Each block computes:
 //   h += proj(attention(rotate(qkv(norm(h)))));  h += fc2(quick_gelu(fc1(norm(h))))
 // A patch attends to its whole image. The result is merger(norm(h)).
 ValueId build_qwen2_tower(LayerBuilder& b, const VisionConfig& config) {

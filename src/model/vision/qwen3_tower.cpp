@@ -33,7 +33,7 @@ ValueId deepstack_level(LayerBuilder& b, const VisionConfig& config, ValueId h, 
 
 }  // namespace
 
-// Builds the tower. Each block:
+// Builds the tower. Each block computes:
 //   h += proj(attention(rotate(qkv(norm(h)))));  h += fc2(gelu(fc1(norm(h))))
 // A row of the result is merger(norm(h)), followed by the deepstack levels.
 ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config) {

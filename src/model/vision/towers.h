@@ -14,7 +14,8 @@ namespace tessera {
 
 // Builds the tower of Qwen2-VL (Wang et al., arXiv 2409.12191).
 ir::ValueId build_qwen2_tower(LayerBuilder& b, const VisionConfig& config);
-// Builds the tower of Qwen2.5-VL (Bai et al., arXiv 2502.13923). Its patches must be ordered by attention window.
+// Builds the tower of Qwen2.5-VL (Bai et al., arXiv 2502.13923). The tower's patches must be ordered by attention
+// window.
 ir::ValueId build_qwen2_5_tower(LayerBuilder& b, const VisionConfig& config);
 // Builds the tower of Qwen3-VL and Qwen3.5.
 ir::ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config);
@@ -23,7 +24,7 @@ ir::ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config);
 namespace vision_inputs {
 inline constexpr std::string_view kPatches = "patches";                 // X[S, patch_values]
 inline constexpr std::string_view kPatchPositions = "patch_positions";  // i32[S, 2]: row and column in the image
-// i32[S, 2]: the first row to which each row attends, and one past the last
+// i32[S, 2]: for each row, the first row to which it attends, and one past the last such row
 inline constexpr std::string_view kImageRanges = "image_ranges";
 // i32[S, 2]: like kImageRanges, for blocks with window attention
 inline constexpr std::string_view kWindowRanges = "window_ranges";

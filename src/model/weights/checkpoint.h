@@ -1,4 +1,4 @@
-// All tensors of a model. They come from the safetensors files of a folder (weight_map.h) or from a GGUF file
+// Opens all tensors of a model. They come from the safetensors files of a folder (weight_map.h) or from a GGUF file
 // (model/gguf/).
 #pragma once
 

@@ -1,8 +1,8 @@
 // Reads elements of a matrix that a checkpoint stores transposed, as part of a stack, or quantised with scales.
 //
-// `runs` says which elements to read, as slice_runs() returns it for the matrix [rows, cols], not for the stored
-// tensor. The elements are converted to `dtype` (F32, F16 or BF16) and written densely to `dst`. Returns
-// invalid_argument if shapes or sizes disagree. Uses OpenMP threads if the build has them.
+// In every function, `runs` says which elements to read, as slice_runs() returns it for the matrix [rows, cols], not
+// for the stored tensor. The elements are converted to `dtype` (F32, F16 or BF16) and written densely to `dst`. Every
+// function returns invalid_argument if shapes or sizes disagree, and uses OpenMP threads if the build has them.
 #pragma once
 
 #include <cstddef>

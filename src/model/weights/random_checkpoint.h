@@ -61,7 +61,7 @@ class RandomCheckpoint {
   Status fill(std::size_t tensor, std::int64_t offset, std::span<std::byte> to) const;
   Status write_files(const std::string& folder, const std::function<Status(std::int64_t bytes)>& on_written) const;
 
-  // The part of a weight for which a tensor's values are made, and how that weight is initialised.
+  // Says which part of which weight a tensor of the checkpoint stores, and how that weight is initialised.
   struct Origin {
     WeightSpec::Init init = WeightSpec::Init::kUniform;
     WeightPart part;

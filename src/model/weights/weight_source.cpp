@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-// Half the width of a uniform distribution with Hugging Face's usual standard deviation of 0.02.
+// Half the width of a uniform distribution with Hugging Face's usual standard deviation of 0.02, which is 0.02 · √3.
 constexpr float kDummyScale = 0.0346F;
 
 // The scale of each block in a random NVFP4 matrix: 1 in F8_E4M3. The matrix also has a second scale, which applies to
@@ -30,8 +30,8 @@ constexpr auto kDummySmallScale = std::byte{0x38};
 // NaN.
 constexpr auto kDummyE4M3 = std::byte{0xbf};
 
-// The exponent of every scale in a random MXFP4 matrix. It stands for 2^-7, with which uniform 4-bit values have about
-// the same mean square as other random weights.
+// The exponent of every scale in a random MXFP4 matrix. It stands for 2^(120 - 127) = 2^-7, with which uniform 4-bit
+// values have about the same mean square as other random weights.
 constexpr auto kDummyExponent = std::byte{120};
 
 // Fills a strided part. The value of an element depends only on its index in the stored tensor, so that it is the same

@@ -160,7 +160,7 @@ struct WeightSpec {
   enum class Init : std::uint8_t { kUniform, kOnes };
 
   std::string name;    // name in the graph
-  ir::Type type = {};  // has the constant shape of the weight on this rank
+  ir::Type type = {};  // its shape is the constant shape of the weight on this rank
   std::vector<WeightPart> parts = {};
   // Parts of the same weight on other ranks. This rank does not read their tensors, but unread_tensors() and
   // parameter_count() count them.

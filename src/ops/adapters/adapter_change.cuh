@@ -62,13 +62,13 @@ struct AdapterChange {
       __device__ float at(int row, int column) const { return values[row][column]; }
     };
 
-    // `rows` is the number of rows of x. May run before the preceding kernels have ended.
+    // `rows` is the number of rows of x. The constructor may run before the preceding kernels have ended.
     __device__ OfTiles(const AdapterChange& change, int rows) : in_(change.in) {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) slots_[e] = row(e) < rows ? in_.table.slots[row(e)] : -1;
     }
 
-    // Loads b for a tile. May run before the preceding kernels have ended.
+    // Loads b for a tile. This function may run before the preceding kernels have ended.
     __device__ void load_b(const TileColumns& columns) {
 #pragma unroll
       for (int e = 0; e < kEights; ++e)
@@ -113,14 +113,14 @@ struct AdapterChange {
     }
 
    private:
-    static constexpr int kDepth = 16;  // ranks that one product covers
+    static constexpr int kDepth = 16;  // number of ranks that one product covers
     static constexpr int kModules = kGated ? 2 : 1;
     using Sums = float[4];  // results of multiply_tile(): sixteen columns of y by eight rows of x
     struct PartOfB {
-      std::uint32_t at[2][2];  // [half of the columns][half of the ranks]: two neighbouring columns of one rank
+      std::uint32_t at[2][2];  // [half of the columns][half of the ranks]; a word packs two neighbouring columns of b
     };
     struct PartOfT {
-      float at[2][2];  // [half of the ranks]: two neighbouring ranks; zeros unless the lane has the warp's row
+      float at[2][2];  // [half of the ranks][one of two neighbouring ranks]; zeros in lanes without the warp's row
     };
 
     __device__ static int lane() { return static_cast<int>(threadIdx.x) % kWarp; }

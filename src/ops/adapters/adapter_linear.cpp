@@ -23,7 +23,7 @@ const std::vector<std::int64_t>* ints(const ir::Node& node, std::string_view nam
   return attribute == nullptr ? nullptr : std::get_if<std::vector<std::int64_t>>(attribute);
 }
 
-// Checks ranks or scales, which have an entry for each slot and module, and returns the number of modules.
+// Checks the operand ranks or scales, which has an entry for each slot and module, and returns the number of modules.
 Result<std::int64_t> check_table(const ir::OpSignature& s, std::size_t i, std::string_view name, ir::DType dtype,
                                  const ir::Dim& num_slots) {
   TRY(expect_rank(s, i, name, 2));

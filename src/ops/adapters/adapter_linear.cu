@@ -43,7 +43,8 @@ std::unique_ptr<BoundOp> make_shrink_few(const AdapterShrinkArgs& in) {
       {.grid = dim3(kParts, groups_of(in, 1), chunks_of(in)), .block = dim3(kWarps * kWarp), .cluster = kParts}, in);
 }
 
-// Makes an operator that runs shrink_few for up to 8 rows. Its clusters hold all columns of A if A has at most 16384.
+// Makes an operator that runs shrink_few for up to 8 rows. A cluster holds all columns of its rows of A if A has at
+// most 16384 columns.
 template <class T>
 std::unique_ptr<BoundOp> make_shrink_of_eight(const AdapterShrinkArgs& in) {
   if (in.cols <= 4096) return make_shrink_few<T, 1, 16, 8, 1>(in);

@@ -1,13 +1,14 @@
-// The first half of the change that a low-rank adapter makes to an embedding: t is the column of A for the row's token.
-// adapter_add (adapter_linear.h) adds the second half, y += scale · t · B, as it does after a linear.
+// adapter_lookup computes the first half of the change that a low-rank adapter makes to an embedding: a row of t is the
+// column of A for the row's token. adapter_add (adapter_linear.h) adds the second half, y += scale · t · B, as it does
+// after a linear.
 //
 //   adapter_lookup(ids i32[T], a X[S, R, V], ranks i32[S, 1], slots i32[5, T], [rows i32[T]]) {first_row = 0}
 //     → f32[T, R]
 //
-// `slots` is the table of adapter_rows.h. t[row, r] is a[slot, r, ids[row] - first_row] for r below ranks[slot], and 0
-// for larger r. t[row, r] is also 0 for a row without an adapter, for a row that `rows` replaces (rows[row] ≥ 0, as for
-// a row of an image), and for an id outside the V columns of `a`. These columns are the part of the vocabulary that one
-// tensor-parallel rank has.
+// T is the number of rows, S is the number of slots, and R is the largest rank. `slots` is the table of adapter_rows.h.
+// t[row, r] is a[slot, r, ids[row] - first_row] for r below ranks[slot], and 0 for larger r. t[row, r] is also 0 for a
+// row without an adapter, for a row that `rows` replaces (rows[row] ≥ 0, as for a row of an image), and for an id
+// outside the V columns of `a`. These columns are the part of the vocabulary that one tensor-parallel rank has.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ extern const ir::OpDecl kAdapterLookup;
 extern const KernelDef kAdapterLookupCpu;
 extern const KernelDef kAdapterLookupCuda;
 
-// The operands as a kernel takes them.
+// The arguments of a kernel that computes adapter_lookup. X is the type of the elements.
 struct AdapterLookupArgs : AdapterTokens {
   const void* a = nullptr;              // X[num_slots, rank, columns]
   const std::int32_t* ranks = nullptr;  // [num_slots]

@@ -1,5 +1,5 @@
-// The table that tells the adapter operators which adapter each row has. The host writes the table for each forward.
-// Rows of one slot may be anywhere in the batch, but are neighbours in the table's list `order`. A chunk is a run of
+// This table tells the adapter operators which adapter each row has. The host writes the table for each forward. Rows
+// of one slot may be anywhere in the batch, but are neighbours in the table's list `order`. A chunk is a range of
 // `order` that one thread block processes.
 //
 //   rows i32[5, T], where T is the number of rows, padding included:
@@ -21,7 +21,7 @@ namespace tessera {
 
 inline constexpr std::int64_t kAdapterRowLists = 5;
 
-// Returns the largest number of rows in a chunk. One thread block processes a chunk. `rows` is T.
+// Returns the maximum number of rows in a chunk. One thread block processes a chunk. `rows` is T.
 constexpr std::int64_t adapter_chunk_rows(std::int64_t rows) {
   if (rows <= 8) return 8;
   if (rows <= 1024) return 16;

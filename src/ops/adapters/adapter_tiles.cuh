@@ -29,11 +29,11 @@
 namespace tessera::cuda::adapters {
 
 inline constexpr int kValues = 16;       // rows of A in a tensor-core product
-inline constexpr int kStepColumns = 32;  // columns that a warp takes in a step: 16 bytes for each lane of a quad
+inline constexpr int kStepColumns = 32;  // columns of a warp in a step: 4 lanes (a quad) load 16 bytes each
 inline constexpr int kManyWarps = 8;     // warps of a block of product_many
-inline constexpr int kMostGroups = 3;    // groups of kValues rows of A that a block of product_many takes
+inline constexpr int kMostGroups = 3;    // maximum number of groups of kValues rows of A in a block of product_many
 inline constexpr int kAddWarps = 4;      // warps of a block of adapter_add
-inline constexpr int kAddColumns = 64;   // columns of y that a warp of adapter_add takes
+inline constexpr int kAddColumns = 64;   // columns of y that a warp of adapter_add computes
 inline constexpr int kDepth = 16;        // values of t in a tensor-core product
 
 // Returns 16 bytes of a row if `is_there`, else zeros.
@@ -110,7 +110,7 @@ struct RowsOfX {
   }
 };
 
-// The sums of a warp: 16 rows of A by kEights · 8 rows of x, in the register layout of the tensor-core instruction.
+// The sums of a warp for 16 rows of A and kEights · 8 rows of x, in the register layout of the tensor-core instruction.
 template <int kEights>
 struct Sums {
   float at[kEights][4] = {};
@@ -154,8 +154,8 @@ __device__ void store_sum(const Args& in, const Chunk& chunk, std::int32_t value
 }
 
 // Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. A warp loads its part of A for
-// kHeldSteps steps before wait_for_previous(). Grid: x has the kParts blocks of a cluster, y the groups of kValues rows
-// of A, and z the chunks.
+// kHeldSteps steps before wait_for_previous(). gridDim.x counts the kParts blocks of a cluster, gridDim.y counts groups
+// of kValues rows of A, and gridDim.z counts chunks.
 template <class T, int kEights, int kFewWarps, int kHeldSteps, int kParts>
 __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShrinkArgs in) {
   constexpr int kRows = kEights * 8;
@@ -234,8 +234,8 @@ __device__ inline Chunk joined_chunk(const AdapterRows& table, unsigned i, unsig
   return chunk;
 }
 
-// Computes x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. Grid: x has the groups, and y
-// the chunks. With kOfWhole, x has the chunks, and y the groups.
+// Computes x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. gridDim.x counts such groups
+// of rows of A, and gridDim.y counts chunks. With kOfWhole, x and y are exchanged.
 template <class T, int kEights, int kGroups, class Args>
 __global__ void __launch_bounds__(kManyWarps* kWarp) product_many(const Args in) {
   constexpr int kRows = kEights * 8;

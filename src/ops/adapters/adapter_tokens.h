@@ -16,7 +16,7 @@ struct AdapterTokens {
   const std::int32_t* slots = nullptr;  // [rows]
   const std::int32_t* given = nullptr;  // [rows], or null
   std::int64_t rows = 0;
-  std::int64_t columns = 0;    // ids of the vocabulary that this tensor-parallel rank has
+  std::int64_t columns = 0;    // number of token ids that this tensor-parallel rank has
   std::int64_t first_row = 0;  // the first of these ids
   std::int32_t num_slots = 0;
 

@@ -10,7 +10,7 @@ namespace tessera {
 namespace cuda::adapters {
 namespace {
 
-// Copies one row. Element is T, or 16 bytes of it.
+// Each block copies one row. Element is the type of an element of w, or a pack of 16 bytes.
 template <class Element>
 __global__ void whole_embedding(const AdapterWholeEmbeddingArgs in, const std::int64_t elements) {
   let_next_begin();

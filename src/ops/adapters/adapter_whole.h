@@ -1,16 +1,16 @@
-// Whole matrices that adapters bring for the head and the embedding (PEFT's modules_to_save). Such a matrix replaces
-// the model's own in the rows of that adapter.
+// These operators use whole matrices that an adapter has for the output head or the embedding (PEFT's modules_to_save).
+// In the rows of that adapter, its matrix replaces the model's own matrix.
 //
 //   adapter_whole_linear(mut y X[T, M], x X[T, K], w X[S, M, K], sizes i32[S, 1], rows i32[5, T])
 //   adapter_whole_embedding(mut y X[T, M], ids i32[T], w X[S, V, M], sizes i32[S, 1], slots i32[5, T], [rows i32[T]])
 //     {first_row = 0}
 //
-// S is the number of slots, and `rows` and `slots` are the table of adapter_rows.h. sizes[slot] is M if the slot's
-// adapter has a matrix, and 0 otherwise. Other values are not accepted. adapter_whole_linear sets y[row] to w[slot] ·
-// x[row], and adapter_whole_embedding sets it to w[slot, ids[row] - first_row]. A row keeps its bits if it has no
-// adapter or if its adapter has no matrix. adapter_whole_embedding also leaves a row alone that `rows` replaces
-// (rows[row] ≥ 0, as for a row of an image), and a row whose id is outside the V rows of `w`. These V rows are the part
-// of the vocabulary that one tensor-parallel rank has.
+// T is the number of rows, M is the width of y, and S is the number of slots. `rows` and `slots` are the table of
+// adapter_rows.h. sizes[slot] is M if the slot's adapter has a matrix, and 0 otherwise. Other values are not accepted.
+// adapter_whole_linear sets y[row] to w[slot] · x[row], and adapter_whole_embedding sets y[row] to w[slot, ids[row] -
+// first_row]. A row keeps its bits if it has no adapter or if its adapter has no matrix. adapter_whole_embedding also
+// does not change a row that `rows` replaces (rows[row] ≥ 0, as for a row of an image), or a row whose id is outside
+// the V rows of `w`. These V rows are the part of the vocabulary that one tensor-parallel rank has.
 //
 // A row's result depends only on that row, its slot and the number of rows. In a deterministic forward it does not
 // depend on the number of rows either. Sums are float32, and are rounded once.
@@ -32,14 +32,14 @@ extern const KernelDef kAdapterWholeEmbeddingCpu;
 extern const KernelDef kAdapterWholeLinearCuda;
 extern const KernelDef kAdapterWholeEmbeddingCuda;
 
-// The operands of adapter_whole_linear as a kernel takes them. The inherited member `a` is w, `ranks` is sizes, and
+// The arguments of a kernel that computes adapter_whole_linear. The inherited member `a` is w, `ranks` is sizes, and
 // `rank` is M.
 struct AdapterWholeLinearArgs : AdapterProductArgs {
   void* y = nullptr;  // X[rows, rank]
 };
 AdapterWholeLinearArgs adapter_whole_linear_args(const BindArgs& args);
 
-// The operands of adapter_whole_embedding as a kernel takes them.
+// The arguments of a kernel that computes adapter_whole_embedding. X is the type of the elements.
 struct AdapterWholeEmbeddingArgs : AdapterTokens {
   void* y = nullptr;                    // X[rows, cols]
   const void* w = nullptr;              // X[num_slots, columns, cols]

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kWholeSlots = 4;
 
-// The slot of the first rows is -1, 0, 1, 2, 3, -1, 0, … Slot 2 has no matrix.
+// The rows have the slots -1, 0, 1, 2, 3, -1, 0, … in this order. Slot 2 has no matrix.
 std::int32_t slot_of_row(std::int64_t row) { return static_cast<std::int32_t>(row % (kWholeSlots + 1)) - 1; }
 bool has_matrix(std::int32_t slot) { return slot >= 0 && slot != 2; }
 HostTensor whole_sizes(std::int64_t size) {

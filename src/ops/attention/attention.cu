@@ -3,17 +3,17 @@
 // cores: heads of 512 elements with a cache of the queries' type (wide_attention.cuh), and heads of 64, 128 or 256
 // elements with a cache of E4M3 (float8_attention.cuh). All other cases run in float32.
 //
-// A block has one KV head and a tile of query rows of one request. A row is one query head of one token. The keys that
-// the rows see are divided into tiles, too. For each tile of keys the block computes scores, the online softmax and the
-// sums of values. If a forward has too few tiles to fill the device, the keys are cut into `splits` ranges. Each range
-// has its own block, and merge_states joins the results of the ranges.
+// A block processes one KV head and a tile of query rows of one request. A row is one query head of one token. The keys
+// that the rows see are divided into tiles, too. For each tile of keys the block computes the scores, the online
+// softmax and the weighted sums of values. If a forward has too few tiles of rows to fill the device, the keys are cut
+// into `splits` ranges. Each range has its own block, and the kernel merge_states joins the results of the ranges.
 //
-// The grid of the launch depends only on the bucket's number of rows. A block finds its request in the metadata when it
-// runs.
+// The grid of the launch depends only on the number of rows of the bucket, which is the size to which the forward is
+// padded. A block finds its request in the metadata when it runs.
 //
-// In deterministic forwards a row's bits do not depend on the other rows, for four reasons. Keys are not cut into
-// ranges. Tiles of keys start at the same keys for all rows. A key that a row does not see adds an exact zero. Products
-// are added in a fixed order; the float32 kernel adds them by explicit fused multiply-adds.
+// In deterministic forwards the bits of a row's result do not depend on the other rows, for four reasons. Keys are not
+// cut into ranges. Tiles of keys start at the same keys for all rows. A key that a row does not see adds an exact zero.
+// Products are added in a fixed order; the float32 kernel adds them by explicit fused multiply-adds.
 #include <algorithm>
 #include <string>
 
@@ -29,7 +29,8 @@ namespace {
 
 using namespace own_attention;
 
-// Computes attention for one tile of rows and one range of its keys. The grid is [slots(), kv_heads, splits].
+// Computes attention for one tile of rows and one range of its keys. blockIdx.x is the tile slot (find_rows()),
+// blockIdx.y is the KV head, and blockIdx.z is the range of keys.
 template <int kDim>
 __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   extern __shared__ __align__(16) unsigned char shared[];
@@ -42,8 +43,8 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), Shared::kRows, rows)) return;
 
-  // `first` and `last` are the positions of the block's first and last row. [begin, end) are those keys of this split
-  // that any row of the block sees.
+  // `first` and `last` are the positions of the tokens of the block's first and last row. [begin, end) are at first all
+  // keys that any row of the block sees, and then only those in the block's range.
   const int first = rows.offset + rows.row_begin / p.group;
   const int last = rows.offset + (rows.row_begin + rows.rows - 1) / p.group;
   int begin = p.window > 0 ? max(0, first - p.window + 1) : 0;
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
     float scores[Sums<kDim>::kRows][4] = {};
     multiply(tile, tx, ty, used, scores);
     update_softmax(p, rows, first_key, tx, ty, scores, sums, tile);
-    __syncwarp();  // no __syncthreads(), because the same half of a warp writes and reads a row's weights
+    __syncwarp();  // enough, because the same half of a warp writes and reads a row's weights
     add_values(tile, tx, ty, used, sums);
     __syncthreads();
   }
@@ -97,7 +98,8 @@ int tile_rows(const CudaAttention& a) {
   return is_wide(a) ? kWideRows : padded_dim(a.shape.head_dim) <= 128 ? 32 : 16;
 }
 
-// Returns an upper bound of the number of tiles, for `requests` requests that have a.num_rows rows in total.
+// Returns an upper bound of the number of tiles of `requests` requests with a.num_rows tokens in total. A token has
+// a.group() rows for each KV head.
 std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
   return a.num_rows * a.group() / tile_rows(a) + requests;
 }
@@ -113,7 +115,7 @@ int splits(const CudaAttention& a, int multiprocessors) {
   return static_cast<int>(std::clamp<std::int64_t>(2 * multiprocessors / blocks, 1, kMostSplits));
 }
 
-// Returns the bytes of the values of `parts` parts of rows.
+// Returns the number of bytes for the values of `parts` parts. A part is one token's result over one range of its keys.
 std::size_t partial_values_bytes(const CudaAttention& a, std::int64_t parts) {
   const auto floats = static_cast<std::size_t>(parts * a.shape.heads * a.shape.head_dim);
   return (floats * sizeof(float) + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
@@ -134,8 +136,8 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .query_starts = a.metadata.query_starts,
           .kv_lens = a.metadata.kv_lens,
           .page_table = a.metadata.page_table,
-          // A launch may skip unwanted rows only if keys are not cut, because merge_states reads the results of all
-          // rows.
+          // A launch may skip rows that are not in ForwardBatch::wanted_rows only if keys are not cut, because
+          // merge_states reads the results of all rows.
           .wanted_starts = a.shape.wanted_rows_only && parts == 1 ? a.metadata.wanted_starts : nullptr,
           .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
           .max_requests = static_cast<int>(a.max_requests()),
@@ -153,8 +155,8 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .softcap = static_cast<float>(a.shape.softcap)};
 }
 
-// Binds a kernel with one block for each tile slot, KV head and range of keys. If there are several ranges, it also
-// binds a second launch, which joins their results. X is the type of the output.
+// Makes an operator that launches kKernel with one block for each tile slot (find_rows()), KV head and range of keys.
+// If there are several ranges, a second launch joins their results. X is the type of the output's elements.
 template <class X, void (*kKernel)(Problem), std::size_t kBytes>
 Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Problem& p) {
   const dim3 grid(static_cast<unsigned>(slots(a, a.max_requests())), static_cast<unsigned>(a.shape.kv_heads),
@@ -176,7 +178,8 @@ Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Probl
     kKernel<<<grid, kThreads, kBytes, stream>>>(p);
     if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
   };
-  // The head size decides which instantiation of merge_states runs, so choice() returns the head size.
+  // The last argument is the operator's choice(), which says which kernels it runs. The head size decides which
+  // instantiation of merge_states runs.
   return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
 }
 
@@ -207,8 +210,8 @@ Result<std::unique_ptr<BoundOp>> bind_float8(const CudaAttention& a, const Probl
 
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors) {
   if (attention.deterministic) return 0;
-  // If rows have several parts, all rows together have at most this number, because each has a tile of its own in
-  // slots().
+  // `most` is the maximum number of parts of all tokens together if keys are cut. splits() counts at least one tile for
+  // each token, so it gives a token at most 2 · multiprocessors / (num_rows · kv_heads) parts.
   const std::int64_t most = 2 * multiprocessors / attention.shape.kv_heads;
   if (most < 2) return 0;
   const std::int64_t parts = std::min(attention.num_rows * kMostSplits, most);

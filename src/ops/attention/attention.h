@@ -1,8 +1,11 @@
-// Paged attention over a ragged batch. Extend and decode rows may be mixed.
+// Paged attention over a ragged batch, which may mix prompts (extend) and single new tokens (decode).
 //
 //   attention(q X[T, Hq·D], k_cache Y[P, page_size, Hkv, D], v_cache Y[…], mut out X[T, Hq·D],
 //             [sinks f32[Hq]], [k_scale f32[1], v_scale f32[1]])
 //     {group: int, scale: double, window: int = 0, softcap: double = 0, wanted_rows_only: bool = false}
+//
+// T counts tokens (rows), and P counts pages. Hq and Hkv are the numbers of query heads and KV heads, and D is the head
+// size. X and Y are dtypes.
 //
 // Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, including
 // the rows' own tokens, which kv_store has already stored. Row i of a request stands at position p = kv_len - query_len
@@ -20,19 +23,19 @@
 // A sink is neither scaled nor capped. Every row sees it, even if the row has a window.
 //
 // A cache of f8e4m3 has scales (ops/cache/cache_type.h): the keys are k_j · k_scale, and the values are v_j · v_scale.
-// Kernels fold k_scale into the factor of the scores, and v_scale into the factor of the output. A cache of u8, on the
+// Kernels multiply the factor of the scores by k_scale, and the factor of the output by v_scale. A cache of u8, on the
 // CPU, holds int8 codes with scales of their own (ops/cache/int8_cache.h).
 //
-// The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward; the kernel
+// The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward. The kernel
 // reads them when it runs, so a recorded graph works for any lengths. Rows from query_starts[num_requests] on are
 // padding and are not written.
 //
 // With `wanted_rows_only` a kernel need not write the rows of `out` that are not in ForwardBatch::wanted_rows. The
 // content of these rows is undefined. A kernel may still compute all rows.
 //
-// In a deterministic forward (ForwardContext) a row's bits are a function of its query, its position and the keys and
-// values that it sees. They do not depend on other rows or requests, on the kind or size of the forward, or on where
-// the pages lie.
+// In a deterministic forward (ForwardContext) the bits of a row's result are a function of its query, its position and
+// the keys and values that it sees. They do not depend on other rows or requests, on the kind or size of the forward,
+// or on where the pages lie.
 #pragma once
 
 #include <cstddef>
@@ -56,8 +59,8 @@
 namespace tessera {
 
 extern const ir::OpDecl kAttention;
-// The name of an attribute, which other operators may declare too. A graph pass sets the attribute of an operator if
-// only the wanted rows of the operator's result are read (runner/wanted_rows.h).
+// The name of an attribute that `attention` and other operators may have. A graph pass sets it on an operator if only
+// the wanted rows (ForwardBatch::wanted_rows) of the operator's result are read (runner/wanted_rows.h).
 inline constexpr std::string_view kWantedRowsOnly = "wanted_rows_only";
 extern const KernelDef kAttentionCpu;
 extern const KernelDef kAttentionCuda;
@@ -67,21 +70,21 @@ constexpr bool has_sinks(std::size_t operands, ir::DType cache) { return operand
 
 // The lengths and page tables of one cache group in device memory. The addresses stay the same for the plan's life.
 struct AttentionMetadata {
-  // [1]: the number of real requests; kernels process only these
+  // [1]: the number of requests without padding; kernels process only these requests
   const std::int32_t* num_requests = nullptr;
   // [max_requests + 1]: the first row of each request. Entry *num_requests is the number of real rows.
   const std::int32_t* query_starts = nullptr;
   const std::int32_t* kv_lens = nullptr;     // [max_requests]
   const std::int32_t* page_table = nullptr;  // [max_requests, max_pages_per_request]
-  // [max_requests]: the result of find_wanted_starts() for the batch. Null if no node of the group has
-  // `wanted_rows_only`.
+  // [max_requests]: the index of each request's first wanted row among its rows (find_wanted_starts()). Null if no node
+  // of the group has `wanted_rows_only`.
   const std::int32_t* wanted_starts = nullptr;
   std::int64_t max_requests = 0;
   std::int64_t max_pages_per_request = 0;
 };
 
-// The plan of `attention` and `latent_attention` for one cache group. It holds lengths and page tables in host memory
-// and in device memory. It also holds the device's own planner, if the device has one.
+// The plan of `attention` and `latent_attention` for one cache group, whose layers share page tables. It holds lengths
+// and page tables in host memory and in device memory. It also holds the device's own planner, if the device has one.
 class AttentionPlan final : public OpPlan {
  public:
   // Makes a plan. `planner` may be null. Returns kInvalidArgument if a limit is below one.

@@ -1,10 +1,12 @@
 // Times attention's kernels on a GPU and prints the times side by side:
 //
-//   attention_bench [DEVICE [CACHE [MODEL]]]      cuda and bf16 by default; CACHE is the type of keys and values, like
-//                                                 f8e4m3; MODEL selects the models whose name contains it
+//   attention_bench [DEVICE [CACHE [MODEL]]]
 //
-// It prints a line for each case. For each kernel the line has the time of one layer ("-" if the kernel does not
-// support the shape), and the host's time for one plan and for binding the first layer, in microseconds. Each case
+// DEVICE is "cuda" by default. CACHE is the type of keys and values, for example f8e4m3, and is bf16 by default. With
+// MODEL, only models whose names contain MODEL are timed.
+//
+// The program prints a line for each case. For each kernel the line has the time of one layer ("-" if the kernel does
+// not support the shape), and the host's time for one plan and for binding the first layer, in microseconds. Each case
 // launches 2 to 28 layers in sequence. As far as possible, these layers together have about 256 MiB of keys and values,
 // which do not fit in the L2 cache. Decode launches are recorded as one graph. Extend launches are not recorded,
 // because an engine runs them between the recorded pieces of a forward. The time of a layer is the shortest of several
@@ -39,7 +41,7 @@ struct Model {
   bool sinks = false;
   ir::DType cache = kDType;
 
-  // Returns the number of operands: q, keys, values, out, and the sinks and scales.
+  // Returns the number of operands: q, keys, values and out, and the sinks and scales if the model has them.
   std::size_t operands() const { return 4U + (sinks ? 1U : 0U) + (has_cache_scales(cache) ? 2U : 0U); }
 };
 
@@ -157,7 +159,7 @@ class Measurement {
   }
 
   Status bind_layers() {
-    constexpr std::int64_t kBeyondCache = std::int64_t{256} << 20;  // in bytes, several times the L2 cache
+    constexpr std::int64_t kBeyondCache = std::int64_t{256} << 20;  // in bytes; several times the size of the L2 cache
     const std::int64_t cache_elements = pages_ * kPageSize * model_.kv_heads * model_.head_dim;
     const auto cache_bytes = cache_elements * static_cast<std::int64_t>(ir::dtype_size(model_.cache));
     const std::int64_t layers = std::clamp<std::int64_t>(kBeyondCache / (2 * cache_bytes), 2, 28);
@@ -230,7 +232,7 @@ class Measurement {
   // Members are destroyed in reverse order: graph, operators, plan, memory, stream.
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<Allocation>>
-      memory_;  // q, out, the sinks and scales, then the keys and values of each layer
+      memory_;  // for q, out, the sinks and scales, and then the keys and values of each layer
   std::unique_ptr<Allocation> workspace_;
   ir::Node node_;
   const KernelDef* kernel_ = nullptr;

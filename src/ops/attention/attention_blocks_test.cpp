@@ -1,5 +1,6 @@
-// Catches: tiles or chunks that are left out, are planned twice, or lie past the end of their request; grids that
-// depend on lengths; chunks that do not fit in the grid; and padding blocks that compute.
+// Tests the plans that assign tiles of query rows and chunks of keys to blocks. Catches: tiles or chunks that are left
+// out, are planned twice, or lie past the end of their request; grids that depend on lengths; chunks that do not fit in
+// the grid; and padding blocks that compute.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -45,7 +46,7 @@ TEST(PlanTiles, SkipsRequestsWithFewRows) {
   EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 0, 0, 0));
 }
 
-// first_rows counts tokens, whereas the rows of a tile are query heads of tokens.
+// The indices in first_rows count tokens, whereas a tile of 64 rows has 64 / 4 = 16 tokens with 4 query heads each.
 TEST(PlanTiles, SkipsTilesBeforeTheFirstRow) {
   Blocks blocks(6, 0);
   const std::vector<std::int32_t> lens = {40, 33, 16, 20};
@@ -142,7 +143,7 @@ TEST(PlanChunks, PlansOnlySingleRowRequests) {
     }
 }
 
-// A row with many keys is cut into chunks even if many rows with few keys run in the same launch.
+// The keys of a long row are cut into chunks even if many rows with few keys run in the same launch.
 TEST(PlanChunks, CutsTheLongestRows) {
   std::vector<std::int32_t> kv_lens(200, 500);
   kv_lens[150] = 8000;

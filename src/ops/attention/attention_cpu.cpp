@@ -12,17 +12,18 @@
 namespace tessera {
 namespace {
 
-// Returns the number of requests to compute. If the rows of a request do not fit in the bucket, this request and all
-// later ones are left out, so that nothing is written out of bounds. Only a defect of the runner causes this.
+// Returns the number of requests to compute. If the rows of a request do not fit in the bucket (p.num_rows), this
+// request and all later ones are left out, so that nothing is written out of bounds. Only a defect of the runner causes
+// this.
 std::int64_t count_requests(const AttentionProblem& p) {
   std::int64_t num_requests = *p.metadata.num_requests;
   while (num_requests > 0 && p.metadata.query_starts[num_requests] > p.num_rows) --num_requests;
   return num_requests;
 }
 
-// Chooses the number of rows of a tile in this forward. Tiles are smaller than the maximum if large tiles would leave
-// threads without work. Keys are converted once for each tile, so tiles of fewer than kLeastTileRows rows cost more
-// than they gain.
+// Chooses the number of rows of a tile in this forward. Tiles have fewer than kTileRows rows if larger tiles would
+// leave threads without work. Keys are converted once for each tile, so tiles of fewer than kLeastTileRows rows cost
+// more than they gain.
 std::int64_t choose_tile_rows(const AttentionProblem& p, std::int64_t num_requests) {
   constexpr std::int64_t kLeastTileRows = 12;
   constexpr std::int64_t kRegisterRows = 6;  // number of rows of a register tile in cpu_gemm.cpp
@@ -30,8 +31,8 @@ std::int64_t choose_tile_rows(const AttentionProblem& p, std::int64_t num_reques
   return std::clamp(round_up((rows + p.workers - 1) / p.workers, kRegisterRows), kLeastTileRows, kTileRows);
 }
 
-// Returns the number of tiles to compute for each KV head of the request: the tile with the first wanted row, and all
-// tiles after it.
+// Returns the number of tiles to compute for each KV head of the request. They are the tile with the first wanted row
+// (ForwardBatch::wanted_rows) and all tiles after it.
 std::int64_t count_tiles(const AttentionProblem& p, std::int64_t request) {
   const std::int64_t tokens = p.metadata.query_starts[request + 1] - p.metadata.query_starts[request];
   const std::int64_t tiles = (tokens * p.group() + p.tile_rows - 1) / p.tile_rows;
@@ -56,7 +57,7 @@ AttentionTile make_tile(const AttentionProblem& p, std::int64_t request, std::in
   const std::int64_t query_start = p.metadata.query_starts[request];
   const std::int64_t query_len = p.metadata.query_starts[request + 1] - query_start;
   const std::int64_t rows = query_len * p.group();
-  // The last rows see the most keys. They go first, so that no thread is left alone with them at the end.
+  // The last rows see the most keys. Their tiles go first, so that no thread is left alone with them at the end.
   const std::int64_t tile = (rows + p.tile_rows - 1) / p.tile_rows - 1 - item / p.kv_heads;
   return {.head = item % p.kv_heads,
           .row_begin = tile * p.tile_rows,

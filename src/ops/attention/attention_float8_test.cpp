@@ -85,8 +85,8 @@ TEST(AttentionFloat8Exactness, Float32QueriesMatchTheReferenceClosely) {
   }
 }
 
-// If decode over a cache of the queries' type runs on "hopper", decode over a cache of E4M3 must run on "hopper" too.
-// Otherwise decode over E4M3 must run on "tessera", because FA2 and cuDNN do not read E4M3.
+// If decode over a cache of the queries' type runs on the kernel "hopper", decode over a cache of E4M3 must run on
+// "hopper" too. Otherwise decode over E4M3 must run on the kernel "tessera", because FA2 and cuDNN do not read E4M3.
 TEST(AttentionFloat8Kernels, DecodeTakesTheKernelOfSingleRows) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kernel";
   for (const std::int64_t head_dim : {64, 128, 256, 512}) {

@@ -19,7 +19,8 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryHeadSize) {
     check_extend(library_config(GetParam(), head_dim, 2, 2), kRagged);
 }
 
-// With an odd number of query heads per KV head, "fa3" computes two tiles of the last query head at once.
+// The kernel "fa3" computes two query heads of a KV head at once. If a KV head has an odd number of query heads, "fa3"
+// computes two tiles of the last one at once.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryGroupSize) {
   for (const std::int64_t group : {1, 4, 5, 8}) {
     check_extend(library_config(GetParam(), 128, 2, group), kMixed);
@@ -34,9 +35,9 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
-// If few query rows see many keys, "fa3" cuts tiles into parts, at multiples of 128 keys, or of 80 keys for heads of
-// 256 elements. A graph that was recorded for whole tiles has to merge the parts. The result must have the same bits
-// each time, although the parts end in any order.
+// If few query rows see many keys, "fa3" cuts the keys of a tile into parts, at multiples of 128 keys, or of 80 keys
+// for heads of 256 elements. A graph that was recorded for uncut tiles has to merge the parts too. The result must have
+// the same bits each time, although the order in which the parts end varies.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithCutTiles) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU does not cut tiles";
   Config with_sinks = library_config(GetParam(), 64, 2, 8);
@@ -64,7 +65,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithCutTiles) {
   }
 }
 
-// There are more tiles than blocks that run at once, so a block processes several tiles. Each tile has a few rows.
+// There are more tiles than blocks that run at once, so a block processes several tiles. A tile has only a few rows.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyRequests) {
   std::vector<Request> requests;
   for (std::int32_t i = 0; i < 40; ++i) {
@@ -131,8 +132,9 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryPageSize) {
   }
 }
 
-// An operator of "fa3" or "fa2" that is recorded in a prefill's full graph has no launch for single-row requests,
-// because such a graph only runs for requests of several rows. Other kernels have no separate launch for single rows.
+// The full graph of a prefill, which records a whole forward, only runs for requests of several rows. So an operator of
+// "fa3" or "fa2" that is recorded in this graph has no launch for single-row requests. Other kernels have no separate
+// launch for single rows.
 TEST_P(AttentionLibrary, FullGraphLaunchesNothingForSingleRows) {
   const Config c = library_config(GetParam(), 128, 2, 4);
   const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};
@@ -270,7 +272,7 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithSinks) {
 INSTANTIATE_TEST_SUITE_P(Types, AttentionLibrary, ::testing::Values(DType::kBFloat16, DType::kFloat16),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
-// Covers two shapes in one group, and two groups with different page tables and windows.
+// Covers two shapes in one cache group, and two cache groups with different page tables and windows.
 TEST(AttentionGroups, ReadTheirOwnPlans) {
   Config narrow = library_config(DType::kBFloat16, 64, 2, 2);
   Config wide = library_config(DType::kBFloat16, 128, 2, 4);
@@ -288,7 +290,7 @@ TEST(AttentionGroups, ReadTheirOwnPlans) {
   }
 }
 
-// The planner has lists only for the shapes and cache types of its nodes. Any other shape or cache type must run
+// The planner has work lists only for the shapes and cache types of its nodes. Any other shape or cache type must run
 // without lists.
 TEST(AttentionGroups, UnplannedShapesRunWithoutLists) {
   Config c = library_config(DType::kBFloat16, 64, 2, 2);

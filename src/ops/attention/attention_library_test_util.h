@@ -33,7 +33,7 @@ inline std::string describe(const Config& c, const std::string& kernel) {
          (c.softcap > 0 ? " softcap" : "") + (c.sinks ? " sinks" : "");
 }
 
-// One operator with plans. It is recorded for one batch and replayed for other batches.
+// An attention operator and the plans that it reads. The operator is recorded for one batch and replayed for others.
 struct Recorded {
   static Recorded create(const Config& c, BatchKind kind, const std::string& kernel, const ForwardBatch& batch,
                          std::int64_t rows) {
@@ -62,7 +62,7 @@ struct Recorded {
   std::unique_ptr<OpCase> op;
 };
 
-// Records each kernel for a short prompt, and replays the graph for `requests`. Rows past the real ones must stay
+// Records each kernel for a short prompt, and replays the graph for `requests`. The padded rows of the output must stay
 // unchanged.
 inline void check_extend(const Config& c, const std::vector<Request>& requests) {
   const std::int64_t rows = count_rows(requests) + c.padded_rows;
@@ -83,8 +83,8 @@ inline void check_extend(const Config& c, const std::vector<Request>& requests) 
 inline const std::vector<Request> kRagged = {{1, 1},  {5, 5},  {1, 130},   {70, 90},    {1, 64},   {33, 200},
                                              {2, 65}, {1, 97}, {193, 193}, {129, 1000}, {1, 1500}, {96, 192}};
 
-// Records each kernel in a graph for `rows` requests, while a single request of one key is planned, and replays the
-// graph with the requests of each batch.
+// Records each kernel in a graph for `rows` requests, while the plan has a single request with one key. Then replays
+// the graph for each batch. A batch is a list of kv_lens of single-row requests.
 inline void check_decode(const Config& c, std::int64_t rows, const std::vector<std::vector<std::int32_t>>& batches) {
   struct Step {
     ForwardBatch batch;

@@ -8,22 +8,24 @@
 
 namespace tessera::cuda {
 
-// Returns the number of real rows in a forward of `bucket_rows` rows. Requests whose rows do not fit in the bucket are
-// not counted.
+// Returns the number of rows without padding in a forward of `bucket_rows` rows. Requests whose rows do not fit in the
+// bucket are not counted.
 __device__ inline int count_real_rows(const int* num_requests, const int* query_starts, int bucket_rows) {
   int n = *num_requests;
   while (n > 0 && query_starts[n] > bucket_rows) --n;
   return n > 0 ? query_starts[n] : 0;
 }
 
-// The arguments of merge_states. Row r has parts_per_row parts, beginning with part r · parts_per_row. If part_starts
-// is given, row r has the parts part_starts[r] … part_starts[r + 1] - 1 instead, and a row without parts is not
-// written. If out_rows is also given, row r is written to row out_rows[r] of `out`. Without part_starts, num_requests
-// and query_starts say how many rows are real. `values` is Part[parts, heads, head_dim], and all its elements are
-// finite. `lse` is [parts, heads]: log2 of the part's Σ exp, -inf for a part without keys.
+// The arguments of merge_states. A part is a row's result over a range of its keys.
+//
+// With part_starts, row r has the parts part_starts[r] … part_starts[r + 1] - 1. A row without parts is not written. If
+// out_rows is also given, the result of row r is written to row out_rows[r] of `out`.
+//
+// Without part_starts, row r has parts_per_row parts, beginning with part r · parts_per_row. Then num_requests and
+// query_starts say how many rows are real.
 struct MergeStates {
-  const void* values;
-  const float* lse;
+  const void* values;  // Part[parts, heads, head_dim]; all elements are finite
+  const float* lse;    // [parts, heads]: log2 of the part's Σ exp; -inf for a part without keys
   const int* part_starts;
   const int* out_rows;
   int parts_per_row;
@@ -46,9 +48,9 @@ __device__ inline float merge_max(float x, float* scratch) {
   return x;
 }
 
-// Merges the parts of each row. Grid [heads, rows]. A group of `lanes` neighbouring threads processes one part, and
-// each thread has kPack elements. The groups of a block process different parts of the row at the same time, so that
-// their loads are in flight together.
+// Merges the parts of each row. blockIdx.x is the head, and blockIdx.y is the row. A group of `lanes` neighbouring
+// threads processes one part, and each thread takes kPack elements at a time. The groups of a block process different
+// parts of the row at the same time, so that their loads are in flight together.
 template <class Part, class X, int kPack>
 __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates m) {
   let_next_begin();
@@ -67,7 +69,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates 
   }
 
   __shared__ float scratch[kMergeThreads / kWarp];
-  __shared__ float sums[kMergeThreads][kPack + 1];  // weighted values; the last column is the sum of weights
+  __shared__ float sums[kMergeThreads][kPack + 1];  // sums of weighted values; the last column is the sum of weights
   const auto lse_at = [&](int part) { return m.lse[static_cast<long>(part) * m.heads + head]; };
   float most = -INFINITY;
   for (int part = begin + thread; part < end; part += kMergeThreads) most = fmaxf(most, lse_at(part));

@@ -1,5 +1,5 @@
-// Tests that the bits of a row's attention depend on nothing but the row and its own keys and values. Catches: a scale
-// or a sum that several rows share; a kernel whose order of sums depends on other rows.
+// Tests that the bits of a row's result depend on nothing but the row and its own keys and values. Catches: a scale or
+// a sum that several rows share; a kernel whose order of sums depends on other rows.
 #include <algorithm>
 
 #include "tessera/ops/attention/attention_library_test_util.h"
@@ -95,7 +95,7 @@ class Forward {
 
 const std::vector<Request> kTwelveDecodes = {{1, 1},  {1, 130}, {1, 64}, {1, 97}, {1, 500}, {1, 5},
                                              {1, 33}, {1, 128}, {1, 65}, {1, 63}, {1, 200}, {1, 2}};
-// Requests with several rows, such as those that verify drafts, beside decodes and prompts.
+// Some requests have several rows, as when drafts are verified. The others are decodes and prompts.
 const std::vector<Request> kSeveralRows = {{4, 130}, {1, 64}, {3, 3}, {2, 200}, {40, 90}, {4, 97}, {1, 33}, {5, 70}};
 
 class AttentionRows : public ::testing::TestWithParam<DType> {
@@ -104,7 +104,7 @@ class AttentionRows : public ::testing::TestWithParam<DType> {
     if (on_cuda()) GTEST_SKIP() << "the CPU's kernels are tested";
   }
   // Tiles of at most 8 rows have their own kernels. With 2 query heads per KV head, four tokens of a request fit in
-  // such a tile. With 12 query heads, not even one token fits.
+  // such a tile. With 12 query heads per KV head, not even one token fits.
   static std::vector<Config> configs() {
     std::vector<Config> configs;
     for (const auto& [head_dim, group] : {std::pair{20, 3}, {64, 8}, {128, 2}, {64, 12}}) {
@@ -144,7 +144,7 @@ TEST_P(AttentionRows, OtherRowsOfTheRequestChangeNoBits) {
 }
 
 // A decode's tile has the query heads of one KV head, whatever else is in the batch. A prompt's tiles are smaller in
-// small batches, so a prompt alone has the same bits only in deterministic forwards.
+// small batches, so a prompt is sure to have the same bits alone and in a batch only in deterministic forwards.
 TEST_P(AttentionRows, ARequestAloneHasTheBitsOfTheBatch) {
   for (const Config& c : configs())
     for (const std::vector<Request>& requests : {kTwelveDecodes, kSeveralRows})

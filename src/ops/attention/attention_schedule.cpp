@@ -90,7 +90,7 @@ void TileSchedule::choose_workers(std::span<std::int32_t> starts) {
 
 bool TileSchedule::pays_to_cut() const {
   if (!cuts_) return false;
-  constexpr std::int64_t kLeastGain = 12;  // in blocks of keys; writing and merging parts costs about as much
+  constexpr std::int64_t kLeastGain = 12;  // in blocks of keys; writing and merging parts costs about this much
   std::int64_t total = 0;
   for (const Tile& tile : tiles_) total += cost_of(tile) * units_of(tile);
   const std::int64_t last = std::ranges::max(loads_, {}, &Load::cost).cost;
@@ -121,17 +121,17 @@ TileWork TileSchedule::work_of(const Tile& tile, std::int64_t unit) const {
           .unit = static_cast<std::uint16_t>(unit)};
 }
 
-// A tile costs a constant time in addition to the time for its keys.
+// Processing a tile takes a constant time in addition to the time for its keys.
 std::int64_t TileSchedule::cost_of(const Tile& tile) const { return tile.keys + 2 * tile_rows_; }
 
 std::int64_t TileSchedule::blocks_of(const Tile& tile) const { return ceil_div(tile.keys, key_block_); }
 
 std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<TileWork> works) const {
-  constexpr std::int64_t kLeastPart = 4;  // blocks
+  constexpr std::int64_t kLeastPart = 4;  // in blocks of keys
   std::int64_t total = 0;
   for (const Tile& tile : tiles_) total += blocks_of(tile) * units_of(tile);
-  // No part may have fewer than kLeastPart blocks, so a range may end early by up to that many blocks. Ranges are made
-  // longer by kLeastPart blocks to make up for this.
+  // A range may end up to kLeastPart blocks early, because no part may have fewer than kLeastPart blocks. Ranges are
+  // made longer by kLeastPart blocks to make up for this.
   const std::int64_t range = ceil_div(total, workers()) + kLeastPart;
   std::size_t count = 0;
   std::size_t worker = 0;
@@ -183,7 +183,7 @@ std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_
   };
   for (std::size_t b = 0; b < tokens.query_lens.size(); ++b) {
     const std::int64_t first = tokens.first_tile(b, group, tile_rows);
-    // The last tile sees the most keys and goes first.
+    // The last tile sees the most keys, so its block comes first.
     for (std::int64_t tile = tokens.tiles_end(b, group, tile_rows) - 1; tile >= first; --tile) add(b, tile, 1);
   }
   const std::int64_t tiles = block;

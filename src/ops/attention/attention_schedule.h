@@ -1,5 +1,5 @@
-// Divides a forward's work among the blocks of attention's library kernels. The functions run on the host and depend
-// only on lengths. They use no device, and allocate nothing after construction.
+// Divides a forward's work among the blocks of those attention kernels that read work lists. The functions run on the
+// host and depend only on lengths. They use no device, and allocate nothing after construction.
 //
 // A tile is up to `tile_rows` neighbouring query rows of one request. A chunk is a range of one request's keys. If the
 // keys of a row are cut into several chunks, the chunks' results are merged afterwards.
@@ -53,7 +53,7 @@ struct TiledRows {
   std::int64_t tiles_end(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
 };
 
-// Returns the greatest number of tiles that `requests` requests with `tokens` rows in total can have.
+// Returns the maximum number of tiles that `requests` requests with `tokens` rows in total can have.
 inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::int64_t tile_rows) {
   return tokens / tile_rows + requests;
 }
@@ -66,14 +66,14 @@ inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::
 // range of the sequence. Units at the ends of a range are cut into parts.
 class TileSchedule {
  public:
-  // If `key_block` is not 0, tiles may be cut at multiples of `key_block` keys. If `window` is not 0, a row sees at
-  // most `window` keys, and tiles are not cut.
+  // If `key_block` is not 0, the keys of tiles may be cut at multiples of `key_block` keys. If `window` is not 0, a row
+  // sees at most `window` keys, and no tile is cut.
   TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, const TileUnits& units, std::int64_t tile_rows,
                std::int64_t workers, std::int64_t key_block = 0, std::int64_t window = 0);
 
   std::int64_t workers() const { return static_cast<std::int64_t>(loads_.size()); }
   std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()) + (cuts_ ? workers() - 1 : 0); }
-  // Returns the greatest number of parts of all cut tiles together. A worker's range has at most two of these parts.
+  // Returns the maximum number of parts of all cut tiles together. A worker's range has at most two of these parts.
   std::int64_t max_parts() const { return cuts_ ? 2 * workers() : 0; }
 
   // Writes the work items of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order in which the worker
@@ -83,7 +83,7 @@ class TileSchedule {
 
  private:
   struct Tile {
-    std::int64_t keys;  // the number of keys that its last row sees; with a window at most window + tile_rows
+    std::int64_t keys;  // number of keys that the tile's rows see; with a window at most window + tile_rows
     std::int32_t request;
     std::uint16_t index;
     bool ends_pair;  // the tile is the later tile of its pair, or alone in its pair
@@ -94,9 +94,9 @@ class TileSchedule {
   };
   // Adds `cost` to the load of the least loaded worker, and returns that worker.
   std::int32_t give(std::int64_t cost);
-  // Fills tiles_, the largest first.
+  // Fills tiles_ with the tiles of the forward, the largest first.
   void find_tiles(const TiledRows& rows);
-  // Chooses a worker for each uncut unit, and counts the units of worker w in starts[w + 1].
+  // Chooses a worker for each unit, for the case that no tile is cut. Counts the units of worker w in starts[w + 1].
   void choose_workers(std::span<std::int32_t> starts);
   // Returns whether cutting tiles saves more time than merging their parts takes. It compares equal shares of the work
   // with the whole tiles that choose_workers() assigned.
@@ -125,10 +125,10 @@ struct BlockPlan {
   std::int32_t* requests;  // [blocks]
   std::int32_t* tiles;     // [blocks]: index of the tile within its request
   std::int32_t* chunks;    // [blocks]: index of the chunk within its request
-  // Set only by plan_chunks(). [requests with padding + 1]: each request's first block. A request without a block,
-  // which is padding or does not have exactly one row, has the same entry as the next request.
+  // [requests with padding + 1]: each request's first block. Only plan_chunks() writes it. A request without a block
+  // has the same entry as the next request. It is padding, or it does not have exactly one row.
   std::int32_t* starts;
-  std::int32_t* chunk_size;  // [1]: keys in a chunk
+  std::int32_t* chunk_size;  // [1]: number of keys in a chunk
   std::uint8_t* valid;       // [blocks]: 0 if the block does nothing
 };
 
@@ -139,8 +139,8 @@ std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_
 
 struct ChunkLimits {
   std::int64_t kv_heads = 1;
-  std::int64_t max_kv_len = 0;       // upper limit of the keys of one request
-  std::int64_t resident_blocks = 0;  // blocks that the device runs concurrently
+  std::int64_t max_kv_len = 0;       // upper limit of the number of keys of one request
+  std::int64_t resident_blocks = 0;  // number of blocks that the device runs concurrently
 };
 
 inline constexpr std::int64_t kLeastChunk = 128;  // in keys; shorter chunks cost more in merging than they save

@@ -1,5 +1,5 @@
-// Catches: tiles or their parts that are left out, are assigned twice, or lie past the end of their request; and a
-// worker with far more work than another.
+// Tests how TileSchedule assigns tiles of query rows to workers. Catches: tiles or their parts that are left out, are
+// assigned twice, or lie past the end of their request; and a worker with far more work than another.
 #include "tessera/ops/attention/attention_schedule.h"
 
 #include <gmock/gmock.h>
@@ -111,7 +111,8 @@ TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
 }
 
-// With a window the kernel supports only whole tiles. It would never end a part whose keys all lie before the window.
+// With a window the kernel supports only whole tiles. It would skip a part whose keys all lie before the window. Then
+// no part would count as the last one to end, which merges the results.
 TEST(TileSchedule, CutsNothingWithAWindow) {
   for (const TileWork& work : assign({16}, {100'000}, {16}, 66, 1, {}, 128, /*window=*/4096).works)
     EXPECT_EQ(work.parts, 1);
@@ -123,7 +124,8 @@ TEST(TileSchedule, AssignsNothingWithoutRequests) {
   EXPECT_THAT(a.starts, ::testing::Each(0));
 }
 
-// The largest tile goes first, to the worker with the least work, so no worker has more than the mean plus one tile.
+// The largest tile is assigned first, to the worker with the least work, so no worker has more than the mean plus one
+// tile.
 TEST(TileSchedule, BalancesKeysOverWorkers) {
   const std::vector<std::int32_t> query_lens = {4096, 300, 1, 1, 2048};
   const std::vector<std::int32_t> kv_lens = {4096, 5000, 900, 40, 3000};

@@ -1,7 +1,7 @@
-// Catches: a causal or window limit that is off by one; a query head that reads another group's keys; pages that are
-// read out of order or past a request's length; softmax that overflows or loses an earlier block of keys; wrong results
-// for head sizes that are not a multiple of the vector length; reads of keys before the window; writes to padded rows;
-// recorded graphs that depend on lengths; plans that do not fit in their buffers.
+// Tests attention and its plan. Catches: a causal or window limit that is off by one; a query head that reads another
+// group's keys; pages that are read out of order or past a request's length; softmax that overflows or loses an earlier
+// block of keys; wrong results for head sizes that are not a multiple of the vector length; reads of keys before the
+// window; writes to padded rows; recorded graphs that depend on lengths; plans that do not fit in their buffers.
 #include "tessera/ops/attention/attention.h"
 
 #include <gmock/gmock.h>
@@ -55,8 +55,8 @@ TEST_P(Attention, MatchesTheReferenceWithWindowsAndSoftcap) {
             "window " + std::to_string(window) + " softcap " + std::to_string(softcap));
 }
 
-// Each head of a group has its own sink. A sink counts once, even if there are several blocks of keys. Neither windows
-// nor softcaps apply to it.
+// Each query head has its own sink. A sink counts once, even if there are several blocks of keys. Neither windows nor
+// softcaps apply to it.
 TEST_P(Attention, MatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 1, 24, 65})
     for (const double softcap : {0.0, 3.0})
@@ -67,9 +67,9 @@ TEST_P(Attention, MatchesTheReferenceWithSinks) {
              .softcap = softcap,
              .sinks = true},
             kMixed, "sinks, window " + std::to_string(window) + " softcap " + std::to_string(softcap));
-  // On a GPU this test runs our own kernel (attention.cu), which computes all shapes of this test in float32. 16-bit
-  // heads of 512 elements are left out, because they run on tensor cores (wide_attention.cuh).
-  // attention_library_test.cpp checks those, with a larger tolerance.
+  // On a GPU this test runs our own kernel (attention.cu), which computes all shapes of this test in float32. Heads of
+  // 512 elements in a 16-bit type are left out, because they run on tensor cores (wide_attention.cuh).
+  // attention_library_test.cpp checks those heads, with a larger tolerance.
   for (const std::int64_t head_dim : {20, 64, 128, GetParam() == DType::kFloat32 ? 512 : 256})
     check({.dtype = GetParam(),
            .cache_dtype = GetParam(),
@@ -103,7 +103,7 @@ TEST(AttentionBatches, MatchTheReferenceWithACacheOfAnotherType) {
 }
 
 // Scores are in the hundreds, so their exponentials are far outside float32's range. A float32 score near 1000 has an
-// absolute error of about 1e-4, which becomes the relative error of the weights. So the tolerance is larger here.
+// absolute error of about 1e-4, which becomes a relative error of its weight. So the tolerance is larger here.
 TEST(AttentionBatches, MatchTheReferenceWithLargeScores) { check({.scale = 30}, kMixed, "great scores", 2e-3); }
 
 // A recorded graph contains only addresses and bucket sizes, so later replays may have other lengths, pages and

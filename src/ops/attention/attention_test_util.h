@@ -37,7 +37,7 @@ struct Config {
   double softcap = 0;
   double scale = 0.25;
   std::int64_t padded_rows = 3;
-  std::int64_t group = 0;  // cache group
+  std::int64_t group = 0;  // index of the cache group
   bool sinks = false;
   bool wanted_rows_only = false;
   double k_scale = 0.75;  // for a cache with scales
@@ -60,7 +60,7 @@ inline constexpr std::int64_t kMaxPages = 520;
 inline constexpr std::int64_t kMaxTokens = 1024;
 
 // Makes a batch. The pages are shuffled, so that consecutive pages of a request are usually not adjacent in memory.
-// Each cache group has an order of its own.
+// Each cache group has its own order of pages.
 inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_t page_size, std::uint32_t seed,
                                std::size_t groups = 1) {
   ForwardBatch batch;
@@ -85,8 +85,8 @@ inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_
   return batch;
 }
 
-// Returns the batch with an unowned page of NaN in place of every page that no row sees. The page of NaN stands for
-// pages that the engine has freed because they left the window.
+// Returns the batch with an unowned page, whose elements are NaN, in place of every page that no row sees. The unowned
+// page stands for pages that the engine has freed because they left the window.
 inline ForwardBatch with_unseen_pages_freed(const Config& c, ForwardBatch batch) {
   for (CacheGroupBatch& group : batch.groups) {
     std::vector<bool> owned(static_cast<std::size_t>(kNumPages), false);
@@ -139,7 +139,7 @@ inline double cached_element(const Config& c, const HostTensor& cache, std::int6
   return cache.raw<std::int8_t>(layout.codes(page, head, token) + d) * static_cast<double>(to_float(scale));
 }
 
-// Makes q, k_cache, v_cache, out, and the sinks and scales that the config asks for. Slots that no request owns are
+// Makes q, k_cache, v_cache and out, and the sinks and scales that the config asks for. Slots that no request owns are
 // NaN, and so are padded query rows.
 inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
                                              std::uint32_t seed) {
@@ -187,8 +187,8 @@ inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, co
   return out;
 }
 
-// Computes one query head of one row: out[head_dim]. `keys` and `values` start at the query head's KV head. `sink` is
-// -inf for no sink.
+// Computes the output of one query head of one row, out[head_dim]. `keys` and `values` start at the query head's KV
+// head. `sink` is -inf if there is no sink.
 inline void reference_row(const Config& c, std::int64_t position, double sink, const double* q, const double* keys,
                           const double* values, double* out) {
   const std::int64_t first = c.window > 0 ? std::max<std::int64_t>(0, position - c.window + 1) : 0;

@@ -95,7 +95,8 @@ TESSERA_CPU_CLONES void store_outputs(const AttentionProblem& p, const Attention
   }
 }
 
-// Turns the block's raw scores into weights, and rescales the row's running sums to the new running max.
+// Turns the row's raw scores of a block of keys into weights, and rescales the row's running sums to the new running
+// max.
 TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, KeyRange seen,
                                std::int64_t width) {
   float* scores = s.scores + row * kBlockKeys;
@@ -106,7 +107,7 @@ TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch
   float greatest = s.greatest[row];
 #pragma omp simd reduction(max : greatest)
   for (std::int64_t j = 0; j < width; ++j) greatest = scores[j] > greatest ? scores[j] : greatest;
-  // If no key has been seen yet, there is nothing to weigh, and -inf - -inf would be NaN.
+  // If the row has not seen a key yet, `greatest` is -inf. The reference is then 0, because -inf - -inf would be NaN.
   const float reference = greatest == kMinusInfinity ? 0.0f : greatest;
   if (greatest != s.greatest[row]) {
     const float shrink = fast_exp(s.greatest[row] - reference);
@@ -124,7 +125,7 @@ TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch
   s.total[row] += total;
 }
 
-// Loads the block's keys as float32, transposed. Keys that are not present become zeros, up to `width`.
+// Loads the block's keys as float32, transposed. Keys that are not in `present` become zeros, up to key `width` - 1.
 template <class Y>
 TESSERA_INLINE void load_keys(const AttentionProblem& p, const AttentionScratch& s, KeyRange present,
                               std::int64_t width) {
@@ -167,7 +168,7 @@ TESSERA_INLINE void prefetch(const Y* row, std::int64_t count) {
   for (std::int64_t d = 0; d < count; d += kLine) __builtin_prefetch(row + d);
 }
 
-// Computes scores[r][j] = q[r] · key j for kRows rows at once, straight from the cache.
+// Computes scores[r][j] = q[r] · key[j] for kRows rows r at once. The keys are read straight from the cache.
 template <int kRows, class Y>
 TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, KeyRange present) {
   const std::int64_t padded = p.padded_dim();
@@ -205,7 +206,8 @@ TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& 
   }
 }
 
-// Computes sums[r][d …] += Σ_j weight[r][j] · value j for kRows rows and 16·kVecs columns, straight from the cache.
+// Computes sums[r][d + c] += Σ_j weight[r][j] · value[j][d + c] for kRows rows r and 16·kVecs columns c. The values j
+// are read straight from the cache.
 template <int kRows, int kVecs, class Y>
 TESSERA_INLINE void add_value_columns(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row,
                                       std::int64_t d, KeyRange present) {
@@ -303,8 +305,8 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
   }
 }
 
-// Computes a tile's rows. The loop over the cache does not depend on the queries' type, so it is compiled only once for
-// each type of the cache.
+// Computes a tile's rows. The loop over the cache does not depend on the queries' type, so it is compiled once for each
+// type of the cache, and not for each pair of types.
 template <class X, class Y>
 void attend(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
   const bool by_fours = kReadsByFours<Y> && has_few_rows(p, tile);

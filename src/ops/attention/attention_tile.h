@@ -13,14 +13,15 @@
 
 namespace tessera {
 
-inline constexpr std::int64_t kTileRows = 96;   // most rows of a tile: 16 register tiles of 6 rows
-inline constexpr std::int64_t kBlockKeys = 64;  // keys in a block
-// The number of keys by which prefetches run ahead. Consecutive keys of a head lie too far apart for hardware
+inline constexpr std::int64_t kTileRows = 96;  // maximum number of rows of a tile: 16 · 6, for register tiles of 6 rows
+inline constexpr std::int64_t kBlockKeys = 64;  // number of keys in a block
+// A prefetch loads the key that is this number of keys ahead. Consecutive keys of a head lie too far apart for hardware
 // prefetchers to follow.
 inline constexpr std::int64_t kPrefetchKeys = 8;
 
 inline std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
+// One attention operator. X is the type of queries and outputs, and Y is the type of the cache.
 struct AttentionProblem {
   const std::byte* q;        // X[num_rows, heads, head_dim]
   const std::byte* k_cache;  // Y[num_slots, kv_heads, head_dim], or a cache of int8 (ops/cache/int8_cache.h)
@@ -28,7 +29,7 @@ struct AttentionProblem {
   std::byte* out;            // X[num_rows, heads, value_dim]
   const float* sinks;        // [heads]; null: no sinks
   CacheScales cache_scales;
-  std::int64_t num_rows;  // rows of the bucket (T)
+  std::int64_t num_rows;  // number of rows, including padding (T)
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
@@ -38,11 +39,11 @@ struct AttentionProblem {
   float scale;
   float softcap;
   AttentionMetadata metadata;
-  const std::int32_t* wanted_starts;  // [requests]: the first wanted row of each; null: all rows are wanted
+  const std::int32_t* wanted_starts;  // [requests]: each request's first wanted row; null: all rows are wanted
   std::byte* workspace;
   std::int64_t workers;
   bool deterministic;      // true: tiles of few rows are computed like tiles of many rows
-  std::int64_t tile_rows;  // rows in a tile of this forward, at most kTileRows
+  std::int64_t tile_rows;  // number of rows in a tile of this forward, at most kTileRows
 
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t padded_dim() const { return round_up(head_dim, 16); }
@@ -72,7 +73,7 @@ struct AttentionScratch {
   float* q;               // [rows, padded_dim]: the queries, times the scale of scores and the scale of keys
   float* keys;            // [padded_dim, kBlockKeys]
   float* values;          // [kBlockKeys, padded_dim]; padded_value_dim columns are used
-  float* sums;            // [rows, padded_dim], padded_value_dim columns used: Σ exp(s_j - running max) · v_j so far
+  float* sums;            // [rows, padded_dim]: Σ exp(s_j - running max) · v_j so far, in padded_value_dim columns
   float* scores;          // [rows, kBlockKeys]
   float* greatest;        // [rows]: the running max of the scores
   float* total;           // [rows]: Σ exp(s_j - running max) so far
@@ -88,7 +89,7 @@ struct AttentionTile {
   std::int64_t row_begin;
   std::int64_t row_end;
   std::int64_t query_start;  // first token of the request
-  std::int64_t offset;       // position of that token: kv_len - query_len
+  std::int64_t offset;       // position of this token: kv_len - query_len
   const std::int32_t* pages;
 
   std::int64_t rows() const { return row_end - row_begin; }

@@ -1,6 +1,7 @@
-// Tests attention of wanted rows only, on each kernel that the device has. Catches: wanted rows that are left out;
-// wanted rows whose bits differ from those of a run that computes all rows; rows of one list that use the work items of
-// another list; launches that are left out although the step has work for them; unwanted rows that are computed anyway.
+// Tests attention that computes only the wanted rows (ForwardBatch::wanted_rows), on each kernel that the device has.
+// Catches: wanted rows that are left out; wanted rows whose bits differ from those of a run that computes all rows;
+// rows of one list that use the work items of another list; launches that are left out although the step has work for
+// them; unwanted rows that are computed anyway.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/attention/attention_test_util.h"
@@ -62,7 +63,8 @@ HostTensor run(const Config& c, const Bench& bench, const std::vector<HostTensor
 const std::vector<Request> kRequests = {{1, 1},     {300, 300}, {5, 5},      {1, 130},
                                         {193, 400}, {2, 65},    {129, 1000}, {1, 1500}};
 
-// Returns the greatest difference of the row's elements from `expected`, relative to each head's greatest element.
+// Returns the greatest difference of an element of the row from `expected`, relative to the greatest element of its
+// head.
 double difference(const Config& c, const HostTensor& out, const std::vector<double>& expected, std::int64_t row) {
   double worst = 0;
   for (std::int64_t head = 0; head < c.heads; ++head) {
@@ -80,9 +82,9 @@ double difference(const Config& c, const HostTensor& out, const std::vector<doub
   return worst;
 }
 
-// Checks the wanted rows. Each must have the same bits as in a run of all rows. There is one exception if `same_bits`
-// is false: if a prompt's last row is its only wanted row, its bits may differ, because the row may run on another
-// kernel ("hopper").
+// Checks the wanted rows. They must have the same bits as in a run of all rows. If `same_bits` is false, there is one
+// exception: a prompt's last row may have other bits if no other row of the prompt is wanted, because it may then run
+// on another kernel ("hopper").
 void expect_wanted_rows(const Config& c, const std::vector<Request>& requests, const std::vector<std::int32_t>& rows,
                         const HostTensor& all, const HostTensor& wanted, const std::vector<double>& expected,
                         bool same_bits, const std::string& what) {
@@ -170,8 +172,8 @@ TEST(AttentionOfWantedRows, ServesShortPrompts) {
   }
 }
 
-// Runs one operator for several steps. Then records the operator in a prefill's full graph, which runs only for
-// requests of several rows, and replays the graph for the steps that have only such requests.
+// Runs one operator for several steps. Then records the operator in the full graph of a prefill, which records a whole
+// forward and runs only for requests of several rows. Replays the graph for the steps that have only such requests.
 TEST(AttentionOfWantedRows, FollowsTheWantedRowsOfEachStep) {
   const Config c = of_wanted_rows(config_of(128, 4));
   const std::vector<std::vector<Request>> steps = {

@@ -38,7 +38,7 @@ typedef std::int16_t VecShort16 __attribute__((vector_size(32)));
 template <>
 struct CacheRow<Int8Cache> {
   const std::int8_t* codes;
-  const float* scales;  // one for each block of kInt8Block codes
+  const float* scales;  // one scale for each block of kInt8Block codes
 
   // Widens codes to 32 bits in two steps, because in one step g++ 12 widens them one by one. `d` is a multiple of 16,
   // so all 16 codes have the same scale.
@@ -51,7 +51,7 @@ struct CacheRow<Int8Cache> {
   TESSERA_INLINE float number(std::int64_t d) const { return static_cast<float>(codes[d]) * scales[d / kInt8Block]; }
 };
 
-// Returns row `j` of a block. `scales` are the block's scales of keys or of values; only Int8Cache has them.
+// Returns key or value `j` of a block. `scales` are the scales of the block's keys or values; only Int8Cache has them.
 template <class Y>
 TESSERA_INLINE CacheRow<Y> row_at(const AttentionProblem& p, const std::byte* cache, const std::int64_t* offsets,
                                   [[maybe_unused]] const float* scales, std::int64_t j) {
@@ -70,7 +70,7 @@ TESSERA_INLINE CacheRow<Y> value_at(const AttentionProblem& p, const AttentionSc
   return row_at<Y>(p, p.v_cache, s.offsets, s.value_scales, j);
 }
 
-// Converts the scales of `count` blocks of codes.
+// Converts the scales of `count` blocks of codes from bfloat16 to float32.
 TESSERA_INLINE void widen_scales(const std::byte* from, std::int64_t count, float* to) {
   for (std::int64_t i = 0; i < count; ++i) {
     std::uint16_t half;
@@ -95,7 +95,7 @@ TESSERA_INLINE void find_rows(const AttentionProblem& p, const AttentionTile& ti
   }
   if constexpr (std::is_same_v<Y, Int8Cache>) {
     const std::int64_t blocks = layout.blocks();
-    std::int64_t in_page = 0;  // keys that follow one another in a page
+    std::int64_t in_page = 0;  // number of keys that follow one another in a page
     for (std::int64_t j = present.begin; j < present.end; j += in_page) {
       const std::int64_t token = (block + j) % p.page_size;
       in_page = std::min(p.page_size - token, present.end - j);

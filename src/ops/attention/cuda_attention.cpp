@@ -61,8 +61,8 @@ CudaAttention describe(const BindArgs& args) {
 }
 
 // An extend step in two launches: one for requests of a single row, and one for the tiles of requests of several rows.
-// Most steps need only one of the two launches. A full graph runs only batches without single-row requests, so its
-// recording leaves out the first launch, except if `states_` is null.
+// Most steps need only one of the two launches. A full graph (the graph of a whole forward) runs only batches without
+// single-row requests. So its recording leaves out the first launch, unless `states_` is null.
 class ExtendInTwo final : public BoundOp {
  public:
   ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work,
@@ -74,8 +74,8 @@ class ExtendInTwo final : public BoundOp {
   }
 
  private:
-  // The type of the tile kernel's operator is enough to tell the variants apart, because it determines the single-row
-  // kernel. The single-row kernel's code is already loaded at bind.
+  // Identifies the kernels that this operator runs, so that their code is loaded before a capture. The type of `tiles_`
+  // suffices, because it also determines the single-row kernel, whose code was loaded at bind.
   std::uint64_t choice() const override { return tiles_->variant().type.hash_code(); }
 
   std::unique_ptr<BoundOp> single_rows_;
@@ -109,8 +109,8 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
 
-// Returns the bytes of scratch that our own kernel needs. It returns them whichever kernel will run, because the plan,
-// which chooses the kernel, is not known here. No other kernel uses the workspace.
+// Returns the bytes of scratch that our own kernel needs. It returns them even if another kernel will run, because the
+// plan, which chooses the kernel, is not known here. No other kernel uses the workspace.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const CudaAttention attention = describe(args);
   return own_attention_workspace_bytes(attention, multiprocessors(args));
@@ -137,7 +137,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   return bind_own_attention(attention, multiprocessors(args));
 }
 
-// Makes attention's plan. If there are no attention nodes, the plan has no planner, and our own kernel runs.
+// Makes attention's plan. If `args` has no attention nodes, the plan has no planner, and our own kernel runs.
 Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, StepBuffer& step) {
   std::unique_ptr<AttentionPlanner> planner;
   if (!args.nodes.empty()) planner = TRY(CudaAttentionPlanner::create(device, args, step));
@@ -216,7 +216,7 @@ AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionK
 
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted) {
-  // With a window, FA2 starts its tiles of keys at the first key that a row tile's first row sees, so a row's bits
+  // With a window, FA2 starts its tiles of keys at the first key that the first row of a row tile sees. So a row's bits
   // would depend on the row's place in the row tile. The deterministic variant of FA2 (Fa2Exact) has no softcap.
   const bool fa2 = shape.window == 0 && shape.softcap == 0 &&
                    attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, target) &&

@@ -1,4 +1,4 @@
-// Attention on CUDA: the choice of kernel, and the arguments of its launch.
+// Attention on CUDA: the choice of kernel, and the arguments of its launch. The kernels are:
 //
 //   "tessera"  our own (attention.cu): head sizes up to 512, every dtype, window, softcap and sinks; needs no lists
 //   "hopper"   our own for decode on Hopper (decode_attention.h)
@@ -14,10 +14,12 @@
 // If the cache has another type than the queries, "tessera" runs. There is one exception: with a cache of f8e4m3,
 // decode steps run on "hopper" where it supports the shape.
 //
-// All kernels but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without a planner
-// "tessera" runs. Deterministic forwards run the same kernel for extend and decode batches: "fa2" if there is neither
-// window nor softcap, else "tessera". Both kernels then process all keys of a row in one block, in tiles that start at
-// the same keys in every batch.
+// All kernels but "tessera" need the work lists of a CudaAttentionPlanner (cuda_attention_planner.h). Without a planner
+// "tessera" runs.
+//
+// Deterministic forwards run the same kernel for extend and decode batches: "fa2" if there is neither window nor
+// softcap, else "tessera". Both kernels then process all keys of a row in one block, in tiles that start at the same
+// keys in every batch.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +42,7 @@ std::string_view attention_kernel_name(AttentionKernel kernel);
 inline constexpr std::int64_t kGreatestOwnHeadDim = 512;
 
 struct AttentionTarget {
-  int compute_capability = 0;  // the GPU's: 10 · major + minor
+  int compute_capability = 0;  // 10 · major + minor of the GPU
   std::int64_t page_size = 16;
 };
 
@@ -64,8 +66,8 @@ AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionK
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted);
 
-// One bound attention operator: its addresses in device memory, and the sizes of the bucket. The lengths are in the
-// metadata.
+// One bound attention operator: its addresses in device memory, and the sizes to which a forward is padded. The actual
+// lengths are in the metadata.
 struct CudaAttention {
   std::byte* q = nullptr;        // X[num_rows, heads, head_dim]
   std::byte* k_cache = nullptr;  // Y[pages, page_size, kv_heads, head_dim]
@@ -74,7 +76,7 @@ struct CudaAttention {
   const float* sinks = nullptr;  // [heads]; null: no sinks
   CacheScales scales;            // for a cache of f8e4m3
   AttentionShape shape;          // the dtypes X and Y are shape.dtype and shape.cache_dtype
-  std::int64_t num_rows = 0;     // rows of the bucket (T)
+  std::int64_t num_rows = 0;     // number of rows, including padding (T)
   std::int64_t num_pages = 0;
   std::int64_t page_size = 16;
   float scale = 1;
@@ -84,7 +86,7 @@ struct CudaAttention {
   std::byte* workspace = nullptr;
 
   std::int64_t group() const { return shape.heads / shape.kv_heads; }
-  // Returns the greatest number of requests that a forward of num_rows rows can have.
+  // Returns the maximum number of requests of a forward of num_rows rows.
   std::int64_t max_requests() const { return num_rows < metadata.max_requests ? num_rows : metadata.max_requests; }
 };
 

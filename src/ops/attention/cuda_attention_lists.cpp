@@ -114,8 +114,8 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
     offset = aligned(offset + range.bytes());
   };
   lay_out(plan.tiles, limits_.max_tokens, kPrefillTileRows);
-  // Short tiles are used only for forwards of at most `tokens` tokens. At this length, all short tiles of a single
-  // prompt run at once.
+  // Short tiles are used only for forwards of at most `tokens` tokens. If a single prompt has this length, all its
+  // short tiles run at once.
   std::int64_t most_short = 0;
   while ((most_short + 1) * units.per_tile + ceil_div(most_short + 1, std::int64_t{2}) * units.per_pair <= workers)
     ++most_short;
@@ -135,8 +135,8 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_chunks(ShapePlan& plan, std::s
   return offset + plan.chunks.bytes();
 }
 
-// Lays out the lists of segments. The blocks that run at once are divided equally among the KV heads, and a worker has
-// one block for each KV head.
+// Lays out the lists of segments (decode_schedule.h). The blocks that run at once are divided equally among the KV
+// heads. A worker has one block for each KV head.
 Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std::size_t offset,
                                                            std::int64_t multiprocessors) const {
   const int blocks = TRY(decode_attention_residency(plan.shape));
@@ -147,8 +147,8 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std:
     plan.wanted_segments = {offset, limits_.max_requests, segments};
     offset += aligned(plan.wanted_segments.bytes());
   }
-  // This list comes last, so that it lies next to the lengths and inputs that a decode step also writes. Then a single
-  // copy uploads all of them.
+  // This list comes last, so that it lies next to the lengths and inputs that a decode step also writes. Then one copy
+  // uploads the list, the lengths and the inputs.
   plan.segments = {offset, limits_.max_requests, segments};
   return offset + aligned(plan.segments.bytes());
 }

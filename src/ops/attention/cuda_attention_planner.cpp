@@ -135,9 +135,9 @@ void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batc
       RowList::kAll);
 }
 
-// Plans the lists of wanted rows, after plan_extend() has planned the lists of all rows. If the same requests have
-// segments in both lists, the list of wanted rows is a copy of the list of all rows. This is so in most steps in which
-// no prompt ends.
+// Plans the lists of wanted rows (ForwardBatch::wanted_rows), after plan_extend() has planned the lists of all rows. If
+// the same requests have segments in both lists, the list of wanted rows is a copy of the list of all rows. This is so
+// in most steps in which no prompt ends.
 void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batch,
                                        std::span<const std::int32_t> wanted_starts) {
   plan.wanted_work = plan.work;
@@ -171,7 +171,8 @@ bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, R
   if (plan.extend == AttentionKernel::kFa2)
     return write_blocks(plan, list == RowList::kAll ? plan.blocks : plan.wanted_blocks, rows) > 0;
   if (plan.extend != AttentionKernel::kFa3) return false;
-  // The forward may run in a bucket with short tiles or in one without, so both lists are written.
+  // The forward may run with short tiles or with tiles of full size, depending on the size to which it is padded. So
+  // both lists are written.
   const std::int64_t tokens = std::accumulate(rows.query_lens.begin(), rows.query_lens.end(), std::int64_t{0});
   if (plan.short_tiles.schedule && tokens <= plan.short_tiles.tokens) write_works(plan.short_tiles, rows, list);
   return write_works(plan.tiles, rows, list) > 0;
@@ -199,8 +200,8 @@ std::int64_t CudaAttentionPlanner::write_blocks(const ShapePlan& plan, const Blo
   return tiles;
 }
 
-// Plans the single-row requests. It also marks the blocks after the end of the grid as invalid, because a recorded
-// launch has blocks for as many requests as its rows can hold.
+// Plans the single-row requests. A recorded launch has blocks for as many requests as its rows can hold, so the blocks
+// after the end of this step's grid are marked as invalid.
 void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch& batch) {
   const auto rows = std::count(batch.query_lens.begin(), batch.query_lens.end(), 1);
   const ChunkGrid grid = single_row_grid(rows, plan.limits);

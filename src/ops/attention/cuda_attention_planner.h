@@ -18,9 +18,9 @@
 
 namespace tessera {
 
-// The work list of FA3's persistent blocks, in device memory.
+// The work list of the blocks of "fa3", in device memory. A worker is a cluster of two blocks.
 struct TilePlan {
-  const std::int32_t* starts;  // [workers + 1]
+  const std::int32_t* starts;  // [workers + 1]: index of each worker's first work item
   const TileWork* works;
   std::int64_t workers;
   std::byte* part_results = nullptr;  // results of cut tiles (prefill_attention.h)
@@ -30,25 +30,25 @@ struct TilePlan {
 // The work of the next extend forward, in host memory.
 struct ExtendWork {
   bool tiles = false;                // whether the kernel for requests with several rows has work
-  std::int64_t single_blocks = 0;    // blocks of the launch for requests of a single row; 0: there are no such requests
+  std::int64_t single_blocks = 0;    // number of blocks for requests of a single row; 0: there are no such requests
   std::int64_t single_requests = 0;  // for kFa2: one past the index of the last single-row request
 };
 
-// The lists and the partial results of a launch over chunks, in device memory.
+// The lists and the partial results of a launch over chunks of keys (attention_schedule.h), in device memory.
 struct ChunkedPlan {
   BlockPlan blocks;
   ChunkLimits limits;
-  std::byte* partial_values;  // X[blocks, heads, head_dim]: the output of each chunk, if rows are split
+  std::byte* partial_values;  // X[blocks, heads, head_dim]: each chunk's output, if keys are cut into chunks
   float* partial_lse;         // [blocks, heads]: log2 of each chunk's Σ exp
 };
 
-// The lists and the partial results of a launch over segments, in device memory.
+// The lists and the partial results of a launch over segments of keys (decode_schedule.h), in device memory.
 struct SegmentedPlan {
   SegmentPlan lists;
   std::int64_t workers;
   std::byte* partial_values;  // X[most_parts(workers), heads, head_dim]
   float* partial_lse;         // [most_parts(workers), heads]: log2 of each part's Σ exp
-  std::int32_t* arrivals;     // [most_parts(workers), kv_heads]: 0 between launches
+  std::int32_t* arrivals;     // [most_parts(workers), kv_heads]: number of finished parts; 0 between launches
 };
 
 // The lengths that cuDNN reads in place of attention's metadata, in device memory. Padding requests have lengths of
@@ -85,7 +85,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, in decode steps and for single rows
   SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
   SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, in decode steps
-  // Returns the greatest number of tokens of a forward that can use short_tile_plan(); 0: no forward can.
+  // Returns the maximum number of tokens of a forward that can use short_tile_plan(); 0: no forward can use it.
   std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
   // Returns the work of an extend step, or null if requests of a single row share tiles with requests of several rows.
   // If it is not null, requests of a single row (decodes beside prompts) are in the chunked or segmented plan, and
@@ -93,7 +93,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   // single row would take as long as a full one. With wanted_rows_only the segmented plan also has the requests of
   // which only the last row is wanted. Every plan() changes the returned ExtendWork.
   const ExtendWork* extend_work(const AttentionShape& shape) const;
-  // Returns cuDNN's plans, which are shared by the operators that are bound with this planner.
+  // Returns cuDNN's plans. All operators that are bound with this planner share them.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
   // Returns [max_requests + 1]: the offset of each request's row in the page table.
   const std::int32_t* page_starts() const {
@@ -101,7 +101,8 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   }
 
  private:
-  // Says where one list lies. Its offset is the same in the step buffer's host memory and device memory.
+  // BlockRange, SegmentRange and SequenceRange say where a list lies. The offset of a list is the same in the step
+  // buffer's host memory and device memory.
   struct BlockRange {
     std::size_t offset = 0;
     std::int64_t blocks = 0;
@@ -113,7 +114,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t offset = 0;
     std::int64_t requests = 0;
     SegmentLimits limits;
-    std::size_t bytes(std::int64_t segments) const;  // size with only the first `segments` segments
+    std::size_t bytes(std::int64_t segments) const;  // size of the list with only `segments` segments
     std::size_t bytes() const { return bytes(most_segments(requests, limits.workers)); }
     SegmentPlan at(std::byte* memory) const;
   };
@@ -123,16 +124,16 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t bytes() const;
     SequencePlan at(std::byte* memory) const;
   };
-  // Selects one of the two lists of tiles. The first covers all rows, and the second only the wanted rows.
+  // Selects one of the two lists of tiles. The first covers all rows, and the second covers only the wanted rows.
   enum class RowList : std::uint8_t { kAll, kWanted };
   static RowList list_of(const AttentionShape& shape) {
     return shape.wanted_rows_only ? RowList::kWanted : RowList::kAll;
   }
-  // Memory of the tile lists: the starts of each list, then the work items of all lists.
+  // The memory of the tile lists. It holds the starts of each list, and then the work items of all lists.
   struct TileRange {
     std::optional<TileSchedule> schedule;  // empty: no forward has these tiles
     std::size_t offset = 0;
-    std::int64_t tokens = 0;  // most tokens of a forward with these tiles
+    std::int64_t tokens = 0;  // maximum number of tokens of a forward with these tiles
     std::int64_t lists = 1;
     std::int64_t works_of_all = 0;  // number of work items now in the list of all rows
     std::size_t bytes(std::int64_t works) const;
@@ -148,19 +149,19 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     AttentionKernel extend = AttentionKernel::kTessera;
     AttentionKernel decode = AttentionKernel::kTessera;
     AttentionKernel single_rows = AttentionKernel::kTessera;
-    TileRange tiles;        // kFa3, in extend steps
-    TileRange short_tiles;  // kFa3, for few tokens
-    BlockRange blocks;      // kFa2, in extend and deterministic decode steps
-    BlockRange chunks;      // kFa2, in decode steps and for single rows
+    TileRange tiles;        // read by kFa3 in extend steps
+    TileRange short_tiles;  // read by kFa3 for forwards of few tokens
+    BlockRange blocks;      // read by kFa2 in extend and deterministic decode steps
+    BlockRange chunks;      // read by kFa2 in decode steps and for single rows
     ChunkLimits limits;
-    SegmentRange segments;  // kHopper, in decode steps and for single rows
+    SegmentRange segments;  // read by kHopper in decode steps and for single rows
     ExtendWork work;
     // The counterparts of `blocks`, `segments` and `work` for nodes with wanted_rows_only: they cover only the wanted
     // rows. `tiles` and `short_tiles` need no counterparts, because each holds both lists (RowList) if has_wanted.
     BlockRange wanted_blocks;
     SegmentRange wanted_segments;
     ExtendWork wanted_work;
-    SequenceRange sequences;  // kCudnn, in decode steps
+    SequenceRange sequences;  // read by kCudnn in decode steps
     bool separates_single_rows() const { return single_rows != AttentionKernel::kTessera; }
     bool has_segments() const { return segments.requests > 0; }
     bool has_wanted_segments() const { return wanted_segments.requests > 0; }

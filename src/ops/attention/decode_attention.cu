@@ -39,9 +39,9 @@ auto with_kernel(const AttentionShape& shape, F&& f) {
                                              : with_cache.template operator()<__half>();
 }
 
-// Encodes the tensor map of keys or values for the copy engine (TMA). A box has kKeyBlock slots of one KV head, in
-// columns of kRowBytes bytes. The map's elements have two bytes, so one element is a pair of numbers in a cache of
-// E4M3.
+// Encodes the tensor map of keys or values for the copy engine (TMA). A box has the keys or values of kKeyBlock slots
+// for one KV head, cut into rows of kRowBytes bytes. The map's elements have two bytes, so in a cache of E4M3 one
+// element of the map is a pair of numbers.
 template <class Y, int kHeadDim>
 Result<CUtensorMap> map_cache(const CudaAttention& a, const std::byte* cache) {
   constexpr int kRow = kRowBytes<Y, kHeadDim> / 2;

@@ -8,8 +8,8 @@
 // segments of one request, these segments are the request's parts. The block that ends last joins the parts, so no
 // second launch is needed.
 //
-// Tensor cores compute keys · queries, and then values · weights. In the first product the 16 rows are keys; in the
-// second they are elements of a head. The columns of both products are up to 8 query heads.
+// Tensor cores compute keys · queries, and then values · weights. Each product has 16 rows and 8 columns. The rows are
+// keys in the first product, and elements of a head in the second. The columns are up to 8 query heads.
 //
 // A cache of E4M3 takes half the bytes, so there are twice as many stages. Lanes widen the loaded numbers exactly to
 // the queries' type before they multiply. A load gives each lane four neighbouring elements of a key of E4M3, but only
@@ -39,8 +39,8 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kKeyBlock = 16;       // keys in a stage: a box of the copy engine, within one page
-inline constexpr int kMostRowBytes = 128;  // most bytes of one box row in shared memory; longer keys take several rows
+inline constexpr int kKeyBlock = 16;  // number of keys in a stage, and in a box of the copy engine; all are in one page
+inline constexpr int kMostRowBytes = 128;  // maximum bytes of a box row in shared memory; longer keys take several rows
 inline constexpr float kLog2E = 1.44269504088896f;
 
 // The number of warps in a block, and the number of stages of each warp. All stages of a block together have 128 KiB
@@ -53,7 +53,7 @@ template <class Y, int kHeadDim>
 inline constexpr int kDecodeStages = (kHeadDim <= 128 ? 4 : 2) / static_cast<int>(sizeof(Y));
 template <class Y>
 inline constexpr bool kIsFloat8 = std::is_same_v<Y, __nv_fp8_e4m3>;
-// The number of bytes in one box row, and the number of elements.
+// The number of bytes in one box row, and the number of elements in one box row.
 template <class Y, int kHeadDim>
 inline constexpr int kRowBytes = std::min(kMostRowBytes, kHeadDim* static_cast<int>(sizeof(Y)));
 template <class Y, int kHeadDim>
@@ -102,7 +102,7 @@ __device__ inline const unsigned char* pack_in_box(const unsigned char* box, int
   return box + column / kPacks * (kKeyBlock * bytes) + key * bytes + permuted * 16;
 }
 
-// Loads keys and values for one warp, ahead of the arithmetic, across its block's segments.
+// Loads one warp's keys and values of all segments of its block. The loads run ahead of the arithmetic.
 template <class T, class Y, int kHeadDim>
 class KeyLoader {
  public:
@@ -118,8 +118,8 @@ class KeyLoader {
   // Returns whether the next load reads a key that this forward writes.
   __device__ bool has_newest() const { return block_ >= newest_block_; }
 
-  // Starts the load of the next keys and values. All lanes call it. Preconditions: keys are left, and the stage is
-  // free.
+  // Starts the load of the next keys and values. All lanes call it. Preconditions: there are keys left to load, and the
+  // stage is free.
   __device__ void load(int stage) {
     if (threadIdx.x == 0) {
       const int slot = page_ * p_.page_size + block_ * kKeyBlock % p_.page_size;
@@ -183,10 +183,10 @@ __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::u
 template <class T, int kHeadDim>
 struct DecodeSums {
   float out[kHeadDim / 16][4];     // element d · 16 + element_of(l, 0) of both heads, then d · 16 + element_of(l, 1)
-  OnlineSoftmax<BaseTwo> rows[2];  // running max over the warp's keys, and sum over this lane's keys
+  OnlineSoftmax<BaseTwo> rows[2];  // running max over the warp's keys, and sum of weights over this lane's keys
 };
 
-// A lane's sums hold two of every 16 elements of a head. Returns the index (0 … 15) of element `i` (0 or 1).
+// A lane has the sums of two of every 16 elements. Returns the index (0 … 15) of the lane's element i (0 or 1).
 template <class Y>
 __device__ inline int element_of(int lane, int i) {
   return kIsFloat8<Y> ? lane / 4 * 2 + i : lane / 4 + i * 8;
@@ -224,13 +224,13 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
   for (int i = 0; i < 4; ++i) score[i] += odd[i];
 }
 
-// Adds weights · values to `out`. The warp multiplies 16 elements of 16 keys, and this thread holds its fragments.
-// `first` and `second` were loaded transposed: each has four bytes, two elements of a key and the same two elements of
-// the next key. `low` and `high` are the weights.
+// Adds weights · values to `out`, for 16 keys and 16 elements. The arguments are this thread's fragments. `first` and
+// `second` were loaded transposed: each has four bytes, two elements of one value and the same two elements of the next
+// value. `low` and `high` are the weights.
 template <class T>
 __device__ inline void multiply_values(float (&out)[4], std::uint32_t first, std::uint32_t second, std::uint32_t low,
                                        std::uint32_t high) {
-  constexpr unsigned kEven = 0x20;  // bytes 0 and 2: the first element of both keys
+  constexpr unsigned kEven = 0x20;  // bytes 0 and 2: the first element of both values
   constexpr unsigned kOdd = 0x31;   // bytes 1 and 3: the second element
   const std::uint32_t v[4] = {widen_two<T>(__byte_perm(first, 0, kEven)), widen_two<T>(__byte_perm(first, 0, kOdd)),
                               widen_two<T>(__byte_perm(second, 0, kEven)), widen_two<T>(__byte_perm(second, 0, kOdd))};
@@ -280,7 +280,7 @@ __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[
   }
 }
 
-// Computes the segments of one worker and one KV head. Grid [workers, kv_heads], blocks of [kWarp, warps].
+// Computes the segments of worker blockIdx.x for KV head blockIdx.y. threadIdx.x is a lane, and threadIdx.y a warp.
 template <class T, class Y, int kHeadDim>
 __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
     decode_attention(const __grid_constant__ DecodeAttention<T> p) {

@@ -16,8 +16,8 @@ class CudaAttentionPlanner;
 // a cache of the same type or of E4M3, and windows, softcaps and sinks.
 bool decode_attention_serves(const AttentionShape& shape, const AttentionTarget& target);
 
-// Returns the number of keys in a tile. A request is cut only between tiles, so that the warps of a block have equal
-// numbers of keys.
+// Returns the number of keys in a tile. The keys of a request are cut only between tiles, so that the warps of a block
+// have equal numbers of keys.
 std::int64_t decode_tile_keys(const AttentionShape& shape);
 // Returns the number of blocks that one multiprocessor of the current device runs at once. Precondition of this and the
 // following function: decode_attention_serves() accepts the shape.

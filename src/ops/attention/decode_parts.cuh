@@ -11,15 +11,15 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kDecodeHeads = 8;  // most query heads of a KV head
+inline constexpr int kDecodeHeads = 8;  // maximum number of query heads of a KV head
 
 // The addresses of the output rows and of the partial results. A slot is the memory of one part's results (KeySegment).
 template <class T>
 struct DecodeParts {
   T* out;                  // [rows, heads, head_dim]
-  T* values;               // [slots, heads, head_dim], finite
+  T* values;               // [slots, heads, head_dim]; all elements are finite
   float* lse;              // [slots, heads]: log2 of the part's Σ exp
-  std::int32_t* arrivals;  // [slots, kv_heads]; 0 before and after each launch
+  std::int32_t* arrivals;  // [slots, kv_heads]: number of finished parts; 0 before and after each launch
   int heads;
   int kv_heads;
 };
@@ -29,7 +29,7 @@ template <int kHeadDim, int kWarps>
 struct WarpSums {
   float values[kWarps][kDecodeHeads][kHeadDim + 4];  // padded, so that neighbouring rows start in different banks
   float running_max[kWarps][kDecodeHeads];           // max of the scores times log2(e)
-  float total[kWarps][kDecodeHeads];                 // sum of weights
+  float total[kWarps][kDecodeHeads];                 // sum of the weights
   bool last;                                         // whether this block ends last among its request's blocks
 };
 
@@ -59,8 +59,8 @@ __device__ inline void join_warps(const WarpSums<kHeadDim, kWarps>& sums, int gr
   }
 }
 
-// Joins the parts begin … end - 1 of one head, by one warp. The loads of several parts are in flight together. Loads of
-// other blocks' values bypass the L1 cache, which may still hold data of the previous launch.
+// Joins the parts begin … end - 1 of one head. One warp calls it. The loads of several parts are in flight together.
+// Loads of other blocks' values bypass the L1 cache, which may still hold data of the previous launch.
 template <class T, int kHeadDim>
 __device__ inline void join_parts(const DecodeParts<T>& p, int begin, int end, int head, T* to) {
   constexpr int N = kHeadDim / kWarp < kPackSize<T> ? kHeadDim / kWarp : kPackSize<T>;

@@ -24,13 +24,13 @@ struct alignas(16) KeySegment {
   std::int32_t newest;   // position of the first key that this forward writes: kv_len - query_len of the request
   std::int32_t part;     // the segment's index among the request's parts, in key order
   std::int32_t parts;    // number of parts of the request; 1: nothing is merged
-  std::int32_t slot;     // index of the request's part 0 among the partial results; its other parts follow
+  std::int32_t slot;     // index of the request's part 0 among the partial results; the other parts follow
 };
 
 struct SegmentLimits {
   std::int64_t workers = 1;    // at least 1
   std::int64_t tile_keys = 1;  // a request is cut only at multiples of this number of keys
-  std::int64_t window = 0;     // limit of the keys that a row sees; 0: it sees all keys
+  std::int64_t window = 0;     // limit of the number of keys that a row sees; 0: a row sees all keys
 };
 
 // Worker w processes the segments starts[w] … starts[w + 1] - 1, in the order of the list.
@@ -39,15 +39,14 @@ struct SegmentPlan {
   KeySegment* segments;  // [most_segments()]
 };
 
-// Returns the greatest number of segments of `requests` requests. A border between two workers adds at most one
-// segment.
+// Returns the maximum number of segments of `requests` requests. A border between two workers adds at most one segment.
 constexpr std::int64_t most_segments(std::int64_t requests, std::int64_t workers) { return requests + workers - 1; }
 // Returns the number of slots for partial results. A border between two workers cuts at most one request, and each side
 // of the border may hold one of its parts.
 constexpr std::int64_t most_parts(std::int64_t workers) { return 2 * (workers - 1); }
 
-// The requests of a forward. Each list has one entry per request. Request b has segments only if row first_rows[b] is
-// its last row. The segments are for this row.
+// The requests of a forward. Each list has one entry per request. Request b has segments only if its row first_rows[b]
+// is its last row. The segments are for this row.
 struct SegmentedRows {
   std::span<const std::int32_t> query_lens;
   std::span<const std::int32_t> kv_lens;

@@ -119,11 +119,11 @@ __device__ inline void copy_queries(const Problem& p, const Rows& rows, int kv_h
   cuda::commit_copies();
 }
 
-// One warp's 16 rows. Lane l has rows l / 4 and l / 4 + 8.
+// The sums of one warp's 16 rows. Lane l has rows l / 4 and l / 4 + 8.
 template <int kDim>
 struct Float8Sums {
   float out[kDim / 8][4] = {};
-  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max over all keys so far, and sum over this lane's keys
+  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max over all keys, and sum of weights over this lane's keys
 };
 
 template <class T, int kDim>
@@ -240,7 +240,8 @@ __device__ inline void store_rows(const Problem& p, const Rows& rows, int kv_hea
   }
 }
 
-// Computes attention for one tile of rows and one range of its keys. The grid is [slots(), kv_heads, splits].
+// Computes attention for one tile of rows and one range of its keys. blockIdx.x is the tile slot (find_rows()),
+// blockIdx.y is the KV head, and blockIdx.z is the range of keys.
 template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads, 1) float8_attention(const Problem p) {
   extern __shared__ __align__(128) unsigned char bytes[];

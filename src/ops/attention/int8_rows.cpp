@@ -24,7 +24,8 @@ TESSERA_CPU_CLONES void round_rows(const float* q, std::int64_t stride, std::int
     }
     scales[r] = greatest / 32767.0f + poison;
     const float factor = greatest > 1e-30f ? 32767.0f / greatest : 0.0f;
-    // Adding 1.5·2^23 leaves the rounded number in the low bits. A cast of a NaN would be undefined.
+    // Adding 1.5·2^23 to a number leaves the rounded number in the low bits of the sum. A cast to an integer would be
+    // undefined for NaN.
     constexpr float kMagic = 12582912.0f;
 #pragma omp simd
     for (std::int64_t d = 0; d < head_dim; ++d)
@@ -39,7 +40,7 @@ TESSERA_CPU_CLONES void round_rows(const float* q, std::int64_t stride, std::int
 template <int kVectorBytes>
 struct Vectors {
   static constexpr int kLanes = kVectorBytes / 4;
-  static constexpr int kParts = static_cast<int>(kInt8Block) / (2 * kLanes);  // steps of dot_keys in a block
+  static constexpr int kParts = static_cast<int>(kInt8Block) / (2 * kLanes);  // number of steps of dot_keys in a block
   using F [[gnu::vector_size(kVectorBytes)]] = float;
   using I [[gnu::vector_size(kVectorBytes)]] = std::int32_t;
 
@@ -71,7 +72,7 @@ struct Vectors {
 };
 
 struct Avx512 : Vectors<64> {
-  static constexpr int kMostRows = 4;  // the most rows whose sums fit in the registers
+  static constexpr int kMostRows = 4;  // maximum number of rows whose sums fit in the registers
   static constexpr int kBlocks = 2;    // blocks of columns that add_values adds up at once
   static TESSERA_INLINE F floats(I const& v) { return __builtin_convertvector(v, F); }
   // Sets to[i] to the sum of the elements of v[i]. The order of addition is the same for all four vectors.
@@ -145,12 +146,12 @@ TESSERA_INLINE void dot_keys_of(const AttentionProblem& p, const AttentionScratc
   }
 }
 
-// Adds the values of kBlocks blocks of columns to the sums of kRows rows.
+// Adds the weighted values of kBlocks blocks of columns to the sums of kRows rows.
 template <class V, int kRows, int kBlocks>
 TESSERA_INLINE void add_columns(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, std::int64_t d,
                                 KeyRange present) {
   using F = typename V::F;
-  constexpr int kVecs = static_cast<int>(kInt8Block) / V::kLanes;  // in a block
+  constexpr int kVecs = static_cast<int>(kInt8Block) / V::kLanes;  // number of vectors in a block of columns
   const std::int64_t stride = p.padded_dim();
   float* sums = s.sums + row * stride + d;
   const float* weights = s.scores + row * kBlockKeys;

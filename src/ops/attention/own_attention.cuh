@@ -1,4 +1,4 @@
-// Functions of our own attention kernel (attention.cu). With them a block finds its rows, loads queries, keys and
+// Functions with which a block of our own attention kernel (attention.cu) finds its rows, loads queries, keys and
 // values, and computes the online softmax of its rows.
 #pragma once
 
@@ -52,13 +52,13 @@ template <int kDim>
 struct Tile {
   static constexpr int kRows = kDim <= 128 ? 32 : 16;
   static constexpr int kKeys = kDim <= 128 ? 64 : kDim <= 256 ? 32 : 16;
-  static constexpr int kStride = kDim + 4;  // floats; neighbouring rows start in different banks
+  static constexpr int kStride = kDim + 4;  // in floats; neighbouring rows start in different banks of shared memory
 
-  float q[kRows][kStride];  // multiplied by the scale of the scores and the scale of the keys
+  float q[kRows][kStride];  // the queries, multiplied by the scale of the scores and the scale of the keys
   float keys[kKeys][kStride];
   float values[kKeys][kStride];
   float weights[kRows][kKeys];
-  long offsets[kKeys];  // offset of the key from the start of the cache, in elements; -1: no key
+  long offsets[kKeys];  // offset of each key from the start of the cache, in elements; -1: no key
 };
 
 // The rows [row_begin, row_begin + rows) of a request and KV head. With G = Problem::group, row r belongs to token
@@ -73,9 +73,10 @@ struct Rows {
 
 __device__ inline int ceil_div(int n, int by) { return (n + by - 1) / by; }
 
-// Finds the rows of a tile slot. With G = p.group, the slots of request b begin at query_starts[b] · G / tile_rows + b.
-// A request may have more slots than tiles, but never fewer. So a block finds its request from query_starts alone,
-// without counting the tiles of earlier requests. Returns false if the slot has no wanted rows.
+// Finds the rows of tile slot `slot`, which is the blockIdx.x of the block. With G = p.group, the slots of request b
+// begin at query_starts[b] · G / tile_rows + b. A request may have more slots than tiles, but never fewer. So a block
+// finds its request from query_starts alone, without counting the tiles of earlier requests. Returns false if the slot
+// has no wanted rows.
 __device__ inline bool find_rows(const Problem& p, int slot, int tile_rows, Rows& out) {
   int n = min(*p.num_requests, p.max_requests);
   while (n > 0 && p.query_starts[n] > p.num_rows) --n;  // a defect of the runner must not cause writes out of bounds
@@ -168,7 +169,8 @@ __device__ inline void with_cache_type(ir::DType dtype, F&& f) {
   }
 }
 
-// The sums of one thread: elements 4·tx + 64·j and the three after them, of rows ty + 16·i.
+// The sums of thread (tx, ty), for the rows ty + 16·i. The thread has four neighbouring elements of a row, from element
+// 4·tx + 64·j on.
 template <int kDim>
 struct Sums {
   static constexpr int kRows = Tile<kDim>::kRows / 16;

@@ -72,7 +72,7 @@ __global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_consta
 #endif
 }
 
-// Encodes the tensor map of the queries. A box has a warpgroup's rows of one head.
+// Encodes the tensor map of the queries. A box has kGroupRows rows of one head.
 Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
   const std::int64_t head_dim = a.shape.head_dim;
   const std::int64_t row = a.shape.heads * head_dim;
@@ -86,7 +86,8 @@ Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
           TensorBox{.size = 1, .stride = a.num_rows * row, .box = 1}});
 }
 
-// Encodes the tensor map of the keys or values. A box has a panel's columns of kBoxTokens tokens of one head.
+// Encodes the tensor map of the keys or values. A box has kBoxTokens tokens of one KV head, and the columns of one
+// panel (Shape::kPanelColumns).
 template <class S>
 Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache) {
   const std::int64_t head_dim = a.shape.head_dim;

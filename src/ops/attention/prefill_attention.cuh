@@ -4,19 +4,20 @@
 //
 // Three things differ from FlashAttention-3. First, the copy engine (TMA) loads keys and values in boxes of 16 tokens,
 // and a warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue
-// slots from the threads that compute. Second, the two blocks of a cluster process work with the same keys, and
-// each block copies half of every tile of keys and values to the shared memory of both. If each block copied whole
-// tiles, it would read 64 KiB from the L2 cache for 8.4 MFLOP, and all multiprocessors together would need the whole
-// bandwidth of the L2 cache. Third, all work items of a block use one ring, so the tiles of the next work item are
-// copied before the current one ends.
+// slots from the threads that compute. Second, the two blocks of a cluster process work with the same keys, and each
+// block copies half of every tile of keys and values to the shared memory of both. If each block copied whole tiles, it
+// would read 2 · 128 rows of 256 bytes (64 KiB) from the L2 cache for 4 · 128 · 128 · 128 operations (8.4 MFLOP), and
+// all multiprocessors together would need the whole bandwidth of the L2 cache. Third, all work items of a block use one
+// ring, so the tiles of the next work item are copied before the current one ends.
 //
-// A work item is a tile of query rows of one request and two query heads of one KV head, one for each block. If a KV
-// head has an odd number of query heads, its last head has work items of two tiles, one for each block. Then a block
-// may get keys that none of its rows sees, or a tile without rows. The block computes such products too, but they do
-// not reach the output. A persistent cluster processes the work items that the planner assigned to it. Lengths, page
-// tables and work items are read from device memory, so that a recorded launch works for any forward of the bucket.
-// Blocks may read them while the preceding kernel still runs, because no kernel writes them: they are copied to the
-// device before the forward. Tiles of keys begin at multiples of kKeys and are taken from the last to the first.
+// A work item is a tile of query rows of one request for two query heads of one KV head. Each block of the cluster
+// computes one of the two heads. If a KV head has an odd number of query heads, its last head has work items of two
+// tiles, one for each block. Then a block may get keys that none of its rows sees, or a tile without rows. The block
+// computes such products too, but they do not reach the output. A persistent cluster processes the work items that the
+// planner assigned to it. Lengths, page tables and work items are read from device memory, so that a recorded launch
+// works for any forward of the bucket. Blocks may read them while the preceding kernel still runs, because no kernel
+// writes them: they are copied to the device before the forward. Tiles of keys begin at multiples of kKeys and are
+// taken from the last to the first.
 //
 // If few query rows see many keys, there are too few tiles for all multiprocessors. The planner may then cut the keys
 // of a tile into parts. Each part is a work item, and the results of the parts are merged (prefill_parts.cuh).
@@ -25,11 +26,12 @@
 // item. To make work items shorter, both warpgroups of a block then compute the same 64 rows, and each takes half of
 // every tile's keys (Share::kKeys).
 //
-// Heads of 256 elements leave room for tiles of 80 keys and for one tile of queries. The results are written to the
-// memory of the queries, so the next work item's queries are copied only after the results are stored.
+// With heads of 256 elements, shared memory has room only for tiles of 80 keys and for one tile of queries. The results
+// are written to the memory of the queries, so the next work item's queries are copied only after the results are
+// stored.
 //
 // With a window, tiles of keys before the window of a work item's first row are left out (Reach::kWindow). A sink is
-// one more score of each row, whose value is zero; it is added to the rows' sums of weights at the end.
+// one more score of each row, whose value is zero. It is added to the rows' sums of weights at the end.
 //
 // The kernel is bound by arithmetic. Each row, head and visible key needs 4 · head_dim operations, and an H200 has 989
 // dense TFLOP/s.
@@ -51,20 +53,20 @@ namespace tessera::cuda::prefill {
 inline constexpr int kCluster = static_cast<int>(kPrefillBlocks);
 inline constexpr int kWarpgroups = 2;  // warpgroups that compute
 inline constexpr int kThreads = (kWarpgroups + 1) * kWarpgroup;
-inline constexpr int kCopyingWarps = 2;  // warps that copy; the other two warps of their warpgroup idle
-inline constexpr int kGroupRows = 64;    // query rows of a warpgroup
+inline constexpr int kCopyingWarps = 2;  // number of warps that copy; the other two warps of this warpgroup idle
+inline constexpr int kGroupRows = 64;    // number of query rows of a warpgroup
 
-inline constexpr int kColumns = 64;  // columns of a row of 128 bytes
+inline constexpr int kColumns = 64;  // number of 16-bit columns in a row of 128 bytes
 inline constexpr int kRowBytes = kColumns * 2;
 inline constexpr int kEightRowBytes = 8 * kRowBytes;
-inline constexpr int kBoxTokens = 16;  // tokens of a box of the copy engine
+inline constexpr int kBoxTokens = 16;  // number of tokens in a box of the copy engine
 // To join results, a warpgroup passes half of each thread's sums, and its rows' running max and sum of weights, to the
 // other warpgroup. The memory holds the first four float32 of every thread, then the next four of every thread, and so
 // on.
 inline constexpr int kJoinStep = kWarpgroup * 16;
 
-// Says how the warpgroups of a block divide a work item. kRows: each has its own rows. kKeys: each has its own keys of
-// every tile.
+// Says how the warpgroups of a block divide a work item. kRows: each warpgroup has its own rows. kKeys: each warpgroup
+// has its own keys of every tile.
 enum class Share : bool { kRows, kKeys };
 
 // Says which keys a row sees: all keys up to the row's own position, or only those within a window.
@@ -84,7 +86,7 @@ struct Shape {
   static constexpr int kBoxBytes = kBoxTokens / 8 * kTokenGroupBytes;
   static constexpr int kPanels = kHeadDim / kPanelColumns;
   static constexpr int kPanelBoxes = kKeys / kBoxTokens;
-  static constexpr int kBoxes = kPanels * kPanelBoxes;  // boxes of a tile, those of the first panel first
+  static constexpr int kBoxes = kPanels * kPanelBoxes;  // number of boxes of a tile, which are in the order of panels
   static constexpr int kPanelBytes = kPanelBoxes * kBoxBytes;
   static constexpr int kTileBytes = kPanels * kPanelBytes;
   static_assert(kBoxes % kCluster == 0, "each block of a cluster copies as many boxes of a tile");
@@ -92,15 +94,15 @@ struct Shape {
   // are written to the same memory.
   static constexpr int kGroupQueryBytes = kGroupRows * kHeadDim * 2;
   static constexpr int kGroupJoinBytes = (kHeadDim / 2 / kWarpgroups / 4 + 1) * kJoinStep;
-  static constexpr int kPartChunks = kHeadDim / 2 / 4 + 1;  // float4 of a thread: its sums, then both rows' max and sum
+  static constexpr int kPartChunks = kHeadDim / 2 / 4 + 1;  // float4 per thread: the sums, then both rows' max and sum
   static constexpr bool kJoined = kShare == Share::kKeys;   // both warpgroups compute the same rows
   static constexpr int kRowGroups = kJoined ? 1 : kWarpgroups;
   static constexpr int kRows = kRowGroups * kGroupRows;                     // rows of a work item
   static constexpr int kGroupKeys = kJoined ? kKeys / kWarpgroups : kKeys;  // keys of a tile that a warpgroup takes
   static constexpr int kQueryBytes = kRowGroups * kGroupQueryBytes;
   static constexpr int kJoinBytes = kJoined ? kWarpgroups * kGroupJoinBytes : 0;
-  static constexpr int kQuerySlots = kHeadDim <= 128 ? 2 : 1;  // two: the next work item's queries are copied early
-  // Slots of the ring. Each holds a tile of keys or values.
+  static constexpr int kQuerySlots = kHeadDim <= 128 ? 2 : 1;  // with 2 slots, the next queries are copied early
+  // The number of slots of the ring. A slot holds a tile of keys or of values.
   static constexpr int kSlots = kHeadDim == 64 ? 8 : kHeadDim == 128 && !kJoined ? 5 : 4;
   static constexpr int kSharedBytes = 1024 + kQuerySlots * kQueryBytes + kJoinBytes + kSlots * kTileBytes;
   // The registers of a thread at the block's start, of a copying thread, and of a computing thread. With kJoined a
@@ -115,7 +117,7 @@ struct Shape {
 
 template <class T>
 struct Attention {
-  CUtensorMap q;                     // [heads, columns / 64, rows, 64], boxes of a warpgroup's rows of one head
+  CUtensorMap q;                     // [heads, columns / 64, rows, 64], boxes of kGroupRows rows of one head
   CUtensorMap keys;                  // [kv_heads, groups of 8 tokens, columns / 64, 8, 64], boxes of kBoxTokens tokens
   CUtensorMap values;                // like `keys`
   T* out;                            // [rows, heads, head_dim]
@@ -126,16 +128,17 @@ struct Attention {
   const TileWork* works;
   const float* sinks;    // [heads]; null: no sinks
   float4* part_results;  // [parts, kCluster, the shape's kPartChunks, computing threads]
-  std::int32_t*
-      arrivals;  // [parts, kCluster, computing warps]; all parts of a tile count at part 0; 0 between launches
+  // [parts, kCluster, computing warps]: number of finished parts of a tile, at the index of the tile's part 0. It is 0
+  // between launches.
+  std::int32_t* arrivals;
   int max_pages;
   int page_size;
   int token_groups;  // groups of 8 tokens in the cache; boxes past the last group are filled with zeros
   int rows;
   int heads;
-  int group;   // query heads per KV head
-  int pairs;   // units of a tile (prefill_units())
-  int window;  // the number of keys that a row sees at most, if the shape is windowed
+  int group;   // number of query heads per KV head
+  int pairs;   // TileUnits::per_tile of prefill_units()
+  int window;  // maximum number of keys that a row sees, if the shape is windowed
   float scale_log2;
 };
 
@@ -144,11 +147,11 @@ struct Work {
   int request;
   int head;
   int first_row;   // first row of the request in q
-  int query_len;   // query rows of the request
-  int tile_begin;  // rows of the request before the block's tile
+  int query_len;   // number of query rows of the request
+  int tile_begin;  // number of rows of the request before the block's tile
   int position;    // position of the tile's first row: the number of the request's keys before it
-  int unit_begin;  // position of the first row of both blocks' tiles
-  int seen;        // keys that the last row of both blocks' tiles sees, including its own
+  int unit_begin;  // position of the first row of the tiles of the two blocks that work together
+  int seen;        // number of keys that the last row of these two tiles sees, including its own
   int first;       // the first tile of keys
   int end;         // one past the last tile of keys; if end <= first, there is nothing to compute
   int part;        // index of this item's part of the keys; 0 if the keys are not cut
@@ -172,7 +175,7 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   // A request whose rows do not fit in the bucket is a defect of the runner. None of its tiles is computed.
   const int end = p.query_starts[w.request + 1];
   w.query_len = end <= p.rows ? end - w.first_row : 0;
-  const int begin = work.tile * S::kRows;  // rows before both blocks' tiles
+  const int begin = work.tile * S::kRows;  // number of rows before both blocks' tiles
   const int before = p.kv_lens[w.request] - w.query_len;
   w.tile_begin = begin + (two_tiles ? rank * S::kRows : 0);
   w.position = before + w.tile_begin;

@@ -4,7 +4,7 @@
 // tile that was used before it.
 //
 // A thread needs about 100 cycles to request a box, and the first product waits for all boxes of a tile. So this code
-// computes nothing between the requests of a tile.
+// computes nothing between the requests for the boxes of a tile.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
@@ -13,12 +13,12 @@ namespace tessera::cuda::prefill {
 
 template <class S, class T>
 struct CopyingWarp {
-  static constexpr int kMine = S::kBoxes / kCluster;  // boxes of a tile that the block copies
+  static constexpr int kMine = S::kBoxes / kCluster;  // number of boxes of a tile that the block copies
 
   const Attention<T>& p;
   const Shared<S>& shared;
   bool copies_keys;
-  bool copies_values;  // copies the values and the queries
+  bool copies_values;  // whether the warp copies the values and the queries
   int rank = static_cast<int>(block_in_cluster());
   int lane = static_cast<int>(threadIdx.x) % kWarp;
   Place<S::kSlots> at = {};

@@ -1,5 +1,5 @@
-// The computing warpgroups of a block of prefill attention (prefill_attention.cuh). Each computes kGroupRows query rows
-// of one head. It takes either all keys of these rows, or half of every tile of keys.
+// The computing warpgroups of a block of prefill attention (prefill_attention.cuh). Each warpgroup computes kGroupRows
+// query rows of one head. It takes either all keys of these rows, or half of every tile of keys.
 //
 // While a warpgroup turns scores into weights, the tensor cores multiply its weights and values of the previous tile,
 // and run the products of the other warpgroup. Warpgroups with different rows take turns at issuing products. So one
@@ -34,7 +34,7 @@ struct RowsWarpgroup {
   float out[kOutSums];
   float scores[kScores];
   std::uint32_t weights[kScores / 2];
-  OnlineSoftmax<FastBaseTwo> rows[2];  // the sums are over the thread's keys
+  OnlineSoftmax<FastBaseTwo> rows[2];  // each sum of weights is over the thread's keys
   float rescale[2];                    // factor for the sums of all tiles before the newest
 
   // Computes the work items begin … end - 1.
@@ -65,7 +65,7 @@ struct RowsWarpgroup {
     const int position = w.position + row_group() * kGroupRows;
     const std::uint32_t queries = queries_at();
     shared.query_full[query_at.slot].wait(query_at.parity);
-    rows[0].running_max = rows[1].running_max = -1e30F;  // finite, so that a row that sees no key of a tile gets no NaN
+    rows[0].running_max = rows[1].running_max = -1e30F;  // finite, so that rows that see no key of a tile get no NaN
     rows[0].sum = rows[1].sum = 0;
 #pragma unroll
     for (float& x : out) x = 0;
@@ -84,8 +84,8 @@ struct RowsWarpgroup {
     pack_weights();
     if (w.seen % kBoxTokens != 0 && w.has_last_keys()) clear_unseen(w);
     --tile;
-    // The first loop takes the tiles with keys after some row's position. The second takes the tiles that all rows see,
-    // which need no mask. The third takes the tiles with keys before some row's window.
+    // The first loop takes the tiles with keys after some row's position. The second loop takes the tiles that all rows
+    // see, which need no mask. The third loop takes the tiles with keys before some row's window.
 #pragma unroll 1
     for (; tile >= w.first && first_key(tile) + S::kGroupKeys > position + 1; --tile)
       step<true>(queries, tile, position);
@@ -239,7 +239,7 @@ struct RowsWarpgroup {
     sync_warpgroup(warpgroup);
   }
 
-  // Masks the scores of keys after a row's position, and before its window. `position` is the position of the
+  // Sets the scores of keys after a row's position or before its window to -inf. `position` is the position of the
   // warpgroup's first row.
   __device__ void mask(int tile, int position) {
 #pragma unroll
@@ -329,15 +329,15 @@ struct RowsWarpgroup {
     give_turn(warpgroup ^ 1);
   }
 
-  // Returns the weight of the head's sink, which counts in a row's sum of weights. A sink has no value.
+  // Returns the weight of the head's sink, which is added to a row's sum of weights. A sink has no value.
   __device__ float sink_of(const Work& w, int row) const {
     if (p.sinks == nullptr) return 0;
     constexpr float kLog2E = 1.44269504088896F;
     return FastBaseTwo::power(p.sinks[w.head] * kLog2E - rows[row].running_max * p.scale_log2);
   }
 
-  // Writes columns 8 kFirst … 8 (kFirst + kChunks) - 1 of the rows to p.out, 16 bytes per store. The columns pass
-  // through the shared memory of the warpgroup's queries, `staging`, where a row's 16-byte chunks are swizzled by the
+  // Writes columns 8 · kFirst … 8 · (kFirst + kChunks) - 1 of the rows to p.out, 16 bytes per store. The columns first
+  // go to `staging`, the shared memory of the warpgroup's queries. There a row's 16-byte chunks are swizzled by the
   // row's number.
   template <int kFirst, int kChunks>
   __device__ void store(const Work& w, std::uint32_t staging) {

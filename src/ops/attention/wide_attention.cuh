@@ -22,9 +22,9 @@ inline constexpr int kWideDim = 512;
 inline constexpr int kWideRows = 32;
 inline constexpr int kWideKeys = 32;
 inline constexpr int kWideWarps = 8;
-inline constexpr int kWideGroupWarps = 4;                        // warps that share a group of rows
-inline constexpr int kWideColumns = kWideDim / kWideGroupWarps;  // columns of `out` for one warp
-inline constexpr int kWidePacks = kWideDim / 8;                  // 16-byte packs of a row
+inline constexpr int kWideGroupWarps = 4;                        // number of warps that share a group of rows
+inline constexpr int kWideColumns = kWideDim / kWideGroupWarps;  // number of columns of `out` for one warp
+inline constexpr int kWidePacks = kWideDim / 8;                  // number of 16-byte packs in a row
 inline constexpr int kWideThreads = kWideWarps * cuda::kWarp;
 static_assert(kWideThreads == kThreads && kWideRows == kWideKeys, "launched as the float32 kernel; one kind of tile");
 inline constexpr int kWeightStride = kWideKeys + 8;  // neighbouring rows start in different banks
@@ -38,7 +38,8 @@ struct WideShared {
   WideTile<T> keys;
   WideTile<T> values;
   T weights[kWideRows * kWeightStride];
-  // Holds each warp's maxima of the scores after each tile, and each warp's sums after the last tile.
+  // Holds the maximum score of each warp and row after each tile, and the sum of weights of each warp and row at the
+  // end.
   float of_warps[kWideGroupWarps][kWideRows];
 };
 
@@ -81,7 +82,7 @@ __device__ inline void load_wide_queries(const Problem& p, const Rows& rows, int
 // One warp's sums for its 16 rows. Lane l has rows l / 4 and l / 4 + 8.
 struct WideSums {
   float out[kWideColumns / 8][4] = {};
-  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max over all keys so far, and sum over this lane's keys
+  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max over all keys, and sum of weights over this lane's keys
 };
 
 template <class T>
@@ -112,7 +113,8 @@ __device__ inline void store_wide(const Problem& p, const Rows& rows, int kv_hea
   }
 }
 
-// Computes attention for one tile of rows and one range of its keys. The grid is [slots(), kv_heads, splits].
+// Computes attention for one tile of rows and one range of its keys. blockIdx.x is the tile slot (find_rows()),
+// blockIdx.y is the KV head, and blockIdx.z is the range of keys.
 template <class T>
 __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem p) {
   extern __shared__ __align__(128) unsigned char bytes[];
@@ -228,7 +230,7 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem 
     }
   }
 
-  // A row's weights are summed over the warps of its group.
+  // Each warp of a group has summed the weights of its own keys. Adds these sums.
   cuda::wait_for_copies<0>();
   __syncthreads();
 #pragma unroll

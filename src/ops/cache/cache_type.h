@@ -1,11 +1,10 @@
 // The types in which a cache holds keys and values. A cache of f32, bf16 or f16 holds them unchanged. A cache of f8e4m3
-// (E4M3) holds them divided by a scale. A cache of u8 holds int8 codes and one scale for every 32 codes
-// (int8_cache.h).
+// (E4M3) holds them divided by a scale. A cache of u8 holds int8 codes and one scale for every 32 codes (int8_cache.h).
 //
 // An operator with a cache of f8e4m3 has two more operands after all others, k_scale f32[1] and v_scale f32[1]. Both
 // scales are finite and above 0. Operators with a cache of another type do not have these operands. The stored number
-// is key / k_scale, rounded to nearest even and limited to ±448; NaN stays NaN. Kernels that read the cache multiply by
-// the scale.
+// is key / k_scale or value / v_scale, rounded to nearest even and limited to ±448. NaN stays NaN. Kernels that read
+// the cache multiply by the scale.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +29,11 @@ std::int64_t cache_columns(ir::DType cache, std::int64_t head_dim);
 // Returns the head size for which cache_columns() gives `columns`, or 0 if there is no such head size.
 std::int64_t cache_head_dim(ir::DType cache, std::int64_t columns);
 
-// An operator with a cache of this type has `operands` operands. Returns how many of them come before the scales.
+// Returns how many of an operator's `operands` operands come before the scales of a cache of this type.
 constexpr std::size_t operands_before_scales(std::size_t operands, ir::DType cache) {
   return has_cache_scales(cache) ? operands - 2 : operands;
 }
-// Checks the cache's scales, which are the last operands. From `least` to `most` operands must come before them.
+// Checks the cache's scales, which are the last operands. There must be from `least` to `most` operands before them.
 Status check_cache_scales(const ir::OpSignature& s, ir::DType cache, std::size_t least, std::size_t most);
 
 // The scales of one layer's cache, in device memory. Both are null for a cache without scales, which is read as if its

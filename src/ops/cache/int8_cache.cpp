@@ -13,8 +13,8 @@ namespace {
 
 constexpr float kGreatestCode = 127.0f;
 
-// Returns the scale of a block as the upper half of a float, which is a bfloat16. Adding `poison` makes it NaN if the
-// block has an infinity or a NaN.
+// Returns the scale of a block, rounded up to a bfloat16. Returns NaN if `poison` is not 0, that is, if the block has
+// an infinity or a NaN.
 TESSERA_INLINE std::uint16_t scale_of(float greatest, float poison) {
   const float scale = greatest / kGreatestCode;
   if (!(poison == 0.0f)) return 0x7fc0;
@@ -37,7 +37,8 @@ TESSERA_INLINE void store_block(const X* from, std::int64_t count, std::int8_t* 
   std::memcpy(stored_scale, &half, sizeof(half));
   const float scale = std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
   const float factor = half == 0 ? 0.0f : 1.0f / scale;
-  // Adding 1.5·2^23 leaves the rounded number in the low bits. A cast of a NaN would be undefined.
+  // Adding 1.5·2^23 to a number leaves the rounded number in the low bits of the sum. A cast to an integer would be
+  // undefined for NaN.
   constexpr float kMagic = 12582912.0f;
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i)

@@ -23,7 +23,7 @@ inline constexpr std::int64_t kInt8Block = 32;      // elements with one scale
 inline constexpr std::int64_t kInt8ScaleBytes = 2;  // a scale is a bfloat16
 
 constexpr std::int64_t int8_blocks(std::int64_t head_dim) { return (head_dim + kInt8Block - 1) / kInt8Block; }
-// Returns the bytes of one token's keys or values of one head.
+// Returns the number of bytes of one token's key or value of one head.
 constexpr std::int64_t int8_row_bytes(std::int64_t head_dim) {
   return head_dim + int8_blocks(head_dim) * kInt8ScaleBytes;
 }
@@ -34,7 +34,7 @@ struct Int8Cache {
   std::uint8_t byte;
 };
 
-// Where the parts of a cache lie, as offsets in bytes from its beginning.
+// The places of codes and scales in a cache, as offsets in bytes from its beginning.
 struct Int8Layout {
   std::int64_t page_size;  // in tokens
   std::int64_t kv_heads;
@@ -54,8 +54,8 @@ struct Int8Layout {
   }
 };
 
-// Stores the heads [head, head + heads) of the token in slot `slot`. `from` has their elements one after the other. X
-// is float, BFloat16 or Float16.
+// Stores the heads [head, head + heads) of the token in slot `slot`. `from` has the elements of these heads, one head
+// after the other. X is float, BFloat16 or Float16.
 template <class X>
 void store_int8(const X* from, Int8Cache* cache, const Int8Layout& layout, std::int64_t slot, std::int64_t head,
                 std::int64_t heads);

@@ -1,6 +1,6 @@
-// Catches: codes that are further from their element than half a scale; scales of other blocks, tokens or heads; writes
-// outside a token's own bytes; infinities and NaN that become plausible numbers; two operators that store the same key
-// differently.
+// Tests how int8 caches are written. Catches: codes that are further from their element than half a scale; scales of
+// other blocks, tokens or heads; writes outside a token's own bytes; infinities and NaN that become plausible numbers;
+// two operators that store the same key differently.
 #include "tessera/ops/cache/int8_cache.h"
 
 #include <gmock/gmock.h>
@@ -129,7 +129,8 @@ TEST(Int8Cache, BlocksOfZerosAndOfTinyNumbersAreZeros) {
     for (std::int64_t d = 0; d < 64; ++d) EXPECT_EQ(element_of(cache, 1, h, 64, d), 0);
 }
 
-// A cache of the activations' type holds the rotated keys unchanged, so kv_store can store them again.
+// The test stores rotated keys in a cache of the activations' type, which holds them unchanged. Then it stores the same
+// keys in an int8 cache by kv_store.
 TEST(Int8Cache, QkvRopeStoreStoresWhatKvStoreStores) {
   if (on_cuda()) GTEST_SKIP() << "caches of int8 are the CPU's";
   for (const DType dtype : kFloatingDTypes)
@@ -144,7 +145,7 @@ TEST(Int8Cache, QkvRopeStoreStoresWhatKvStoreStores) {
       const OpOutcome out = run_op(kQkvRopeStore, kQkvRopeStoreCpu,
                                    {qkv, table, places, empty_cache(head_dim), empty_cache(head_dim)}, attributes);
       EXPECT_EQ(out.results[0].bytes, turned.results[0].bytes);
-      // Passes every slot to store() as a row. A row whose slot holds no token is not stored.
+      // Passes every slot of a cache to store() as a row. A row whose slot holds no token is not stored.
       const auto rows = [&](HostTensor cache) {
         cache.dims = {kPages * kPageSize, kHeads * head_dim};
         return cache;

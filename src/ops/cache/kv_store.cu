@@ -21,7 +21,7 @@ struct Store {
   CacheScales scales;
   std::int64_t num_tokens;
   std::int64_t num_slots;
-  std::int64_t row;  // elements of a row
+  std::int64_t row;  // number of elements of a row
 };
 
 template <class X, class Y, int N>

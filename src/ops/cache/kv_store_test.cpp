@@ -1,5 +1,5 @@
-// Catches: keys that are written to the wrong slot; writes outside the cache; padded rows that overwrite real ones; a
-// conversion to the cache's dtype that does not round.
+// Tests kv_store. Catches: keys that are written to the wrong slot; writes outside the cache; padded rows that
+// overwrite real ones; a conversion to the cache's dtype that does not round.
 #include "tessera/ops/cache/kv_store.h"
 
 #include <gmock/gmock.h>

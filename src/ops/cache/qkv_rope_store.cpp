@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// The operands in declaration order, without the scales of the cache.
+// The indices of the operands. The scales of the cache are not listed.
 enum Operand : std::size_t { kQkv, kTable, kSlots, kKeyCache, kValueCache, kQueryWeight, kKeyWeight };
 
 // Returns the size of the cache's heads, or 0 if the last dimension is a symbol or fits no head size.
@@ -114,8 +114,8 @@ TESSERA_INLINE float element(const X* x, const HeadWeight<X>& w, float scale, st
   return to_float(x[i]);
 }
 
-// Processes one head of `n` elements. It rotates the first 2·half elements. `cosines` has the cosines of the `half`
-// angles, and then their sines.
+// Processes one head of `n` elements. Its first 2·half elements are rotated. `cosines` has the cosines of the `half`
+// angles, and then the sines.
 template <bool kNorm, class X>
 TESSERA_CPU_CLONES void turn_head(const X* x, const HeadWeight<X>& w, const float* cosines, X* y, std::int64_t n,
                                   std::int64_t half) {
@@ -132,7 +132,7 @@ TESSERA_CPU_CLONES void turn_head(const X* x, const HeadWeight<X>& w, const floa
   for (std::int64_t i = 2 * half; i < n; ++i) y[i] = from_float<X>(element<kNorm>(x, w, scale, i));
 }
 
-// Converts values to the cache's type.
+// Converts `n` numbers to the cache's type.
 template <class X, class Y>
 TESSERA_CPU_CLONES void store_values(const X* x, float cache_scale, Y* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_cache<Y>(to_float(x[i]), cache_scale);
@@ -153,8 +153,8 @@ struct Kernel : QkvRopeStoreArgs<X, Y> {
     X* q = this->q + t * this->heads * n;
     const std::int64_t slot = this->slots[t];
     if (slot >= 0 && slot < this->num_slots) {
-      // Stores the keys before the queries, because a key for a cache of another type is first rotated into the output
-      // memory of the first query. The query overwrites it later.
+      // The keys are stored before the queries. If the cache has another type, a key is first rotated into the output
+      // memory of the first query, which is overwritten later by the query.
       const X* keys = queries + this->heads * n;
       for (std::int64_t h = 0; h < this->kv_heads; ++h) store_key(keys + h * n, t, q, slot, h);
       store(keys + this->kv_heads * n, this->scales.values, this->v_cache, slot, 0, this->kv_heads);
@@ -171,8 +171,8 @@ struct Kernel : QkvRopeStoreArgs<X, Y> {
     }
   }
 
-  // Converts the heads [head, head + heads) of a token to the cache's type. In caches of all types but int8, the heads
-  // of a token lie next to each other.
+  // Converts the heads [head, head + heads) of a token to the cache's type, and stores them. In caches of all types but
+  // int8, the heads of a token lie next to each other.
   void store(const X* x, [[maybe_unused]] const float* scale, Y* cache, std::int64_t slot, std::int64_t head,
              std::int64_t heads) const {
     if constexpr (std::is_same_v<Y, Int8Cache>) {

@@ -25,12 +25,12 @@ __device__ void store_as(Y* to, const Pack<X, N>& values, float scale) {
   store_pack(to, out);
 }
 
-constexpr int kMostThreads = 1024;  // most threads of a block
+constexpr int kMostThreads = 1024;  // maximum number of threads of a block
 
 // Normalises, rotates and stores the heads of all tokens. blockIdx.x is the token. A group of blockDim.x threads takes
-// one of the token's heads, and a thread takes one slot of the head (cuda_rotary.cuh). A thread loads all its values at
-// once and keeps them in registers. A group larger than a warp is a whole block, because row_sum() adds over either a
-// part of a warp or a block.
+// one of the token's heads, and a thread takes one slot, which is one or two packs of elements (cuda_rotary.cuh). A
+// thread loads all its values at once and keeps them in registers. A group larger than a warp is a whole block, because
+// row_sum() adds over either a part of a warp or a block.
 template <class X, class Y, int N>
 __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_constant__ QkvRopeStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_cons
   const std::int64_t cache_slot = args.slots[token];
 
   if (args.q_weight != nullptr) {
-    // Adds the two packs of a slot first, so that the sums are added in the same order as in head_norm.
+    // Adds the sums of a slot's two packs first, so that all sums are added in the same order as in head_norm.
     const float first = is_mine ? sum_of_squares(a) : 0.0f;
     const float second = has_second ? sum_of_squares(b) : 0.0f;
     const float scale = rms_scale(row_sum(first + second, scratch), args.head_dim, args.eps);
@@ -104,7 +104,7 @@ Result<std::unique_ptr<BoundOp>> make_kernel(const QkvRopeStoreArgs<X, Y>& args,
   if (threads > kMostThreads)
     return unimplemented("qkv_rope_store: heads of " + std::to_string(head.dim) + " values; at most " +
                          std::to_string(2 * N * kMostThreads) + " are possible");
-  const unsigned heads = threads > kWarp ? 1 : static_cast<unsigned>(kBlockThreads) / threads;  // heads of a block
+  const unsigned heads = threads > kWarp ? 1 : static_cast<unsigned>(kBlockThreads) / threads;  // heads per block
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(args.num_tokens), static_cast<unsigned>(ceil_div(args.row_heads(), heads))),
       .block = dim3(threads, heads)};

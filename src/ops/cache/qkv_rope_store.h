@@ -5,10 +5,14 @@
 //                  [k_scale f32[1], v_scale f32[1]])
 //                 {heads = Hq, eps = 1e-6, qk_norm = false, round_once = false, unit_offset = false}
 //       → q X[T, Hq·D]
-//   A row of qkv holds Hq query heads, Hkv key heads and Hkv value heads. With qk_norm, both weights are present, and
-//   query and key heads are normalised first (head_norm). Then query and key heads are rotated (rotary, not
-//   interleaved). The result is the queries. Keys and values are written to their slots of the cache, and the rules of
-//   kv_store for slots and scales apply. If there are both weights and scales, the scales come last.
+//
+// T counts tokens, and P counts pages. D is the head size, and the first Dr elements of a head are rotated. X and Y are
+// dtypes. A row of qkv holds Hq query heads, Hkv key heads and Hkv value heads.
+//
+// With qk_norm, both weights are present, and query and key heads are normalised first (head_norm). Then query and key
+// heads are rotated (rotary, not interleaved). The queries are the result. Keys and values are written to their slots
+// of the cache, and the rules of kv_store for slots and scales apply. If there are both weights and scales, the scales
+// come last.
 //
 // The operator decomposes into split, head_norm, rotary and kv_store. It rounds values to X wherever these operators
 // would store them.

@@ -1,4 +1,4 @@
-// The operands of qkv_rope_store in the form that its kernels take.
+// The arguments of the kernels that compute qkv_rope_store.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace tessera {
 
-// The operands and sizes. Trivially copyable.
+// The operands and their sizes. The struct is trivially copyable. X is the type of activations, and Y is the type of
+// the cache.
 template <class X, class Y>
 struct QkvRopeStoreArgs {
   const X* qkv;               // [num_tokens, heads + 2 · kv_heads, head_dim]

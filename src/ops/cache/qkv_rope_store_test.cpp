@@ -1,6 +1,7 @@
-// Catches: heads that are read from the wrong part of a row; norms with the wrong weight; rotated pairs whose elements
-// have the wrong distance; elements past the rotated dimensions (Dr) that are rotated or lost; keys that are stored
-// before they are rotated; wrong slots; wrong results for sizes that the fast path does not support.
+// Tests qkv_rope_store. Catches: heads that are read from the wrong part of a row; norms with the wrong weight; rotated
+// pairs whose elements have the wrong distance; elements past the rotated dimensions (Dr) that are rotated or lost;
+// keys that are stored before they are rotated; wrong slots; wrong results for sizes that the fast path does not
+// support.
 #include "tessera/ops/cache/qkv_rope_store.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +73,7 @@ std::vector<HostTensor> make_operands(const Config& c, const std::vector<std::in
   return operands;
 }
 
-// Computes one head. Norm and rotation are computed in double, and the result of each is rounded to the dtype.
+// Computes one head. The norm and the rotation are computed in double, and the result of each is rounded to the dtype.
 HostTensor reference_head(const Config& c, const std::vector<HostTensor>& operands, std::int64_t token,
                           std::int64_t row_head) {
   const std::int64_t n = c.head_dim;

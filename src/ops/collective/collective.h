@@ -1,4 +1,4 @@
-// Operators that exchange data between the ranks of a tensor-parallel group (comm/communicator.h).
+// These operators exchange data between the ranks of a tensor-parallel group (comm/communicator.h).
 //
 //   all_reduce(mut x X[*, N])   x = Σ over ranks of x, added in rank order in float32 and rounded once, so all
 //                               ranks get the same bits. With one rank (no communicator) nothing happens.

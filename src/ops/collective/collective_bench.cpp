@@ -62,8 +62,8 @@ class Nccl {
   std::vector<void*> comms_;
 };
 
-// The ranks, one for each GPU. Each rank records its graph on its own thread, as NCCL requires. One thread launches all
-// graphs.
+// Holds the ranks, one for each GPU. Each rank records its graph on its own thread, as NCCL requires. One thread
+// launches all graphs.
 class Bench {
  public:
   static Result<std::unique_ptr<Bench>> create(int ranks) {

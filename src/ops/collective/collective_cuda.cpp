@@ -1,4 +1,5 @@
-// Collectives between GPUs. GPUs of one process access each other's memory; GPUs of several processes use NCCL.
+// Binds the collectives between GPUs. GPUs of one process access each other's memory; GPUs of several processes use
+// NCCL.
 #include "tessera/ops/collective/collective.h"
 
 #include <cuda_runtime.h>

@@ -19,7 +19,7 @@ std::int64_t rows_at_once(std::int64_t rows, std::int64_t row_bytes) {
   return std::min(rows, std::max<std::int64_t>(1, kGatherBytes / std::max<std::int64_t>(row_bytes, 1)));
 }
 
-// Copies `from` [ranks, R, columns] to `to` [R, ranks · columns].
+// Copies `from` [ranks, rows, columns] to `to` [rows, ranks · columns].
 template <class T>
 __global__ void put_side_by_side(const T* from, T* to, std::int64_t ranks, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t i = flat_item(); i < ranks * rows * columns;

@@ -1,4 +1,5 @@
-// Binds collective operators between GPUs of several processes (nccl_exchange.h). A bound operator is for one size.
+// Binds collective operators between GPUs of several processes (nccl_exchange.h). A bound operator exchanges tensors of
+// one size.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +20,11 @@ Result<std::shared_ptr<NcclExchange>> nccl_of(Communicator& communicator, Device
 // Otherwise it receives x from the previous stage.
 std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link, bool sends, const TensorView& x);
 
-// Binds x = Σ over ranks, in place.
+// Binds an all-reduce, which replaces x by the sum of x over the ranks.
 std::unique_ptr<BoundOp> bind_nccl_reduce(std::shared_ptr<const NcclExchange> exchange, const TensorView& x);
 
-// Binds x [R, N] → y [R, ranks · N]. NCCL writes each rank's rows as one block to `scratch`, which has
-// nccl_gather_scratch() bytes; a kernel then puts the columns side by side.
+// Binds an all-gather of x [R, N], whose result is y [R, ranks · N]. NCCL writes each rank's rows as one block to
+// `scratch`, which has nccl_gather_scratch() bytes; a kernel then puts the columns side by side.
 std::unique_ptr<BoundOp> bind_nccl_gather(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
                                           const TensorView& y, DeviceAddress scratch);
 std::size_t nccl_gather_scratch(const TensorView& y);

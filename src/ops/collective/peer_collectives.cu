@@ -13,9 +13,9 @@ namespace {
 // of each peer, and that block starts sooner or later, because the kernels before it on the peer's GPU do not wait for
 // this rank's block. The peer's block may start late if other kernels fill the peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
-// The fewest bytes of a sum that is done in two steps (ReduceWay): kTwoStepBytesOfTwo with two ranks, and kTwoStepBytes
-// with more. Three or more ranks transfer fewer bytes in two steps than at once. From kTwoStepBytes on, this saving
-// exceeds the cost of the second hop.
+// A sum of at least this number of bytes is done in two steps (ReduceWay): kTwoStepBytesOfTwo with two ranks, and
+// kTwoStepBytes with more. Three or more ranks transfer fewer bytes in two steps than at once. From kTwoStepBytes on,
+// this saving exceeds the cost of the second hop.
 constexpr std::int64_t kTwoStepBytesOfTwo = 2 << 20;
 constexpr std::int64_t kTwoStepBytes = 256 << 10;
 // The maximum number of bytes that one launch adds up in two steps. Up to this size the data and the three buffers of a
@@ -27,7 +27,7 @@ LaunchShape shape_of(std::int64_t items) {
           .block = dim3(kPeerThreads)};
 }
 
-// Returns how many units of a rank's data fit in a mailbox's buffer.
+// Returns how many units of a rank's data fit in a mailbox's buffer. A unit has `words` 4-byte words.
 std::int64_t most_units(const Peers& peers, int words, bool two_steps) {
   const std::int64_t units = peers.buffer_words / words;
   if (!two_steps) return units / (peers.ranks - 1);

@@ -1,4 +1,5 @@
-// Binds collective operators between the GPUs of one process (peer_exchange.h). A bound operator is for one size.
+// Binds collective operators between the GPUs of one process (peer_exchange.h). A bound operator exchanges tensors of
+// one size.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,15 +14,17 @@
 namespace tessera::cuda {
 
 enum class ReduceWay {
-  kAtOnce,    // each rank sends all its data to all others: (ranks - 1) · bytes, one hop of latency
-  kTwoSteps,  // each rank adds up a part and sends the sums: 2 · (ranks - 1) / ranks · bytes, two hops
+  kAtOnce,    // each rank sends all its data to all others: (ranks - 1) · bytes in one hop
+  kTwoSteps,  // each rank adds up a part and sends the sums: 2 · (ranks - 1) / ranks · bytes in two hops
 };
 ReduceWay reduce_way(int ranks, std::int64_t bytes);
 
-// Binds x = Σ over ranks, as in Communicator::all_reduce. x.bytes() must be a multiple of 4.
+// Binds an all-reduce, which replaces x by the sum of x over the ranks, as in Communicator::all_reduce. x.bytes() must
+// be a multiple of 4.
 Result<std::unique_ptr<BoundOp>> bind_peer_reduce(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                   ReduceWay way);
-// Binds x [R, N] → y [R, ranks · N]. The bytes of a row of x must be a multiple of 4 and at most most_gathered_bytes().
+// Binds an all-gather of x [R, N], whose result is y [R, ranks · N]. The bytes of a row of x must be a multiple of 4
+// and at most most_gathered_bytes().
 Result<std::unique_ptr<BoundOp>> bind_peer_gather(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                   const TensorView& y);
 std::int64_t most_gathered_bytes(const Peers& peers);

@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, ((peers.ranks - 1) * part + units) * kWords);
 }
 
-// Gathers x [rows, columns] of every rank to y [rows, ranks · columns], in units.
+// Gathers x [rows, columns] of every rank to y [rows, ranks · columns]. `columns` counts units, not values.
 template <int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     gather_columns(const __grid_constant__ Peers peers, const Unit<kWords>* x, Unit<kWords>* y, std::int64_t rows,

@@ -16,11 +16,11 @@ constexpr int kHeld = 2;  // maximum number of 16-byte units of a row that a thr
 
 template <class T>
 struct PeerNorm {
-  const Unit<4>* x;         // [rows, units], this rank's part of the sum
+  const Unit<4>* x;         // [rows, units], this rank's term of the sum
   const Unit<4>* residual;  // [rows, units]
   const Unit<4>* w;         // [units]
   Unit<4>* y;               // [rows, units]
-  Unit<4>* sum;             // [rows, units], T(T(Σ over ranks of x) + residual)
+  Unit<4>* sum;             // [rows, units], T(T(Σ over ranks of x) + residual), where T() rounds
   int units;
   float eps;
   NormForm form;

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// Computes y[i] for i < units: the sum of x[r · stride + i] over all ranks, where r is this rank.
+// For each i < units, computes y[i] as the sum of x[r · stride + i] over all ranks, where r is the number of this rank.
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     scatter_sums(const __grid_constant__ Peers peers, const Unit<kWords>* x, Unit<kWords>* y, std::int64_t units,

@@ -1,5 +1,5 @@
-// Operators for ranks that each process their own tokens. Before a layer's experts, every rank gathers the rows of all
-// ranks. After the experts, each rank gets the sums of its own rows.
+// These operators are for ranks that each process their own tokens. Before a layer's experts, every rank gathers the
+// rows of all ranks. After the experts, each rank gets the sums of its own rows.
 //
 //   all_gather_rows(x X[T, …]) {ranks} → X[ranks·T, …]    the rows of all ranks, in rank order
 //   reduce_scatter(x X[ranks·T, N]) {ranks} → X[T, N]     Σ over ranks of the T rows that begin with row rank·T, added

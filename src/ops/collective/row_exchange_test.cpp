@@ -41,7 +41,7 @@ struct RowGroup {
   DType dtype;
 };
 
-// One rank's operators for several sizes, and their results.
+// Holds one rank's operators for several sizes, and their results.
 class Exchange {
  public:
   static Result<std::unique_ptr<Exchange>> create(Communicator& communicator, DType dtype,
@@ -124,7 +124,7 @@ class Exchange {
   HostTensor operand(std::size_t i, int rank, int round) const {
     const Call& call = calls_[i];
     if (call.dtype != DType::kInt32) return rows_of_rank(call.dtype, call.dims, rank, round + static_cast<int>(i));
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(call.dims[0]), -1);  // slots; most of them are padding
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(call.dims[0]), -1);  // slot numbers; -1 is padding
     ids[0] = 100 * rank + round;
     return int_tensor(call.dims, ids);
   }

@@ -1,4 +1,4 @@
-// Declares the operators that pass hidden states between stages, and implements them on CPUs.
+// Declares the operators that pass hidden states between pipeline stages, and implements them on CPUs.
 #include "tessera/ops/collective/stage_exchange.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// Implements both sides of a link between stages, in one process (comm/peer_link.h) or between two processes (NCCL).
+// Implements both sides of a link between two pipeline stages, in one process (comm/peer_link.h) or between two
+// processes (NCCL).
 #include "tessera/ops/collective/stage_exchange.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Two operators that pass hidden states from one stage of a pipeline to the next (comm/pipeline.h). Rank r of a stage
+// These two operators pass hidden states from one stage of a pipeline to the next (comm/pipeline.h). Rank r of a stage
 // sends to rank r of the next stage.
 //
 //   send_to_next(mut x X[T, N])            x goes to the next stage

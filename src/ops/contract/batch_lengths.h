@@ -1,6 +1,6 @@
 // Keeps the lengths of a forward's requests in device memory at fixed addresses. Plans pass these addresses to kernels
-// that process a forward request by request. The lengths lie in the step buffer, so that the single upload of a step
-// includes them.
+// that process a forward request by request. The lengths lie in the step buffer (step_buffer.h), so that the single
+// upload of a step includes them.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,9 @@ namespace tessera {
 // Pointers to device memory. Request b has the rows query_starts[b] … query_starts[b + 1] - 1 of the forward. These
 // rows stand at the positions kv_lens[b] - (number of rows) … kv_lens[b] - 1.
 struct RequestLengths {
-  const std::int32_t* num_requests = nullptr;  // [1]: the number of real requests; kernels process only these
-  const std::int32_t* query_starts =
-      nullptr;  // [max_requests + 1]: first row of each request; the last entry is the number of real rows
-  const std::int32_t* kv_lens = nullptr;  // [max_requests]
+  const std::int32_t* num_requests = nullptr;  // [1]: number of requests; later entries are padding
+  const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: each request's first row, then the row count
+  const std::int32_t* kv_lens = nullptr;       // [max_requests]
 };
 
 class BatchLengths {

@@ -1,4 +1,4 @@
-// Decides which engine of the process may run kernels with blocks that wait for one another. Two such launches on two
+// Decides which engine of the process may run kernels whose blocks wait for one another. Two such launches on two
 // streams could deadlock: each might have part of its blocks on the device and wait for the rest.
 //
 //   std::shared_ptr<const DeviceClaim> claim = DeviceClaims::of_process().take(ordinal, &call.context, "…");
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// A claim lets its holders run kernels with blocks that wait for one another. A claim ends when the last copy of the
+// A claim lets its holders run kernels whose blocks wait for one another. A claim ends when the last copy of the
 // pointer that take() returned is gone. One owner launches all such kernels on one stream, so they run one after
 // another.
 struct DeviceClaim {

@@ -1,5 +1,5 @@
-// Catches: two engines that both run, on one device, a kernel whose blocks wait for one another; an engine that gets no
-// claim for its second bucket; a claim that outlives its engine.
+// Catches: two engines that both run, on one device, a kernel whose blocks wait for one another; an engine that already
+// has the claim and does not get it for another kernel; a claim that outlives its engine.
 #include "tessera/ops/contract/device_claims.h"
 
 #include <gtest/gtest.h>

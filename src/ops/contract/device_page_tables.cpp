@@ -47,8 +47,8 @@ Status DevicePageTables::check(std::size_t b, const PageTable& table, std::int64
   return check_all_ ? check_unchanged(b, table) : ok_status();
 }
 
-// Checks that the entries before first_held are page 0. If the table's number is unchanged, also checks that first_held
-// did not decrease and that no entry from first_held on differs from the device's.
+// Checks that the entries before first_held are page 0. If the table is the one that the device has, also checks that
+// first_held did not decrease and that no entry from first_held on differs from the device's.
 Status DevicePageTables::check_unchanged(std::size_t b, const PageTable& table) const {
   const Row row = known(b, table);
   const auto first_held = static_cast<std::size_t>(table.first_held);
@@ -66,7 +66,8 @@ Status DevicePageTables::check_unchanged(std::size_t b, const PageTable& table) 
   return ok_status();
 }
 
-// Writes the table to the mirror and returns the range of entries that changed.
+// Writes the table to the mirror, which is the host's copy of the device's tables, and returns the range of entries
+// that changed.
 DevicePageTables::Range DevicePageTables::write(std::size_t b, const PageTable& table) {
   Row& row = rows_[b];
   row = known(b, table);
@@ -99,7 +100,7 @@ Status DevicePageTables::update(std::span<const PageTable> tables, std::span<con
       return std::move(status).with_context(fmt::format("request {}", b));
   }
   const bool all = !std::exchange(uploaded_, false);
-  Range next;  // the changes to upload, merged from rows that are near each other
+  Range next;  // the changes to upload; changes in rows that are near each other are merged
   for (std::size_t b = 0; b < tables.size(); ++b) {
     const Range changed = write(b, tables[b]);
     if (changed.begin == changed.end || all) continue;

@@ -1,6 +1,6 @@
-// The description of one forward: the host's side (ForwardBatch), and the device-side view that captured kernels read
-// (ForwardContext). Kernels find everything that varies from step to step in device memory at fixed addresses, because
-// recorded graphs contain these addresses.
+// The description of one forward. A ForwardBatch has the requests and tokens of the forward, on the host. A
+// ForwardContext has what operators need when they are bound. Kernels find everything that varies from step to step in
+// device memory at fixed addresses, because recorded graphs contain these addresses.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ constexpr std::int64_t first_page_seen(std::int64_t position, std::int64_t windo
   return window > 0 && position >= window ? (position - window + 1) / page_size : 0;
 }
 
-// The slots and pages of one cache group (ir::CacheGroup). A state group is a cache group whose layers keep one state
-// for each request.
+// The slots and pages of one cache group (ir::CacheGroup), for the T tokens and B requests of a batch. A state group is
+// a cache group whose layers keep one state for each request.
 struct CacheGroupBatch {
   std::vector<SlotId> slots;  // [T]: slot for each token's keys and values; in a state group, the request's slot
   // [B]: the page table of each request. In a state group a table has one entry, which is the request's slot.
@@ -59,7 +59,8 @@ struct EmbeddingWrite {
   std::span<const float> values;  // [rows × hidden size]; valid until the forward has been submitted
 };
 
-// A ragged batch of requests. Extend and decode rows may be mixed. The tokens of a request are contiguous.
+// A ragged batch of B requests with T tokens in all. R is the number of wanted rows. Extend and decode rows may be
+// mixed. The tokens of a request are contiguous.
 struct ForwardBatch {
   std::vector<TokenId> input_ids;         // [T]; used if input_rows and embedding_rows are -1 for the token
   std::vector<std::int32_t> input_rows;   // [T]: r ≥ 0: the token that row r of the last step sampled; -1: input_ids
@@ -79,8 +80,8 @@ struct ForwardBatch {
   std::vector<std::int32_t> accepted_drafts = {};
   // [T], or empty if all entries are -1. An entry is the slot of the low-rank adapter that the token's request uses.
   std::vector<std::int32_t> adapter_slots = {};
-  std::vector<EmbeddingWrite> embedding_writes = {};  // written before anything else in the forward
-  std::vector<SlotCopy> slot_copies = {};             // run in this order
+  std::vector<EmbeddingWrite> embedding_writes = {};  // these run before anything else in the forward
+  std::vector<SlotCopy> slot_copies = {};             // copies, which run in this order
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(input_ids.size()); }
   std::int64_t num_requests() const { return static_cast<std::int64_t>(query_lens.size()); }
@@ -103,7 +104,7 @@ struct ForwardBatch {
 
 // The properties of a batch that an executable's kernels may rely on.
 enum class BatchKind : std::uint8_t {
-  kExtend,  // no property: any number of requests with any query lengths
+  kExtend,  // any number of requests with any query lengths
   kDecode,  // each request has one row, and perhaps drafts after it; rows past the real rows are padding
   // In batches of both kinds, plans get each row of a request with drafts as a separate request of one row. Plans that
   // need whole requests (OpPlan::plans_requests) are an exception.
@@ -114,8 +115,8 @@ class OpPlan;
 // The largest forwards that plans and kernels must support.
 struct PlanLimits {
   std::int64_t max_requests = 0;
-  std::int64_t max_tokens = 0;             // query rows, including padding
-  std::int64_t max_pages_per_request = 0;  // the maximum over the cache groups
+  std::int64_t max_tokens = 0;             // maximum number of query rows of a forward, with padding
+  std::int64_t max_pages_per_request = 0;  // in the cache group that needs the most pages
   std::int64_t page_size = 16;             // tokens in a page
   // If true, a row's bits do not depend on the other rows of a forward, on their number or on how a request is divided
   // into forwards.
@@ -134,7 +135,7 @@ struct PlanLimits {
 struct PlanOfOp {
   std::string op;
   std::int64_t group = 0;
-  const OpPlan* plan = nullptr;  // outlives the kernels
+  const OpPlan* plan = nullptr;  // lives longer than the kernels
 };
 
 // See ops/contract/forward_states.h.
@@ -146,10 +147,10 @@ class Communicator;
 // Holds what operators read besides their operands. A runner sets it up once, so that addresses stay the same.
 struct ForwardContext {
   PlanLimits limits;
-  std::vector<PlanOfOp> plans;  // empty if only sizes are computed
+  std::vector<PlanOfOp> plans;  // empty if the caller only asks for sizes
   BatchKind batch_kind = BatchKind::kExtend;
-  Communicator* communicator = nullptr;  // null: one rank
-  std::vector<LayerInfo> layers = {};    // [layers]; empty if the family does not describe its layers
+  Communicator* communicator = nullptr;  // null if there is only one rank
+  std::vector<LayerInfo> layers = {};    // [layers]; empty if the model family does not describe them
   ForwardStates* states = nullptr;       // states of the runner, for in_state(); null: no state is ever open
 };
 

@@ -30,7 +30,7 @@ TEST(ForwardBatch, AcceptsAMixedBatchAndAnEmptyOne) {
 
 TEST(ForwardBatch, AcceptsEmbeddingsInPlaceOfIds) {
   ForwardBatch batch = good_batch();
-  batch.input_ids = {TokenId{-1}, TokenId{-1}, TokenId{-1}};  // the last token's id comes from row 0
+  batch.input_ids = {TokenId{-1}, TokenId{-1}, TokenId{-1}};  // the third is the token that row 0 sampled
   batch.embedding_rows = {5, 3, -1};
   EXPECT_EQ(batch.check().message(), "");
 }

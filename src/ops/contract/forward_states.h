@@ -1,7 +1,7 @@
 // The states in which an operator may be bound or run. Some operators behave differently in some states. For example, a
 // kernel must not choose algorithms while it is captured. Several states may be open at once. A Scope ends at the end
 // of its C++ block, so that an error leaves no state open. If no state is open, forwards run eagerly and are not cut
-// into pieces.
+// into pieces (piecewise/stitching.h).
 //
 //   const ForwardStates::Scope capturing(states, ForwardState::kCapturing);
 //   …

@@ -73,7 +73,8 @@ struct KernelDef {
   std::function<Result<std::unique_ptr<BoundOp>>(const BindArgs& args)> bind{};
   // Returns the bytes of scratch that the bound kernel needs. The arguments are those of bind(), but with null
   // addresses and without plans. Null if the kernel needs no scratch. The result must also be enough for any call with
-  // fewer rows: a runner asks only for its greatest number of rows, although fewer rows may run another kernel.
+  // fewer rows: a runner calls this function only for its greatest number of rows, although fewer rows may run another
+  // kernel.
   std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};
   // Makes the kernel's plans. Null if the kernel needs no plan, because it reads only its operands and the numbers in
   // its ForwardContext. The planner outlives the definition.
@@ -87,10 +88,10 @@ struct KernelDef {
 // place, other operators may read the updated value, so the joined kernel must write it. The kernel of a region writes
 // only the results of the region's last call, because nothing outside the region reads other results.
 struct JoinedKernelDef {
-  std::array<std::string_view, 3> ops{};  // in order; empty after the last
+  std::array<std::string_view, 3> ops{};  // the operators, in order; unused entries are empty
   const RegionPattern* region = nullptr;  // the region to replace; null: `ops` are replaced
   std::string_view name;
-  std::int64_t most_rows = 0;  // upper bound of the rows of the first operator's first operand
+  std::int64_t most_rows = 0;  // maximum number of rows of the first operator's first operand
   // Returns null if the kernel does not support these sizes, types or attributes. It must also return null in a
   // deterministic forward if its results could have other bits than those of the replaced operators. `calls` has an
   // entry for each operator. No operand of these calls shares memory with a result.

@@ -1,9 +1,9 @@
-// An operator's plan prepares a forward; its code runs on the CPU. For example, it writes the batch's lengths and page
-// tables to device memory, and decides how the work is spread over the multiprocessors. A kernel that needs a plan
-// names an OpPlanner. The runner makes one OpPlan for each planned operator and cache group, and calls plan() of each
-// before every forward. The runner does not know these operators by name. A kernel finds its plan in the ForwardContext
-// when it is bound. When the kernel runs, it reads the plan's data at fixed addresses, so that a recorded graph works
-// for any batch.
+// An operator's plan prepares a forward. The plan's code runs on the CPU. For example, it writes the batch's lengths
+// and page tables to device memory, and decides how the work is spread over the multiprocessors. A kernel that needs a
+// plan names an OpPlanner. The runner makes one OpPlan for each planned operator and cache group, and calls plan() of
+// each before every forward. The runner does not know these operators by name. A kernel finds its plan in the
+// ForwardContext when it is bound. When the kernel runs, it reads the plan's data at fixed addresses, so that a
+// recorded graph works for any batch.
 //
 //   OpPlanner::make(device, args, step) → OpPlan    once per runner, operator and cache group
 //   OpPlan::plan(batch, kind, padded, stream)       before every forward
@@ -56,9 +56,10 @@ struct PlannedNode {
   std::vector<ir::Type> operands;
 };
 
-// The nodes, kernel and sizes that a plan is made for. Spans are valid during the call.
+// The nodes, kernel and sizes for which a plan is made. Spans are valid only during the call of make() or
+// bytes_needed().
 struct PlanArgs {
-  std::span<const PlannedNode> nodes;  // all nodes of the cache group
+  std::span<const PlannedNode> nodes;  // all nodes of the operator in the cache group
   std::string_view kernel;             // KernelDef::name of the planned kernel
   std::int64_t group = 0;
   std::int64_t num_pages = 0;  // number of pages of the group's cache; page ids are below this number
@@ -83,7 +84,7 @@ Result<const OpPlan*> find_plan(const BindArgs& args);
 struct PlannedOp {
   std::string op;
   std::int64_t group = 0;
-  const KernelDef* kernel = nullptr;  // has a planner
+  const KernelDef* kernel = nullptr;  // the operator's kernel, which has a planner
   std::vector<PlannedNode> nodes;
 };
 // Finds the planned operators of `graphs`, in order of first appearance. The result points to nodes of the graphs and

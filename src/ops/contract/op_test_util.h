@@ -62,7 +62,7 @@ inline std::string infer_error(const ir::OpDecl& decl, const std::vector<ir::Typ
   return infer_types(decl, operands, std::move(attributes)).status().message();
 }
 
-// Returns the built-in devices, in the one registry of the process.
+// Returns the registry of the built-in devices. The whole process uses this one registry.
 inline const DeviceRegistry& test_devices() {
   static const DeviceRegistry devices = built_in_devices();
   return devices;

@@ -9,15 +9,15 @@
 
 namespace tessera {
 
-// A value within a region.
+// A value within a region: one that is carried into a repetition, a result of a call, or an operand of a call.
 struct RegionValue {
   enum class Kind { kCarried, kResult, kOperand };
   Kind kind;
   int call = 0;   // position in the repetition; unused for kCarried
-  int index = 0;  // index among the carried values, the call's results or the call's operands
+  int index = 0;  // index of the value among the carried values, or among the call's results or operands
 };
 
-// Says that the value `is` is operand number `operand` of call number `call` of a repetition.
+// Says that operand number `operand` of call number `call` of a repetition is the value `is`.
 struct RegionLink {
   int call;
   int operand;
@@ -28,8 +28,8 @@ struct RegionLink {
 struct RegionPattern {
   static constexpr int kCarriedValues = 2;
 
-  std::string_view first;                      // operator of the first call
-  std::span<const std::string_view> repeated;  // operators of one repetition, in order
+  std::string_view first;                      // name of the first call's operator
+  std::span<const std::string_view> repeated;  // names of the operators of one repetition, in order
   std::span<const RegionLink> links;
   // The values that are carried into a repetition. Into the first repetition, `begin` carries results or operands of
   // the first call. Into each later repetition, `next` carries results or operands of calls of the previous repetition.

@@ -19,7 +19,7 @@ void add_latent(OpList& list);      // attention over latents, and their store
 void add_recurrent(OpList& list);   // gated delta nets, with their convolutions and gates
 void add_moe(OpList& list);         // routing and experts
 void add_vision(OpList& list);      // operators of vision towers
-void add_sampling(OpList& list);    // from logits to tokens and log-probabilities
+void add_sampling(OpList& list);    // operators that turn logits into tokens and log-probabilities
 void add_collective(OpList& list);  // exchanges between ranks and stages
 
 void add_rows_cuda(KernelList& list);
@@ -37,8 +37,8 @@ void add_sampling_cuda(KernelList& list);
 void add_collective_cuda(KernelList& list);
 void add_layers_cuda(KernelList& list);  // the kernel that runs all layers of a decode
 
-void add_linear_algorithms_cuda(Backend& backend);  // Backend members for cuBLASLt: its start, versions and algorithms
-void add_row_kernels_cpu(Backend& backend);         // the row kernels that a fusing compiler asks for
+void add_linear_algorithms_cuda(Backend& backend);  // sets cuBLASLt's start, versions and algorithms
+void add_row_kernels_cpu(Backend& backend);         // sets Backend::row_kernels, as does the next function
 void add_row_kernels_cuda(Backend& backend);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Building blocks of shape rules. Each checks one operand or one attribute. An error message names the operator, what
-// it got and what it accepts. The number of operands and the kinds of attributes have already been checked
-// (ir::check_node).
+// Functions for shape rules. A shape rule checks an operator's operands and returns the types of its results. Each
+// function checks one operand or one attribute. An error message names the operator, what it got and what it accepts.
+// The number of operands and the kinds of attributes have already been checked (ir::check_node).
 //
 //   Result<std::vector<ir::Type>> infer_rms_norm(const ir::OpSignature& s) {
 //     TRY(expect_floating(s, 0, "x"));

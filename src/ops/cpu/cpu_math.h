@@ -25,14 +25,14 @@ namespace tessera {
 TESSERA_INLINE float fast_exp(float x) {
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
-  // n = round(x / ln 2). Adding 1.5·2^23 leaves n in the low bits.
+  // n = round(x / ln 2). Adding 1.5·2^23 leaves n in the low bits of `shifted`.
   const float magic = 12582912.0f;
   const float shifted = x * 1.44269504088896341f + magic;
   const float n = shifted - magic;
-  // r = x - n ln 2, subtracted in two parts for precision; |r| <= ln 2 / 2.
+  // r = x - n · ln 2, so |r| <= ln 2 / 2. For precision, n · ln 2 is subtracted in two parts.
   float r = x - n * 0.693145751953125f;
   r = r - n * 1.42860677e-6f;
-  // Taylor series of e^r up to r^7 / 7!. The remainder is below 6e-9.
+  // The Taylor series of e^r up to r^7 / 7!. The remainder is below 6e-9.
   float p = 1.0f / 5040.0f;
   p = p * r + 1.0f / 720.0f;
   p = p * r + 1.0f / 120.0f;

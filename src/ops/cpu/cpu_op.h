@@ -1,4 +1,4 @@
-// A BoundOp that launches one trivially copyable callable on a CPU stream. Most CPU kernels are bound in this way.
+// A BoundOp that launches one trivially copyable callable on a CPU stream. Most CPU kernels are bound in this way:
 //   return make_cpu_op("rms_norm", [=] { … });
 #pragma once
 

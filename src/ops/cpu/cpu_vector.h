@@ -1,5 +1,5 @@
-// Vectors of sixteen floats, for kernels that depend on good use of registers. Compilers split a vector into the
-// registers of the instruction set: one for AVX-512, two for AVX2, four for SSE or NEON.
+// Vectors of sixteen floats, for kernels that depend on good use of registers. Compilers split a vector into registers
+// of the instruction set: one register for AVX-512, two for AVX2, four for SSE or NEON.
 #pragma once
 
 #include <cstdint>
@@ -65,8 +65,8 @@ TESSERA_INLINE Vec16 load16(const Float8E4M3* p) {
   const VecU16 wide = __builtin_convertvector(__builtin_convertvector(bytes, VecHalf16), VecU16);
   return numbers_of_e4m3((wide & 0x7fu) << 20, (wide & 0x80u) << 24);
 }
-// Loads 64 numbers as 16 words of four. Shifts of the words take the place of widening instructions, so lane i of to[j]
-// is number 4 · i + j.
+// Loads 64 numbers as 16 words of four numbers. It uses shifts of the words in place of slower widening instructions.
+// So lane i of to[j] is number 4 · i + j.
 TESSERA_INLINE void load_by_fours(const Float8E4M3* p, Vec16 (&to)[4]) {
   constexpr std::uint32_t kMagnitude = 0x7fu << 20;
   constexpr std::uint32_t kSign = 1u << 31;
@@ -90,7 +90,8 @@ TESSERA_INLINE float sum16(Vec16 const& lanes) {
 
 namespace internal {
 
-// Swaps the off-diagonal kStride x kStride blocks of each 2·kStride square.
+// Divides the 16 x 16 tile into squares of 2·kStride rows and columns. Swaps the upper right and the lower left quarter
+// of each square.
 template <int kStride>
 TESSERA_INLINE void exchange_blocks(Vec16 (&rows)[16]) {
   VecI16 upper{};
@@ -111,7 +112,7 @@ TESSERA_INLINE void exchange_blocks(Vec16 (&rows)[16]) {
 
 }  // namespace internal
 
-// Transposes the tile: rows[i][j] becomes rows[j][i].
+// Transposes a tile of 16 x 16 numbers: rows[i][j] becomes rows[j][i].
 TESSERA_INLINE void transpose16(Vec16 (&rows)[16]) {
   internal::exchange_blocks<8>(rows);
   internal::exchange_blocks<4>(rows);

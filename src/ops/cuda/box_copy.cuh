@@ -15,7 +15,8 @@ namespace tessera::cuda {
 
 // The maximum number of 16 KiB boxes that a block has in flight. It applies to the kernels of a decode step that stream
 // weights. Most of these run two blocks on each multiprocessor. Two boxes for each block keep the memory busy. With
-// more boxes, requests queue up, and small reads between two kernels, such as those of x, wait behind them.
+// more boxes, memory requests queue up, and the small reads at the start of the next kernel, such as those of its input
+// x, wait behind them.
 inline constexpr int kBoxesInFlight = 2;
 inline constexpr int kLimitedBoxBytes = 16 << 10;
 
@@ -23,7 +24,7 @@ inline constexpr int kLimitedBoxBytes = 16 << 10;
 // until it has arrived. The slots are filled in turn, from slot 0 on.
 class BoxesInFlight {
  public:
-  // `most` is the greatest number of boxes in flight, and is at most `slots`. `full` has each slot's barrier, whose
+  // `most` is the maximum number of boxes in flight, and is not above `slots`. `full` has each slot's barrier, whose
   // phase ends when a box arrives in the slot.
   __device__ BoxesInFlight(SharedBarrier* full, int slots, int most) : full_(full), slots_(slots), free_(most) {}
   // Waits until one more box may be in flight. The thread calls it before it asks for each box.
@@ -39,7 +40,7 @@ class BoxesInFlight {
  private:
   SharedBarrier* full_;
   int slots_;
-  int free_;        // boxes that may be asked for without a wait
+  int free_;        // number of boxes that may be asked for without a wait
   int oldest_ = 0;  // the slot of the oldest box in flight, if free_ is 0
   std::uint32_t turn_ = 0;
 };
@@ -101,8 +102,8 @@ __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int
       "r"(from), "r"(c0), "r"(c1)
       : "memory");
 }
-// The first function waits until this thread's box stores have read their shared memory, and the second until they have
-// completed.
+// wait_for_stores_to_read() waits until this thread's box stores have read their shared memory. wait_for_stores() waits
+// until they have completed.
 __device__ inline void wait_for_stores_to_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 // Orders this thread's stores to shared memory before copies of the same addresses, in either direction, that start

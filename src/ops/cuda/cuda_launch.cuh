@@ -22,13 +22,13 @@
 namespace tessera::cuda {
 
 inline constexpr std::int64_t kBlockThreads = 256;
-inline constexpr std::int64_t kMaxGridY = 65535;  // grid.x may be up to 2^31 - 1
+inline constexpr std::int64_t kMaxGridY = 65535;  // CUDA's limit; the limit of grid.x is 2^31 - 1
 
 struct LaunchShape {
-  dim3 grid{0, 1, 1};  // grid.x = 0: there is nothing to launch
+  dim3 grid{0, 1, 1};  // if grid.x is 0, there is nothing to launch
   dim3 block{1, 1, 1};
-  unsigned cluster = 1;  // neighbouring blocks along x that can access each other's shared memory; above 1 on Hopper
-                         // only
+  unsigned cluster = 1;  // number of blocks along x that can access each other's shared memory; above 1 only on
+                         // Hopper
 };
 
 // Returns a shape for rows of `items` items. grid.x and block.y count rows; grid.y and block.x count items.
@@ -61,9 +61,9 @@ __device__ inline std::int64_t flat_item() { return static_cast<std::int64_t>(bl
 //
 // Two rules hold. First, a block must wait before it writes memory, and before it reads memory that other kernels
 // write. Second, at least one block of each launch must wait. So a kernel never ends before the kernels ahead of it,
-// and a kernel need only wait for the kernel directly before it. Pointers are not __restrict__, because the compiler
-// could then move their loads before wait_for_previous(). Before it waits, a block may read memory that only copies
-// write, because no kernel starts before an earlier copy has ended.
+// and a kernel need only wait for the kernel directly before it. A kernel's pointers are not __restrict__, because the
+// compiler could then move loads through them before wait_for_previous(). Before it waits, a block may read memory that
+// only copies write, because no kernel starts before an earlier copy has ended.
 //
 // let_next_begin() allows the next kernel, if it is launched early, to start its blocks as soon as all blocks of this
 // kernel have started.

@@ -10,8 +10,8 @@
 namespace tessera::cuda {
 
 struct HeadShape {
-  int dim;   // elements in a head
-  int half;  // pairs in a head; 2 · half <= dim
+  int dim;   // number of elements in a head
+  int half;  // number of pairs in a head; 2 · half <= dim
 };
 
 // Returns whether `dim` and `half` are multiples of n, so that packs of n elements fit.

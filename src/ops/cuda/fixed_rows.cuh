@@ -10,13 +10,13 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kFixedGroup = 128;  // columns of a group
+inline constexpr int kFixedGroup = 128;  // number of columns in a group
 // The largest magnitude of a group becomes this number. One more step of 256 would not fit in the high byte.
 inline constexpr int kMostFixed = 127 * 256;
 
 // A product reads one FixedGroup for each group of a row, besides the group's numbers.
 struct FixedGroup {
-  float scale;  // a sixteenth of the value that the number 1 stands for: the product's weights are 16 times too large
+  float scale;  // a sixteenth of the value of the number 1, because the product's weights are 16 times too large
   int sum;      // the sum of the group's numbers
 };
 
@@ -29,11 +29,11 @@ struct FixedRows {
   std::int64_t stride;
 };
 
-// Returns the place, within a group's bytes, of the four even columns among the eight columns that begin with `column`,
-// a multiple of 8. The four odd columns lie 16 bytes further on. A thread reads 32 neighbouring columns of w, and makes
-// its operands of one product of 32 columns from each run of eight. The four bytes of a run have the even columns in
-// their lower halves, which become operands of the product's first 16 columns. The odd columns, in the upper halves,
-// become operands of the other 16.
+// Takes the eight columns from `column` on, where `column` is a multiple of 8. Returns the place of the four even ones
+// within a group's bytes. The four odd ones lie 16 bytes further on. This is the order in which w is multiplied: a word
+// of w has eight int4, and each word gives a thread its operands of one product of 32 columns. The even columns are the
+// lower halves of the word's bytes, and become operands of the product's first 16 columns. The odd columns are the
+// upper halves, and become operands of the other 16.
 __device__ inline int place_in_group(int column) { return column / 8 % 4 * 32 + column / 32 * 4; }
 
 // Converts eight columns of a row of k columns and stores them. The sixteen threads of a group call it together; they
@@ -70,7 +70,7 @@ __device__ inline void store_fixed(const FixedRows& to, std::int64_t row, std::i
       return __byte_perm(__byte_perm(number[odd] + added, number[odd + 2] + added, low),
                          __byte_perm(number[odd + 4] + added, number[odd + 6] + added, low), high);
     };
-    *reinterpret_cast<std::uint32_t*>(place + 16 * odd) = four_bytes(128, 0x51, 0x5410);  // rounds to a multiple of 256
+    *reinterpret_cast<std::uint32_t*>(place + 16 * odd) = four_bytes(128, 0x51, 0x5410);  // the high bytes, rounded
     *reinterpret_cast<std::uint32_t*>(place + k + 16 * odd) = four_bytes(0, 0x40, 0x5410);
   }
   if (lane % kThreads == 0) to.groups[group * to.stride + row] = {.scale = step / 16, .sum = sum};

@@ -9,7 +9,8 @@
 
 namespace tessera::cuda {
 
-// The exponential functions that turn scores into weights. Scores must be exponents to the same base.
+// The exponential functions that turn scores into weights. For BaseTwo the caller has multiplied the scores by
+// log2(e).
 struct BaseE {
   __device__ static float power(float x) { return expf(x); }
 };
@@ -35,8 +36,8 @@ __device__ inline float warp_max(float x, int width = kWarp) {
 // Returns the maximum over the 4 lanes of a quad, which share a row of a tensor core's result.
 __device__ inline float quad_max(float x) { return warp_max(x, 4); }
 
-// Says whether a row may have seen no key yet. The running max of such a row is -inf, and the exponential must not get
-// -inf - -inf, which is NaN.
+// Says whether a row may have had no key so far. The running max of such a row is -inf, and the exponential must not
+// get -inf - -inf, which is NaN.
 enum class Keys : bool { kSome, kMaybeNone };
 
 template <class Base>

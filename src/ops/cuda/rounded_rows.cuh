@@ -12,8 +12,8 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kRoundedGroup = 128;                // columns of a group
-inline constexpr int kGroupThreads = kRoundedGroup / 8;  // threads of a group, each with eight columns
+inline constexpr int kRoundedGroup = 128;                // number of columns in a group
+inline constexpr int kGroupThreads = kRoundedGroup / 8;  // threads that convert a group, eight columns each
 
 // Values [m, k] of eight bits, and scales [groups, scale_stride]. Each group of columns has m scales, one for each row.
 struct RoundedRows {

@@ -36,7 +36,7 @@ struct Fixed {
   }
 };
 
-// Returns the class that stores converted rows. `rows` is a RoundedRows or a FixedRows.
+// Returns an object that stores converted rows to `rows`. `rows` is a RoundedRows or a FixedRows.
 template <class T>
 Rounded<T> results_in(const RoundedRows& rows, std::int64_t n) {
   return {.y = rows, .n = n};

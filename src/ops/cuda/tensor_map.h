@@ -15,7 +15,7 @@ namespace tessera {
 struct TensorBox {
   std::int64_t size;    // size of the tensor in this dimension
   std::int64_t stride;  // in elements: 1 in the first dimension, a multiple of 16 bytes in the others
-  int box;              // elements in the box
+  int box;              // elements of the box in this dimension
 };
 
 // The permutation of 16-byte chunks that a copy to shared memory applies within a box's row of at most 64 or 128 bytes.
@@ -32,8 +32,8 @@ Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::sp
 // to them.
 struct RowGroups {
   std::int64_t matrices;
-  std::int64_t rows;     // rows of a matrix, a multiple of 16
-  std::int64_t columns;  // in elements of two bytes
+  std::int64_t rows;     // number of rows of a matrix, a multiple of 16
+  std::int64_t columns;  // number of columns, of two bytes each
   std::int64_t first;
   std::int64_t second;
 };

@@ -11,9 +11,9 @@
 
 namespace tessera::cuda::decoder_layers {
 
-inline constexpr int kWarps = 8;  // warps of a block that read the ring
+inline constexpr int kWarps = 8;  // number of warps of a block that read the ring
 inline constexpr int kPartColumns = 1024;
-inline constexpr int kRowBytes = kPartColumns * 2 + 64;  // bytes of a row in shared memory; see linear_streamed.cuh
+inline constexpr int kRowBytes = kPartColumns * 2 + 64;  // bytes of a padded row in shared memory
 inline constexpr int kSlotBytes = 17 * 1024;             // a multiple of 1 KiB, the period of the copy engine's swizzle
 inline constexpr int kHeadDim = 128;
 inline constexpr int kKeyBytes = kHeadDim * 2;
@@ -91,7 +91,7 @@ struct WeightRing {
                            unsigned char (*norms_to)[kKeyBytes]) {
     expect(kTileKeys * kKeyBytes + (norms_to != nullptr ? 2 * kKeyBytes : 0));
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int pages = kTileKeys / r.page_size;  // pages of a tile
+    const int pages = kTileKeys / r.page_size;  // number of pages in a tile
     if (lane < pages) {
       const int last_page = (r.length(request) - 1) / r.page_size;
       const std::int32_t* table = r.page_table + static_cast<std::int64_t>(request) * r.max_pages;

@@ -18,8 +18,8 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kWarpgroup = 128;        // threads of a warpgroup
-inline constexpr int kMostProductSums = 128;  // sums of a thread in a product of 64 by 256
+inline constexpr int kWarpgroup = 128;        // number of threads in a warpgroup
+inline constexpr int kMostProductSums = 128;  // number of a thread's sums in a product of 64 by 256
 
 // Returns the descriptor of a matrix in shared memory. A product takes 16 of its 64 columns; add `kMatrixStep` for the
 // next 16. Eight rows are contiguous in 1024 bytes. kEightRows is the distance in bytes between one set of eight rows
@@ -37,8 +37,8 @@ __device__ inline std::uint64_t wide_matrix_at(std::uint32_t address) {
 }
 inline constexpr std::uint64_t kMatrixStep = 2;  // 32 bytes, in the descriptor's unit of 16 bytes
 
-// The two words of matrix_at()'s descriptor. Adding n to the lower word gives the descriptor of the matrix 16 n bytes
-// further on.
+// matrix_word() returns the lower word of matrix_at()'s descriptor, and kMatrixUpperWord is the upper word. Adding n to
+// the lower word gives the descriptor of the matrix 16 n bytes further on.
 __device__ inline std::uint32_t matrix_word(std::uint32_t address) {
   return static_cast<std::uint32_t>(matrix_at(address));
 }
@@ -85,7 +85,7 @@ __device__ inline void keep_registers() {
   "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
       "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7]), "+f"(sum[(i) + 8]), "+f"(sum[(i) + 9]), "+f"(sum[(i) + 10]),            \
       "+f"(sum[(i) + 11]), "+f"(sum[(i) + 12]), "+f"(sum[(i) + 13]), "+f"(sum[(i) + 14]), "+f"(sum[(i) + 15])
-// The next two macros list four and eight sums, for products whose columns are no multiple of 32.
+// The next two macros list four and eight sums, for products whose number of columns is not a multiple of 32.
 #define TESSERA_FOUR_SUMS(i) "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3])
 #define TESSERA_EIGHT_SUMS(i)                                                                                         \
   "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
@@ -170,9 +170,10 @@ __device__ inline void multiply_e4m3(float (&sum)[kN / 2], std::uint64_t a, std:
 }
 #undef TESSERA_E4M3_PRODUCT
 
-// Multiplies with `a` in registers, in the layout of mma.m16n8k16 for each warp (tensor_core.cuh). Warp w of the
-// warpgroup has rows 16 w … 16 w + 15. The sums of an earlier product, packed to 16 bits, already have this layout. The
-// registers of `a` may change only after the product has ended. If transposed, b is [16, kN].
+// Computes the product of multiply() with `a` in registers, in the layout of mma.m16n8k16 for each warp
+// (tensor_core.cuh). Warp w of the warpgroup has rows 16 w … 16 w + 15. The sums of an earlier product, packed to 16
+// bits, already have this layout. The registers of `a` may change only after the product has ended. If transposed, b is
+// [16, kN].
 #define TESSERA_HELD_PRODUCT(N, TYPE, TRANSPOSED, NAMES, A, B, KEEP, ...)                                 \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                             \
                ", 0;\n"                                                                                   \

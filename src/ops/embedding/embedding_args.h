@@ -1,4 +1,4 @@
-// The operands of embedding, add_given and resolve_ids in the form that their kernels take.
+// The arguments of the kernels that compute embedding, add_given and resolve_ids.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ inline RowCopy embedding_rows(const BindArgs& args) {
   return copy;
 }
 
-// The arguments of add_given. Trivially copyable.
+// The arguments of add_given. The struct is trivially copyable.
 template <class T>
 struct GivenSum {
   const T* x;                // [count, cols]
@@ -70,7 +70,7 @@ struct IdResolution {
   std::int32_t* out;             // [count]
   std::int64_t count;
   std::int64_t last_rows;
-  std::int32_t replaced[kMaxReplacedIds];  // unused entries are `by`, which is replaced by itself
+  std::int32_t replaced[kMaxReplacedIds];  // unused entries hold `by`, which is then replaced by itself
   std::int32_t by;
 };
 

@@ -1,5 +1,6 @@
-// The start of every generated CUDA kernel: storage types, their conversions, packs and sums. It repeats code of
-// ops/cuda/cuda_math.cuh, because NVRTC could compile that file only with the toolkit's headers.
+// kCudaPrelude is the start of every generated CUDA kernel. It defines storage types, their conversions, packs and
+// sums. It repeats code of ops/cuda/cuda_math.cuh, because NVRTC could compile that file only with the toolkit's
+// headers.
 #pragma once
 
 namespace tessera {

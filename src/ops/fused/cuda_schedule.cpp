@@ -10,8 +10,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kWarp = 32;
-constexpr std::int64_t kBlockThreads = 128;    // threads of a block, if no unit needs a whole block
-constexpr std::int64_t kMaxUnitThreads = 256;  // maximum for a unit; if a unit has more items, a thread holds several
+constexpr std::int64_t kBlockThreads = 128;    // threads of a block, if no unit of work needs a whole block
+constexpr std::int64_t kMaxUnitThreads = 256;  // maximum number of threads of a unit; a thread may hold several items
 constexpr std::int64_t kPackBytes = 16;
 
 // Returns the number of elements in a pack: a power of two that divides every position at which the task reads or

@@ -1,6 +1,6 @@
-// The schedule that divides a row kernel's work among the threads of a GPU. Every task (row_kernel.h) has blocks of its
-// own. A unit is a run of elements that is reduced, or, if nothing is reduced, a part of a row. Neighbouring lanes of a
-// warp, or a whole block, work on one unit.
+// A CudaSchedule divides a row kernel's work among the threads of a GPU. Every task (row_kernel.h) has blocks of its
+// own. A unit is a sequence of elements that are reduced together or, if nothing is reduced, a part of a row.
+// Neighbouring lanes of a warp, or a whole block, work on one unit. The schedule counts two things:
 //
 //   item   `pack` neighbouring elements, loaded at once; with a rotation, also the elements half a head after them
 //   unit   `items` items; each of `lanes` threads has `held` of them in registers
@@ -21,7 +21,7 @@ struct CudaTaskSchedule {
                                  // else 1
   std::int64_t row_items = 1;    // items in a row
   std::int64_t items = 1;        // items in a unit
-  std::int64_t lanes = 1;        // threads on a unit: a power of two up to 32, or all threads of a block
+  std::int64_t lanes = 1;        // threads that work on a unit: a power of two up to 32, or all threads of a block
   std::int64_t held = 1;         // items that each thread holds
   std::int64_t row_units = 1;    // units in a row
   std::int64_t block_units = 1;  // units in a block
@@ -29,9 +29,9 @@ struct CudaTaskSchedule {
 
 struct CudaSchedule {
   std::int64_t threads = 128;       // threads in a block
-  std::int64_t most_threads = 128;  // the greatest number of threads that the code is compiled for
+  std::int64_t most_threads = 128;  // maximum number of threads in a block for which the code is compiled
   std::vector<RowTask> tasks = {};
-  std::vector<CudaTaskSchedule> schedules = {};  // [tasks]
+  std::vector<CudaTaskSchedule> schedules = {};  // one schedule for each task
 };
 
 Result<CudaSchedule> cuda_schedule(const RowKernel& kernel);

@@ -159,7 +159,7 @@ class TaskWriter {
     }
   }
 
-  // Writes the code between two phases. It adds up x² over all threads of the unit and computes 1/√(mean(x²) + eps).
+  // Writes the code between two phases. The code adds up x² over a unit and computes 1/√(mean(x²) + eps).
   void reduce(const RowValue& v, const std::string& name, std::size_t phase) {
     declarations_ += fmt::format("  float {}sum = 0;\n", name);
     while (reductions_.size() <= phase) reductions_.emplace_back();

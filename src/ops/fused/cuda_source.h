@@ -1,4 +1,5 @@
-// The CUDA C++ of a row kernel: text that NVRTC compiles without any header. The kernel is
+// Generates the CUDA C++ source of a row kernel. NVRTC compiles the source without any header. The kernel is declared
+// as
 //
 //   extern "C" __global__ void fused_rows(Arguments arguments)
 //
@@ -26,7 +27,8 @@ struct CudaRowLaunch {
   std::vector<std::uint64_t> arguments = {};
 };
 // Returns the launch for `rows` rows. `addresses` and `operand_rows` have an entry for each operand of the kernel.
-// operand_rows[i] is the number of rows of operand i. Such a row is as wide as the value that the kernel stores there.
+// operand_rows[i] is the number of rows of operand i. A row is as wide as the value that the kernel stores in the
+// operand.
 CudaRowLaunch cuda_launch(const RowKernel& kernel, const CudaSchedule& schedule, std::int64_t rows,
                           std::span<const std::uint64_t> addresses, std::span<const std::int64_t> operand_rows);
 

@@ -158,7 +158,7 @@ class CpuRowOp final : public BoundOp {
   std::shared_ptr<const Layout> layout_;
   std::vector<Operand> operands_;
   std::int64_t rows_;
-  std::int64_t parts_;  // parts of the rows, each with its own buffers
+  std::int64_t parts_;  // number of parts into which the rows are divided; each part has its own buffers
   float* scratch_;
 };
 
@@ -175,8 +175,8 @@ class CpuRowCode final : public RowKernelCode {
   }
 
   // Returns the possible schedules. A schedule is the number of parts into which the rows are divided. The first one,
-  // which is used until the schedules are measured, has so many parts that each reads and writes about kMinTaskBytes
-  // bytes.
+  // which is used until the schedules are measured, has so many parts that each part reads and writes about
+  // kMinTaskBytes bytes.
   std::vector<std::int64_t> schedules(const BindArgs& args) const override {
     const std::int64_t num_rows = rows(args);
     const std::int64_t most = most_parts(args, num_rows);

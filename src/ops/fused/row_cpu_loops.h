@@ -1,5 +1,5 @@
-// The loops of row kernels on the CPU: one operator over one row. Inputs and results are float32; T is the dtype to
-// which a result is rounded.
+// The loops of row kernels on the CPU. Each loop computes one operator for one row. Inputs and results are float32; T
+// is the dtype to which a result is rounded.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Same {
   TESSERA_INLINE float operator()(float x) const { return x; }
 };
 
-// Computes f of a and b. b has `run` elements and is repeated.
+// Computes y = f(a, b) for n elements of a. b has only `run` elements, and is repeated along a.
 template <class T, class F>
 TESSERA_CPU_CLONES void binary(const float* a, const float* b, float* y, std::int64_t n, std::int64_t run, F f) {
   for (std::int64_t first = 0; first < n; first += run) {

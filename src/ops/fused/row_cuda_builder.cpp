@@ -88,7 +88,7 @@ class CudaRowCode final : public RowKernelCode {
   bool early_;
 };
 
-// The code that this process has compiled. It is kept because pieces of several runners have equal kernels.
+// The code that this process has compiled. It is kept, because several runners (runner/) may have equal kernels.
 struct Compiled {
   std::mutex mutex;
   std::map<std::pair<int, std::string>, std::string> code;  // key: architecture and source

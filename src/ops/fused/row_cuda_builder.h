@@ -1,4 +1,5 @@
-// Row kernels on CUDA: generated source, compiled by NVRTC for the GPU's own architecture.
+// Makes row kernels (row_kernel.h) for CUDA. Their source is generated, and NVRTC compiles it for the GPU's own
+// architecture.
 #pragma once
 
 namespace tessera {

@@ -132,7 +132,7 @@ class TaskFinder {
   }
 
   const RowKernel& kernel_;
-  std::vector<int> group_;  // [values]: union-find
+  std::vector<int> group_;  // [values]: the parent of each value in a union-find forest
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A row kernel: pointwise operators, row reductions and changes of shape as one kernel, described as data. A compiler
-// pass makes it from a group of operators; a device turns it into code (row_kernel_builder.h).
+// A row kernel is a description of one kernel that computes several pointwise operators, row reductions and changes of
+// shape. A compiler pass makes it from a group of operators, and a device turns it into code (row_kernel_builder.h).
 //
 // Every tensor is treated as `rows` rows: a row of f32[T, 4, 8] has 32 elements. Every value is computed for one row
 // from values of the same row. The text form of a row kernel:
@@ -42,8 +42,8 @@ enum class RowOp : std::uint8_t {
   kGeluTanh,
   kGeluErf,
   kSoftcap,  // number · tanh(x / number)
-  // Inputs x and w: x / sqrt(mean(x²) + number) · w, for each run of x that is as long as w. In the form kRoundOnce
-  // only the final product is rounded. kUnitOffset rounds in the same way, and multiplies by 1 + w.
+  // Inputs x and w: x / sqrt(mean(x²) + number) · w, for each sequence of elements of x that is as long as w. In the
+  // form kRoundOnce only the final product is rounded. kUnitOffset rounds in the same way, and multiplies by 1 + w.
   kRmsNorm,
   kRotary,  // inputs x and table: rotates heads of `head_dim` elements; the table has head_dim / 2 cosines, then sines
 };
@@ -76,7 +76,7 @@ struct RowStore {
 
 struct RowKernel {
   ir::Dim rows = {};
-  int num_operands = 0;  // the kernel's operands: the instruction's operands, then its results
+  int num_operands = 0;  // number of the instruction's operands and results; the operands come first
   std::vector<RowValue> values = {};
   std::vector<RowStore> stores = {};
   friend bool operator==(const RowKernel&, const RowKernel&) = default;
@@ -88,9 +88,9 @@ std::string to_text(const RowKernel& kernel);
 // positions that they write.
 struct RowTask {
   std::int64_t width = 0;
-  std::int64_t segment = 0;      // elements of a run that is reduced; 0: there is none
-  std::int64_t head_dim = 0;     // head_dim of a rotation; 0: there is none
-  std::vector<int> values = {};  // ascending, including values of other tasks that are read through slices
+  std::int64_t segment = 0;      // number of elements that are reduced together; 0: nothing is reduced
+  std::int64_t head_dim = 0;     // head_dim of a rotation; 0: nothing is rotated
+  std::vector<int> values = {};  // ascending indices, including values of other tasks that are read through slices
   std::vector<int> stores = {};  // indices into RowKernel::stores
 };
 
@@ -98,9 +98,9 @@ inline constexpr int kMaxRowOperands = 24;
 inline constexpr std::size_t kMaxRowValues = 64;
 
 // Returns the tasks of a kernel, in the order of their first stores. Returns kUnimplemented, with the reason, if no
-// device has code for the kernel. This is the case if a task reduces runs of different lengths or rotates heads of
-// different lengths, if its runs are not whole heads, if a slice reads a value that was reduced or rotated, or if there
-// are too many operands or values.
+// device has code for the kernel. This is the case if a task reduces sequences of different lengths or rotates heads of
+// different lengths, if its sequences are not whole heads, if a slice reads a value that was reduced or rotated, or if
+// there are too many operands or values.
 Result<std::vector<RowTask>> row_tasks(const RowKernel& kernel);
 
 }  // namespace tessera

@@ -183,8 +183,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     return eager;
   }
 
-  // Makes operands with random contents. Row r has slot rows + 7 - r; every third row, from row 1 on, has -1, except
-  // that row 4 has a slot past the end. An operand that is written through slots has eight more rows than the other
+  // Makes operands with random contents. Row r has slot rows + 7 - r. Rows 1, 7, 10, 13, … instead have slot -1, and
+  // row 4 has a slot past the end. An operand that is written through slots has eight more rows than the other
   // operands.
   static std::vector<HostTensor> operands_of(const RowKernel& kernel, std::int64_t rows) {
     std::vector<HostTensor> operands(static_cast<std::size_t>(kernel.num_operands));

@@ -1,12 +1,12 @@
-// The schedule of each row kernel at each number of rows, chosen by measurement. A schedule is how a device divides the
-// rows among threads (RowKernelCode::schedules). All schedules of a kernel give the same bits, so the choice may differ
-// between two binds, and between ranks.
+// Keeps, for each row kernel and number of rows, the schedule that was measured to be the fastest. A schedule is how a
+// device divides the rows among threads (RowKernelCode::schedules). All schedules of a kernel give the same bits, so
+// the choice may differ between two binds, and between ranks. The functions below are used at these times:
 //
 //   bind            takes chosen(problem), or else the device's default, and calls note(problem, how to bind it again)
 //   idle moments    take_unmeasured(device) returns a problem, row_tuning.h measures it, improve() keeps the result
-//   later starts    learn() takes the results of earlier processes
+//   later starts    learn() loads the results of earlier processes
 //
-// Thread-safe.
+// The class is thread-safe.
 #pragma once
 
 #include <compare>
@@ -28,17 +28,17 @@ namespace tessera {
 
 struct RowProblem {
   std::string kernel;     // the result of row_kernel_key()
-  std::int64_t rows = 0;  // rows of the bucket that is bound
+  std::int64_t rows = 0;  // number of rows for which the kernel is bound
   friend auto operator<=>(const RowProblem&, const RowProblem&) = default;
 };
 // Returns the hash of a kernel's text and of its builder's name.
 std::string row_kernel_key(const RowKernelBuilder& builder, const RowKernel& kernel);
 
-// The instance to measure. The measurement allocates memory for tensors of the same sizes.
+// A bound row kernel that is to be measured. The measurement allocates memory for tensors of the same sizes.
 struct RowInstance {
   std::string name;                         // the group's name, for logs and reports
   std::weak_ptr<const RowKernelCode> code;  // expires with the engine that loaded it
-  std::vector<TensorView> operands;         // without addresses
+  std::vector<TensorView> operands;         // tensors without addresses
   std::vector<TensorView> results;
   const Device* device = nullptr;  // only compared, never dereferenced
 };
@@ -65,7 +65,8 @@ class RowSchedules {
   void learn(const RowProblem& problem, MeasuredSchedules measured);
   std::map<RowProblem, MeasuredSchedules> measured() const;
 
-  // Returns [["<32 hexadecimal digits>", rows, "name", chosen, [[schedule, us], …]], …], ascending.
+  // Returns [["<hash of the kernel, 32 hexadecimal digits>", rows, "device", chosen schedule, [[schedule, us], …]], …],
+  // sorted by hash and rows.
   Json to_json() const;
   // Learns all results in `json`, which to_json() of another process returned. Returns kDataLoss for any other value,
   // and then learns nothing.

@@ -10,17 +10,17 @@
 
 namespace tessera {
 
-// Binds the kernel with its fastest measured schedule. `kernel` is row_kernel_key(); `name` is the group's name. If
-// there are several schedules and none was measured, the function takes the device's default, and notes the kernel and
-// its number of rows, so that an idle moment can measure them.
+// Binds the kernel with its fastest measured schedule. `kernel` is row_kernel_key(); `name` is the name of the kernel's
+// group of operators. If there are several schedules and none was measured, the function takes the device's default,
+// and notes the kernel and its number of rows, so that they can be measured in an idle moment.
 Result<std::unique_ptr<BoundOp>> bind_row_kernel(const std::shared_ptr<const RowKernelCode>& code,
                                                  const std::string& kernel, const std::string& name,
                                                  const BindArgs& args, RowSchedules& known = row_schedules());
 
 // Times the schedules of one noted kernel that nobody has measured, and keeps the fastest for later binds and later
-// processes. It takes some tens of milliseconds and allocates memory meanwhile. The default schedule stays if there is
-// too little memory, if the kernel takes too long, or if the times differ by more than schedules can explain. A
-// schedule with other bits is a fault of the device's code: it causes a warning and is not used. Returns false if no
+// processes. It takes some tens of milliseconds, and allocates memory for that time. The default schedule stays if
+// there is too little memory, if the kernel takes too long, or if the times differ by more than schedules can explain.
+// A schedule with other bits is a fault of the device's code: it causes a warning and is not used. Returns false if no
 // kernel is left to measure, and kDeviceLost if the device is lost. Precondition: nothing runs on `device`.
 Result<bool> measure_row_schedules(Device& device, RowSchedules& known = row_schedules());
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kStripColumns = 64;
 constexpr std::int64_t kBlockRows = 96;
-constexpr std::int64_t kBlockDepth = 512;  // indices of k: a block of w is 128 KiB of float32
+constexpr std::int64_t kBlockDepth = 512;  // indices of k in a block; a block of w takes 512 · 64 · 4 bytes = 128 KiB
 
 // One worker's scratch memory, in floats.
 struct Scratch {
@@ -51,8 +51,8 @@ TESSERA_INLINE void copy_weights(const HeadLinearProblem& p, const Item& item, s
   }
 }
 
-// Copies the transpose of w[item.column …, depth …] to the rows 0 … count - 1 of `block`. Columns past the item's last
-// column become zeros.
+// Copies `count` columns of w, from column `depth` on, to the rows 0 … count - 1 of `block`. Row item.column of w
+// becomes the first column of `block`. Columns past the item's last column become zeros.
 template <class T>
 TESSERA_INLINE void transpose_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth,
                                       std::int64_t count, float* block) {

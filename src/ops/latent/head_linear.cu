@@ -31,7 +31,7 @@ constexpr int kPacks = kDepth / kPack;
 template <class T, int kRows>
 struct HeadTiles {
   PermutedRows<T, kRows, kPacks> x;
-  PermutedRows<T, kColumns, kPacks> w;  // row: an output column; if w is transposed: an index of k
+  PermutedRows<T, kColumns, kPacks> w;  // each row is for one output column, or for one index of k if w is transposed
 };
 static_assert(kColumns == kDepth, "a tile of w has one shape, whether it is transposed or not");
 constexpr int kStages = 2;
@@ -50,9 +50,9 @@ __device__ inline void turn_rows(const HeadLinearProblem& p, const HeadLinearExt
   }
 }
 
-// Computes tiles of the output on tensor cores. Grid x: the blocks of columns of all heads, then one block per head for
-// the rotary values. Grid y: a thread block processes every gridDim.y-th block of rows. Its four warps form kRowWarps
-// groups. A group takes 16 rows, and its warps divide the columns.
+// Computes tiles of the output on tensor cores. gridDim.x counts the blocks of columns of all heads, and then one block
+// per head for the rotary values. A thread block processes every gridDim.y-th block of rows. Its four warps form
+// kRowWarps groups. A group computes 16 rows, and its warps divide the columns.
 template <class T, int kRowWarps, bool kTransposed>
 __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProblem p, const HeadLinearExtras extras) {
   constexpr int kRows = 16 * kRowWarps;
@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
   }
 }
 
-// Computes columns of one head for a few rows; w must be transposed. Grid x: blocks of 64 columns, then one block for
-// the rotary values. Grid y: heads. A thread has 8 columns and kHeld indices of k.
+// Computes columns of one head for a few rows; w must be transposed. gridDim.x counts blocks of 64 columns, and then
+// one block for the rotary values. gridDim.y counts heads. A thread has 8 columns and kHeld indices of k.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kWarps* kWarp)
     head_columns(const HeadLinearProblem p, const HeadLinearExtras extras) {
@@ -191,9 +191,9 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 
 constexpr int kPlainTile = 16;
 
-// Computes tiles of the output in float32. Grid x: the blocks of columns of all heads, then one block per head for the
-// rotary values. Grid y: blocks of rows. A block has 256 threads. Each computes one element of a 16 x 16 tile, from
-// tiles in shared memory.
+// Computes tiles of the output in float32. gridDim.x counts the blocks of columns of all heads, and then one block per
+// head for the rotary values. gridDim.y counts blocks of rows. Each of a block's 256 threads computes one element of a
+// 16 x 16 tile, from tiles in shared memory.
 template <class T>
 __global__ void __launch_bounds__(kPlainTile* kPlainTile)
     head_products(const HeadLinearProblem p, const HeadLinearExtras extras) {
@@ -242,7 +242,7 @@ LaunchShape blocks_of(const HeadLinearProblem& p, const HeadLinearExtras& extras
           .block = dim3(static_cast<unsigned>(threads))};
 }
 
-// The limit of grid y if blocks of rows may be skipped (LatentForms). With this many blocks of rows every
+// The maximum of gridDim.y if blocks of rows may be skipped (LatentForms). With this many blocks of rows every
 // multiprocessor is already occupied.
 constexpr unsigned kRowBlocksOfForms = 8;
 

@@ -1,5 +1,5 @@
-// head_linear: a separate matrix product for each head, for the absorbed matrices of latent attention
-// (latent_attention.h):
+// head_linear computes a separate matrix product for each row t and head h, for the absorbed matrices of latent
+// attention (latent_attention.h):
 //
 //   out[t, h, :n] = w[h] · x[t, h, :k];   transposed: out[t, h, :n] = w[h]ᵀ · x[t, h, :k]
 //
@@ -11,10 +11,10 @@
 
 namespace tessera {
 
-// The arguments of the kernels: pointers to elements of one type X, and sizes. Trivially copyable.
+// The arguments of the kernels: pointers to elements of one type X, and sizes. The struct is trivially copyable.
 struct HeadLinearProblem {
   const std::byte* x;  // X[rows, x_stride]; each head has x_dim >= k values
-  const std::byte* w;  // X[heads, n, k]; transposed: X[heads, k, n]
+  const std::byte* w;  // X[heads, n, k], or X[heads, k, n] if transposed
   std::byte* out;      // X[rows, heads, out_dim]; values from n on are not written
   std::int64_t rows;
   std::int64_t heads;
@@ -39,8 +39,9 @@ struct HeadLinearExtras {
   // use the direct form, and leaves the block's rows of `out` undefined. By default every request uses the absorbed
   // form, so the kernel skips nothing.
   LatentForms forms = {};
-  // Rotary embedding, if `rotated` is not 0. In each head of x, `rotated` values follow the first k values. The kernel
-  // rotates them by the angles in `table`, and stores the results after the first n values of the same head of `out`.
+  // If `rotated` is not 0, the kernel also applies the rotary embedding. In each head of x, `rotated` values follow the
+  // first k values. The kernel rotates them by the angles in `table`, and stores the results after the first n values
+  // of the same head of `out`.
   const float* table = nullptr;  // [rows, rotated]
   int rotated = 0;
   bool interleaved = false;

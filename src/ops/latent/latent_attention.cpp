@@ -73,8 +73,8 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   return std::vector<ir::Type>{};
 }
 
-// Sizes in the scratch memory: the queries of all heads, then the latents of all heads. A workspace follows, which
-// attention and head_linear use one after the other.
+// The sizes of the first two parts of the scratch memory: the queries of all heads, and then the latents of all heads.
+// A workspace follows, which attention and head_linear use one after the other.
 struct Rows {
   explicit Rows(const BindArgs& args) {
     const LatentSizes sizes = latent_sizes(args);

@@ -29,7 +29,7 @@ inline constexpr int kRotated = 64;
 inline constexpr int kWidth = kLatent + kRotated;
 inline constexpr int kKeys = 64;  // keys in a tile
 inline constexpr int kWarps = 8;
-inline constexpr int kMostSplits = 64;  // most ranges into which a row's keys are cut
+inline constexpr int kMostSplits = 64;  // maximum number of ranges of a row's keys
 inline constexpr int kPack = 8;         // elements in 16 bytes
 inline constexpr int kPacks = kWidth / kPack;
 
@@ -166,8 +166,8 @@ __device__ inline void add_values(Shared<T, kRowGroups, kStages>& shared, int st
   }
 }
 
-// Runs the absorbed form. Grid [tiles, 1, splits]; blocks past the last tile do nothing. Requests in the direct form
-// are skipped.
+// Runs the absorbed form. gridDim.x counts tiles, and gridDim.z counts ranges of keys. Blocks past the last tile do
+// nothing. Requests in the direct form are skipped.
 template <class T, int kRowGroups, int kStages>
 __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, const LatentForms forms) {
   using S = Shared<T, kRowGroups, kStages>;

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads, 2) make_keys(const Problem p) {
       }
       cuda::commit_copies();
     };
-    float sum[4][4][4] = {};  // [tile of 16 rows][tile of 8 columns]
+    float sum[4][4][4] = {};  // [tile of 16 rows][tile of 8 columns][sum of this lane]
     for (int step = 0; step < kMakeStages - 1; ++step) load(step);
     for (int step = 0; step < kLatent / kStep; ++step) {
       cuda::wait_for_copies<kMakeStages - 2>();
@@ -161,7 +161,7 @@ inline constexpr int kKeys = 64;   // keys in a tile
 inline constexpr int kStages = 3;
 inline constexpr int kColumns = 64;  // columns of a matrix in shared memory
 inline constexpr int kColumnPacks = kColumns / kPack;
-inline constexpr int kParts = (kDim + kRotated) / kColumns;  // matrices of a query and of a key
+inline constexpr int kParts = (kDim + kRotated) / kColumns;  // number of matrices that hold a query or a key
 
 // cuda::matrix_at() needs matrices that begin at multiples of kMatrixBytes.
 inline constexpr std::uint32_t kMatrixBytes = 1024;
@@ -241,8 +241,8 @@ __device__ inline void load_keys(const Problem& p, int request, int place, int h
 // Makes this thread's stores to shared memory visible to warpgroup products.
 __device__ inline void let_products_see_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Attends to the made keys. Grid [heads, tiles of rows]; blocks past the last tile do nothing. The blocks of the last
-// tiles begin first, because these tiles see the most keys.
+// Attends to the keys of make_keys(). gridDim.x counts heads, and gridDim.y counts tiles of rows. Blocks past the last
+// tile do nothing. The blocks of the last tiles begin first, because these tiles see the most keys.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

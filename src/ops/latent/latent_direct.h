@@ -1,5 +1,5 @@
-// Latent attention's direct form on CUDA (latent_attention.h). It first makes the keys and values of all heads from the
-// rows of the cache, into scratch memory, and then attends over them.
+// Binds latent attention's direct form on CUDA (latent_attention.h). This form first makes the keys and values of all
+// heads from the rows of the cache, into scratch memory, and then attends over them.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Device functions that select the requests in the direct form and place their keys (latent_forms.h). Whole warps call
-// them.
+// Device functions that select the requests in the direct form and place their keys (latent_forms.h). All lanes of a
+// warp call them together.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_math.cuh"
@@ -47,7 +47,8 @@ __device__ inline bool any_of_requests(const LatentForms& forms, F&& f) {
   return false;
 }
 
-// Returns the row at which a request's made keys begin, or -1 if the request takes the absorbed form.
+// Returns the row of scratch memory at which the keys made for a request begin, or -1 if the request takes the absorbed
+// form.
 __device__ inline int direct_place(const LatentForms& forms, int request) {
   if (forms.least_rows == INT_MAX) return -1;
   int before = 0;

@@ -9,7 +9,7 @@
 namespace tessera {
 
 // The arguments of the selection. Kernels select the requests of each forward on the device, from lengths in device
-// memory. Trivially copyable.
+// memory. The struct is trivially copyable.
 struct LatentForms {
   int least_rows = INT_MAX;  // requests with fewer new rows take the absorbed form; INT_MAX: all requests do
   int capacity = 0;          // the number of keys that the workspace has room for

@@ -1,4 +1,4 @@
-// Latent attention on CUDA for sizes and types that the tensor-core kernel does not support, and the joining of ranges
+// Computes latent attention on CUDA for sizes and types that the tensor-core kernel does not support, and joins ranges
 // of keys.
 #pragma once
 
@@ -11,9 +11,9 @@ inline constexpr int kPlainKeys = 16;  // keys in a tile
 inline constexpr int kPlainColumns = 32;
 inline constexpr std::int64_t kGreatestWidth = kPlainColumns * kWarp;
 
-// Computes attention without tensor cores. A warp has one query head of a token. The eight warps of a block share tiles
-// of keys in shared memory. Everything is float32. A lane has the columns lane, lane + 32, …. Grid [rows, blocks of
-// heads, splits].
+// Computes attention without tensor cores. A warp computes one query head of a token. The eight warps of a block share
+// tiles of keys in shared memory. All arithmetic is float32. A lane has the columns lane, lane + 32, …. gridDim.x
+// counts rows, gridDim.y counts blocks of heads, and gridDim.z counts ranges of keys.
 template <class X>
 __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, int latent) {
   extern __shared__ __align__(16) float shared_floats[];
@@ -101,7 +101,8 @@ inline constexpr int kJoinWarps = 4;
 inline constexpr int kJoinColumns = kWarp * 4;  // columns of a block: one float4 for each lane
 
 // Joins the ranges of keys of a row. A range without a key that the row sees has no values, and is skipped. Each warp
-// processes every kJoinWarps-th range. Grid [heads, rows, parts of the columns].
+// processes every kJoinWarps-th range. gridDim.x counts heads, gridDim.y counts rows, and gridDim.z counts parts of the
+// columns.
 template <class X>
 __global__ void __launch_bounds__(kJoinWarps* kWarp) join_ranges(const Problem p, int latent) {
   __shared__ float4 sums[kJoinWarps][kWarp];

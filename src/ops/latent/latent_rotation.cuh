@@ -11,7 +11,8 @@ __device__ inline void store_as(To* to, X value) {
   *to = from_float<To>(to_float(value));
 }
 
-// Rotates pair i of `half` pairs, from x to y. `angles` is a row of the table.
+// Rotates pair i of the `half` pairs in x, and stores the result in y. `angles` is a row of the table: `half` cosines,
+// then `half` sines.
 template <class X, class To>
 __device__ inline void turn(const X* x, const float* angles, To* y, int i, int half, bool interleaved) {
   const int first = interleaved ? 2 * i : i;

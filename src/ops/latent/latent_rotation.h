@@ -13,7 +13,8 @@ TESSERA_INLINE Y stored(float value) {
   return from_float<Y>(to_float(from_float<X>(value)));
 }
 
-// Rotates the `half` pairs (x[first · i], x[first · i + second]). `cosines` holds `half` cosines, then `half` sines.
+// Rotates the pairs (x[first · i], x[first · i + second]) for all i below `half`. `cosines` holds `half` cosines, then
+// `half` sines.
 template <class X, class Y>
 TESSERA_INLINE void turn_pairs(const X* x, const float* cosines, Y* y, std::int64_t half, std::int64_t first,
                                std::int64_t second) {

@@ -23,7 +23,7 @@ extern const ir::OpDecl kLatentStore;
 extern const KernelDef kLatentStoreCpu;
 extern const KernelDef kLatentStoreCuda;
 
-// The operands in the form that kernels take. Trivially copyable.
+// The arguments of the kernels. The struct is trivially copyable.
 template <class X, class Y>
 struct LatentStoreArgs {
   const X* x;                 // [num_tokens, x_width]

@@ -1,5 +1,6 @@
-// Describes the decoder layers of a dense model as a region. The region's first call is the first layer's norm. One
-// repetition is the attention and the MLP of one layer, and then the norm of the next layer.
+// Describes the decoder layers of a dense model as a region, which one kernel can run whole (contract/region.h). The
+// region's first call is the first layer's norm. One repetition is the attention and the MLP of one layer, and then the
+// norm of the next layer.
 #pragma once
 
 #include <array>

@@ -25,7 +25,8 @@ using namespace cuda::decoder_layers;
 using T = __nv_bfloat16;
 using Shape = LayerShape<1024, 16, 8, 3072>;
 
-// With four rows, separate kernels are faster (docs/measurements/prefill-decode.md).
+// The maximum number of rows for this kernel. With four rows, separate kernels are faster
+// (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kMostRows = 2;
 
 // Returns whether `w` is a bfloat16 weight of this size. It must begin at a multiple of 16 bytes, because the kernel
@@ -81,8 +82,8 @@ bool is_shared_with_processes() {
          cudaDeviceGetAttribute(&shared, cudaDevAttrMpsEnabled, device) != cudaSuccess || shared != 0;
 }
 
-// Returns whether all blocks can run at once, one on each multiprocessor. They must, because blocks wait for one
-// another.
+// Returns whether all blocks can run at once, one on each multiprocessor. The kernel needs this, because its blocks
+// wait for one another.
 bool runs_all_blocks(const BindArgs& call) {
   const Result<std::size_t> memory = most_shared_memory("decoder layers");
   return call.device.properties().threads >= kBlocks && memory.ok() && *memory >= kSharedBytes<kMostRows> &&
@@ -110,8 +111,8 @@ bool serves(std::span<const BindArgs> calls) {
   return true;
 }
 
-// Encodes the map of a cache [pages, page_size, kv_heads, head_dim]. The copy engine swizzles rows of 128 bytes, so a
-// head's 256 bytes are two rows of the map.
+// Encodes the tensor map of a cache [pages, page_size, kv_heads, head_dim]. The copy engine swizzles rows of 128 bytes,
+// so a head's 256 bytes are two rows of the map.
 Result<CUtensorMap> map_of_pages(const TensorView& cache) {
   constexpr std::int64_t kRow = 64;
   const TensorBox dimensions[]{

@@ -3,7 +3,7 @@
 // Reading a layer of such a model takes less time than launching its kernels one after another. Here 128 blocks, one on
 // each multiprocessor, compute all layers. The weights and keys that a block reads are known from the start. One warp
 // loads them in order into a ring in shared memory (weight_ring.cuh), nearly a layer ahead of the products. Blocks
-// exchange values as tagged words (tagged_words.cuh). Each arrow is an exchange, six in a layer:
+// exchange values as tagged words (tagged_words.cuh). A layer has six exchanges, which are the arrows here:
 //
 //   stream ─▶ qkv ─▶ attention over a block's keys ─▶ attention over all keys ─▶ o + stream ─▶ gate and up
 //     ─▶ down + stream
@@ -25,7 +25,7 @@
 namespace tessera::cuda::decoder_layers {
 
 inline constexpr int kMostLayers = 32;
-inline constexpr std::uint32_t kTagsOfStep = 64;  // tags that a step may use: more than the number of layers
+inline constexpr std::uint32_t kTagsOfStep = 64;  // number of tags that a step may use, above the number of layers
 
 struct LayerWeights {
   const __nv_bfloat16* attention_norm;  // [hidden]
@@ -65,7 +65,7 @@ struct LayerShape {
   static_assert(kQkv % (8 * kBlocks) == 0 && kInner % (8 * kBlocks) == 0, "blocks have whole groups of eight rows");
   static_assert(kAttention % kPartColumns == 0 && kInner % kPartColumns == 0, "rows are whole parts");
   static_assert(kHeads == kGroup * kKvHeads && kKvHeads * kShares == kBlocks, "attention's blocks");
-  static constexpr int kQkvGroups = kQkv / 8 / kBlocks;  // groups of eight rows of qkv in a block
+  static constexpr int kQkvGroups = kQkv / 8 / kBlocks;  // number of groups of eight rows of qkv in a block
   static constexpr int kGateGroups = kInner / 8 / kBlocks;
 };
 
@@ -83,7 +83,7 @@ struct Words {
   static constexpr int kTotal = kLse + kRows * kBlocks * kGroup;
 };
 
-inline constexpr int kSlots = 11;  // slots in the ring
+inline constexpr int kSlots = 11;  // number of slots in the ring
 // The shared memory after the ring.
 template <int kRows>
 struct LayerShared {
@@ -92,7 +92,7 @@ struct LayerShared {
   union {
     ProductSums<kRows> products;
     AttentionSums attention;
-  } sums[2];  // consecutive products and attentions alternate between the two
+  } sums[2];  // consecutive products and attentions use the two in turn
   SharedBarrier full[kSlots], empty[kSlots];
 };
 template <int kRows>
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
     using T = __nv_bfloat16;
     stream = make_float2(rounded<T>(stream.x + rounded<T>(y.x)), rounded<T>(stream.y + rounded<T>(y.y)));
   };
-  int turn = 0;  // which of the two `sums` is used next
+  int turn = 0;  // index of the element of shared.sums that is used next
 
   for (int l = 0; l < p.num_layers; ++l) {
     const std::uint32_t tag = first_tag + static_cast<std::uint32_t>(l);

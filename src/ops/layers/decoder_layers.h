@@ -6,8 +6,8 @@
 namespace tessera {
 
 // Replaces every instruction from the first layer's norm to the norm after the last layer, for one or two requests of
-// one row each, on Hopper. The sizes are those of Qwen3-0.6B: bfloat16, hidden size 1024, 16 query and 8 KV heads of
-// 128 with head norms, inner size 3072.
+// one row each, on Hopper. The sizes are those of Qwen3-0.6B: bfloat16, hidden size 1024, 16 query heads and 8 KV heads
+// of size 128, norms of queries and keys, and inner size 3072.
 //
 // Other sizes, deterministic forwards, forwards that are not decode steps, forwards with a named attention kernel, and
 // processes that share the device by MPS run operator by operator. MPS is excluded because the 128 blocks wait for one

@@ -25,8 +25,8 @@ using testing::test_kernels;
 
 struct Size {
   std::int64_t rows;
-  std::int64_t in;   // inputs of the linear
-  std::int64_t out;  // outputs of the linear
+  std::int64_t in;   // number of inputs of the linear
+  std::int64_t out;  // number of outputs of the linear
 };
 
 // A chain of operators on the device. Each operator has its own tensors.

@@ -17,8 +17,8 @@
 namespace tessera::cuda::decoder_layers {
 
 inline constexpr int kBlocks = 128;
-inline constexpr int kShares = 16;  // blocks for each KV head
-inline constexpr int kGroup = 2;    // query heads for each KV head
+inline constexpr int kShares = 16;  // number of blocks for each KV head
+inline constexpr int kGroup = 2;    // number of query heads for each KV head
 inline constexpr int kWarpKeys = kTileKeys / kWarps;
 inline constexpr float kLog2E = 1.44269504088896f;
 
@@ -91,7 +91,7 @@ struct Rotation {
   float cosines[4];
   float sines[4];
   __device__ explicit Rotation(const float* table) {
-    const int pair = static_cast<int>(threadIdx.x) % kWarp * 4 % (kHeadDim / 2);  // the lane's first pair
+    const int pair = static_cast<int>(threadIdx.x) % kWarp * 4 % (kHeadDim / 2);  // index of the lane's first pair
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       cosines[i] = table[pair + i];
@@ -153,7 +153,7 @@ __device__ inline float spread_sums(float (&x)[16]) {
   return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
 }
 
-// Combines x over eight neighbouring keys, each in another pair of lanes of the same head. f combines two values.
+// Combines the values x of eight neighbouring keys. Each key has a pair of the head's 16 lanes. f combines two values.
 template <class F>
 __device__ inline float over_keys(float x, F&& f) {
 #pragma unroll
@@ -206,7 +206,7 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
     }
   }
 
-  OnlineSoftmax<BaseTwo> row;  // the softmax of head number lane / 16; two lanes share each key and have equal sums
+  OnlineSoftmax<BaseTwo> row;  // the softmax of head number lane / 16; the two lanes of a key have equal sums
   float out[kGroup][4] = {};
   for (int tile = tiles.first; tile < tiles.last; ++tile) {
     const int first = tile * kTileKeys + warp * kWarpKeys;
@@ -292,7 +292,7 @@ __device__ inline void store_part(const AttentionSums& s, TaggedWord* part, Tagg
 template <class S, int kRows>
 __device__ inline void join_parts(const Share<kRows>& share, int rows, const TaggedWord* parts, const TaggedWord* lse,
                                   TaggedWord* to, std::uint32_t tag) {
-  constexpr int kOutputs = kGroup * kHeadDim;  // outputs of a request and KV head
+  constexpr int kOutputs = kGroup * kHeadDim;  // number of outputs of a request in a KV head
   const int thread = static_cast<int>(threadIdx.x);
   float value[kRows];
   float weight[kRows];            // log2 of the partial result's weight
@@ -304,7 +304,7 @@ __device__ inline void join_parts(const Share<kRows>& share, int rows, const Tag
     weight[i] = -INFINITY;
     from[i] = nullptr;
     if (i >= rows) continue;
-    // index among the outputs of all requests
+    // This output's index among the KV head's outputs for all requests.
     const int output = (share.index * rows + i) * kShares + thread / kShares;
     const int request = output / kOutputs;
     const Tiles blocks = share.blocks_of(request);

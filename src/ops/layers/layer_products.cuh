@@ -18,7 +18,7 @@
 
 namespace tessera::cuda::decoder_layers {
 
-inline constexpr int kMostGroups = 6;  // upper bound of a block's groups in one product
+inline constexpr int kMostGroups = 6;  // maximum number of groups of rows of w that a block multiplies
 
 // Synchronises the warps that multiply, without the warp that fills the ring.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
@@ -47,7 +47,7 @@ struct ProductSums {
   }
 };
 
-// Returns T(T(silu(gate)) · up) from float32 sums.
+// Returns T(silu(T(gate))) · T(up), where T rounds to bfloat16. `gate` and `up` are float32 sums.
 __device__ inline float gated(float gate, float up) {
   using T = __nv_bfloat16;
   return rounded<T>(Silu{}(rounded<T>(gate))) * rounded<T>(up);

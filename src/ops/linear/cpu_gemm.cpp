@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Computes kRows x 16·kVecs elements of c, which stay in registers for all of k.
+// Computes a tile of c with kRows rows and 16 · kVecs columns. Its sums stay in registers during the loop over k.
 template <int kRows, int kVecs>
 TESSERA_INLINE void register_tile(const GemmBlock& g, std::int64_t row, std::int64_t col) {
   const float* a = g.a + row * g.a_stride;
@@ -42,8 +42,8 @@ TESSERA_INLINE void column_strip(const GemmBlock& g, std::int64_t col) {
   if (row < g.m) register_tile<1, kVecs>(g, row, col);
 }
 
-// Returns whether a tile of 6 x 64 fits the registers. It needs 32 registers of 16 floats; with fewer or narrower
-// registers only a tile of 6 x 16 fits.
+// Returns whether a tile of 6 rows and 64 columns fits the registers. It needs 32 registers of 16 floats. With fewer or
+// narrower registers, only a tile of 6 rows and 16 columns fits.
 bool wide_registers() {
 #if defined(__x86_64__) && defined(__GNUC__)
   return __builtin_cpu_supports("avx512f") != 0;

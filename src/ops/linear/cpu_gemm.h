@@ -7,7 +7,7 @@
 namespace tessera {
 
 // Computes c[m, n] = a[m, k] · b[k, n], plus the old c if `accumulate` is set. A stride is the number of floats between
-// rows. Every element is summed in the order of k, for all m and n.
+// rows. The products of an element are added in increasing order of k, whatever m and n are.
 struct GemmBlock {
   const float* a;
   std::int64_t a_stride;
@@ -16,7 +16,7 @@ struct GemmBlock {
   float* c;
   std::int64_t c_stride;
   std::int64_t m;
-  std::int64_t n;  // a multiple of 16; callers pad
+  std::int64_t n;  // a multiple of 16; callers pad their blocks to it
   std::int64_t k;
   bool accumulate;
 };

@@ -1,5 +1,5 @@
-// Describes a linear operator to cuBLASLt, and asks the library for algorithms. Only files that bind products to the
-// library or measure its algorithms include this header.
+// Describes a linear operator to cuBLASLt, and asks the library for algorithms. Only files that run matrix products
+// with the library or measure its algorithms include this header.
 #pragma once
 
 #include <cublasLt.h>
@@ -48,14 +48,14 @@ using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDes
 // the driver may shut down first at exit.
 Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device);
 
-// Everything that describes a product except its addresses.
+// Holds all that describes a product to the library, except the addresses of its matrices.
 struct Choice {
   MatmulDesc matmul;
   Layout w, x, y;
   cublasLtMatmulAlgo_t algorithm;
 };
 
-// Describes the product to the library. `operands` is the type of w and x, if it is not the type of y.
+// Describes the product to the library. `operands` is the type of w and x, if it differs from the type of y.
 Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y,
                 std::optional<cudaDataType_t> operands = std::nullopt);
 
@@ -67,8 +67,8 @@ std::uint64_t variant_of(const Choice& choice, const LinearProblem& p);
 Status set_bias(const LinearProblem& p, const MatmulDesc& matmul);
 
 enum class Rows {
-  kThese,  // the fastest algorithms for the problem's m
-  kAny,    // one algorithm for all m
+  kThese,  // ask for the fastest algorithms for the problem's m
+  kAny,    // ask for algorithms that can serve every m
 };
 
 LinearShape shape_of(const LinearProblem& p, Rows rows);
@@ -78,8 +78,8 @@ LinearShape shape_of(const LinearProblem& p, Rows rows);
 Status ask(cublasLtHandle_t handle, const LinearProblem& p, Rows rows, const Choice& choice,
            std::span<cublasLtMatmulHeuristicResult_t> offered, int& found);
 
-// Returns the process's table of algorithms. All GPUs of the process share the table, because they are of one kind. A
-// GPU that takes an algorithm from the table lets the library check it first.
+// Returns the process's table of algorithms. All GPUs of the process share the table, because they are all of one GPU
+// type. Callers let the library check an algorithm from the table before they use it.
 LinearAlgorithms& known_algorithms();
 
 }  // namespace tessera::cublaslt

@@ -1,9 +1,9 @@
 // Code shared by the matmuls that use Hopper's warpgroup instructions (wgmma): the ring of stages in shared memory, the
 // computation of a tile's sums, and their conversion to rows of the result.
 //
-// Weights are the instructions' first matrix, with 64 weight rows for each warpgroup. Rows of x are the second matrix,
-// and their number may be any multiple of 32 up to 256. So a tile need not be wider than its number of rows of x,
-// rounded up to a multiple of 32, and little work is wasted.
+// Weights are the instructions' first matrix, which has 64 weight rows for each warpgroup. Rows of x are the second
+// matrix, and their number may be any multiple of 32 up to 256. A tile therefore has only as many rows of x as it
+// needs, rounded up to a multiple of 32, and little work is wasted.
 //
 // One thread of a block starts the copies. Its warpgroup gives its registers to the two other warpgroups. Each of these
 // multiplies 64 weight rows by all of the tile's rows of x. Stages of 64 columns go through the ring, without a pause
@@ -23,8 +23,8 @@ namespace tessera::cuda {
 inline constexpr int kHopperCluster = 2;
 inline constexpr int kHopperWeightRows = 128;
 inline constexpr int kHopperRows = 256;  // rows of x in a tile
-inline constexpr int kHopperStep = 32;   // tiles have a multiple of this number of rows
-inline constexpr int kHopperDepth = 64;  // columns of k in a stage, 128 bytes of each row
+inline constexpr int kHopperStep = 32;   // the number of rows of x in a tile is a multiple of this
+inline constexpr int kHopperDepth = 64;  // columns of w and x in a stage; they take 128 bytes of each row
 inline constexpr int kHopperStages = 4;
 inline constexpr int kHopperWarpgroups = 2;
 inline constexpr int kHopperThreads = (kHopperWarpgroups + 1) * kWarpgroup;

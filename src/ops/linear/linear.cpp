@@ -46,8 +46,8 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
 
 enum class Way { kNothing, kDot, kOneDnn, kBlocked };
 
-// The greatest number of rows for dot products if oneDNN has no kernel. Dot products read w only once. The blocked
-// kernel would read w, write it as converted blocks and read these blocks.
+// The maximum number of rows of x for which dot products are used if oneDNN has no kernel. Dot products read w only
+// once. The blocked kernel would read w, write it as converted blocks and read these blocks.
 constexpr std::int64_t kMostRowsBeforeBlocked = 8;
 
 Way choose(const LinearProblem& p, bool deterministic) {

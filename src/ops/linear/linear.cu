@@ -7,14 +7,14 @@
 namespace tessera {
 namespace {
 
-// The greatest number of rows for the simple kernel, if neither the streamed nor the split kernel takes the linear. For
-// one row, reading the weights takes all of the time, and the simple kernel is faster than cuBLASLt. For two rows or
-// more the library is at least as fast (docs/measurements/prefill-decode.md).
+// The maximum number of rows for the simple kernel (linear_few_rows.cu), if neither the streamed nor the split kernel
+// supports the linear. For one row, reading the weights takes all of the time, and the simple kernel is faster than
+// cuBLASLt. For two rows or more the library is at least as fast (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kMaxFewRows = 1;
 
-// Returns whether cuBLASLt would round the product to the storage type before it adds the bias. It does so if rows are
-// no multiple of 16 bytes. No model in use has such rows. Only tests do, and their matrices are small, so the slower
-// kernel for few rows serves them.
+// Returns whether cuBLASLt would round the product to the storage type before it adds the bias. cuBLASLt does so if the
+// size of a row of w or y is no multiple of 16 bytes. No model in use has such rows. Tests have them, but only with
+// small matrices, so the slower kernel for few rows serves them.
 bool rounds_twice(const LinearProblem& p) {
   const auto element = static_cast<std::int64_t>(ir::dtype_size(p.dtype));
   return p.bias != nullptr && p.dtype != ir::DType::kFloat32 && (p.k * element % 16 != 0 || p.n * element % 16 != 0);
@@ -29,8 +29,8 @@ Result<std::size_t> workspace_bytes(const BindArgs& args) {
   return kCublasLtWorkspaceBytes;
 }
 
-// Binds a kernel whose order of addition does not depend on m. The choice between the two kernels does not depend on m
-// either.
+// Binds a kernel whose order of addition does not depend on m. The choice between cuBLASLt and the kernel for few rows
+// does not depend on m either.
 Result<std::unique_ptr<BoundOp>> bind_deterministic(const LinearProblem& p, Device& device) {
   if (p.k == 0 || rounds_twice(p)) return bind_cuda_few_rows(p);
   Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt_for_any_rows(p, device);

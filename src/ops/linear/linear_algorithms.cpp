@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kDigits = 16;  // hexadecimal digits of a word
+constexpr std::size_t kDigits = 16;  // hexadecimal digits of a 64-bit word
 
 std::string hex(const OpaqueAlgorithm& algorithm) {
   std::string text;

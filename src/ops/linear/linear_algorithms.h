@@ -5,10 +5,10 @@
 // A library's first choice is an estimate. In idle moments other algorithms are measured (linear_tuning.h), and the
 // fastest is kept for later processes. In this process a problem keeps its first algorithm, so its bits do not change.
 //
-// Eager forwards may have any number of rows, so at most kMost problems are kept. Problems of this process take
-// precedence.
+// Forwards without a CUDA graph may have any number of rows, so the number of problems needs a limit, which is kMost.
+// Problems of this process take precedence.
 //
-// Thread-safe.
+// The class is thread-safe.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ struct LinearShape {
 
 class LinearAlgorithms {
  public:
-  static constexpr std::size_t kMost = 8192;  // limit of kept problems; each takes about 170 bytes of JSON
+  static constexpr std::size_t kMost = 8192;  // maximum number of kept problems; one takes about 170 bytes of JSON
 
   // Returns the algorithm that this process chose, or else the one that an earlier process chose. An earlier process's
   // algorithm may not fit the problem, so the caller must let the library check it.
@@ -60,8 +60,8 @@ class LinearAlgorithms {
   // Loads the algorithms of an earlier process. `json` is what to_json() returned there. Returns kDataLoss for any
   // other content, and then loads nothing.
   Status remember(const Json& json);
-  // Adds measured algorithms to what to_json() returns here. `json` is what to_json() returned in another process. This
-  // process itself does not use these algorithms. Returns the same errors as remember().
+  // Adds the algorithms that another process measured to what to_json() returns here. `json` is what to_json() returned
+  // in that process. This process itself does not use these algorithms. Returns the same errors as remember().
   Status learn(const Json& json);
 
  private:

@@ -67,12 +67,12 @@ TEST(LinearAlgorithms, AreMeasuredForLaterProcesses) {
   EXPECT_EQ(second.take_unmeasured(), std::nullopt) << "measured before";
   EXPECT_EQ(second.to_json(), first.to_json());
 
-  LinearAlgorithms third;  // this process's library refuses the measured algorithm
+  LinearAlgorithms third;  // stands for a process whose library refuses the measured algorithm
   ASSERT_TRUE(third.remember(first.to_json()).ok());
   third.note(shape, algorithm_of(3));
   EXPECT_EQ(third.take_unmeasured(), std::pair(shape, algorithm_of(3)));
 
-  LinearAlgorithms beside;  // this process began before the first one had measured
+  LinearAlgorithms beside;  // stands for a process that began before the first one had measured
   beside.note(shape, algorithm_of(1));
   ASSERT_TRUE(beside.learn(first.to_json()).ok());
   EXPECT_EQ(beside.chosen(shape), algorithm_of(1));
@@ -122,7 +122,7 @@ TEST(LinearAlgorithms, MalformedJsonIsRefusedAsAWhole) {
   EXPECT_FALSE(algorithms.chosen(refused));
 }
 
-// Returns the entry of the product of [m, 256] and [128, 256] in bfloat16.
+// Returns the entry of `algorithms` for the product of x [m, 256] and w [128, 256] in bfloat16.
 Json entry_of(std::int64_t m, const Json& algorithms) {
   for (const Json& entry : algorithms.as_array()) {
     const Json::Array& e = entry.as_array();

@@ -1,6 +1,6 @@
-// Computes a linear of any size. It is used if oneDNN has no fast kernel. x is converted to float32 once. Then, for
-// every 1024 rows and every strip of 64 columns of y, blocks of w are converted, transposed and multiplied by these
-// rows. With more than 1024 rows, w is converted several times.
+// Computes a linear of any size. This kernel is used if oneDNN has no fast kernel. x is converted to float32 once. Then
+// y is computed in parts of at most 1024 rows and 64 columns. For each part, blocks of w are converted, transposed and
+// multiplied by the rows of x. With more than 1024 rows, w is converted several times.
 #include <algorithm>
 #include <atomic>
 
@@ -15,8 +15,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kStripColumns = 64;
-constexpr std::int64_t kBlockDepth = 256;  // indices of k: a block of w is 64 KiB of float32
-constexpr std::int64_t kBlockRows = 1024;  // rows whose sums in a strip take at most 256 KiB
+constexpr std::int64_t kBlockDepth = 256;  // columns of w in a block; a block takes 64 · 256 · 4 bytes = 64 KiB
+constexpr std::int64_t kBlockRows = 1024;  // rows of x at a time; their sums take 1024 · 64 · 4 bytes = 256 KiB
 
 std::int64_t sum_rows(const LinearProblem& p) { return std::min(p.m, kBlockRows); }
 std::int64_t worker_floats(const LinearProblem& p) { return (kBlockDepth + sum_rows(p)) * kStripColumns; }
@@ -26,7 +26,8 @@ TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t coun
   for (std::int64_t i = 0; i < count; ++i) to[i] = to_float(from[i]);
 }
 
-// Copies w[column …, depth …] to block[depth][column], with zeros beyond n.
+// Converts a block of w, which begins at w[column, depth], to float32 and stores it transposed. Columns of y beyond n
+// become zeros.
 template <class T>
 TESSERA_CPU_CLONES void pack_block(const LinearProblem& p, std::int64_t column, std::int64_t depth, std::int64_t count,
                                    float* block) {
@@ -62,7 +63,7 @@ TESSERA_CPU_CLONES void store_rows(const LinearProblem& p, const float* sums, st
   }
 }
 
-// Computes one strip of columns for the rows [row, row + rows).
+// Computes one strip of columns of y for the rows [row, row + rows).
 template <class T>
 void strip(const LinearProblem& p, const float* x, std::int64_t row, std::int64_t rows, std::int64_t column,
            float* block) {

@@ -22,9 +22,9 @@ Result<std::unique_ptr<BoundOp>> bind_dot(const LinearProblem& problem);
 std::int64_t most_rows_for_dot(const LinearProblem& problem);
 
 // Runs the dot kernel on the calling thread, for operators with a loop of their own. It computes the columns [begin,
-// end) of all rows. `x` holds the rows [m, k]; float16 rows must be converted to float32 before, because converting
-// them is slow. `own` is the thread's scratch of dot_own_floats() floats. T is float, BFloat16 or Float16. The function
-// does not read p.x and p.workspace.
+// end) of y for all rows. `x` is [m, k]. The caller converts float16 rows to float32 once, because converting them for
+// every column would be slow. `own` is scratch memory of the thread, dot_own_floats() floats. T is float, BFloat16 or
+// Float16. The function does not read p.x and p.workspace.
 template <class T>
 using DotInput = std::conditional_t<std::is_same_v<T, Float16>, float, T>;
 template <class T>
@@ -36,8 +36,8 @@ std::int64_t dot_own_floats(ir::DType dtype, std::int64_t k);
 std::size_t blocked_workspace_bytes(const LinearProblem& problem);
 Result<std::unique_ptr<BoundOp>> bind_blocked(const LinearProblem& problem);
 
-// These functions bind oneDNN's kernel. onednn_takes() accepts float32, and bfloat16 with AVX-512. Precondition of the
-// others: m, n, k >= 1.
+// These functions bind oneDNN's kernel. onednn_takes() returns true for float32, and for bfloat16 on CPUs with AVX-512.
+// The other functions have the precondition m, n, k >= 1.
 bool onednn_takes(ir::DType dtype);
 Result<std::size_t> onednn_workspace_bytes(const LinearProblem& problem, bool has_bias, bool has_residual);
 Result<std::unique_ptr<BoundOp>> bind_onednn(const LinearProblem& problem);

@@ -88,15 +88,15 @@ Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, con
   if (const auto it = choices->find(key); it != choices->end()) return it->second;
   std::shared_ptr<const Choice> choice = TRY(choose(handle, p, rows));
   // Eager forwards may have any number of rows, so the size of the cache needs a limit. A full cache is emptied.
-  // Operators that are already bound keep their choices; other choices are made again when they are needed. A start
-  // with a hundred sizes makes about five hundred choices.
+  // Operators that are already bound keep their choices; other choices are made again when they are needed. A process
+  // that starts with a hundred row counts makes about 100 · 5 = 500 choices.
   constexpr std::size_t kMostChoices = 2048;
   if (choices->size() >= kMostChoices) choices->clear();
   choices->emplace(key, choice);
   return choice;
 }
 
-// Returns the choice for kReferenceRows, with the problem's own layouts.
+// Returns a choice that has the algorithm for kReferenceRows rows and the problem's own layouts.
 Result<std::shared_ptr<const Choice>> choice_for_any_rows(cublasLtHandle_t handle, const LinearProblem& p) {
   LinearProblem reference = p;
   reference.m = kReferenceRows;
@@ -148,7 +148,7 @@ class CublasLtLinear final : public BoundOp {
   cublasLtHandle_t handle_;
   std::shared_ptr<const Choice> choice_;
   std::size_t workspace_bytes_;
-  MatmulDesc matmul_;  // used if there is a bias
+  MatmulDesc matmul_;  // this operator's own descriptor, used if there is a bias
 };
 
 Result<std::unique_ptr<BoundOp>> make_bound(const LinearProblem& problem, cublasLtHandle_t handle,

@@ -25,8 +25,8 @@ inline bool allows_own_kernels(const BindArgs& args, const LinearProblem& p) {
 }
 
 // Binds the kernel for a few rows, for any sizes. It reads the weights once for every four rows, or once for each row
-// if k is no multiple of a 16-byte pack. It runs at the speed of memory, which bounds a decode of few requests. A row's
-// bits do not depend on the number of rows.
+// if the size of a row is no multiple of 16 bytes. It runs at the speed of memory, which bounds a decode of few
+// requests. A row's bits do not depend on the number of rows.
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& problem);
 
 // Returns whether the streamed kernel supports the linear and is the fastest. It supports up to 8 rows of a 16-bit
@@ -39,14 +39,14 @@ Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
 // The maximum number of rows for the split kernel, whose blocks split k.
 inline constexpr std::int64_t kMostSplitRows = 64;
 // Returns whether the split kernel supports the linear and is faster than all other kernels except perhaps the streamed
-// one. It supports 2 to kMostSplitRows rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a
-// weight. It needs Hopper and a forward that is not deterministic.
+// one. It supports 2 to kMostSplitRows rows of a 16-bit type. k and n must be multiples of 8, and w must be a weight.
+// It needs Hopper and a forward that is not deterministic.
 bool can_split(const BindArgs& args);
 // Binds the kernel that splits k. Like the streamed kernel, it loads weights before the preceding kernels have ended
 // (linear_split.cuh). Sums have one order for all row counts. Precondition: can_split().
 Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& problem);
-// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null if the kernel
-// does not support them.
+// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null if the split
+// kernel does not support them.
 Result<std::unique_ptr<BoundOp>> bind_split_gated(std::span<const BindArgs> calls);
 
 // Binds a JoinedKernelDef's operators: a linear, adapter_add, and, if the linear has no residual, silu_mul or gelu_mul.
@@ -58,8 +58,8 @@ const std::vector<JoinedKernelDef>& joined_linear_kernels();
 
 // The workspace that NVIDIA recommends for cuBLASLt on Hopper, for its split-k and stream-k kernels.
 inline constexpr std::size_t kCublasLtWorkspaceBytes = std::size_t{32} << 20;
-// Binds the library's first choice for these sizes, and keeps the choice for the next bind of the same sizes. Sums are
-// in float32, without TF32. Preconditions: m, n, k >= 1, and a workspace of kCublasLtWorkspaceBytes. Returns
+// Binds the library's first choice for the problem's sizes, and keeps the choice for the next bind of the same sizes.
+// Sums are in float32, without TF32. Preconditions: m, n, k >= 1, and a workspace of kCublasLtWorkspaceBytes. Returns
 // kUnimplemented if the library has no kernel for the sizes.
 Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem, Device& device);
 // The number of rows for which bind_cublaslt_for_any_rows() asks the library.
@@ -72,7 +72,7 @@ inline constexpr std::int64_t kReferenceRows = 256;
 Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem, Device& device);
 
 // Creates the library's handle and asks it for one algorithm, so that later queries take microseconds. The first query
-// takes 95 ms on an H200's host. `device` is a CUDA device. Thread-safe.
+// takes 95 ms on an H200's host. `device` is a CUDA device. The function is thread-safe.
 void start_cublaslt(Device& device);
 // cublaslt_algorithms() exports the choices of cuBLASLt in this process so far, and remember_cublaslt_algorithms()
 // imports those of an earlier process. An imported choice is used if the library still accepts it

@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::int64_t kStep = 32;  // weights of a row that are processed at once
 
-// Loads 32 consecutive values as two vectors. Both x and w must be loaded this way, so that equal lanes hold equal
-// columns.
+// Loads 32 consecutive values as two vectors. Both x and w must be loaded this way, so that a lane holds the same
+// column of x and of w.
 TESSERA_INLINE void load32(const float* w, Vec16& a, Vec16& b) {
   a = load16(w);
   b = load16(w + kVecFloats);
@@ -73,8 +73,8 @@ struct AsPairs {
 };
 #endif
 
-// Says whether rows are converted to float32 beforehand. float32 and bfloat16 are cheap to convert while they are read,
-// but float16 is not.
+// Says whether rows of x and w are converted to float32 before the products. float32 and bfloat16 are cheap to convert
+// while they are read, but float16 is not.
 template <class T>
 constexpr bool kConvertsFirst = std::is_same_v<T, Float16>;
 template <class T>
@@ -87,7 +87,7 @@ TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t coun
 
 constexpr std::int64_t kLineBytes = 64;
 
-// Returns whether to prefetch. With one or two rows, memory bandwidth is the limit, and the hardware prefetcher
+// Returns whether to prefetch weights. With one or two rows, memory bandwidth is the limit, and the hardware prefetcher
 // predicts the loads. Prefetches save time only with more rows.
 constexpr bool fetches_ahead(std::int64_t rows) { return rows > 2; }
 
@@ -103,9 +103,9 @@ struct Ahead {
   }
 };
 
-// Adds the products of k = [begin, end), a multiple of 32 long, for kColumns neighbouring columns. `partial` [kColumns,
-// kRows] has a vector of partial sums for each element of y. The loops over the sums are unrolled, so that all sums
-// stay in registers.
+// Adds the products for the range [begin, end) of k and for kColumns neighbouring columns of y. The length of the range
+// is a multiple of 32. `partial` [kColumns, kRows] has a vector of partial sums for each element of y. The loops over
+// the sums are unrolled, so that all sums stay in registers.
 template <class Products, int kRows, int kColumns, class T>
 TESSERA_INLINE void add_columns(const T* w, const T* x, std::int64_t k, std::int64_t begin, std::int64_t end,
                                 Ahead& ahead, Vec16* partial) {
@@ -160,8 +160,8 @@ TESSERA_INLINE void store_element(const LinearProblem& p, const R* x, const R* w
   store_as<R>(p, x, w, row, column, partial);
 }
 
-// The number of columns in a block. Their weights stay in the cache while one group of rows after another is multiplied
-// by them.
+// The number of columns of y in a block. The weights of these columns stay in the cache while one group of rows after
+// another is multiplied by them.
 constexpr std::int64_t kBlockColumns = 24;
 
 constexpr int kGroupRows = 8;
@@ -320,8 +320,8 @@ void run(const LinearProblem& p) {
 //
 // Without AVX-512 there are half as many registers. Without bfloat16 products there is twice the work. In both cases
 // oneDNN was faster for five rows or more. A second group of rows reads a block again, so the block and the next one
-// must fit the core's cache together. For w [4096, 14336] they do not: with 32 rows this kernel reaches 15 GB/s, and
-// oneDNN reaches 17.
+// must fit the core's cache together. For w [4096, 14336] the two blocks do not fit: with 32 rows this kernel reaches
+// 15 GB/s, and oneDNN reaches 17.
 std::int64_t most_rows_for_dot(const LinearProblem& problem) {
 #ifdef TESSERA_BFLOAT16_PAIRS
   static const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);

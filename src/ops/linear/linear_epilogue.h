@@ -9,12 +9,12 @@
 
 namespace tessera {
 
-// Returns whether the library's epilogues support the sizes and addresses of `p`, which was made from `args`. They need
-// a linear without a residual.
+// Returns whether the library's epilogues support the sizes and addresses of `p`, which was made from `args`. An
+// epilogue needs a linear without a residual.
 bool allows_epilogue(const BindArgs& args, const LinearProblem& p);
 
-// Makes the device current and binds like bind_cublaslt(). Returns null if the library has no kernel; each operator
-// then runs by itself.
+// Makes the device current and binds like bind_cublaslt(). Returns null if the library has no kernel. The linear and
+// the next operator then run as separate kernels.
 Result<std::unique_ptr<BoundOp>> bind_epilogue(const LinearProblem& p, Device& device);
 
 }  // namespace tessera

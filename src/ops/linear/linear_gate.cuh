@@ -1,5 +1,6 @@
-// Computes the gated activation after a linear, for kernels that compute both operators: T(T(a(gate)) · up) from the
-// float32 sums `gate` and `up`, where a is the activation. It rounds where the operators' own kernels round.
+// Computes the gated activation after a linear, for kernels that compute both operators. The kernels compute
+// T(a(T(gate))) · T(up), where `gate` and `up` are float32 sums, a is the activation and T() rounds to the tensors'
+// type. The operators' own kernels round at the same places.
 #pragma once
 
 #include "tessera/ir/graph.h"

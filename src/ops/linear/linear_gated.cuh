@@ -3,8 +3,8 @@
 // read again. At 8192 tokens this saves a fifth of a layer's memory traffic.
 //
 // The tensor map of w places 8 gate rows beside the 8 up rows of the same columns of y in shared memory, so that a
-// thread has both sums of an element. The grid has as many blocks as the device runs at once. The tiles of y form a
-// grid, and every kGroup rows of this grid are a group. Clusters take the tiles group by group, and within a group
+// thread has both sums of an element. The launch has as many blocks as the device runs at once. The tiles of y form a
+// table, and every kGroup rows of this table are a group. Clusters take the tiles group by group, and within a group
 // column by column, so that concurrent tiles share rows of x and w in L2.
 //
 // The lower bound of the time is 4 · m · n · k operations at the 989 dense TFLOP/s of an H200.
@@ -18,7 +18,7 @@ namespace tessera::cuda::gated_linear {
 inline constexpr int kBlockColumns = kHopperWeightRows / 2;  // columns of y in a block
 inline constexpr int kClusterColumns = kHopperCluster * kBlockColumns;
 inline constexpr int kGroup = 8;
-// The results of a warpgroup: the tile's rows by 32 columns of y.
+// A warpgroup computes kResultColumns columns of y for all rows of a tile.
 inline constexpr int kResultColumns = 32;
 inline constexpr int kResultRowBytes = kResultColumns * 2;
 inline constexpr int kResultBytes = kHopperRows * kResultRowBytes;
@@ -27,10 +27,10 @@ static_assert(kSharedBytes <= 232448 - 1024, "a block may have 232448 bytes; 102
 
 template <class T>
 struct GatedLinear {
-  CUtensorMap x;  // [m, k], boxes of tile_rows / kHopperCluster rows
-  CUtensorMap w;  // [n / 8, 2, 8, k], boxes of kHopperWeightRows rows: 8 gate rows, 8 up rows, …
+  CUtensorMap x;  // x [m, k]; a copy has tile_rows / kHopperCluster rows
+  CUtensorMap w;  // w as [n / 8, 2, 8, k]; a copy has kHopperWeightRows rows: 8 gate rows, 8 up rows, …
   const T* bias;  // [2n]; null: no bias
-  CUtensorMap y;  // [m, n], boxes of tile_rows rows and kResultColumns columns, not swizzled
+  CUtensorMap y;  // y [m, n]; a store has tile_rows rows and kResultColumns columns, not swizzled
   int m;
   int n;
   int k;
@@ -52,19 +52,19 @@ struct Items {
   __device__ int count() const { return row_tiles * across; }
   __device__ Item at(const GatedLinear<T>& p, int i) const {
     const int group = i / (kGroup * across);
-    const int tiles = min(kGroup, row_tiles - group * kGroup);  // tiles of rows in this group
+    const int tiles = min(kGroup, row_tiles - group * kGroup);  // number of row tiles in this group
     const int within = i - group * kGroup * across;
     const int first = (group * kGroup + within % tiles) * p.tile_rows;
     return {first, min(p.tile_rows, p.m - first), within / tiles * kClusterColumns};
   }
 };
 
-// Starts all copies of the block, in the order in which they are used. One thread runs it.
+// Starts all copies of the block, in the order in which the stages are used. One thread calls it.
 template <class T>
 __device__ inline void copy_tiles(const GatedLinear<T>& p, const HopperRing& ring, const Items<T>& items, int stages) {
   const int rank = static_cast<int>(block_in_cluster());
   const int share = p.tile_rows / kHopperCluster;
-  const int bytes = (kHopperWeightRows + p.tile_rows) * kHopperRowBytes;  // rows outside x arrive as zeros
+  const int bytes = (kHopperWeightRows + p.tile_rows) * kHopperRowBytes;  // rows outside x count; they become zeros
   RingPlace at;
   for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items.count();
        i += static_cast<int>(gridDim.x) / kHopperCluster) {

@@ -11,11 +11,11 @@
 namespace tessera {
 namespace {
 
-// The fewest rows and the fewest products (m · n · k) with which it is faster to add the residual in the matmul. The
-// residual costs each tile of the matmul one load, which long sums hide. The norm reads one tensor less, which saves
-// more time if the tensor is large.
+// Adding the residual in the matmul is faster with at least kFewestRows rows and kFewestProducts products, m · n · k.
+// The residual costs each tile of the matmul one load, which long sums hide. The norm then reads one tensor less, which
+// saves more time if the tensor is large.
 constexpr std::int64_t kFewestRows = 512;
-// Multiplying this many products takes 50 µs on an H200 (docs/measurements/prefill-decode.md).
+// Computing this number of products takes 50 µs on an H200 (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kFewestProducts = std::int64_t{1} << 34;
 bool pays(const LinearProblem& p) { return p.m >= kFewestRows && p.m * p.n * p.k >= kFewestProducts; }
 

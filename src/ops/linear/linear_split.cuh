@@ -7,11 +7,12 @@
 //   - The blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the loop.
 //     After the loop each block leaves its sums in its own shared memory. Then each block takes some of the tile's
 //     rows, and adds the sums of all blocks for these rows, in the order of the cluster's blocks.
-//   - If there are more blocks than can each have a multiprocessor, two blocks share one, so that one block loads
-//     while the other adds.
+//   - If there are more blocks than can each have a multiprocessor, two blocks share a multiprocessor, so that one
+//     block loads while the other adds.
 //
-// The products' first matrix is 64 rows of weights and the second is rows of x, as in hopper_matmul.cuh. An element's
-// sum has the same order for any number of rows. The lower bound of the time is reading w from memory.
+// In the tensor-core products, the first matrix is 64 rows of weights and the second is rows of x, as in
+// hopper_matmul.cuh. An element's sum has the same order for any number of rows. The lower bound of the time is the
+// time for reading w from memory.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -25,15 +26,15 @@ namespace tessera::cuda::split_linear {
 
 inline constexpr int kWeightRows = 64;  // rows of w in a tile
 inline constexpr int kMostBlocks = 4;   // greatest number of blocks in a cluster
-inline constexpr int kDepth = 64;       // columns of k in a stage, 128 bytes of each row
+inline constexpr int kDepth = 64;       // columns of w and x in a stage; they take 128 bytes of each row
 inline constexpr int kRowBytes = kDepth * 2;
 inline constexpr int kMostStages = 8;
 inline constexpr int kThreads = kWarpgroup + kWarp;  // the last warp starts the copies
-// The distance in floats between the sums of neighbouring rows of x in shared memory, [kN, kSumRow]. With the four
-// unused floats of a row, the threads of a warp store to all banks.
+// Shared memory holds the sums as [kN, kSumRow], where kN is the number of rows of x. Four floats of each row are
+// unused, so that the threads of a warp store to different banks.
 inline constexpr int kSumRow = kWeightRows + 4;
 
-// Bytes of a stage. kN is the number of rows of x, 32 or 64.
+// The size of a stage in bytes. kN is the number of rows of x in a tile, 32 or 64.
 template <int kN>
 inline constexpr int kStageBytes = (kN + kWeightRows) * kRowBytes;
 template <int kN>
@@ -41,15 +42,15 @@ inline constexpr int kSumBytes = kN* kSumRow * 4;
 
 template <class T>
 struct SplitLinear {
-  CUtensorMap x;      // [m, k], boxes of kN rows
-  CUtensorMap w;      // [n, k], boxes of kWeightRows; with a gate [n / 8, 2, 8, k]: 8 gate rows, 8 up rows, …
-  const T* bias;      // [n or 2n]; null: no bias
+  CUtensorMap x;      // x [m, k]; a copy has kN rows
+  CUtensorMap w;      // w [n, k], or with a gate [n / 8, 2, 8, k]: 8 gate rows, 8 up rows, …
+  const T* bias;      // [n], or [2n] with a gate; null: no bias
   const T* residual;  // [m, n]; null: no residual
   T* y;               // [m, n]
   int m;
   int n;
   int k;
-  int stages;  // stages of the ring, at least 2
+  int stages;  // number of stages in the ring, at least 2
   Gate gate;
 };
 
@@ -96,8 +97,8 @@ __device__ inline void add_blocks(float (&total)[8], std::uint32_t address) {
   }
 }
 
-// Does the same as the function above for a cluster whose number of blocks is known only at run time. Starts the loads
-// of four of the eight sums at a time. Precondition: blocks <= kMost.
+// Does what the overload without `blocks` does, for a cluster whose number of blocks is known only at run time. Starts
+// the loads of four of the eight sums at a time. Precondition: blocks <= kMost.
 template <int kMost>
 __device__ inline void add_blocks(float (&total)[8], std::uint32_t address, int blocks) {
 #pragma unroll
@@ -131,8 +132,9 @@ __device__ inline Pack<T, 8> residual_at(const Problem& p, std::int64_t at) {
 }
 
 // Computes and stores eight columns of y from `column` on; the first is element `out` of y. add(sums, first) sets
-// `sums` to the sums of eight of the thread's rows of w, from row `first` on. With a gate, rows 0 to 7 are the gate's
-// and rows 8 to 15 are up's. The residual is passed, so that the caller can load it while it waits for sums.
+// `sums` to the sums of eight of the thread's rows of w, from row `first` on. With a gate, the thread's rows 0 to 7 are
+// gate rows and its rows 8 to 15 are up rows. `residual` is a parameter, so that the caller can load it while it waits
+// for sums.
 template <class T, class Problem, class Add>
 __device__ inline void store_columns(const Problem& p, int column, std::int64_t out, const Pack<T, 8>& residual,
                                      const Add& add) {
@@ -150,8 +152,8 @@ __device__ inline void store_columns(const Problem& p, int column, std::int64_t 
   store_pack(p.y + out, pack_of<T>(total));
 }
 
-// Computes y for the block's share of the rows, from the sums of all blocks. Each thread of the warpgroup has eight
-// columns.
+// Computes y for the block's share of the rows, from the sums of all blocks. A thread of the warpgroup computes eight
+// columns of a row at a time.
 template <class T, int kN, int kBlocks>
 __device__ inline void store_share(const SplitLinear<T>& p, std::uint32_t sums, int first_weight, int rank) {
   constexpr int kShare = kN / kBlocks;
@@ -186,8 +188,8 @@ __device__ inline void store_sums(const float (&sum)[kN / 2], std::uint32_t sums
           : "memory");
 }
 
-// Computes one tile with a cluster of kBlocks blocks. Grid: tiles of w times kBlocks. Preconditions: m <= kN; k and n
-// are multiples of 8; k has at least one stage for each block.
+// Computes one tile with a cluster of kBlocks blocks. gridDim.x is the number of tiles of w times kBlocks.
+// Preconditions: m <= kN; k and n are multiples of 8; k has at least one stage for each block.
 template <class T, int kN, int kBlocks>
 __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__ SplitLinear<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -198,7 +200,7 @@ __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__
   const int first_weight = static_cast<int>(blockIdx.x) / kBlocks * kWeightRows;
   const int all_stages = (p.k + kDepth - 1) / kDepth;
   const int first = all_stages * rank / kBlocks;
-  const int count = all_stages * (rank + 1) / kBlocks - first;  // stages of this block
+  const int count = all_stages * (rank + 1) / kBlocks - first;  // number of stages that this block multiplies
   const auto weights_at = [&](int slot) { return ring + static_cast<std::uint32_t>(slot * kStageBytes<kN>); };
   const auto rows_at = [&](int slot) { return weights_at(slot) + kWeightRows * kRowBytes; };
   const auto copy_weights = [&](int slot, int stage) {

@@ -1,9 +1,10 @@
-// Computes a linear of few rows on Hopper, alone or together with the gate or the change by adapters after it.
+// Computes a linear of few rows on Hopper, alone, or together with the gate after it or with the change that adapters
+// make to its result.
 //
 // A decode of few requests reads every weight once, and reading a small model's matrix takes less time than starting a
 // kernel. Weights do not depend on the preceding kernels. So a block asks the copy engine (TMA) for its first weights
 // before it waits for those kernels (cuda_launch.cuh), and the weights arrive while they still run. After the wait the
-// block loads all of x at once, as far as registers hold it, because every tile needs all columns of x.
+// block loads all of x at once, or as much of x as registers hold, because every tile needs all columns of x.
 //
 // With up to eight rows x takes few registers, and two blocks on a multiprocessor keep 200 KiB of loads in flight. With
 // more rows a multiprocessor has one block at a time. A block processes tiles of 16 rows of w and all of k. A tile is
@@ -27,25 +28,25 @@ namespace tessera::cuda::streamed_linear {
 inline constexpr int kMaxRows = 16;      // greatest number of rows of x
 inline constexpr int kTileRows = 16;     // rows of w in a tile
 inline constexpr int kWarps = 8;         // warps that multiply; a ninth warp loads weights
-inline constexpr int kStepColumns = 32;  // columns of a warp in a step: 16 bytes for each thread of a quad
-inline constexpr int kRoundColumns = kWarps * kStepColumns;       // columns of a round: one step of each warp
-inline constexpr int kMostRounds = 4;                             // greatest number of rounds in a stage
-inline constexpr int kFewRounds = 3;                              // greatest number of rounds in a short stage
+inline constexpr int kStepColumns = 32;  // columns of a warp in a step: 4 threads (a quad) read 16 bytes each
+inline constexpr int kRoundColumns = kWarps * kStepColumns;  // columns of a round, in which each warp makes one step
+inline constexpr int kMostRounds = 4;                        // greatest number of rounds in a stage
+inline constexpr int kFewRounds = 3;                         // greatest number of rounds in a short stage
 inline constexpr int kMostColumns = kMostRounds * kRoundColumns;  // greatest number of columns in a stage
 inline constexpr int kMostSlots = 8;                              // greatest number of slots in the ring
-// A row in shared memory is padded to 64 bytes past a multiple of 128. So eight threads that read 16 bytes each from
-// two rows use all banks.
-inline constexpr int kBanks = 128;  // in bytes
+// A row in shared memory is padded to 64 bytes past a multiple of 128. So if four threads read 16 bytes each from one
+// row and four others from the next row, the eight use all banks.
+inline constexpr int kBanks = 128;  // the width of all banks together, in bytes
 inline constexpr int kPadding = kBanks / 2;
-// The greatest number of bytes of a ring with which two blocks of up to eight rows fit on a multiprocessor.
+// The maximum size of a ring in bytes. With it, two blocks fit on a multiprocessor if x has up to eight rows.
 inline constexpr int kMostBytes = 3 * kTileRows * (kMostColumns * 2 + kPadding);
 
 // The kernel's arguments. With a gate, w has n gate rows, then n up rows.
 template <class T>
 struct Streamed {
   const T* x;         // [m, k]
-  const T* w;         // [n or 2n, k]
-  const T* bias;      // [n or 2n]; null: no bias
+  const T* w;         // [n, k], or [2n, k] with a gate
+  const T* bias;      // [n], or [2n] with a gate; null: no bias
   const T* residual;  // [m, n]; null: no residual
   T* y;               // [m, n]
   int m;
@@ -166,8 +167,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
   };
   changes.load_b(columns_of_y(static_cast<int>(blockIdx.x)));
   wait_for_previous();
-  // The threads of a quad read neighbouring 16 bytes of a row. An instruction's operands may hold the columns of k in
-  // any order, as long as both matrices use the same order.
+  // The four threads of a quad read four neighbouring groups of 16 bytes in a row. An instruction's operands may hold
+  // the columns of k in any order, as long as both matrices use the same order.
   const int row = lane / 4;
   const int column = warp * kStepColumns + lane % 4 * 8;
   const T* mine[kEights];

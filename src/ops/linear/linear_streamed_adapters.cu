@@ -21,7 +21,7 @@ Result<std::unique_ptr<BoundOp>> bind_adapted(std::span<const BindArgs> calls) {
   const bool gated = calls.size() > 2;
   if (!can_stream(calls[0]) || (gated && p.residual != nullptr)) return std::unique_ptr<BoundOp>();
   const AdapterAddArgs adapters = adapter_add_args(calls[1]);
-  const std::int32_t columns = gated ? kTileRows / 2 : kTileRows;  // a tile's columns of one module
+  const std::int32_t columns = gated ? kTileRows / 2 : kTileRows;  // neighbouring columns of a tile need one module
   for (std::int32_t i = 0; i < adapters.ranges.count; ++i)
     if (adapters.ranges.ends[i] % columns != 0) return std::unique_ptr<BoundOp>();
   const Gate gate = gated ? gate_of(calls[2].node) : Gate::kNone;

@@ -20,7 +20,7 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, const Cha
   const std::int64_t slot_bytes = std::int64_t{kTileRows} * p.row_bytes;
   const std::int64_t tiles = p.n / (kGated ? kTileRows / 2 : kTileRows);
   const std::int64_t blocks = std::min(tiles, 2 * workers);
-  const std::int64_t stages = ceil_div(tiles, blocks) * ceil_div(p.k, p.stage_columns);  // total stages of a block
+  const std::int64_t stages = ceil_div(tiles, blocks) * ceil_div(p.k, p.stage_columns);  // stages that one block loads
   p.slots = static_cast<int>(std::min({stages, std::int64_t{kMostSlots}, kMostBytes / slot_bytes}));
   const auto bytes = static_cast<std::size_t>(p.slots * slot_bytes);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kWarps + 1) * kWarp)};

@@ -166,7 +166,7 @@ Result<OpaqueAlgorithm> fastest(const LinearShape& shape, const OpaqueAlgorithm&
     choice.algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(algorithms[i]);
     return stopwatch.time(handle, choice, shape, operands, launches);
   };
-  // The first launch loads code. The second shows how many rounds fit in the time.
+  // The first launch of an algorithm loads its code. The second one shows how many rounds fit in kMostMs.
   std::vector<std::size_t> served;
   double round_ms = 0;
   double first_ms = 0;

@@ -111,7 +111,7 @@ TEST(WeightLinears, RowBitsDoNotDependOnTheRowCount) {
   struct Case {
     std::int64_t in;
     std::int64_t out;
-    std::vector<std::int64_t> rows;  // from most to fewest
+    std::vector<std::int64_t> rows;  // numbers of rows, in descending order
   };
   const std::vector<std::int64_t> few = {16, 9, 8, 2, 1};
   const std::vector<std::int64_t> dozens = {64, 33, 32, 17};

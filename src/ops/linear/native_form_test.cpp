@@ -19,7 +19,7 @@ constexpr std::int64_t kRows = 5;  // the first dimension: the number of tokens,
 
 struct Operand {
   std::vector<std::int64_t> dims;
-  std::optional<DType> dtype = std::nullopt;  // the case's dtype if absent
+  std::optional<DType> dtype = std::nullopt;  // if absent, the operand has the case's dtype
 
   ir::Type type(DType of_case) const { return {dtype.value_or(of_case), ir::Shape(dims.begin(), dims.end())}; }
 };
@@ -144,7 +144,7 @@ TEST(NativeForm, ComputesTheSameAsTheKernel) {
     for (const DType dtype : testing::kFloatingDTypes) compare(c, dtype);
 }
 
-// The native form also works with a symbol for the rows, as in a model.
+// The native form also works with a symbol for the number of rows, as in a model.
 TEST(NativeForm, AcceptsSymbolicRows) {
   for (const Case& c : cases()) {
     const ir::OpDecl& decl = *built_in_ops().find(c.op);

@@ -13,8 +13,8 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 
-// The step between the row counts for which there is a primitive. It bounds the number of additional rows that are
-// computed.
+// There is a oneDNN primitive for every multiple of kStep rows. A product therefore computes at most kStep - 1
+// additional rows.
 constexpr std::int64_t kStep = 16;
 static_assert(OneDnnBlocks::kMostRows % kStep == 0);
 

@@ -28,10 +28,10 @@ class OneDnnBlocks {
     const std::byte* w;
     const std::byte* bias;  // null without a bias
     std::byte* y;
-    std::byte* scratch;  // scratch_bytes() bytes; each calling thread has its own
+    std::byte* scratch;  // scratch memory of scratch_bytes() bytes; each calling thread needs its own
   };
 
-  static constexpr std::int64_t kMostRows = 240;  // limit of the rows of one run()
+  static constexpr std::int64_t kMostRows = 240;  // maximum number of rows of one run()
   // Returns the number of rows that run() computes for `rows` rows: `rows`, rounded up to a number for which there is a
   // primitive. x and y must have memory for this number of rows; the content of the additional rows reaches no other
   // row. `rows` is 1 to kMostRows.

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Checks the adapter tables A, B, ranks and scales of gate_up or of down: the four operands from `first` on.
+// Checks four operands, from number `first` on: the adapter tables A, B, ranks and scales of gate_up or of down.
 Status check_stack(const ir::OpSignature& s, std::size_t first, std::int64_t modules, std::int64_t rows_each,
                    std::int64_t columns) {
   const std::string name = first == 6 ? "gate_up" : "down";
@@ -74,7 +74,7 @@ float dot(const T* x, const T* w, std::int64_t n) {
   return sum;
 }
 
-// Recomputes the rows whose adapter changes at least one of their experts.
+// Recomputes each row of y whose adapter changes at least one of the row's experts.
 template <class T>
 class RowsAgain {
  public:
@@ -114,7 +114,8 @@ class RowsAgain {
     return false;
   }
 
-  // Computes down' · a(gate_up' · x) into product_. A prime (') marks a matrix to which the adapter's change is added.
+  // Computes one expert's result down' · a(gate_up' · x) into product_. a is the activation. A prime (') marks a matrix
+  // to which the adapter's change is added.
   void add_expert(const T* x, std::int64_t expert) {
     const std::int64_t size = in_.intermediate;
     for (const std::int64_t half : {0, 1})
@@ -130,7 +131,8 @@ class RowsAgain {
              in_.down_change, expert, product_.data());
   }
 
-  // Computes y = (w + scale · Bᵀ · A) · x for one module's matrix of `rows` rows.
+  // Computes y = (w + scale · Bᵀ · A) · x. w is the matrix of one module, and has `rows` rows. A, B and scale are the
+  // adapter's.
   void multiply(const T* x, const T* w, std::int64_t rows, const AdapterStack& stack, std::int64_t module, T* y) const {
     const std::int64_t n = stack.columns;
     const std::int32_t rank = rank_of(stack, module);

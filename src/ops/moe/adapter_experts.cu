@@ -20,13 +20,13 @@ template <class T>
 struct RowAgain {
   const AdapterExpertsArgs& in;
   std::int32_t slot;
-  float* t;  // [kMostRank]
+  float* t;  // [kMostRank], in shared memory: the products of A's rows with x
 
   __device__ std::int32_t rank_of(const AdapterStack& stack, std::int64_t module) const {
     return stack.ranks[slot * stack.modules + module];
   }
 
-  // Returns Σ x · w. The lanes of a warp share out the products and all get the sum. X may be float or T.
+  // Returns Σ x · w. The lanes of a warp share the products, and every lane gets the sum. X may be float or T.
   template <class X>
   __device__ float dot(const X* x, const T* w, std::int64_t n) const {
     float sum = 0;
@@ -34,7 +34,7 @@ struct RowAgain {
     return warp_sum(sum);
   }
 
-  // Calls take(row, value) for each row of (w + scale · Bᵀ · A) · x, on lane 0 of the warp that computed the row.
+  // Computes (w + scale · Bᵀ · A) · x. A warp computes one row at a time, and its lane 0 calls take(row, value).
   template <class X, class Take>
   __device__ void multiply(const X* x, const T* w, std::int64_t rows, const AdapterStack& stack, std::int64_t module,
                            const Take& take) const {
@@ -63,7 +63,7 @@ struct RowAgain {
   }
 };
 
-// Each block computes one row of y. Within a product, each warp takes one row of the matrix at a time.
+// Each block computes one row of y. In each matrix product, a warp takes one row of the matrix at a time.
 template <class T>
 __global__ void adapter_experts(const AdapterExpertsArgs in) {
   __shared__ float sums[kMostHidden];

@@ -1,5 +1,6 @@
-// The change that low-rank adapters make to experts (ops/moe/moe_experts.h). The change passes through the experts'
-// activation, so it cannot be added to their result. Instead, rows with such an adapter are computed again as a whole:
+// Adds the change that low-rank adapters make to experts (moe_experts.h, which defines T, H, K, E, I and a). The change
+// passes through the experts' activation, so it cannot be added to their result. Instead, this operator computes each
+// row that has such an adapter again, as a whole:
 //
 //   adapter_experts(mut y X[T, H], x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
 //                   gate_up_a X[S, 2E·R, H], gate_up_b X[S, R, E·2I], gate_up_ranks i32[S, 2E],
@@ -9,12 +10,13 @@
 //
 //   y[t] = Σ_k weights[t, k] · down'[e] · a(gate_up'[e] · x[t]),   e = ids[t, k]
 //
-// M'[e] is M[e] + scale · Bᵀ · A, with A and B from the row's slot. The tables have the layout of adapter_linear.h,
-// with S slots and the largest rank R. The modules of gate_up are gate 0, up 0, gate 1, …, and the modules of down are
-// down 0, down 1, …. `slots` is the table of adapter_rows.h. A row keeps its y if its slot is negative or at least S,
-// or if the adapter changes none of its experts. Products with M' and a() are rounded to X; the sum over k is in
-// float32, in the order of k, and rounded once. A row's result depends only on that row and its slot. The kernels are
-// simple: each row reads the matrices of its own experts, even if another row has already read the same matrices.
+// M'[e], for M = gate_up or down, is M[e] + scale · Bᵀ · A. A, B and scale come from the row's slot. There are S slots,
+// and R is the largest rank. The tables have the layout of adapter_linear.h. The modules of gate_up are gate 0, up 0,
+// gate 1, …, and the modules of down are down 0, down 1, …. `slots` is the table of adapter_rows.h. A row keeps its y
+// if its slot is negative or at least S, or if the adapter changes none of its experts. Products with M' and a() are
+// rounded to X; the sum over k is in float32, in the order of k, and rounded once. A row's result depends only on that
+// row and its slot. The kernels are simple: each row reads the matrices of its own experts, even if another row has
+// already read the same matrices.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,8 @@ extern const ir::OpDecl kAdapterExperts;
 extern const KernelDef kAdapterExpertsCpu;
 extern const KernelDef kAdapterExpertsCuda;
 
-// The adapter tables for one kind of matrix of all experts: gate_up or down.
+// The adapter tables for one kind of matrix of all experts: gate_up or down. X is the type of x, and `rank` is the
+// largest rank of any slot.
 struct AdapterStack {
   const void* a = nullptr;              // X[num_slots, modules · rank, columns]
   const void* b = nullptr;              // X[num_slots, rank, width]
@@ -37,10 +40,10 @@ struct AdapterStack {
   const float* scales = nullptr;        // [num_slots, modules]
   std::int64_t modules = 0;
   std::int64_t columns = 0;
-  std::int64_t width = 0;  // number of rows of all modules' matrices together
+  std::int64_t width = 0;  // the number of rows of all modules' matrices together
 };
 
-// The operands in the form that the kernels take.
+// The arguments of the kernels.
 struct AdapterExpertsArgs {
   void* y = nullptr;
   const void* x = nullptr;

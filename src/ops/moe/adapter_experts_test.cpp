@@ -36,8 +36,8 @@ HostTensor slot_table(std::vector<std::int32_t> slots) {
   return rank_tensor({kAdapterRowLists, rows}, slots);
 }
 
-// Slot 1 changes only expert 2. Row 2 has no adapter, and row 4 has a slot that does not exist. Row 5 has slot 1 but no
-// changed expert. Expert 7 is on another GPU.
+// Returns operands in which slot 1 changes only expert 2. Row 2 has no adapter, and row 4 has a slot that does not
+// exist. Row 5 has slot 1, but its experts are not changed. Expert 7 is on another GPU.
 std::vector<HostTensor> expert_operands(DType dtype) {
   return {random_tensor(dtype, {kExpertRows, kExpertHidden}, 1),
           random_tensor(dtype, {kExpertRows, kExpertHidden}, 2),

@@ -11,15 +11,16 @@ namespace {
 
 static_assert(kMxfp4Block == 2 * kVecFloats);
 
-// Returns 2^(bits - 127), or NaN for 255.
+// Returns 2^(bits - 127), or NaN if `bits` is 255.
 TESSERA_INLINE float e8m0(std::uint8_t bits) {
   if (bits == 0) return std::bit_cast<float>(0x00400000u);
   if (bits == 255) return std::numeric_limits<float>::quiet_NaN();
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 23);
 }
 
-// Converts 4-bit (E2M1) numbers to float32, multiplies them by 2 · `half`, and returns the bits of the products. It
-// computes twice a number's magnitude, which is an integer (0, 1, 2, 3, 4, 6, 8 or 12), and multiplies that by `half`.
+// Converts 4-bit (E2M1) numbers to float32, multiplies them by 2 · `half`, and returns the bits of the products. Twice
+// a number's magnitude is an integer (0, 1, 2, 3, 4, 6, 8 or 12). The function computes this integer and multiplies it
+// by `half`.
 TESSERA_INLINE VecU16 e2m1_bits(VecI16 const& four, float half) {
   const VecI16 index = four & 7;
   const VecI16 twice = index + ((index - 4) & (index > 4)) + (((index - 6) & (index > 6)) << 1);
@@ -27,8 +28,8 @@ TESSERA_INLINE VecU16 e2m1_bits(VecI16 const& four, float half) {
   return magnitude ^ (reinterpret_cast<VecU16>(four & 8) << 28);
 }
 
-// The three overloads store the numbers of `low` and `high` alternately. The one for bfloat16 stores the upper halves
-// of the float32 numbers. The lower halves are zero, so this rounds nothing. The one for float16 rounds.
+// The three overloads store the numbers of `low` and `high` alternately. The overload for bfloat16 stores the upper
+// halves of the float32 numbers. The lower halves are zero, so no value is rounded. The overload for float16 rounds.
 TESSERA_INLINE void store_in_turn(float* y, VecU16 const& low, VecU16 const& high) {
   const VecI16 first{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
   const VecI16 second{8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};

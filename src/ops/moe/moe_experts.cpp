@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kActivations[] = {"silu", "gelu_tanh", "clamped_swiglu"};  // in GatedActivation's order
+constexpr std::string_view kActivations[] = {"silu", "gelu_tanh", "clamped_swiglu"};  // in the order of GatedActivation
 
 Result<GatedActivation> activation_of(const ir::OpSignature& s) {
   const std::string name = string_attribute(s.node, "activation", kActivations[0]);
@@ -24,7 +24,7 @@ Result<GatedActivation> activation_of(const ir::OpSignature& s) {
   return refuse(s, fmt::format("activation = \"{}\"; it must be \"{}\"", name, fmt::join(kActivations, "\" or \"")));
 }
 
-// Returns the type [experts, rows, columns]: a matrix for each expert.
+// Returns the type of a stack of matrices, one for each expert.
 ir::Type stack_type(ir::DType dtype, const ir::Dim& experts, std::int64_t rows, std::int64_t columns) {
   return {dtype, {experts, rows, columns}};
 }

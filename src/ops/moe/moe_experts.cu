@@ -1,22 +1,23 @@
-// Binds moe_experts on CUDA. bind() chooses one of six algorithms, by sizes and types alone. The table gives the
-// conditions of each and, after the colon, its launches:
+// Binds moe_experts on CUDA. bind() chooses one of six algorithms, by sizes and types alone. A row of the table has the
+// algorithm's name, the conditions for its use, the file that describes it, and after the colon its launches.
+// "down + sum" is one launch that computes both:
 //
-//   one token  4-bit weights, one token, short rows, Hopper (moe_one_token.h): gate and up, down and sum
-//   streamed   16-bit types, a decode's tokens, Hopper (moe_streamed.cuh): gate and up, down and sum
-//   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up, down, sum
+//   one token  4-bit weights, one token, short rows, Hopper (moe_one_token.h): gate and up; down + sum
+//   streamed   16-bit types, a decode's tokens, Hopper (moe_streamed.cuh): gate and up; down + sum
+//   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up; down; sum
 //   hopper     16-bit types with many rows per expert, or 4-bit weights with one row per expert, Hopper
-//              (moe_hopper.cuh): order, gate and up, down, sum
-//   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
+//              (moe_hopper.cuh): order; gate and up; down; sum
+//   grouped    16-bit types (moe_grouped.cuh): order; gate and up; down; sum
 //   plain      everything else, such as float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
-// If x is bfloat16, the type in which models with MXFP4 compute, MXFP4 weights use any of these algorithms but "plain".
-// With other types of x they use only "plain". bind() refuses packed blocks of GGUF. Other quantised matrices use any
-// algorithm but "one token", through moe_quantised_stream.cuh, moe_quantised_readers.cuh and, for bfloat16,
+// If x is bfloat16, the type in which models with MXFP4 compute, MXFP4 weights use any of these algorithms except
+// "plain". With other types of x they use only "plain". bind() refuses packed blocks of GGUF. Other quantised matrices
+// use any algorithm except "one token", through moe_quantised_stream.cuh, moe_quantised_readers.cuh and, for bfloat16,
 // moe_hopper_quantised.cuh. They use "plain" if has_whole_pieces() is false; it is true for all published formats. A
 // deterministic forward uses "grouped" or "plain". The choice between these two does not depend on the number of
-// tokens, and each adds in one order. So in a deterministic forward a row's bits do not depend on other rows. Other
-// forwards choose by the number of tokens among algorithms that add in different orders. Every launch has a fixed
-// shape; the kernels read the router's choice from device memory.
+// tokens, and each of them adds in one fixed order. So in a deterministic forward a row's bits do not depend on other
+// rows. Other forwards choose by the number of tokens among algorithms that add in different orders. The shape of a
+// launch does not depend on the router's choice, which the kernels read from device memory.
 #include <algorithm>
 
 #include "tessera/ops/moe/moe_hopper.h"

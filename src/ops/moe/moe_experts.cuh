@@ -14,7 +14,8 @@ namespace tessera::cuda::moe {
 inline constexpr int kThreads = 256;
 inline constexpr int kWarps = kThreads / kWarp;
 
-// One of the two matmuls. For each token and each of its experts e, it computes a row y[row, 0 … n):
+// The arguments of one of the two matmuls. For each token and each of its experts e, a matmul computes a row
+// y[row, 0 … n). a is the activation:
 //   gate and up   y = a(w[e, 0 … n) · x, w[e, n … 2n) · x), where x is the token's row
 //   down          y = w[e, 0 … n) · x, where x is the row that gate and up wrote
 template <class T>
@@ -74,8 +75,8 @@ Matmuls<T> matmuls_of(const ExpertsProblem& p, std::int64_t first_token, T* acti
   return {gate_up, down};
 }
 
-// Applies the activation to the sums of gate and up, which include the biases. Rounds where the operator's formula
-// rounds, except that the caller rounds the result.
+// Applies the activation to the sums of gate and up, which include the biases. It rounds to T wherever the formula in
+// moe_experts.h rounds, but leaves the rounding of the result to the caller.
 template <class T>
 __device__ inline float activate(float gate, float up, GatedActivation activation, float limit) {
   gate = rounded<T>(gate);
@@ -96,7 +97,8 @@ __device__ inline float activate(float gate, float up, GatedActivation activatio
 //   kAlternating  within 16 columns, the columns with even numbers come first (moe_quantised_pieces.cuh)
 enum class ColumnOrder { kGiven, kPaired, kAlternating };
 
-// Rows of one expert that a block computes together: [first, first + rows) of the rows sorted by expert.
+// Rows of one expert that a block computes together. They are the rows [first, first + rows) of all rows sorted by
+// expert.
 struct Tile {
   int expert;
   int first;
@@ -112,8 +114,8 @@ struct Order {
   int* row;        // [pairs]: the token of each sorted row
 };
 
-// Returns the sums of the two numbers of `mine` over the block's threads before this one. `scratch` is shared memory
-// with one element per warp.
+// `mine` holds two numbers of this thread. Returns, for each of the two, the sum over the block's threads before this
+// one. `scratch` is shared memory with one element per warp.
 __device__ inline int2 sum_before(int2 mine, int2* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;

@@ -8,7 +8,8 @@
 //
 //   y[t] = Σ_k weights[t, k] · (down[e] · a(gate_up[e] · x[t] + gate_up_bias[e]) + down_bias[e]),   e = ids[t, k]
 //
-// The first I rows of gate_up[e] give g, and the other rows give u. a(g, u) is:
+// T is the number of tokens, K the number of experts per token, E the number of experts, H the hidden size, I the
+// intermediate size and X the type of x. The first I rows of gate_up[e] give g, and the other rows give u. a(g, u) is:
 //   "silu"            X(silu(g)) · u
 //   "gelu_tanh"       X(gelu(g)) · u, with the tanh form of GELU
 //   "clamped_swiglu"  g' · sigmoid(1.702 g') · (u' + 1), g' = min(g, limit), u' = u cut to ±limit (GPT-OSS)
@@ -32,11 +33,11 @@
 // is in float32, in the order of k, and rounded once. E is at most kMaxExperts (moe_route.h). The attributes
 // gate_up_bias, down_bias, mxfp4 and quantised say which of the optional operands are present, in that order.
 //
-// routed_experts (≥ E) is the number of experts that the router chose among; it exceeds E if a rank holds only a part
-// of them. It changes no result, only the choice of kernels. About T · K · E / routed_experts of the T · K pairs name
-// an expert of this rank. This estimate decides whether kernels for many rows per expert are used. The number T · K of
-// all pairs decides whether kernels for one or a few tokens, or kernels that stream weights, are used. The scratch fits
-// all pairs.
+// routed_experts (≥ E) is the number of experts that the router chose among. It exceeds E if this rank (one process of
+// several) holds only a part of them. It changes no result, only the choice of kernels. About
+// T · K · E / routed_experts of the T · K pairs (token, k) name an expert of this rank. This estimate decides whether
+// kernels for many rows per expert are used. The number T · K of all pairs decides whether kernels for one or a few
+// tokens, or kernels that stream weights, are used. The scratch fits all pairs.
 //
 // moe_experts is one operator and not a chain (sort, two grouped matmuls, activation, sum) for three reasons. First, a
 // graph would have to plan memory for the intermediate values [T · K, 2I] and [T · K, H] at their worst-case size; here

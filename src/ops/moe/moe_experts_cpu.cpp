@@ -54,7 +54,7 @@ TESSERA_INLINE DotInput<T> as_input(float value) {
     return from_float<T>(value);
 }
 
-// The values of gate and up in a block, [rows, columns] each.
+// The values of gate and up in a block. Both arrays are [rows, columns].
 template <class T>
 struct GateUp {
   const T* gate;
@@ -110,7 +110,7 @@ struct Slice {
   std::int64_t begin;
   std::int64_t count;
   std::int64_t num_blocks = 0;
-  std::int64_t num_pairs = 0;  // pairs that have an expert
+  std::int64_t num_pairs = 0;  // the pairs (token, k) whose id names an expert
   bool packed = multiplies_blocks(p);
 
   template <class U>
@@ -149,7 +149,7 @@ struct Slice {
   }
 
   // Calls body(block, first column, end column, worker's memory, is new) for all blocks and ranges of columns, in
-  // parallel. "is new" says whether the worker's previous call had another block. Returns the first error.
+  // parallel. "is new" is true unless the worker's previous call had the same block. Returns the first error.
   template <class Body>
   Status for_blocks(std::int64_t columns, std::int64_t depth, const Body& body) const {
     const std::int64_t width = products.up != nullptr ? kOneDnnColumns : kBlockColumns;

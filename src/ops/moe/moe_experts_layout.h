@@ -13,14 +13,14 @@
 
 namespace tessera::experts_cpu {
 
-inline constexpr std::int64_t kBlockRows = 240;    // rows of a block: a multiple of the dot kernel's 8 rows
+inline constexpr std::int64_t kBlockRows = 240;    // maximum rows of a block; a multiple of the dot kernel's 8 rows
 inline constexpr std::int64_t kBlockColumns = 48;  // columns of a block: a multiple of the dot kernel's 24 columns
 // The number of columns of a oneDNN block. 64 columns are as fast as 256, and give threads more blocks to share.
 inline constexpr std::int64_t kOneDnnColumns = 64;
 // oneDNN is faster than the dot kernel if experts have at least this many rows on average.
 inline constexpr std::int64_t kLeastOneDnnRows = 64;
 static_assert(kBlockRows <= OneDnnBlocks::kMostRows);
-inline constexpr std::int64_t kMostTokens = 2048;  // maximum number of tokens computed at a time; bounds the scratch
+inline constexpr std::int64_t kMostTokens = 2048;  // maximum number of tokens computed at a time; it bounds the scratch
 
 // A block of rows of one expert: [first, first + rows) of the rows sorted by expert.
 struct RowBlock {
@@ -32,21 +32,21 @@ struct RowBlock {
 // Byte offsets of the parts of the scratch.
 struct Layout {
   std::size_t size = 0;
-  std::size_t ends;       // i32[experts]: one past the expert's last row found so far
+  std::size_t ends;       // i32[experts]: one past the last row found so far of each expert
   std::size_t place;      // i32[pairs]: the place of (token, k) among the sorted rows, or -1
   std::size_t row;        // i32[pairs]: the token of each sorted row
-  std::size_t blocks;     // RowBlock[most blocks]
+  std::size_t blocks;     // RowBlock[maximum number of blocks]
   std::size_t activated;  // [pairs, I], in the layout that the dot kernel reads
   std::size_t outputs;    // X[pairs, H]
-  std::size_t workers;    // the workers' parts, `worker` bytes each
+  std::size_t workers;    // the parts of the workers, of `worker` bytes each
   std::size_t worker = 0;
   std::size_t worker_x = 0;       // inside a worker's part: input rows, in the layout that the dot kernel reads
   std::size_t worker_gate = 0;    // X[2, kBlockRows, columns of a block]: gate and up, or the results of down
   std::size_t worker_own = 0;     // scratch of the dot kernel or of oneDNN
   std::size_t worker_w = 0;       // X[columns of a block, H or I]: weights as numbers
-  std::size_t worker_codes = 0;   // u8[H or I]: a row's values, a byte each
+  std::size_t worker_codes = 0;   // u8[H or I]: the values of one row, one byte for each value
   std::size_t worker_packed = 0;  // scratch of multiply_blocks()
-  BlockMemory packed;             // within worker_packed
+  BlockMemory packed;             // the offsets within worker_packed
 };
 
 inline std::size_t take(std::size_t& used, std::int64_t count, std::size_t bytes) {

@@ -53,8 +53,8 @@ HostTensor ids_of(const MoeSizes& s, Choice choice) {
   return int_tensor({s.tokens, s.top_k}, ids);
 }
 
-// Returns the smallest of the three scale bytes (exponent + 127) that are used for rows of `columns` values. With these
-// scales, results are about as large as in the other tests.
+// Returns the smallest of the three scale bytes (exponent + 127) that the tests use for rows of `columns` values. With
+// these scales, results are about as large as in the other tests.
 double least_factor(std::int64_t columns) {
   return 125 - std::round(std::log2(2.5 * std::sqrt(static_cast<double>(columns))));
 }
@@ -119,7 +119,7 @@ struct Numbers {
   std::vector<double> x, gate_up, down;
 };
 
-// Computes y += weight · expert(row of x).
+// Adds weight · (the expert's result for the row of x of `token`) to y.
 void add_expert(const std::vector<HostTensor>& operands, const Numbers& numbers, const Form& form, std::int64_t token,
                 std::int64_t expert, double weight, std::span<double> y) {
   const std::int64_t hidden = operands[0].dims[1];
@@ -207,14 +207,15 @@ TEST_P(MoeExperts, TakesWeightsOfFourBits) {
   check(GetParam(), {1, 4, 8, 96, 160}, form, Choice::kNone);
 }
 
-// The lengths of rows are multiples of 64 columns, for which CUDA has special kernels on Hopper. The sizes cover a part
-// of a chunk and several chunks, more than eight rows for one expert, tiles of all widths, and experts without rows.
+// The lengths of rows are multiples of 64 columns, for which CUDA has special kernels on Hopper. The sizes cover rows
+// shorter and longer than the chunks in which a kernel copies them, more than eight rows for one expert, tiles of all
+// widths, and experts without rows.
 TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 64, 64}, MoeSizes{3, 4, 8, 1152, 320}, MoeSizes{19, 4, 6, 192, 128}})
     check(GetParam(), s, form);
-  // Covers one token, with more columns of y than a block's ring has slots for. CUDA multiplies two experts at a time;
-  // some choices lack one of the two experts, or both.
+  // Covers one token, with more columns of y than fit in the slots of a block's ring buffer. CUDA multiplies two
+  // experts at a time; in some cases one of the two experts is missing, or both.
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 1152, 320}, MoeSizes{1, 5, 8, 192, 2816}, MoeSizes{1, 16, 20, 64, 192}})
     for (const Choice choice : {Choice::kSpread, Choice::kOne, Choice::kNone}) check(GetParam(), s, form, choice);
   check(GetParam(), {12, 2, 4, 128, 64}, form, Choice::kOne);
@@ -225,9 +226,10 @@ TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
     check(GetParam(), {tokens, 2, 3, 64, 64}, form, Choice::kOne);
 }
 
-// Covers tiles of all widths in the kernels that CUDA has for prefills on Hopper. One expert has all rows; past 256
-// rows a second tile has the rest. Rows of 576 columns are two boxes of 256 columns and one stage of 64. Rows of 448
-// columns are one box and three stages.
+// Covers tiles of all widths in the kernels that CUDA has for prefills on Hopper. One expert has all rows. A tile has
+// up to 256 rows, and a second tile has the rest. A kernel processes whole boxes of 256 columns first, and the
+// remaining columns in stages of 64. So a row of 576 columns is two boxes and one stage, and a row of 448 columns is
+// one box and three stages.
 TEST_P(MoeExperts, TakesFourBitsInBoxes) {
   if (GetParam() != DType::kBFloat16) GTEST_SKIP() << "only bfloat16 has such kernels";
   const Form form{.gate_up_bias = true, .down_bias = true, .mxfp4 = true};
@@ -240,9 +242,9 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   const Form form{.down_bias = true, .mxfp4 = true};
   std::vector<HostTensor> operands = make_operands(GetParam(), {1, 1, 1, 32, 32}, form);
   for (std::int64_t h = 0; h < 32; ++h) operands[0].set(h, h == 0 ? 1 : 0);
-  // The gate is 6 and up is 1 in the first two of the 32 values of an activated row, and both are 0 in the others. So
-  // only the first two columns of the down matrix matter. Half of its rows hold a value in the first column, and the
-  // other half in the second column.
+  // The gate is 6 and up is 1 in the first two of the 32 values of an activated row, and both are 0 in the others.
+  // Therefore only the first two columns of the down matrix matter. Half of its rows hold a value in the first column,
+  // and the other half in the second column.
   for (std::int64_t i = 0; i < operands[3].size(); ++i)
     operands[3].set(i, i == 0 || i == 16 ? 7 : i == 32 * 16 || i == 33 * 16 ? 2 : 0);
   for (std::int64_t i = 0; i < 64; ++i) operands[6].set(i, 127);
@@ -297,8 +299,8 @@ TEST_P(MoeExperts, AllTokensMayChooseOneExpert) {
 }
 
 // Covers sums that CUDA splits among warps, or computes in more stages than fit in shared memory at once. CUDA's decode
-// kernel copies whole rows of weights if two stages of them fit in its ring, and otherwise parts of rows. Rows of 2304
-// columns do not fit.
+// kernel copies whole rows of weights if two stages of them fit in its ring buffer. Otherwise, as with rows of 2304
+// columns, it copies parts of rows.
 TEST_P(MoeExperts, TakesLongRows) {
   check(GetParam(), {3, 2, 4, 2304, 64}, {.down_bias = true});
   check(GetParam(), {3, 2, 4, 64, 1056}, {.down_bias = true});
@@ -306,8 +308,9 @@ TEST_P(MoeExperts, TakesLongRows) {
   check(GetParam(), {65, 2, 3, 520, 264}, {.gate_up_bias = true});
 }
 
-// Experts have sixteen or more rows on average, for which CUDA has a special kernel on Hopper. The sizes cover tiles of
-// all widths, several tiles of an expert, experts without rows, and a partly empty last tile of weights and last stage.
+// Here experts have sixteen or more rows on average. For such experts CUDA has a special kernel on Hopper. The sizes
+// cover tiles of all widths, several tiles of an expert, experts without rows, and a partly empty last tile of weights
+// and last stage.
 TEST_P(MoeExperts, TakesManyRowsOfAnExpert) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
   check(GetParam(), {330, 4, 5, 80, 72}, with_biases);
@@ -336,7 +339,7 @@ TEST_P(MoeExperts, TakesWholeSteps) {
   check(GetParam(), {32, 8, 64, 64, 704}, {});  // only nine stages of the down matrix fit in a block's shared memory
 }
 
-// Covers more tokens than are computed at a time: 2048 on the CPU, 4096 on CUDA.
+// Covers more tokens than the kernels compute at a time, which are 2048 on the CPU and 4096 on CUDA.
 TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {4300, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
 
 TEST_P(MoeExperts, RowsWithoutExpertsAreZeroEvenWithNan) {

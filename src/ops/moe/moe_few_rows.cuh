@@ -1,16 +1,16 @@
 // Computes moe_experts for the few tokens of a decode step. Each chosen expert's weights are read once.
 //
 // The time is bounded by the bytes of the weights: 3 · H · I values for each chosen expert, for any number of its
-// tokens. 8 experts of 2048 x 768 in bfloat16 are 75 MB, 16 µs at 4.8 TB/s. A block takes 16 rows of an expert's matrix
-// over all of k, an eighth of k per warp. It loads them straight from global memory into the operands of tensor-core
-// instructions. The instruction's 16 rows of x are the expert's tokens, so one token costs as much as sixteen. No list
-// of tiles is made beforehand. Instead there is a block for each pair (token, k) and each tile of weight rows. A block
-// ends at once if an earlier pair has the same expert, or if its pair has no expert. A block that ends at once costs
-// only its scheduling, but the blocks of all pairs except one may be of this kind. Therefore this kernel takes at most
-// kMostPairs pairs.
+// tokens. For example, 8 experts of 3 x 2048 x 768 weights in bfloat16 are 75 MB, which take 16 µs at 4.8 TB/s. A block
+// takes 16 rows of an expert's matrix, and each of its 8 warps takes an eighth of their columns. The warps load them
+// straight from global memory into the operands of tensor-core instructions. The instruction's 16 rows of x are the
+// expert's tokens, so one token costs as much as sixteen. No list of tiles is made beforehand. Instead there is a block
+// for each pair (token, k) and each group of 16 weight rows. A block ends at once if an earlier pair has the same
+// expert, or if its pair has no expert. A block that ends at once costs only its scheduling, but the blocks of all
+// pairs except one may be of this kind. Therefore this kernel takes at most kMostPairs pairs.
 //
-// Weights of 4 bits need 17 bytes per 32 columns: 4 experts of 2880 x 2880 are 53 MB, 11 µs. Unpacking takes about two
-// instructions per value, in addition to the loads.
+// Weights of 4 bits need 17 bytes per 32 columns, so 4 experts of 3 x 2880 x 2880 weights are 53 MB, or 11 µs.
+// Unpacking takes about two instructions per value, in addition to the loads.
 #pragma once
 
 #include "tessera/ops/cuda/tensor_core.cuh"
@@ -21,12 +21,12 @@ namespace tessera::cuda::moe {
 inline constexpr int kMostPairs = 128;
 inline constexpr int kFewRows = 16;        // rows of x in one tensor-core instruction
 inline constexpr int kFewWeightRows = 16;  // weight rows of a block
-inline constexpr int kFewStep = 32;        // columns that a warp takes at a time: 16 bytes per thread
-inline constexpr int kFewBlocks = 4;       // mxfp4 blocks that a warp takes at a time: 16 bytes per thread
+inline constexpr int kFewStep = 32;        // columns that a warp takes at a time, 16 bytes for each thread of a quad
+inline constexpr int kFewBlocks = 4;       // MXFP4 blocks that a warp takes at a time, one for each thread of a quad
 
 // Writes to `list`, in ascending order, all pairs with the same expert as `pair`, and returns the number of these
 // pairs. Returns 0 if an earlier pair has the same expert, or if `pair` has no expert. All threads of the block call
-// it.
+// this function.
 __device__ inline int pairs_of_expert(const std::int32_t* ids, int pairs, int pair, int experts, int* list,
                                       int* count) {
   const int expert = ids[pair];
@@ -50,7 +50,7 @@ __device__ inline int pairs_of_expert(const std::int32_t* ids, int pairs, int pa
 }
 
 // Multiplies a thread's part of two weight rows of an expert by two rows of x. Threads of a quad take neighbouring
-// 16-byte chunks of a row. An instruction's operands may hold the columns of k in any order, as long as both matrices
+// 16-byte chunks of a row. The operands of a tensor-core instruction may hold columns in any order, if both matrices
 // use the same order.
 template <class T>
 class PlainRows {
@@ -61,8 +61,8 @@ class PlainRows {
   __device__ PlainRows(const Matmul<T>& p, std::int64_t low, std::int64_t high)
       : k_(p.k), w_{p.w + low * p.k, p.w + high * p.k} {}
 
-  // Computes sum[half] += of_row · w[half], over this warp's part of k. If `has_high` is false, the second row of x
-  // counts as zeros.
+  // Computes sum[half] += of_row · w[half], over this warp's part of k. of_row points to two rows of x. If `has_high`
+  // is false, the second of them counts as zeros.
   __device__ void add(const T* const (&of_row)[2], bool has_high, float (&sum)[2][4]) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -88,12 +88,12 @@ class PlainRows {
   const T* w_[2];
 };
 
-// Does what PlainRows does, for mxfp4: a thread's 16 bytes of a row are a block of 32 columns. The next blocks are
-// loaded while the current one is multiplied.
+// Does what PlainRows does, for mxfp4. The 16 bytes that a thread takes of a row are a block of 32 columns. The next
+// blocks are loaded while the current one is multiplied.
 template <class T>
 class PackedRows {
  public:
-  static constexpr int kBlocks = 3;  // otherwise the compiler uses more registers for unpacked words than it must
+  static constexpr int kBlocks = 3;  // with 0, the compiler would use more registers for unpacked words than needed
   static constexpr bool kScalesSums = false;
 
   __device__ PackedRows(const Matmul<T>& p, std::int64_t low, std::int64_t high)
@@ -157,9 +157,9 @@ class PackedRows {
   const std::uint8_t* scales_[2];
 };
 
-// Computes the matmul for all pairs. Grid: (tiles of kFewWeightRows weight rows, pairs). With kGateUp a tile has 8 rows
-// of gate and 8 of up. The x of down is the y of gate and up: one row for each pair. Preconditions: k is a multiple of
-// 8 (of 32 in PackedRows), and pairs <= kMostPairs.
+// Computes the matmul for all pairs. gridDim.x counts tiles of kFewWeightRows weight rows, and gridDim.y counts pairs.
+// With kGateUp a tile has 8 rows of gate and 8 rows of up. Without it, x is the y of gate and up, with one row for each
+// pair. Preconditions: k is a multiple of 8 (of 32 in PackedRows), and pairs <= kMostPairs.
 template <class T, bool kGateUp, template <class> class Rows>
 __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
     few_rows(const Matmul<T> p, const std::int32_t* ids, int pairs) {

@@ -1,5 +1,5 @@
-// Computes moe_experts' matmuls on tensor cores, for any number of tokens. Rows are sorted by expert, and each tile has
-// rows of one expert.
+// Computes moe_experts' matmuls on tensor cores, for any number of tokens. Rows of x are sorted by expert and cut into
+// tiles. A tile has rows of one expert only.
 //
 // The number of tiles depends on what the router chose. The grid always has as many blocks as the device runs at once,
 // and each block takes every gridDim.x-th tile of the list that order_rows() made on the device (moe_order.cuh). So a
@@ -23,11 +23,11 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kDepth = 64;  // columns of k in a stage, 128 bytes of each row
+inline constexpr int kDepth = 64;  // the columns of k in a stage, which are 128 bytes of each row
 inline constexpr int kTileWeightRows = 128;
 inline constexpr int kStages = 3;
 inline constexpr int kChunks = kDepth / 8;              // 16-byte chunks in a row of a stage
-inline constexpr int kRowsAtOnce = kThreads / kChunks;  // rows that all threads copy together
+inline constexpr int kRowsAtOnce = kThreads / kChunks;  // rows that all threads of a block copy together
 
 template <int kRows>
 inline constexpr int kStageBytes = (kRows + kTileWeightRows) * kDepth * 2;
@@ -38,7 +38,7 @@ __device__ inline unsigned chunk_at(unsigned base, int row, int chunk) {
   return base + static_cast<unsigned>(row * kDepth * 2 + ((chunk ^ (row & 7)) * 16));
 }
 
-// Copies 16 bytes asynchronously; writes zeros if not `wanted`.
+// Copies 16 bytes asynchronously. If `wanted` is false, it writes zeros instead.
 __device__ inline void copy_chunk(unsigned to, const void* from, bool wanted) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0) : "memory");
 }
@@ -88,8 +88,8 @@ class RowCopy {
   bool has_x_[kMine];
 };
 
-// kTileColumns is the number of columns of y in a tile. weight_row() returns the number of the tile's weight row r
-// among all experts' weight rows. `column` is the tile's first column of y.
+// kTileColumns is the number of columns of y in a tile, and `column` is the first of them. weight_row() takes the
+// number r of a weight row in the tile, and returns the row's number among the weight rows of all experts.
 template <bool kGateUp>
 inline constexpr int kTileColumns = kGateUp ? kTileWeightRows / 2 : kTileWeightRows;
 template <class T, bool kGateUp>
@@ -98,8 +98,8 @@ __device__ inline std::int64_t weight_row(const Matmul<T>& p, const Tile& tile, 
   return static_cast<std::int64_t>(tile.expert) * p.w_rows + r / kTileColumns<kGateUp> * p.n + c;
 }
 
-// Copies the tile's kTileWeightRows weight rows. In a stage they follow the kRows rows of x. The kernel calls begin()
-// for a stage, then multiplies an earlier stage, and then calls end().
+// Copies the tile's kTileWeightRows weight rows. In a stage of shared memory, these rows follow the kRows rows of x.
+// The kernel calls begin() for a stage, then multiplies an earlier stage, and then calls end().
 template <class T, int kRows, bool kGateUp>
 class PlainCopy {
  public:
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
       if constexpr (Copy::kScalesSums) value *= Copy::sum_factor(p, stack_row + weight_row);
       return value;
     };
-    constexpr int kEights = kGateUp ? 2 : 4;  // groups of eight columns of y
+    constexpr int kEights = kGateUp ? 2 : 4;  // groups of eight columns of y that a warp computes
 #pragma unroll
     for (int h = 0; h < kHigh; ++h)
 #pragma unroll

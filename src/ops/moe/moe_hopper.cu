@@ -14,8 +14,8 @@ using namespace cuda;
 using namespace cuda::moe;
 
 // This kernel is used for 16-bit weights if experts have at least this many rows on average. With 16 rows the narrowest
-// tile, of 32 tokens, is half full. With fewer rows every kernel is bounded by reading the weights, and this kernel
-// must copy rows as well.
+// tile, of 32 tokens, is half full. With fewer rows, reading the weights bounds the time of every kernel, and this
+// kernel would also have to copy the rows of x.
 constexpr std::int64_t kRowsOfExpert = 16;
 // With 4-bit weights one row per expert on average suffices, because some experts have several rows and this kernel
 // unpacks their weights once. The forward must also have this many pairs of a token and an expert, because fewer pairs

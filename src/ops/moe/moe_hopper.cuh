@@ -2,8 +2,9 @@
 // tile is only as wide as its expert's rows require, in steps of 32, because fixed tiles of 128 tokens would compute a
 // quarter more for experts of 256 rows on average.
 //
-// The grid has as many blocks as the device runs at once. Cluster c of n clusters takes the items c, c + n, c + 2n, …
-// of the list that order_rows() made, so that a recorded graph works for any choice of the router.
+// The grid has as many blocks as the device runs at once. Cluster c of n clusters takes the items c, c + n, c + 2n, ….
+// An item is a tile of the list that order_rows() made, by a range of weight rows. The kernel reads the number of tiles
+// from device memory, so a recorded graph works for any choice of the router.
 //
 // For gate and up, the tensor map of w places 8 rows of gate and the same 8 rows of up next to each other in shared
 // memory, so that a thread has both sums of an element. The rows of x past a tile's last row belong to another expert
@@ -30,11 +31,11 @@ inline constexpr int kHopperShared =
     1024 + kHopperStages* kHopperStageBytes + 2 * kHopperWarpgroups* kResultBytes<kGateUp>;
 static_assert(kHopperShared<false> <= 232448 - 1024, "a block may have 232448 bytes; 1024 of them hold the barriers");
 
-// One of the two matmuls (moe_experts.cuh), over the tiles of `order`.
+// The arguments of one of the two matmuls (moe_experts.cuh). The matmul runs over the tiles of `order`.
 template <class T>
 struct HopperMatmul {
-  CUtensorMap x;  // [rows, k], boxes of kHopperStep / kHopperCluster rows
-  CUtensorMap w;  // [experts, groups of 16 rows, halves, 8, k], boxes of kHopperWeightRows rows
+  CUtensorMap x;  // the map of [rows, k], in boxes of kHopperStep / kHopperCluster rows
+  CUtensorMap w;  // the map of [experts, groups of 16 rows, halves, 8, k], in boxes of kHopperWeightRows rows
   const T* bias;  // [experts, w_rows]; null without a bias
   T* y;           // [rows, n]
   int n;
@@ -45,7 +46,7 @@ struct HopperMatmul {
   Order order;
 };
 
-// Issues all copies of the block, in the order in which they are needed. One thread calls it.
+// Issues all copies of the block, in the order in which the block needs them. Only one thread calls this function.
 template <class T>
 __device__ inline void copy_tiles(const HopperMatmul<T>& p, const HopperRing& ring, int items, int across, int stages) {
   const unsigned rank = block_in_cluster();
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constan
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier full[kHopperStages], empty[kHopperStages];
-  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
+  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y of one block
   unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   const HopperRing ring{shared_address(shared), full, empty};
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;

@@ -1,5 +1,5 @@
-// Binds moe_experts with Hopper's own instructions (moe_hopper.cuh). There are four launches: sort, gate and up, down,
-// sum.
+// Binds moe_experts with Hopper's own instructions (moe_hopper.cuh). It takes four launches, which sort, compute gate
+// and up, compute down, and add up.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// Returns whether the current device and this build have the kernel, the types and sizes fit, and experts have enough
-// rows: 16 on average. With MXFP4 weights, one row on average is enough if the forward has 32 or more pairs of a token
+// Returns whether the current device and this build have the kernel, the types and sizes fit, and experts have at least
+// 16 rows on average. With MXFP4 weights, one row on average is enough if the forward has 32 or more pairs of a token
 // and an expert. For quantised experts, returns hopper_quantised_serves(p).
 bool hopper_serves(const ExpertsProblem& p);
 
@@ -20,10 +20,10 @@ bool hopper_serves(const ExpertsProblem& p);
 std::size_t hopper_scratch_bytes(const ExpertsProblem& p);
 Result<std::unique_ptr<BoundOp>> bind_hopper(const ExpertsProblem& p, std::byte* scratch);
 
-// The functions above call these two for quantised experts (moe_hopper_quantised.cuh).
+// The functions above call the two functions below for quantised experts (moe_hopper_quantised.cuh).
 //
 // Returns whether the current device and this build have the kernel, x is bfloat16, the sizes and the formats of both
-// matrices fit, and experts have one row on average. Precondition: p.quantised.
+// matrices fit, and experts have at least one row on average. Precondition: p.quantised.
 bool hopper_quantised_serves(const ExpertsProblem& p);
 // Binds the kernel. `scratch` has hopper_scratch_bytes(p) bytes. Precondition: hopper_quantised_serves(p).
 Result<std::unique_ptr<BoundOp>> bind_hopper_quantised(const ExpertsProblem& p, std::byte* scratch);

@@ -1,4 +1,5 @@
-// Launches moe_experts' kernels on Hopper, for any kind of weights: order, gate and up, down, sum.
+// Launches moe_experts' kernels on Hopper, for any kind of weights. The launches are order (the sort), gate and up,
+// down, and sum.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace tessera::cuda::moe {
 
 inline Scratch hopper_scratch(const ExpertsProblem& p) { return lay_out(p, most_tiles(p, kHopperRows)); }
 
-// Makes the tensor map of x or of the activated values: rows of k elements.
+// Makes the tensor map of an array of rows with k elements: x or the activated values.
 inline Result<CUtensorMap> map_of_rows(const ExpertsProblem& p, const std::byte* rows, std::int64_t k) {
   return encode_tensor_map(
       p.dtype, rows,
@@ -26,7 +27,7 @@ inline Result<CUtensorMap> map_of_rows(const ExpertsProblem& p, const std::byte*
 // Returns the launch shape: as many blocks as the device runs at once, or fewer if there is less work.
 template <bool kGateUp, class Kernel>
 Result<LaunchShape> hopper_shape(const ExpertsProblem& p, Kernel* kernel, std::size_t shared_bytes) {
-  constexpr int kOfBlock = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
+  constexpr int kOfBlock = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y of one block
   const std::int64_t items =
       most_tiles(p, kHopperRows) * ceil_div(kGateUp ? p.intermediate : p.hidden, kOfBlock * kHopperCluster);
   const int clusters = TRY(clusters_at_once(reinterpret_cast<const void*>(kernel), kHopperThreads, kHopperCluster,
@@ -79,7 +80,7 @@ struct HopperLaunch {
   std::size_t shared_bytes;
 };
 
-// Binds the launches. kRows is the column order of x that the kernels expect.
+// Binds the launches. The kernels expect x in the form and the column order of kRows.
 template <class T, RowsOfX kRows, class Problem>
 std::unique_ptr<BoundOp> make_hopper(const ExpertsProblem& p, const HopperLaunch<Problem>& gate_up,
                                      const HopperLaunch<Problem>& down) {

@@ -1,16 +1,16 @@
 // Computes the matmuls of moe_hopper.cuh with 4-bit weights (mxfp4 in moe_experts.h), which are converted in registers
 // (moe_hopper_parts.cuh).
 //
-// Packed weights arrive in boxes of 256 columns, and their scale factors arrive once for each tile. A thread unpacks a
-// word into pairs of columns four apart (moe_mxfp4.cuh). The second matrix of a product must have the same order of k.
-// So the sort by expert stores the columns of x in that order, and the kernel of gate and up stores its results in that
-// order. Within 32 columns, column 4 i + j goes to place 8 j + i.
+// Packed weights arrive in boxes (copies by TMA) of 256 columns, and the scale factors of a tile arrive all at once. A
+// thread unpacks a word into pairs, whose two columns are four apart (moe_mxfp4.cuh). The second matrix of a product
+// must have its columns in the same order. So the kernel that sorts x, and the kernel of gate and up, store columns in
+// this order. Within 32 columns, column 4 i + j goes to place 8 j + i.
 //
-// A thread spends about 122 instructions on a stage if a tile has up to 64 tokens, and 142 with 256 tokens. 88 of these
-// instructions unpack. The others are for addresses, barriers and the operands of products. With 256 tokens, the
-// products of a stage last 1024 cycles of the multiprocessor. In 284 of these cycles a scheduler issues the
-// instructions of its two warps (142 each). The products of a stage run while the next stage is unpacked. After the
-// last stage of a box, only the other warpgroup fills the tensor cores. With few tokens, unpacking limits the speed.
+// A thread spends about 122 instructions on a stage if a tile has up to 64 tokens, and 142 with 256 tokens. Among these
+// instructions, 88 unpack. The others are for addresses, barriers and the operands of products. With 256 tokens, the
+// products of a stage last 1024 cycles of the multiprocessor. A scheduler has two warps and issues their 2 · 142 = 284
+// instructions in 284 of these cycles. The products of a stage run while the next stage is unpacked. After the last
+// stage of a box, only the other warpgroup fills the tensor cores. With few tokens, unpacking limits the speed.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper_parts.cuh"
@@ -20,14 +20,14 @@ namespace tessera::cuda::moe {
 
 inline constexpr int kPackedBoxStages = kHopperRowBytes * 2 / kHopperDepth;  // stages of x per box of weights
 inline constexpr int kPackedMostBlocks = 96;                                 // maximum of k / 32 (blocks of 32 values)
-inline constexpr int kPackedScales = kHopperWeightRows * kPackedMostBlocks;  // bytes of a tile's scale factors
+inline constexpr int kPackedScales = kHopperWeightRows * kPackedMostBlocks;  // the bytes of a tile's scale factors
 template <bool kGateUp>
 inline constexpr int kPackedShared = 1024 + kPackedStages* kPackedRowsBytes + kPackedBoxes* kPackedBoxBytes +
                                      2 * kPackedScales + 2 * kHopperWarpgroups* kResultBytes<kGateUp>;
 static_assert(kPackedShared<false> <= 232448 - 1024, "a block may have 232448 bytes; 1024 of them hold the barriers");
 
-// The matmul's arguments. matmul.w maps the packed bytes as bfloat16 elements, in boxes of 64 elements by
-// kHopperWeightRows rows.
+// The matmul's arguments. The tensor map matmul.w treats the packed bytes as bfloat16 elements. Its boxes have 64
+// elements by kHopperWeightRows rows.
 template <class T>
 struct PackedMatmul {
   HopperMatmul<T> matmul;
@@ -50,7 +50,7 @@ __device__ inline void copy_scales(const PackedMatmul<T>& packed, PackedRing<2>&
   ring.wait_empty();
   SharedBarrier& full = ring.full[ring.slot];
   full.arrive_and_expect(static_cast<std::uint32_t>(kHopperWeightRows * row_bytes));
-  constexpr int kRows = kGateUp ? 8 : 16;  // neighbouring rows
+  constexpr int kRows = kGateUp ? 8 : 16;  // the number of neighbouring rows in one copy
   const int bytes = kRows * row_bytes;
   std::uint32_t to = ring.address();
 #pragma unroll 1
@@ -67,7 +67,7 @@ __device__ inline void copy_scales(const PackedMatmul<T>& packed, PackedRing<2>&
   ring.advance();
 }
 
-// Issues all copies of the block, in the order in which they are needed. One thread calls it.
+// Issues all copies of the block, in the order in which the block needs them. Only one thread calls this function.
 template <class T, bool kGateUp>
 __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRings r, int items, int across,
                                          int stages) {
@@ -83,8 +83,8 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
 }
 
 // Unpacks the thread's part of a stage. `word` is the byte offset, in the box, of the thread's word in chunk 0 of the
-// thread's first row. The thread's second row is eight rows further. Chunks have 16 bytes, which are 32 columns, and
-// are permuted by the copy engine. `in_box` is the stage's number in the box. `scales` has two scale factors for each
+// thread's first row. The thread's second row is eight rows further. Chunks have 16 bytes, which are 32 columns. The
+// copy engine (TMA) permutes them. `in_box` is the stage's number in the box. `scales` has two scale factors for each
 // of the two rows. Large factors take a second multiplication. Models have almost no large factors, so the warp skips
 // this multiplication unless one of its threads has a large factor.
 __device__ inline void unpack_stage(const unsigned char* box, std::uint32_t word, int in_box,
@@ -111,7 +111,8 @@ __device__ inline void unpack_stage(const unsigned char* box, std::uint32_t word
   }
 }
 
-// Computes the sums of a tile of kN tokens. `blocks` is the number of blocks of 32 values in a row, which is even.
+// Computes the sums of a tile of kN tokens. `blocks` is the number of blocks of 32 values in a row of weights, and is
+// even.
 template <class T, int kN>
 __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRings& r, int blocks, int stages,
                                        int warpgroup) {
@@ -119,7 +120,7 @@ __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRin
   const int row = warpgroup * 64 + thread / kWarp * 16 + thread % kWarp / 4;
   const auto word = static_cast<std::uint32_t>(row * kHopperRowBytes + (row & 7) * 16 + thread % 4 * 4);
   r.scales.wait_full();
-  // The scale factors of the thread's two rows: two bytes for each stage.
+  // The scale factors of the thread's two rows. Each row has two bytes for each stage.
   const auto* const scales = reinterpret_cast<const std::uint16_t*>(r.scales.data() + row * blocks);
   const auto* const scales_below = scales + 4 * blocks;
   const auto unpack = [&](const unsigned char* box, int in_box, int stage, PackedOperand& to) {
@@ -133,8 +134,8 @@ __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRin
         sum, r.rows, r.weights, s, /*ends_box=*/true,
         [&](const unsigned char* box, int i, PackedOperand& to) { unpack(box, i, s + i, to); });
   }
-  // Multiplies the stages of the last box, if it is not whole. The products of each stage end before the next stage is
-  // unpacked.
+  // Multiplies the stages of the last box, if this box is not full. The products of each stage end before the next
+  // stage is unpacked.
   const int begin = s;
   if (s < stages) r.weights.wait_full();
 #pragma unroll 1
@@ -199,8 +200,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
   const int items = *p.order.num_tiles * across;
   const int stages = p.k / kHopperDepth;
   if (warpgroup == kHopperWarpgroups) {
-    // The block has 168 registers for each of its threads. A thread of this warpgroup keeps 24, and a thread of the
-    // other two warpgroups gets 240.
+    // The block has 168 registers for each of its threads. A thread of this warpgroup keeps 24 registers, and a thread
+    // of the other two warpgroups gets 240.
     keep_registers<24, false>();
     if (threadIdx.x % kWarpgroup == 0) {
       let_copies_see_stores();

@@ -1,15 +1,16 @@
-// Contains what moe_hopper_packed.cuh and moe_hopper_quantised.cuh share. Their warpgroups convert the weights to 16
-// bits in registers, because a wgmma instruction can take its first matrix from there.
+// Contains what moe_hopper_packed.cuh and moe_hopper_quantised.cuh share. In both kernels, warpgroups convert weights
+// to 16 bits in registers, because a wgmma instruction can take its first matrix from registers.
 //
-// x and the weights arrive through rings of their own. A stage is 64 columns of k. Each row of a box of weights has 128
-// bytes, which are two stages of 8-bit values or four stages of 4-bit values. A slot of the ring of x holds one or
-// several stages, which are called the slot's parts.
+// x arrives through one ring buffer of shared memory, and the weights through another. A stage is 64 columns of k. A
+// box is what one copy by TMA brings. In a box of weights each row has 128 bytes, which are two stages of 8-bit values
+// or four stages of 4-bit values. A slot of the ring of x holds one or several stages, which are called the slot's
+// parts.
 //
 // Within one call of multiply_slots(), the products of a stage run while the next stage is converted into other
 // registers. The call ends with a wait for all products, so none run while the first stage of the next call is
-// converted. ptxas allows products to overlap with this code, because every path leads to the wait. If products still
-// ran at the end of a loop's body, or if a path left these stages before the wait, ptxas would make every single
-// product wait for the one before it (its message C7512).
+// converted. ptxas lets products overlap with the conversion, because every path through the code leads to the wait. If
+// products still ran at the end of a loop's body, or if a path left the loop before the wait, ptxas would make every
+// single product wait for the one before it (its message C7512).
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper.cuh"
@@ -17,9 +18,9 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kPackedStages = 4;                                      // slots of the ring of x
-inline constexpr int kPackedBoxes = 3;                                       // boxes of the ring of weights
+inline constexpr int kPackedBoxes = 3;                                       // slots of the ring of weights, a box each
 inline constexpr int kPackedBoxBytes = kHopperWeightRows * kHopperRowBytes;  // bytes of one box in shared memory
-inline constexpr int kPackedRowsBytes = kHopperRows * kHopperRowBytes;       // bytes of a slot of x
+inline constexpr int kPackedRowsBytes = kHopperRows * kHopperRowBytes;       // the bytes of a slot of x
 
 // A ring of kSlots slots in shared memory, and the current position in it.
 template <int kSlots>
@@ -39,7 +40,7 @@ struct PackedRing {
       ++turn;
     }
   }
-  // Initialises the barriers. `readers` is the number of warps that release a slot.
+  // Initialises the barriers. `readers` is the number of warps that must release a slot before it is filled again.
   __device__ void prepare(unsigned readers) const {
     for (int s = 0; s < kSlots; ++s) {
       full[s].init(1);
@@ -50,7 +51,7 @@ struct PackedRing {
   __device__ void wait_empty() const {
     if (turn > 0) empty[slot].wait((turn - 1) & 1);
   }
-  // Releases a slot that only this block fills, and goes to the next slot. All lanes of the warp call it.
+  // Releases a slot that only this block fills, and goes to the next slot. All lanes of the warp call this function.
   __device__ void release() {
     __syncwarp();
     if (threadIdx.x % kWarp == 0) empty[slot].arrive();
@@ -60,20 +61,20 @@ struct PackedRing {
 using RowsRing = PackedRing<kPackedStages>;
 using BoxRing = PackedRing<kPackedBoxes>;
 
-// Returns the number of stages of x in one slot of the ring, for tiles of `rows` rows. It is one for large tiles, two
-// for smaller tiles, and kBox, the stages of a box of weights, for tiles of few rows. Several stages share a slot
-// because a stage of few rows takes less time than the barriers and latencies around it.
+// Returns the number of stages of x in one slot of the ring, for tiles of `rows` rows. The number is one for large
+// tiles, two for smaller tiles, and kBox for tiles of few rows. kBox is the number of stages of a box of weights.
+// Several stages share a slot because a stage of few rows takes less time than the barriers and latencies around it.
 template <int kBox>
 __host__ __device__ inline constexpr int parts_of(int rows) {
   return rows > kHopperRows / 2 ? 1 : rows > kHopperRows / 4 ? 2 : kBox;
 }
-// Returns the bytes from one stage of x in a slot to the next stage.
+// Returns the number of bytes between the starts of two neighbouring stages of x in a slot.
 __host__ __device__ inline constexpr int part_bytes(int rows) {
   return (rows + kHopperStep - 1) / kHopperStep * kHopperStep * kHopperRowBytes;
 }
 
-// Copies this block's share of the rows of x to a slot in all blocks of the cluster: `parts` stages from `stage` on.
-// Stages past the last column are filled with zeros. `rank` is this block's number in the cluster.
+// Copies this block's share of the rows of x to a slot in all blocks of the cluster. It copies `parts` stages, from
+// `stage` on. Stages past the last column are filled with zeros. `rank` is this block's number in the cluster.
 __device__ inline void copy_parts(const CUtensorMap& x, const RowsRing& ring, const Tile& tile, int rank, int stage,
                                   int parts) {
   ring.wait_empty();
@@ -89,9 +90,9 @@ __device__ inline void copy_parts(const CUtensorMap& x, const RowsRing& ring, co
                       (1 << kHopperCluster) - 1, (stage + part) * kHopperDepth, tile.first + at / kHopperRowBytes);
 }
 
-// Copies all stages of a tile: the boxes of weights, each of kBox stages, and the rows of x. `group` is the block's
-// first group of 16 weight rows. If kFill, the parts of the last slot past the last stage become zeros. Otherwise they
-// are not copied.
+// Copies all stages of a tile: the boxes of weights, which have kBox stages each, and the rows of x. `group` is the
+// block's first group of 16 weight rows. If kFill is true, it fills the rest of the last slot, past the last stage,
+// with zeros. Otherwise it copies nothing there.
 template <class T, int kBox, bool kFill>
 __device__ inline void copy_stages(const HopperMatmul<T>& p, RowsRing& rows, BoxRing& weights, const Tile& tile,
                                    int group, int rank, int stages) {
@@ -109,7 +110,8 @@ __device__ inline void copy_stages(const HopperMatmul<T>& p, RowsRing& rows, Box
   }
 }
 
-// A thread's part of a stage of weights, in the form that multiply_held() takes: steps of 16 columns.
+// A thread's part of a stage of weights, in the form that multiply_held() takes. The first index counts steps of 16
+// columns.
 using PackedOperand = std::uint32_t[kHopperDepth / 16][4];
 
 // Releases a slot of x in all blocks of the cluster, because each of them has copied a share of it.
@@ -118,7 +120,8 @@ __device__ inline void release_rows(const RowsRing& rows, int slot) {
   for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(rows.empty[slot], block);
 }
 
-// Starts the products of a part with kN rows of x. `keep` is zero if they begin the sums.
+// Starts the products of one part, which is a stage of kN rows of x. If `keep` is zero, the products begin the sums.
+// Otherwise they are added to the sums.
 template <class T, int kN>
 __device__ inline void multiply_part(float (&sum)[kMostProductSums], const PackedOperand& held, const RowsRing& rows,
                                      int part, int keep) {
@@ -130,9 +133,10 @@ __device__ inline void multiply_part(float (&sum)[kMostProductSums], const Packe
   end_products();
 }
 
-// Adds the products of kStages stages from `stage` on to the sums of a tile of kN rows of x. Stage 0 begins the sums.
-// The stages are whole slots of x, of kParts stages each, and belong to one box of weights. convert(box, i, to)
-// converts the thread's part of stage + i. If `ends_box`, the box is released. At the end, no product runs.
+// Multiplies kStages stages, from `stage` on, and adds the products to the sums of a tile of kN rows of x. Stage 0
+// begins the sums. The stages are whole slots of x, of kParts stages each, and belong to one box of weights.
+// convert(box, i, to) converts the thread's part of stage + i. If `ends_box` is true, the box is released. All products
+// have ended when the function returns.
 template <class T, int kN, int kParts, int kStages, class Convert>
 __device__ inline void multiply_slots(float (&sum)[kMostProductSums], RowsRing& rows, BoxRing& weights, int stage,
                                       bool ends_box, const Convert& convert) {

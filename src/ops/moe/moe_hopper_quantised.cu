@@ -12,7 +12,8 @@ using namespace cuda;
 using namespace cuda::moe;
 using T = __nv_bfloat16;
 
-// This kernel is used if experts have at least this many rows on average. With fewer rows, many experts have none.
+// This kernel is used if experts have at least this many rows on average. If the average is lower, many experts have no
+// rows.
 constexpr std::int64_t kRowsOfExpert = 1;
 
 template <Values kValues, bool kCodes, bool kGateUp, ColumnOrder kResults>
@@ -43,9 +44,9 @@ Result<std::unique_ptr<BoundOp>> bind_codes(const ExpertsProblem& p, std::byte* 
                       : bind_values<Values::kInt4, Values::kInt4, true>(p, scratch);
 }
 
-// Returns whether the scales fit the kernel's stages. In a stage, a row of weights may have one scale. If its values
-// have four bits, it may have one scale for every 32 columns, or two for every 32 columns in NVFP4. If has_codes() is
-// true, it may have one scale for every 16 columns.
+// Returns whether the scales fit the kernel's stages. In a stage, a row of weights may have one scale. A row of
+// four-bit values may have one scale for every 32 columns, or two in NVFP4. If has_codes() is true, a row may have one
+// scale for every 16 columns.
 bool fits_stages(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   if (!has_whole_pieces(m) || quantised::group_shift_of(m) < 0) return false;
@@ -53,7 +54,7 @@ bool fits_stages(const QuantisedMatrix& m) {
 }
 
 // Returns whether there are kernels for this pair of formats. gate_up and down must have the same type of values,
-// except that codes may be int4 in one and int8 in the other.
+// except that codes (has_codes()) may be int4 in one matrix and int8 in the other.
 bool are_together(const QuantisedMatrix& gate_up, const QuantisedMatrix& down) {
   return has_codes(gate_up) == has_codes(down) && (has_codes(down) || gate_up.format.values == down.format.values);
 }

@@ -1,16 +1,16 @@
 // Computes the matmuls of moe_hopper.cuh with quantised experts, which are converted in registers
 // (moe_hopper_parts.cuh).
 //
-// Each row of a box of weights has 128 bytes, which are 128 columns, or 256 if values have four bits. A thread converts
-// a word into pairs that are not neighbouring columns. The sort by expert brings x's columns into the same order
-// (ColumnOrder), and the kernel of gate and up stores its results in the order of down's values. Scales are loaded from
-// global memory one slot of x ahead. If a scale belongs to a whole row, it is multiplied with sums. Other scales are
-// multiplied with values, which rounds the weights to bfloat16.
+// In a box of weights (one copy by TMA) each row has 128 bytes, which are 128 columns, or 256 if values have four bits.
+// A thread converts a word into pairs of columns that are not neighbours. The kernel that sorts x brings its columns
+// into the same order (ColumnOrder), and the kernel of gate and up stores its results in the order that the weights of
+// down need. Scales are loaded from global memory one slot of x ahead. If a scale belongs to a whole row, the row's
+// sums are multiplied by it. Otherwise the weights are multiplied by their scales and rounded to bfloat16.
 //
 // Each thread of a warpgroup converts its part of a stage in about 100 instructions. With 256 tokens per tile, the
 // products of a stage last 1024 cycles of the multiprocessor. Converting issues instructions in a fifth of these
-// cycles, while the other warpgroup fills the tensor cores. With few tokens, converting limits the speed. A slot of x
-// then has several parts.
+// cycles, while the other warpgroup fills the tensor cores. With few tokens, converting limits the speed. In this case
+// a slot of x holds several stages, called parts.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper_parts.cuh"
@@ -43,7 +43,7 @@ struct QuantisedRings {
   BoxRing weights;
 };
 
-// Issues all copies of the block, in the order in which they are needed. One thread calls it.
+// Issues all copies of the block, in the order in which the block needs them. Only one thread calls this function.
 template <class T, Values kValues>
 __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedRings r, int items, int across,
                                             int stages) {
@@ -56,8 +56,8 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
   }
 }
 
-// The scales of one weight row in a stage, for 8-bit values. A group is the whole row, or a multiple of 64 columns. The
-// scales of kParts stages are loaded ahead.
+// The scale of one weight row in a stage, for 8-bit values. A group of columns with one scale is the whole row, or has
+// a multiple of 64 columns. The scales of kParts stages are loaded ahead.
 template <class T, Values kValues, int kParts>
 class OneScale {
  public:
@@ -69,12 +69,12 @@ class OneScale {
     const int group = min(stage * kHopperDepth >> p.group_shift, last);
     scales_[part] = last == 0 ? 1.0F : reinterpret_cast<const float*>(p.matrix.scales)[first_ + group];
   }
-  // Prepares the scale of a part for convert().
+  // Prepares the scale of stage `part` for convert().
   __device__ void prepare(const HopperQuantised<T>&, int part) {
     scale_ = quantised::value_scale<T, kValues>(scales_[part]);
   }
 
-  // Converts a word of the stage's weights.
+  // Converts one word of the stage's weights.
   __device__ void convert(std::uint32_t word, int, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     const std::uint32_t offset = quantised::offset_of<T, kValues>(0);
     convert_word<T, kValues>(word, pairs);
@@ -88,9 +88,9 @@ class OneScale {
   std::uint32_t scale_;
 };
 
-// The scales of one weight row in a stage, for smaller groups. The threads of a quad have the same row. Each of them
-// loads and prepares the scale of a fourth of the stage's columns, and gets the others by shuffles. Loading and
-// preparing a scale takes about as many instructions as converting four values.
+// The scales of one weight row in a stage, for four-bit values and for codes (has_codes()). The four threads of a quad
+// have the same row. Each of these threads loads and prepares the scale of a fourth of the stage's columns, and gets
+// the others by shuffles. Loading and preparing a scale takes about as many instructions as converting four values.
 template <class T, Values kValues, bool kCodes, int kParts>
 class QuadScales {
  public:
@@ -129,8 +129,8 @@ class QuadScales {
     }
   }
 
-  // Converts word i of the thread's weights in the prepared stage. The four words i of a quad have 16 columns together,
-  // or 32 if values have four bits.
+  // Converts word i of the thread's weights in the prepared stage. The words i of a quad's four threads together have
+  // 16 columns, or 32 columns if values have four bits.
   __device__ void convert(std::uint32_t word, int i, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     const int owner = quantised::is_packed(kValues) ? 2 * i + static_cast<int>(threadIdx.x) % 4 / 2 : i;
     if constexpr (kCodes) {
@@ -163,14 +163,14 @@ template <class T, Values kValues, bool kCodes, int kParts>
 using StageScales = std::conditional_t<kCodes || quantised::is_packed(kValues), QuadScales<T, kValues, kCodes, kParts>,
                                        OneScale<T, kValues, kParts>>;
 
-// Converts the thread's part of a stage. `row` is the thread's first row in the tile, and row + 8 is its second.
-// `stage` is counted within the box.
+// Converts the thread's part of a stage. The thread has two rows of the tile, with the numbers `row` and row + 8.
+// `stage` is the stage's number within the box.
 template <Values kValues, class Scales>
 __device__ inline void convert_stage(const unsigned char* box, int row, int stage, const Scales (&scales)[2],
                                      PackedOperand& to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kPairs = kWordPairs<kValues>;
-  constexpr int kWords = 8 / kPairs;  // words of a row in a stage; each serves kPairs / 2 steps
+  constexpr int kWords = 8 / kPairs;  // the words of a row in a stage; each word has values for kPairs / 2 steps
   const int first = stage * kWords;   // the stage's first 16-byte chunk in a row of the box
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
@@ -190,7 +190,8 @@ __device__ inline void convert_stage(const unsigned char* box, int row, int stag
   }
 }
 
-// Computes the sums of a tile of kN tokens. `rows` are the numbers of the thread's two rows among all experts' rows.
+// Computes the sums of a tile of kN tokens. `rows` has the numbers of the thread's two weight rows among the weight
+// rows of all experts.
 template <class T, Values kValues, bool kCodes, int kN>
 __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const HopperQuantised<T>& p,
                                           QuantisedRings& r, const std::int64_t (&rows)[2], int stages) {
@@ -268,8 +269,9 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
   const int items = *p.order.num_tiles * across;
   const int stages = (p.k + kHopperDepth - 1) / kHopperDepth;
   if (warpgroup == kHopperWarpgroups) {
-    // The block has 168 registers for each of its threads. A thread of this warpgroup keeps 24, and a thread of the
-    // other two warpgroups gets 240. If these numbers added up to more, the kernel would wait for registers forever.
+    // The block has 168 registers for each of its threads. A thread of this warpgroup keeps 24 registers, and a thread
+    // of the other two gets 240. This makes 24 + 2 · 240 = 3 · 168. With a larger sum, the kernel would wait for
+    // registers forever.
     keep_registers<24, false>();
     if (threadIdx.x % kWarpgroup == 0) {
       let_copies_see_stores();
@@ -286,7 +288,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
     for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
       const Tile tile = p.order.tiles[i / across];
       const int column = (i % across * kHopperCluster + rank) * kColumns + warpgroup * kResultColumns<kGateUp>;
-      // The thread's two rows. Past the last row, the last row is read again; its sums are not stored.
+      // The thread's two weight rows. In place of rows past the last one, the last row is read again. Its repeated sums
+      // are not stored.
       const int mine = column + static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * (kGateUp ? 8 : 16) + lane / 4;
       const std::int64_t stack = static_cast<std::int64_t>(tile.expert) * p.w_rows;
       const std::int64_t rows[2] = {stack + min(mine, p.n - 1),

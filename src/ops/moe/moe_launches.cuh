@@ -1,6 +1,6 @@
-// Launches the two tensor-core algorithms of moe_experts that run on every GPU. One sorts rows by expert and cuts them
-// into tiles. The other is for few rows and does not sort. moe_experts.cu chooses among them; the kernels differ in how
-// they read weights.
+// Launches the two tensor-core algorithms of moe_experts that run on every GPU. One algorithm sorts rows by expert and
+// cuts them into tiles. The other is for few rows and does not sort. moe_experts.cu chooses the algorithm. The kernels
+// of one algorithm differ in how they read weights.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,10 @@
 namespace tessera::cuda::moe {
 
 inline constexpr std::int64_t kManyRows = 128;  // rows of a tile in a large prefill
-inline constexpr std::int64_t kSomeRows = 64;   // rows of other tiles
+inline constexpr std::int64_t kSomeRows = 64;   // rows of a tile in other cases
 
-// Returns the number of rows in a tile: kManyRows if experts have at least that many pairs on average, else kSomeRows.
+// Returns the number of rows in a tile. It is kManyRows if experts have at least kManyRows pairs on average, and
+// kSomeRows otherwise.
 inline std::int64_t grouped_tile_rows(const ExpertsProblem& p) {
   return most_pairs(p) >= kManyRows * p.routed_experts ? kManyRows : kSomeRows;
 }
@@ -37,7 +38,8 @@ struct Launches {
   int tile_rows;
 };
 
-// Makes the launches for the tokens from `begin` on. `rows` is the number of rows in a tile; 0 means without tiles.
+// Makes the launches for the tokens from `begin` on. `rows` is the number of rows in a tile, or 0 if the algorithm has
+// no tiles.
 template <class T>
 Launches<T> launches_of(const ExpertsProblem& p, std::int64_t rows, std::byte* scratch, std::int64_t begin) {
   const Scratch l = lay_out(p, rows == 0 ? 0 : most_tiles(p, rows));
@@ -62,7 +64,8 @@ void launch_add_up(const Launches<T>& l, const int* place, cudaStream_t stream) 
                packs, l.down.top_k, l.down.experts);
 }
 
-// Sorts the pairs, but copies no rows of x, because these algorithms find a row by its token.
+// Sorts the pairs (token, k), but copies no rows of x, because these algorithms find a pair's row by the number of its
+// token.
 template <class T>
 void launch_sort(const ExpertsProblem& p, std::int64_t begin, const Launches<T>& l, cudaStream_t stream) {
   launch_order<RowsOfX::kListed>(p, begin, l.tile_rows, l.tile_rows, l.order, nullptr, stream);
@@ -124,8 +127,8 @@ Result<std::unique_ptr<BoundOp>> make_grouped(const ExpertsProblem& p, std::byte
   });
 }
 
-// Binds one of the two tensor-core algorithms. The one without tiles, which `few` chooses, reads weights through
-// `Rows`. The one with tiles reads them through `WeightCopy`.
+// Binds one of the two tensor-core algorithms. If `few` is true, it is the algorithm without tiles, which reads weights
+// through `Rows`. Otherwise it is the algorithm with tiles, which reads weights through `WeightCopy`.
 template <class T, template <class> class Rows, template <class, int, bool> class WeightCopy>
 Result<std::unique_ptr<BoundOp>> make_tiles(const ExpertsProblem& p, std::byte* scratch, std::int64_t multiprocessors,
                                             bool few) {

@@ -1,10 +1,10 @@
 // Unpacks 4-bit weights (mxfp4 in moe_experts.h) to bfloat16 in registers, for moe_experts' kernels.
 //
 // The bits of a value are moved into a bfloat16 number, which is then 2^-126 times the value (E2M1 in
-// quantised_values.cuh). One multiplication by the block's factor times 2^126 then gives the weight exactly. A word
-// holds eight neighbouring values, and values four apart become a pair. Converting eight values takes five left shifts,
-// eight other instructions and one multiplication for each pair. Left shifts cost little, because they issue at the
-// same time as logic instructions.
+// quantised_values.cuh). Then one multiplication by 2^126 times the block's scale factor gives the weight exactly. A
+// word holds eight neighbouring values, and two values that are four apart become a pair. For eight values, the
+// conversion takes five left shifts, eight other instructions and four multiplications, one for each pair. Left shifts
+// cost little, because they issue at the same time as logic instructions.
 #pragma once
 
 #include "tessera/ops/moe/moe_experts.cuh"
@@ -20,12 +20,12 @@ __device__ inline std::uint32_t times(std::uint32_t pair, std::uint32_t factors)
   return quantised::times<__nv_bfloat16>(pair, factors);
 }
 
-// A block's factor 2^(scale - 127), in the form that multiplies the results of unpack_raw(), which are 2^-126 times the
-// values.
+// The scale factor 2^(scale - 127) of a block, multiplied by 2^126, because the results of unpack_raw() are 2^-126
+// times the values.
 class PackedFactor {
  public:
   __device__ explicit PackedFactor(unsigned scale)
-      // Two bfloat16 numbers with the bits (scale + 126) << 7
+      // Makes two bfloat16 numbers with the bits (scale + 126) << 7.
       : scale_(scale), first_(min(scale, kLargest) * 0x00800080u + 0x3f003f00u) {}
 
   __device__ std::uint32_t first() const { return first_; }
@@ -40,7 +40,7 @@ class PackedFactor {
   std::uint32_t first_;
 };
 
-// The factors of two neighbouring blocks of a row, in the form of PackedFactor.
+// The factors of two neighbouring blocks of a row, in the form that PackedFactor describes.
 class PackedFactors {
  public:
   // The scale of the first block is in the lower byte, and the scale of the second block in the next byte.
@@ -59,19 +59,20 @@ class PackedFactors {
 
  private:
   static constexpr std::uint32_t kLargest = 0x00800080U;
-  // Returns a word that has half number `block` of `word` in both halves.
+  // Returns a word whose two halves are both equal to half number `block` of `word`.
   __device__ static std::uint32_t of_block(std::uint32_t word, int block) {
     return __byte_perm(word, 0, block == 0 ? 0x1010 : 0x3232);
   }
-  std::uint32_t scales_;  // one in each half
+  std::uint32_t scales_;  // one scale in each half of the word
 };
 
-// Converts the values i and i + 4 of `word` to pairs[i], times 2^-126 and without their block's factor.
+// Converts the values i and i + 4 of `word` to pairs[i], multiplied by 2^-126 but not by the scale factor of their
+// block.
 __device__ inline void unpack_raw(std::uint32_t word, std::uint32_t (&pairs)[4]) {
   quantised::convert_nibbles<__nv_bfloat16, QuantisedFormat::Values::kE2M1>(word, pairs);
 }
 
-// Converts the values i and i + 4 of `word` to pairs[i], times the block's factor.
+// Converts the values i and i + 4 of `word` to pairs[i], multiplied by the scale factor of their block.
 __device__ inline void unpack_word(std::uint32_t word, const PackedFactor& factor, std::uint32_t (&pairs)[4]) {
   unpack_raw(word, pairs);
 #pragma unroll

@@ -1,16 +1,17 @@
 // Parts shared by the two kernels of moe_experts for one token with 4-bit weights (moe_one_token_gate_up.cuh and
 // moe_one_token_down.cuh).
 //
-// The time is bounded by the bytes of the chosen experts: 4 experts of 3 x 2880 x 2880 are 53 MB, 12 µs at 4.3 TB/s.
-// Unpacking takes 13 instructions for eight values. It keeps all schedulers busy for 6 µs, and runs while bytes arrive.
-// There is one row for each chosen expert, so nothing is sorted.
+// The time is bounded by the bytes of the chosen experts. For example, 4 experts of 3 x 2880 x 2880 weights are 53 MB,
+// which take 12 µs at 4.3 TB/s. Unpacking takes 13 instructions for eight values. This keeps all schedulers busy for
+// 6 µs, while bytes arrive. There is one row for each chosen expert, so nothing is sorted.
 //
-// The scale factor of a block of 32 columns multiplies the block's sum, not each weight. In a step, each thread of a
-// quad has its own block, and one tensor-core instruction adds up products of all four blocks. To keep the four sums
-// separate, the instruction's second matrix has eight columns. Column 2q holds the x of thread q's block, and zeros for
-// the other blocks. Thread q receives the sums of columns 2q and 2q + 1. In the kernel of gate and up, the first matrix
-// has rows of gate and rows of up, which are multiplied by column 2q. In the kernel of down, the first matrix has rows
-// of two experts. One expert uses column 2q and the other uses column 2q + 1, because each expert has its own x.
+// The scale factor of a block of 32 columns multiplies the block's sum, not each weight. In a step, each of the four
+// threads of a quad has its own block, and one tensor-core instruction adds up products of all four blocks. The eight
+// columns of the instruction's second matrix keep the four sums separate. Column 2q holds the x of thread q's block,
+// and zeros for the other blocks. Thread q receives the sums of columns 2q and 2q + 1. In the kernel of gate and up,
+// the first matrix has rows of gate and rows of up, which are multiplied by column 2q. In the kernel of down, the first
+// matrix has rows of two experts. One expert uses column 2q and the other uses column 2q + 1, because each expert has
+// its own x.
 //
 // Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither factor causes a
 // rounding if |x| is below 2^67. A sum of products vanishes in float32 only if its value without these factors is below
@@ -33,17 +34,17 @@ inline constexpr float kTokenScaleOfSums = 0x1p66F;  // 2^126 / kTokenScaleOfX
 // Returns the number of columns rounded up to whole steps.
 constexpr std::int64_t token_columns(std::int64_t k) { return (k + kTokenStep - 1) / kTokenStep * kTokenStep; }
 
-// Returns the place where the eight columns from 8 · `eight` on are stored. Places are counted in groups of eight
-// columns. A step begins with the first eight columns of each of its four blocks.
+// Returns the place where the group of eight columns from column 8 · `eight` on is stored. Places are counted in such
+// groups. A step first has the first group of each of its four blocks, then the second group of each, and so on.
 __device__ inline int place_of(int eight) { return eight / 16 * 16 + eight % 4 * 4 + eight / 4 % 4; }
 
-// Loads a thread's block of a step. `x` points to the start of the step.
+// Loads the thread's block of x in a step. `x` points to the start of the step.
 __device__ inline void load_block(const uint4* x, uint4 (&columns)[4]) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) columns[j] = x[j * 4 + static_cast<int>(threadIdx.x) % 4];
 }
 
-// A thread's two blocks, one from each of its two weight rows.
+// A thread's two blocks of 32 weights in a step. The thread has two weight rows, `low` and `high`, and a block of each.
 struct TwoBlocks {
   uint4 low;
   uint4 high;
@@ -53,8 +54,8 @@ struct TwoBlocks {
 
 // Adds products of the thread's blocks to low_sum and high_sum. The instruction gives a thread the sums of an even and
 // an odd column of the second matrix. low_sum takes the low row's sum of the even column. high_sum takes the high row's
-// sum of the odd column if kOdd, else of the even one. `x` is the thread's part of the second matrix, in pairs: a block
-// of x, or zeros.
+// sum of the odd column if kOdd, else of the even one. `x` is the thread's part of the second matrix, as pairs of
+// values. It is a block of x, or zeros.
 template <class T, bool kOdd>
 __device__ inline void multiply_blocks(const TwoBlocks& blocks, const uint4 (&x)[4], float& low_sum, float& high_sum) {
   const uint4& a = blocks.low;
@@ -82,8 +83,9 @@ __device__ inline float sum_of_quad(float sum) {
   return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
 }
 
-// Returns the final sum from the sum of all its parts. A scale of 255 means NaN, but multiply_blocks() makes the sum
-// infinite instead, so an infinite sum becomes NaN here. Nothing else makes the sum infinite if |x| is below 2^67.
+// Returns the final value of a sum, whose parts have been added up. A scale of 255 means NaN, but multiply_blocks()
+// makes the sum infinite instead, so an infinite sum becomes NaN here. Nothing else makes the sum infinite if |x| is
+// below 2^67.
 __device__ inline float whole_sum(float sum) { return isinf(sum) ? NAN : sum * kTokenScaleOfSums; }
 
 __device__ inline bool is_expert(int id, int experts) { return id >= 0 && id < experts; }

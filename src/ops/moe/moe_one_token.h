@@ -1,5 +1,5 @@
-// Binds moe_experts for one token with 4-bit weights, on Hopper (moe_one_token.cuh). One kernel computes gate and up.
-// The next computes down and the sum over the experts.
+// Binds moe_experts for one token with 4-bit weights, on Hopper (moe_one_token.cuh). A first kernel computes gate and
+// up. A second kernel computes down and the sum over the experts.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,9 @@
 
 namespace tessera {
 
-// Returns whether types, sizes and the current device fit. hidden must be a multiple of 64. The kernel's ring of whole
-// rows, of `hidden` weights each, must fit into shared memory, which limits hidden to 3200 on an H200.
+// Returns whether the kernels support the types, the sizes and the current device. hidden must be a multiple of 64. The
+// kernel's ring of whole rows, of `hidden` weights each, must fit into shared memory, which limits hidden to 3200 on an
+// H200.
 bool one_token_serves(const ExpertsProblem& p);
 
 // Returns the bytes of the workspace. Precondition of this and the next function: one_token_serves(p).

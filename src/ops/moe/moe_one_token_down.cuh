@@ -2,8 +2,9 @@
 // over the token's experts.
 //
 // A block computes 8 columns of y over all experts. A warp takes the rows of two experts and its share of the steps of
-// k, and works alone until its last step. The first weights are loaded before the kernel of gate and up has ended. Each
-// thread loads its own weights through shared memory, because registers would not hold so many.
+// k (kTokenStep columns each), and works alone until its last step. The first weights are loaded before the kernel of
+// gate and up has ended. Each thread loads its own weights to shared memory first, because registers could not hold the
+// weights of all steps in flight.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -27,14 +28,14 @@ __device__ inline void copy_eight_async(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(address), "l"(from) : "memory");
 }
 
-// A warp's loop over sixteen weight rows. Four threads share two of the rows. In each step a thread reads one block of
-// each of its two rows.
+// A warp's loop over sixteen weight rows. Four threads share two of the rows. In each step, each of these threads reads
+// one block of both rows.
 template <class T>
 class PackedWalk {
  public:
-  // Begins the loop over the rows of weights low … low + 7 and high … high + 7, which are counted through all experts.
-  // `low` and `high` are multiples of 8. The warp takes the steps first, first + stride and so on. `shared` has
-  // walk_bytes(k) bytes.
+  // Begins the loop over the rows of weights low … low + 7 and high … high + 7, numbered through the rows of all
+  // experts. `low` and `high` are multiples of 8. The warp takes the steps first, first + stride and so on. `shared`
+  // has walk_bytes(k) bytes.
   __device__ PackedWalk(const Matmul<T>& p, std::int64_t low, std::int64_t high, int first, int stride,
                         unsigned char* shared)
       : blocks_(p.k / kPackedBlock),
@@ -53,7 +54,8 @@ class PackedWalk {
     scales_ += lane() / 4 * blocks_;
   }
 
-  // Starts loading the next step; writes zeros past the end. The caller commits the group of copies.
+  // Starts loading the next step. Past the end of the rows it writes zeros. The caller commits the group of copies
+  // (cp.async).
   __device__ void load(int slot) {
     const bool real = next_ < blocks_;
     copy_async(words_ + slot * kSlot, packed_[0] + next_, real);
@@ -61,7 +63,7 @@ class PackedWalk {
     next_ += stride_;
   }
 
-  // Returns the thread's blocks of the next step. Precondition: its copies have ended.
+  // Returns the thread's blocks of the next step. Precondition: the copies of this step have ended.
   __device__ TwoBlocks blocks(int slot) {
     const int block = min(block_, blocks_ - 1);
     block_ += stride_;
@@ -93,8 +95,9 @@ constexpr std::int64_t token_down_bytes(std::int64_t k) {
   return kTokenDownWarps * (walk_bytes(k) + kTokenDownAhead * kWarp * 16);
 }
 
-// Computes down and the sum over experts. Grid: n / 8. x: [top_k, token_columns(k)], written by token_gate_up(). y:
-// [n]. Preconditions: T has 16 bits, k is a multiple of 32, n is a multiple of 8, top_k is at most kTokenMostExperts.
+// Computes down and the sum over experts. gridDim.x is n / 8. x is [top_k, token_columns(k)], written by
+// token_gate_up(), and y is [n]. Preconditions: T has 16 bits, k is a multiple of 32, n is a multiple of 8, top_k is at
+// most kTokenMostExperts.
 template <class T>
 __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
     token_down(const Matmul<T> p, const std::int32_t* ids, const float* factors) {
@@ -116,9 +119,9 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
     return is_expert(id, p.experts) ? id : -1;
   };
   const int chosen[2] = {expert_of(couple * 2), expert_of(couple * 2 + 1)};
-  // If one expert of a couple is missing, its partner's rows are multiplied twice, without additional reads from
-  // memory. A couple without experts has no steps. A warp also has no steps if the other warps take all of them. The
-  // loops of such warps begin past the end and load nothing.
+  // If one expert of a couple is missing, the rows of the other expert are multiplied twice, without additional reads
+  // from memory. A couple without experts has no steps. A warp also has no steps if the other warps take all of them.
+  // The loops of such warps begin past the end and load nothing.
   const int present = max(chosen[0], chosen[1]);
   const int own_step = thread / kWarp / couples;
   const int first_step = own_step < stride && present >= 0 ? own_step : steps;
@@ -143,9 +146,9 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   }
   wait_for_previous();
 
-  // A warp copies a step's columns of x for both experts at once, 16 lanes for each. Rows of x are padded to whole
-  // steps. The preceding kernel does not write the padding, so the copy writes zeros for blocks of kPackedBlock columns
-  // past column k.
+  // A warp copies a step's columns of x for both experts at once, with 16 lanes for each expert. Rows of x are padded
+  // to whole steps. The preceding kernel does not write the padding, so the copy writes zeros for blocks of
+  // kPackedBlock columns past column k.
   auto* const x =
       reinterpret_cast<uint4*>(shared + kTokenDownWarps * walk_bytes(p.k)) + thread / kWarp * (kTokenDownAhead * kWarp);
   const auto* const from =

@@ -1,14 +1,14 @@
 // The first kernel of moe_experts for one token with 4-bit weights, on Hopper (moe_one_token.cuh). It computes gate and
 // up.
 //
-// The kernel cannot know which weights it needs until the router has chosen, and then it needs all of them at once.
-// Memory is fast when neighbouring bytes are requested together. So the copy engine (TMA) brings eight whole rows at a
-// time, in the order in which a block multiplies them. These rows fill the block's shared memory.
+// The kernel cannot request weights until the router has chosen, and then it needs all of them at once. Memory is fast
+// when neighbouring bytes are requested together. Therefore the copy engine (TMA) brings eight whole rows at a time, in
+// the order in which a block multiplies them. These rows fill the block's shared memory.
 //
-// A unit is 8 columns of y of one expert. Its gate rows and up rows take one slot of the block's ring. The block's
-// warps form teams. The warps of a team share a unit's steps of k, and the teams take units in turn. A slot belongs to
-// one team, so this team is never more than one phase ahead of the slot's barrier. Therefore a wait, which tests only
-// the parity of a phase, cannot take one phase for another.
+// A unit is 8 columns of y of one expert. The unit's gate rows and up rows take one slot of the block's ring buffer.
+// The block's warps form teams. The warps of a team share a unit's steps of k, and the teams take units in turn. A slot
+// always belongs to the same team, so this team is at most one phase ahead of the slot's barrier. A wait tests only the
+// parity of a phase, but phases so close together cannot be confused.
 #pragma once
 
 #include "tessera/ops/cuda/bulk_copy.cuh"
@@ -17,20 +17,20 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kTokenTeam = 6;                 // warps of a team
-inline constexpr int kTokenTeams = 4;                // teams of a block; one more warp requests weights
-inline constexpr int kTokenSlots = 2 * kTokenTeams;  // slots of the block's ring
+inline constexpr int kTokenTeams = 4;                // teams of a block; one warp outside them requests weights
+inline constexpr int kTokenSlots = 2 * kTokenTeams;  // the slots of the block's ring
 inline constexpr int kTokenThreads = (kTokenTeams * kTokenTeam + 1) * kWarp;
 
 // Returns the bytes of eight rows of k weights in shared memory: their values, then their scale factors.
 constexpr std::int64_t eight_rows_bytes(std::int64_t k) { return k * 4 + k / 4; }
 
-// Returns the bytes of the dynamic shared memory of token_gate_up(): slots, then x.
+// Returns the bytes of the dynamic shared memory of token_gate_up(): first the slots, then x.
 constexpr std::int64_t token_gate_up_bytes(std::int64_t k) {
   return kTokenSlots * 2 * eight_rows_bytes(k) + token_columns(k) * 2;
 }
 
-// Copies eight weight rows to a slot. One thread calls it. `row` is the number of the first row among all experts'
-// rows, and a multiple of 8.
+// Copies eight weight rows to a slot. Only one thread calls this function. `row` is the number of the first row among
+// the rows of all experts, and is a multiple of 8.
 template <class T>
 __device__ inline void copy_eight_rows(const Matmul<T>& p, std::int64_t row, unsigned char* to, SharedBarrier& full) {
   const auto values = static_cast<std::uint32_t>(p.k) * 4;
@@ -38,8 +38,8 @@ __device__ inline void copy_eight_rows(const Matmul<T>& p, std::int64_t row, uns
   bulk_copy(to + values, p.scales + row * (p.k / kPackedBlock), static_cast<std::uint32_t>(p.k) / 4, full);
 }
 
-// Requests the block's units one after another. One thread calls it and does nothing else, because a busy copy engine
-// delays the thread that issues requests.
+// Requests the block's units one after another. A unit is 8 columns of y of one expert. One thread calls this function
+// and does nothing else, because a busy copy engine delays the thread that issues requests.
 template <class T>
 __device__ inline void ask_for_units(const Matmul<T>& p, const std::int32_t* ids, unsigned char* slots,
                                      SharedBarrier* full, SharedBarrier* empty) {
@@ -63,15 +63,15 @@ __device__ inline void ask_for_units(const Matmul<T>& p, const std::int32_t* ids
   }
 }
 
-// Returns which of eight rows a thread reads. Shared memory serves eight threads, which are two quads, at once. If k is
-// an odd multiple of 64, rows a and a + 2 lie in different banks. So one of the two quads reads a row a, and the other
-// reads row a + 2.
+// Returns which of eight weight rows a thread reads. Shared memory serves eight threads at once, which are two quads.
+// If k is an odd multiple of 64, rows a and a + 2 lie in different banks. So one of the two quads reads a row a, and
+// the other reads row a + 2.
 __device__ inline int row_of_thread_in_eight() {
   const int quad = static_cast<int>(threadIdx.x) / 4 % 8;
   return (quad & 4) | (quad & 1) << 1 | (quad >> 1 & 1);
 }
 
-// The offset of a thread's row, one of eight, from the start of the eight rows.
+// The offset of a thread's row from the start of the eight rows that contain it.
 class PackedRowOfThread {
  public:
   __device__ explicit PackedRowOfThread(int k)
@@ -104,10 +104,10 @@ __device__ inline void sync_teams() {
   asm volatile("bar.sync %0, %1;" ::"n"(1 + kTokenTeams), "n"(kTokenTeams * kTokenTeam * kWarp) : "memory");
 }
 
-// Computes gate and up. The grid may have any number of blocks, of kTokenThreads threads each. y: [top_k,
-// token_columns(n)], multiplied by kTokenScaleOfX; nothing is written past n. Preconditions: T has 16 bits, k is a
-// multiple of 64, n is a multiple of 8. This kernel lets the kernel of down begin only after its own wait for the
-// router, so that the router's results are complete when down begins.
+// Computes gate and up. The grid may have any number of blocks, of kTokenThreads threads each. y is [top_k,
+// token_columns(n)], and its values are multiplied by kTokenScaleOfX. Nothing is written past column n. Preconditions:
+// T has 16 bits, k is a multiple of 64, n is a multiple of 8. This kernel lets the kernel of down begin only after its
+// own wait for the router, so that the router's results are complete when down begins.
 template <class T>
 __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T> p, const std::int32_t* ids) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T
   const int team = thread / kWarp / kTokenTeam;
   const int of_team = thread / kWarp % kTokenTeam;
   const PackedRowOfThread weights(p.k);
-  int turn = 0;  // number, within the team, of the warp that adds up the sums
+  int turn = 0;  // the number, within the team, of the warp that adds up the sums
   int i = team;
   for (int unit = static_cast<int>(blockIdx.x) + team * blocks; unit < end;
        unit += kTokenTeams * blocks, i += kTokenTeams) {

@@ -1,9 +1,10 @@
 // The first step of moe_experts' tiled algorithms: sorts the pairs (token, k) by expert, makes the list of tiles, and
 // lists or copies the rows of x in the order of the sorted pairs.
 //
-// Each block counts all pairs, and separately the pairs of the tokens before its own. So it knows where its pairs go,
-// and blocks need not wait for each other. The copy engine (TMA) needs contiguous rows. If rows are copied for the copy
-// engine, these copies bound the time, because T · top_k rows are written, and read again by the matmul.
+// Each block counts all pairs, and separately the pairs of the tokens that come before the block's own tokens. So the
+// block knows where its own pairs go, and blocks need not wait for each other. The copy engine (TMA) needs contiguous
+// rows. If rows are copied for the copy engine, these copies bound the time, because T · top_k rows are written, and
+// read again by the matmul.
 #pragma once
 
 #include <algorithm>
@@ -34,20 +35,21 @@ __device__ inline void alternate(uint4 (&columns)[2]) {
   columns[1] = arrange(0x7632);
 }
 
-// Sorts the pairs by expert. x: [tokens, packs]; rows: [pairs, packs]. If some pairs have no expert, the last rows of
-// `rows` are left unchanged. An expert's rows are split evenly, in multiples of row_step, into the smallest number of
-// tiles of at most most_rows rows. Experts with larger tiles come first in the list, so that blocks that take tiles at
-// a stride have about the same amount of work. The order of one block's pairs within an expert depends on the order of
-// atomics. This changes no bit of the result, because no sum runs over rows and the place of every pair is stored.
+// Sorts the pairs by expert. x is [tokens, packs] and `rows` is [pairs, packs], where a pack is 16 bytes. If some pairs
+// have no expert, the last rows of `rows` are left unchanged. An expert's rows are split evenly, in multiples of
+// row_step, into the smallest number of tiles of at most most_rows rows. Experts with larger tiles come first in the
+// list, so that all blocks, which take every gridDim.x-th tile, have about the same amount of work. The order of one
+// block's pairs within an expert depends on the order of atomics. This changes no bit of the result, because no sum
+// runs over rows and the place of every pair is stored.
 template <RowsOfX kRows>
 static __global__ void __launch_bounds__(kOrderThreads)
     order_rows(const uint4* x, const std::int32_t* ids, int tokens, int top_k, int experts, int packs, int most_rows,
                int row_step, Order order, uint4* rows) {
-  __shared__ int before[kMaxExperts];     // counts the pairs before the block's own; later the next row of the expert
+  __shared__ int before[kMaxExperts];     // counts the pairs before the block's own; later the expert's next row
   __shared__ int after[kMaxExperts];      // counts the block's own pairs and the pairs after them
-  __shared__ int2 tiles_of[kMaxExperts];  // (rows of a tile, number of tiles)
+  __shared__ int2 tiles_of[kMaxExperts];  // for each expert, (rows of a tile, number of tiles)
   __shared__ int2 scratch[kOrderThreads / kWarp];
-  constexpr int kAtOnce = 8;  // loads in flight
+  constexpr int kAtOnce = 8;  // the number of loads in flight
   let_next_begin();
   wait_for_previous();
   const int thread = static_cast<int>(threadIdx.x);
@@ -125,7 +127,7 @@ static __global__ void __launch_bounds__(kOrderThreads)
 template <RowsOfX kRows>
 void launch_order(const ExpertsProblem& p, std::int64_t begin, int most_rows, int row_step, const Order& order,
                   std::byte* rows, cudaStream_t stream) {
-  constexpr std::int64_t kCopyingBlocks = 128;  // every block counts all pairs, so about one block per multiprocessor
+  constexpr std::int64_t kCopyingBlocks = 128;  // about one per multiprocessor, because every block counts all pairs
   const std::int64_t tokens = std::min(kMostTokens, p.tokens - begin);
   const std::int64_t blocks =
       kRows == RowsOfX::kListed ? ceil_div(tokens * p.top_k, kOrderThreads) : std::min(tokens, kCopyingBlocks);

@@ -23,7 +23,7 @@ struct PartSizes {
   bool mxfp4 = false;
 };
 
-// Returns the part [first, first + count) of the first dimension.
+// Returns the part [first, first + count) of the first dimension of `whole`.
 HostTensor rows_of(const HostTensor& whole, std::int64_t first, std::int64_t count) {
   HostTensor part = whole;
   const std::size_t bytes = whole.bytes.size() / static_cast<std::size_t>(whole.dims[0]);
@@ -33,7 +33,8 @@ HostTensor rows_of(const HostTensor& whole, std::int64_t first, std::int64_t cou
   return part;
 }
 
-// Returns the weights of all experts: gate_up and down, then a bias, then the scale factors if weights have four bits.
+// Returns the weights of all experts: gate_up and down, then one bias, then the scale factors if the weights have four
+// bits.
 std::vector<HostTensor> stacks_of(DType dtype, const PartSizes& s) {
   const std::int64_t rows = 2 * s.intermediate;
   const HostTensor bias = random_tensor(dtype, {kExperts, s.hidden}, 5);
@@ -79,9 +80,9 @@ class MoeParts : public ::testing::TestWithParam<DType> {
   }
 };
 
-// Expert sizes that reach every kernel: matrix rows whose length is or is not a whole number of a kernel's steps, and
-// 4-bit weights. The tests run each size with one token, with the tokens of a decode step, and with a prefill of 600
-// tokens, whose experts have enough rows for oneDNN.
+// These sizes reach every kernel. Some have matrix rows whose length is a whole number of a kernel's steps, some have
+// other rows, and some have 4-bit weights. The tests run each size with one token, with the tokens of a decode step,
+// and with a prefill of 600 tokens, whose experts have enough rows for oneDNN.
 constexpr PartSizes kSizes[] = {{64, 48}, {64, 64}, {72, 64}, {64, 64, true}, {96, 160, true}};
 
 TEST_P(MoeParts, AddUpToTheWhole) {

@@ -1,7 +1,7 @@
 // Computes moe_experts' matmuls without tensor cores. The kernels take float32, sizes that are not multiples of eight,
 // float16 with MXFP4, and quantised matrices whose scales cover few columns. Packed and quantised weights become
-// float32 here. The list of tiles is made as for moe_grouped.cuh. The time is bounded by float32 products, 67 TFLOP/s
-// on an H200; plain tiles of 64 by 64 in shared memory reach about half of it.
+// float32 here. The list of tiles is made as for moe_grouped.cuh. The time is bounded by products in float32, for which
+// an H200 has 67 TFLOP/s. Plain tiles of 64 by 64 in shared memory reach about half of this speed.
 #pragma once
 
 #include "tessera/ops/moe/moe_mxfp4.cuh"
@@ -10,10 +10,10 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kPlainRows = 64;        // rows of x in a tile
-inline constexpr int kPlainWeightRows = 64;  // weight rows in a tile; for gate and up, 32 of each
-inline constexpr int kPlainDepth = 16;       // columns of k at a time
+inline constexpr int kPlainWeightRows = 64;  // the weight rows in a tile; for gate and up, 32 of each
+inline constexpr int kPlainDepth = 16;       // the columns of k that are multiplied at a time
 
-// Returns weight k of a row. `row` is the row's number among all experts' rows.
+// Returns the weight in column k of a row. `row` is the row's number among the rows of all experts.
 template <class T>
 __device__ inline float weight_at(const Matmul<T>& p, std::int64_t row, int k) {
   const std::int64_t at = row * p.k + k;
@@ -23,7 +23,7 @@ __device__ inline float weight_at(const Matmul<T>& p, std::int64_t row, int k) {
 
 // Computes the matmul tile by tile. Thread t computes 4 x 4 sums of a tile: four rows of x, from row 4 · (t / 16) on,
 // times the weight rows t % 16, t % 16 + 16, t % 16 + 32 and t % 16 + 48. For gate and up, the four weight rows belong
-// to two columns of y, each with a sum for gate and one for up.
+// to two columns of y, and each column has a sum for gate and a sum for up.
 template <class T, bool kGateUp>
 __global__ void __launch_bounds__(kThreads) plain(const Matmul<T> p, const Order order) {
   __shared__ float x[kPlainDepth][kPlainRows + 1];

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kGateUp = 3;  // kGateUp and kDown are the operands' indices
+constexpr std::size_t kGateUp = 3;  // kGateUp and kDown are the indices of these operands
 constexpr std::size_t kDown = 4;
 
 struct Formats {
@@ -24,8 +24,8 @@ struct Formats {
 // Returns the number of operands that a matrix has besides its values.
 std::size_t num_more(const QuantisedFormat& format) { return format.num_operands() - 1; }
 
-// Returns a copy of `node` in which the attributes that describe gate_up describe down: if there is an attribute
-// "down_x", its value replaces the value of the attribute "x".
+// Returns a copy of `node` whose attributes describe down in place of gate_up. If there is an attribute "down_x", its
+// value replaces the value of the attribute "x".
 ir::Node node_of_down(const ir::Node& node) {
   constexpr std::string_view kPrefix = "down_";
   std::map<std::string, ir::Attribute> attributes(node.attributes.begin(), node.attributes.end());

@@ -15,7 +15,8 @@ struct ExpertSizes {
 
 // Returns how many operands gate_up and down have together besides their values.
 Result<std::size_t> num_quantised_operands(const ir::Node& node);
-// Checks gate_up, down and their other operands, which begin at operand `first`. moe_experts' shape rule calls it.
+// Checks gate_up, down and their other operands, which begin at operand `first`. The shape rule of moe_experts calls
+// this function.
 Result<ExpertSizes> check_quantised_experts(const ir::OpSignature& s, std::int64_t hidden, std::size_t first);
 // Sets the problem's matrices, their sizes and rounds_inputs. Precondition: the shape rule has accepted the node.
 void read_quantised_experts(const BindArgs& args, std::size_t first, ExpertsProblem& problem);

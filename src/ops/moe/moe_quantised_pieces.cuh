@@ -1,10 +1,10 @@
-// Reads quantised experts' weights (quantised_matrix.h) for moe_experts' kernels, in pieces of 16 bytes of a row: 16
-// neighbouring columns, or 32 if values have four bits.
+// Reads quantised experts' weights (quantised_matrix.h) for moe_experts' kernels, in pieces. A piece is 16 bytes of a
+// row, which are 16 neighbouring columns, or 32 columns if values have four bits.
 //
-// Scales are applied in two places. If a scale belongs to a whole row, sums are multiplied by it
-// (quantised_sum_factor()). Other scales are multiplied with values, which rounds the weights to T. Only NVFP4's
-// weights are exact. "Codes" are the integers of GGUF's blocks (block_codes.h): their scales are float16, may have
-// offsets, and always multiply values.
+// Scales are applied in two places. If a scale belongs to a whole row, the row's sums are multiplied by it
+// (quantised_sum_factor()). Other scales multiply the values, and the products are rounded to T. Only the weights of
+// NVFP4 are exact. "Codes" are the integers of GGUF's blocks (block_codes.h). Their scales are float16, may have
+// offsets, and always multiply the values.
 #pragma once
 
 #include "tessera/ops/cuda/is_aligned.h"
@@ -25,8 +25,8 @@ __host__ __device__ inline bool has_codes(const QuantisedMatrix& m) {
   return m.format.scales == QuantisedFormat::Scales::kFloat16 || m.format.scales == QuantisedFormat::Scales::kPairs;
 }
 
-// Returns whether kernels that take pieces support the matrix. A row must be a whole number of pieces. A piece must
-// have one scale, or two scales in NVFP4 and in int4 codes with groups of 16.
+// Returns whether kernels that read 16-byte pieces of a row support the matrix. A row must be a whole number of pieces.
+// A piece must have one scale, or two scales in NVFP4 and in int4 codes with groups of 16.
 inline bool has_whole_pieces(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   if (m.row_bytes() % 16 != 0 || !is_aligned(m.values) || f.groups) return false;
@@ -37,7 +37,7 @@ inline bool has_whole_pieces(const QuantisedMatrix& m) {
   return f.scales == QuantisedFormat::Scales::kFloat32 && (m.num_groups == 1 || f.group_cols % piece == 0);
 }
 
-// Calls f.template operator()<kValues, kCodes>() for the matrix's values.
+// Calls f.template operator()<kValues, kCodes>() with the type of the matrix's values, and with kCodes = has_codes(m).
 template <class F>
 __device__ inline void with_values(const QuantisedMatrix& m, const F& f) {
   switch (m.format.values) {
@@ -52,19 +52,19 @@ __device__ inline void with_values(const QuantisedMatrix& m, const F& f) {
   }
 }
 
-// Returns, in the lower 16 bits, scale number `at` of a matrix of codes. The upper 16 bits hold the scale's offset, or
-// 0 if the format has no offsets.
+// Returns scale number `at` of a matrix of codes in the lower 16 bits. The upper 16 bits are the scale's offset, or 0
+// if the format has no offsets.
 __device__ inline std::uint32_t code_scale(const QuantisedMatrix& m, std::uint32_t at) {
   if (m.format.scales == QuantisedFormat::Scales::kPairs) return reinterpret_cast<const std::uint32_t*>(m.scales)[at];
   return reinterpret_cast<const std::uint16_t*>(m.scales)[at];
 }
-// Returns the zero point of int4 codes: 8 if the format has no offsets, else 0. With int8 codes, callers only test
+// Returns the zero point of int4 codes: 8 if the format has no offsets, else 0. For int8 codes, callers only test
 // whether the result is 0.
 __device__ inline int code_zero(const QuantisedMatrix& m) {
   return m.format.scales == QuantisedFormat::Scales::kPairs ? 0 : 8;
 }
 
-// A row of the matrix: its number, and the index of its first scale.
+// A row of the matrix: the row's number, and the index of the row's first scale.
 struct WeightRow {
   std::uint32_t row;
   std::uint32_t scale;
@@ -74,8 +74,8 @@ struct WeightRow {
         scale(row / static_cast<std::uint32_t>(m.format.group_rows) * static_cast<std::uint32_t>(m.num_groups)) {}
 };
 
-// A piece as it is in memory. It is converted to numbers of T only when it is used, so that the load may still be under
-// way until then.
+// A piece (16 bytes of a row) as it is in memory. A kernel converts it to numbers of T only when it multiplies them, so
+// the load may take until then.
 template <Values kValues, bool kCodes>
 struct Piece {
   uint4 words = {};
@@ -106,11 +106,13 @@ struct Piece {
   }
 };
 
-// True if convert_word() pairs bytes 0 and 2 of a word, and bytes 1 and 3. These pairs need no byte permutation.
+// Says whether convert_word() makes one pair of bytes 0 and 2 of a word, and one pair of bytes 1 and 3. These pairs
+// need no byte permutation.
 template <class T, Values kValues>
 inline constexpr bool kAlternates = !quantised::is_packed(kValues) && quantised::kIsBf16<T>;
 
-// Converts a word as quantised_values.cuh does, except that it pairs bytes as kAlternates says.
+// Converts the values of a word to pairs, as quantised_values.cuh does, except that kAlternates says which bytes form a
+// pair.
 template <class T, Values kValues>
 __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[kWordPairs<kValues>]) {
   if constexpr (quantised::is_packed(kValues)) {
@@ -162,8 +164,8 @@ class CodeScale {
     flip_ = zero != 0 ? quantised::kFlipSigns : 0;
   }
 
-  // Returns the scale that lane `lane` of this thread's quad holds. All lanes of the warp must call it. `is_moved` says
-  // whether the scale has an offset, or a zero point in the place of an offset.
+  // Returns the scale that lane `lane` of this thread's quad holds. All lanes of the warp must call this function.
+  // `is_moved` says whether the scale has an offset, or a zero point instead of an offset.
   __device__ CodeScale of_lane(int lane, bool is_moved) const {
     CodeScale other = *this;
     other.of_.scale = __shfl_sync(~0U, of_.scale, lane, 4);
@@ -171,7 +173,7 @@ class CodeScale {
     return other;
   }
 
-  // Converts a word to pairs of weights, as convert_word() arranges them. `offset` is offset_of() of the zero point.
+  // Converts a word to pairs of weights, in the order of convert_word(). `offset` is offset_of() of the zero point.
   __device__ void convert(std::uint32_t word, std::uint32_t offset, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     if constexpr (quantised::kSmallInts<T, kValues> && quantised::is_packed(kValues)) {
       quantised::convert_small_nibbles(word, pairs);
@@ -190,7 +192,8 @@ class CodeScale {
   std::uint32_t flip_ = 0;  // for convert_small_bytes_apart()
 };
 
-// Converts the words of a piece to weights divided by quantised_sum_factor().
+// Converts the words of a piece to weights. The weights lack the factor quantised_sum_factor(), by which sums are
+// multiplied later.
 template <class T, Values kValues, bool kCodes>
 class PieceScales {
  public:
@@ -209,7 +212,7 @@ class PieceScales {
     }
   }
 
-  // Converts word `index` of the piece to pairs of values, as convert_word() arranges them.
+  // Converts word `index` of the piece to pairs of values, in the order of convert_word().
   __device__ void convert(std::uint32_t word, int index, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     if constexpr (kCodes) {
       codes_[index / 2].convert(word, offset_, pairs);
@@ -226,7 +229,7 @@ class PieceScales {
   std::uint32_t offset_;
 };
 
-// Converts the words of a piece to the values themselves, without their scale.
+// Converts the words of a piece to the values themselves. It does not multiply them by their scale.
 template <class T, Values kValues>
 class ExactPiece {
  public:

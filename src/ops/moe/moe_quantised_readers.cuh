@@ -1,5 +1,5 @@
-// Reads the weights of quantised experts for the kernels of moe_few_rows.cuh and moe_grouped.cuh. One kernel takes all
-// formats, because it chooses the type of values outside of the loops that read them.
+// Reads the weights of quantised experts for the kernels of moe_few_rows.cuh and moe_grouped.cuh. One kernel supports
+// all formats, because it chooses the type of the values before the loops that read them.
 #pragma once
 
 #include "tessera/ops/moe/moe_few_rows.cuh"
@@ -25,8 +25,8 @@ __device__ inline void convert_eight(const PieceScales<T, kValues, kCodes>& scal
   }
 }
 
-// Multiplies as PlainRows does. A thread has a piece of each of its two weight rows at a time. The next pieces are
-// loaded while the current ones are multiplied.
+// Multiplies as PlainRows does. A thread reads one piece (16 bytes) of each of its two weight rows at a time. The next
+// pieces are loaded while the current ones are multiplied.
 template <class T>
 class QuantisedRows {
  public:
@@ -89,8 +89,8 @@ class QuantisedRows {
   WeightRow rows_[2];
 };
 
-// Copies quantised weights. In each stage a thread copies half of the columns of one weight row. They are one piece of
-// 4-bit values or two pieces of 8-bit values.
+// Copies quantised weights. In each stage a thread copies half of the columns of one weight row. This half is one
+// 16-byte piece if values have four bits, and two pieces if they have eight.
 template <class T, int kRows, bool kGateUp>
 class QuantisedCopy {
  public:
@@ -154,10 +154,10 @@ class QuantisedCopy {
   }
 
   const QuantisedMatrix& m_;
-  int end_;  // values from this column on are 0
+  int end_;  // the values from this column on are 0
   WeightRow from_;
   uint4 words_[2] = {};
-  std::uint32_t scales_[2] = {};  // one for each of two pieces, or for each half of one piece of codes
+  std::uint32_t scales_[2] = {};  // a scale for each of two pieces, or for each half of a piece of codes
   int zero_ = 0;
 };
 

@@ -1,14 +1,16 @@
 // Reads and multiplies the weights of quantised experts for moe_streamed.cuh.
 //
-// A stage has whole weight rows, or up to 2048 bytes of each. The threads of a quad take neighbouring pieces of a row
-// (moe_quantised_pieces.cuh). The columns of x are paired as the conversion pairs the columns of w. Scales are loaded
-// from global memory a chunk ahead, as x is. Their cache lines are prefetched when the item's weights are requested.
+// A stage has whole weight rows, or up to 2048 bytes of each row. The threads of a quad take neighbouring pieces of a
+// row (16 bytes each, moe_quantised_pieces.cuh). The conversion makes pairs of the columns of w, and x is arranged in
+// the same pairs. The scales and x are loaded from global memory one chunk ahead. The cache lines of scales are
+// prefetched when the item's weights are requested.
 //
 // Scales are applied in one of two places:
 //   - to partial sums (kSums), if the columns that a quad reads at a time share a scale: the products with the unscaled
 //     values are summed in float32, and this sum is multiplied by the scale;
-//   - to values (kValues), if groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
-//     The scales of GGUF's codes (kCodes) are also applied to values; they are float16, and may have offsets.
+//   - to values (kValues), if groups of columns with one scale are smaller: a value times its scale is rounded to T,
+//     which is exact for NVFP4. The scales of GGUF's codes (kCodes) are also applied to values. They are float16, and
+//     may have offsets.
 #pragma once
 
 #include "tessera/ops/cuda/l2_prefetch.cuh"
@@ -19,7 +21,7 @@ namespace tessera::cuda::moe {
 
 enum class ScaleOf { kSums, kValues, kCodes };
 
-// Columns of k that a quad reads at a time.
+// The number of columns of k that a quad reads at a time.
 template <Values kValues>
 inline constexpr int kQuadColumns = 4 * kPieceColumns<kValues>;
 
@@ -33,8 +35,8 @@ struct QuantisedStream {
   static constexpr int kColumns = kPieceColumns<kValues>;
   static constexpr int kStageColumns = kPacked ? 4096 : 2048;
   static constexpr int kColumnMultiple = kQuadColumns<kValues>;
-  static constexpr int kPieces = kPacked ? 1 : 2;     // pieces of a thread in a chunk
-  static constexpr int kPieceBytes = kTeam * 4 * 16;  // bytes from a thread's first piece to its second
+  static constexpr int kPieces = kPacked ? 1 : 2;     // the number of pieces that a thread has in a chunk
+  static constexpr int kPieceBytes = kTeam * 4 * 16;  // the bytes from a thread's first piece to its second
   static constexpr bool kCodes = kScaleOf == ScaleOf::kCodes;
   static constexpr bool kHasFactors = kScaleOf != ScaleOf::kSums;
   using OnePiece = Piece<kValues, kCodes>;
@@ -61,7 +63,7 @@ struct QuantisedStream {
     copy_rows(from + low * row, from + high * row, row, row_bytes(columns), pitch, to, full);
   }
 
-  // Prefetches the cache lines of the item's scales. One warp calls it.
+  // Prefetches the cache lines of the item's scales. Only one warp calls this function.
   __device__ static void prefetch_scales(const Matmul<T>& m, std::int64_t low, std::int64_t high) {
     const QuantisedMatrix& w = m.matrix;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -75,7 +77,7 @@ struct QuantisedStream {
     };
     const WeightRow row(w, number);
     if constexpr (kCodes) {
-      const std::int64_t bytes = w.format.scales == QuantisedFormat::Scales::kPairs ? 4 : 2;  // size of a scale
+      const std::int64_t bytes = w.format.scales == QuantisedFormat::Scales::kPairs ? 4 : 2;  // the size of a scale
       lines(w.scales + row.scale * bytes, w.num_groups * bytes);
     } else if constexpr (kValues == Values::kE2M1) {
       lines(w.scales + row.scale, w.num_groups);
@@ -89,8 +91,8 @@ struct QuantisedStream {
   // The scales of the pieces that a thread has in its two rows.
   class Scales {
    public:
-    // Begins an item. `low` and `high` are the numbers of the thread's two rows among all experts' rows. Row numbers
-    // are divided by group_rows; the division is exact for up to kMostStackRows rows.
+    // Begins an item. `low` and `high` are the numbers of the thread's two rows among all experts' rows. The function
+    // divides row numbers by group_rows in float32, which is exact for up to kMostStackRows rows.
     __device__ void begin_item(const Streamed<T>& p, int low, int high) {
       const int rows[2] = {low, high};
       const auto groups = static_cast<int>(p.matmul.matrix.num_groups);
@@ -111,8 +113,8 @@ struct QuantisedStream {
       const int part = thread / kWarp % kTeam;
 #pragma unroll
       for (int d = 0; d < kPieces; ++d) {
-        // With kSums, all pieces of a quad take the scale of the quad's first column. Columns are clamped to the row;
-        // pieces past the row's last column are not used.
+        // With kSums, all pieces of a quad take the scale of the quad's first column. Column numbers are limited to the
+        // row, because pieces past the row's last column are not used.
         const int quad = first + part * kQuadColumns<kValues> + d * kPieceBytes;
         const int at =
             kScaleOf == ScaleOf::kSums ? min(quad, m.k - 1) : min(quad + thread % 4 * kColumns, m.k - kColumns);
@@ -150,7 +152,7 @@ struct QuantisedStream {
     std::uint32_t from_[2];
     std::uint32_t zeros_from_[2];
     std::uint32_t bits_[kPieces][2];
-    std::uint32_t second_[2];  // int4 codes: scales of the second half of the piece
+    std::uint32_t second_[2];  // for int4 codes: the scales of the second half of the piece
     int zeros_[2];
   };
 

@@ -1,4 +1,4 @@
-// Binds moe_experts with quantised experts for the rows of a decode on Hopper (moe_quantised_stream.cuh).
+// Binds moe_experts with quantised experts for the rows of a decode step on Hopper (moe_quantised_stream.cuh).
 #include "tessera/ops/moe/moe_quantised_streamed.h"
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace {
 using namespace cuda;
 using namespace cuda::moe;
 
-// Returns where the scales of this matrix are applied. The result is empty if no kernel supports the format.
+// Returns where the kernel applies the scales of this matrix. The result is empty if no kernel supports the format.
 std::optional<ScaleOf> scale_place(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   if (!has_whole_pieces(m) || m.rows > kMostStackRows) return std::nullopt;

@@ -1,5 +1,6 @@
 // Catches: experts whose rows use another expert's values or scales; a scale, zero point or factor of the wrong
-// columns; sums that read past a row's last column; and, on CUDA, any of these in one of the kernels of moe_experts.cu.
+// columns; sums that read past a row's last column; and, on CUDA, any of these faults in one of the kernels of
+// moe_experts.cu.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -56,8 +57,8 @@ struct ExpertsSizes {
   std::int64_t tokens, top_k, experts, hidden, intermediate;
 };
 
-// The experts that the tokens choose: several experts, with ids among them that name no expert; or the last expert for
-// all tokens.
+// The experts that the tokens choose. With kSeveral, tokens choose several experts, and some ids name no expert. With
+// kLast, all tokens choose the last expert.
 enum class Chosen { kSeveral, kLast };
 
 struct QuantisedExpertsCase {
@@ -179,7 +180,8 @@ class QuantisedExperts : public ::testing::TestWithParam<std::tuple<ExpertsForma
   const ExpertsFormat& formats() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()); }
 
-  // Checks the operator. Allows a few roundings of values near the greatest one.
+  // Compares the operator's result with the reference. The tolerance allows for a few roundings of values near the
+  // greatest one.
   void check(QuantisedExpertsCase in, Chosen chosen = Chosen::kSeveral) const {
     const QuantisedExpertsCase c = make_case(dtype(), formats(), std::move(in), chosen);
     const std::vector<double> expected = expected_of(c);
@@ -195,8 +197,8 @@ class QuantisedExperts : public ::testing::TestWithParam<std::tuple<ExpertsForma
   }
 };
 
-// Covers short and long rows of weights, rows that fill a kernel's stage only partly, few and many pairs of token and
-// expert, and experts that more than eight tokens chose.
+// Covers short and long rows of weights, rows that fill a kernel's stage only partly, few and many pairs of a token and
+// an expert, and experts that more than eight tokens chose.
 TEST_P(QuantisedExperts, MatchTheReference) {
   for (const ExpertsSizes& s :
        {ExpertsSizes{1, 2, 8, 256, 128}, ExpertsSizes{3, 2, 5, 96, 64}, ExpertsSizes{9, 4, 16, 160, 96},
@@ -207,7 +209,7 @@ TEST_P(QuantisedExperts, MatchTheReference) {
   check({.sizes = {32, 8, 128, 64, 64}});  // more experts than the shared memory of CUDA's decode kernel holds
 }
 
-// Covers rows whose length is not a multiple of 32 columns, or of 8.
+// Covers rows whose length is not a multiple of 32 columns, or not a multiple of 8 columns.
 TEST_P(QuantisedExperts, TakeOddSizes) {
   for (const ExpertsSizes& s :
        {ExpertsSizes{5, 2, 3, 80, 48}, ExpertsSizes{40, 2, 3, 112, 16}, ExpertsSizes{90, 2, 3, 48, 80},
@@ -231,7 +233,7 @@ TEST_P(QuantisedExperts, TakeSubnormalNumbers) {
   for (const std::int64_t tokens : {2, 20, 140}) check({.sizes = {tokens, 2, 3, 128, 64}, .subnormal = true});
 }
 
-// Covers rows of several stages of CUDA's kernels. The CPU has no such stages.
+// Covers rows so long that CUDA's kernels copy them in several stages. The CPU has no such stages.
 TEST_P(QuantisedExperts, TakeLongRows) {
   check({.sizes = {2, 2, 4, 1152, 416}, .biases = true});
   if (!on_cuda()) return;

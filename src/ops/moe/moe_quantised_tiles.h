@@ -11,11 +11,11 @@
 
 namespace tessera {
 
-// Returns whether the type has 16 bits and the formats of both matrices fit (has_whole_pieces()).
+// Returns whether the type has 16 bits and the kernels support the formats of both matrices (has_whole_pieces()).
 bool quantised_experts_serve(const ExpertsProblem& p);
 
-// Binds the kernels. Precondition: quantised_experts_serve(p). `few` chooses the algorithm without tiles, for at most
-// kMostPairs pairs.
+// Binds the kernels. Precondition: quantised_experts_serve(p). If `few` is true, it chooses the algorithm without
+// tiles, which takes at most kMostPairs pairs (token, k).
 Result<std::unique_ptr<BoundOp>> bind_quantised_experts(const ExpertsProblem& p, std::byte* scratch,
                                                         std::int64_t multiprocessors, bool few);
 

@@ -107,8 +107,8 @@ void choice_row(const RouteProblem& p, const float* scores, float* choice) {
   }
 }
 
-// Returns the index of the greatest of values[0 … count) that is not taken yet, and marks it as taken. The lowest index
-// wins among equals.
+// Returns the index of the greatest of values[0 … count) that is not taken yet, and marks it as taken. Among equal
+// values the lowest index wins.
 std::int64_t take_greatest(const float* values, bool* taken, std::int64_t count) {
   std::int64_t best = -1;
   for (std::int64_t i = 0; i < count; ++i)
@@ -178,7 +178,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   return dispatch_dtype(args.operands[0].dtype, "moe_route", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     const RouteProblem p = make_route_problem(args);
     const T* logits = args.operands[0].as<T>();
-    // A row takes about as long as top_k + 4 passes over its scores.
+    // Routing a row takes about as long as top_k + 4 passes over the row's scores.
     const std::int64_t row_bytes = p.experts * (p.top_k + 4) * static_cast<std::int64_t>(sizeof(float));
     return make_cpu_op("moe_route", [=] {
       parallel_rows(p.tokens, row_bytes,

@@ -1,9 +1,9 @@
-// Computes moe_route on CUDA. Each warp takes a row of logits. Lane l holds experts l, l + 32, … as keys in registers,
-// and picking the best expert takes two instructions that reduce over the warp.
+// Computes moe_route on CUDA. Each warp takes a row of logits. Lane l holds the experts l, l + 32, … as keys in
+// registers. To pick the best expert, the warp needs two reduction instructions.
 //
-// A row has E logits and top_k results, so a step's rows are at most a few hundred KiB. The kernel's time is therefore
-// the time of the launch and of the chain of top_k picks, each about 60 cycles. Rows share nothing, so a row's bits do
-// not depend on other rows.
+// A row has E logits and top_k results, so the rows of a step are at most a few hundred KiB. The kernel's time is
+// therefore the time of the launch and of the top_k picks, which follow each other and take about 60 cycles each. Rows
+// share nothing, so a row's bits do not depend on other rows.
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -14,18 +14,18 @@ namespace tessera {
 namespace cuda {
 namespace {
 
-constexpr int kWarps = 4;  // warps of a block; each takes a row
+constexpr int kWarps = 4;  // warps of a block; each warp takes one row
 constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr unsigned kTaken = 0;  // the key of a taken expert or group, below the keys of all numbers
 
-// Maps a number to a key. Keys compare as their numbers do, and NaN maps to the key of the lowest number.
+// Maps a number to a key. Keys have the same order as the numbers, and NaN maps to the key of the lowest number.
 __device__ unsigned key_of(float x) {
   const unsigned bits = __float_as_uint(isnan(x) ? -INFINITY : x + 0.0f);  // -0 becomes 0
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// Returns the index of the greatest key, and marks the key as taken. The lowest index wins among equals. Index i is
-// keys[i / 32] of lane i % 32. Precondition: at least one key is not taken.
+// Returns the index of the greatest key, and marks the key as taken. Among equal keys the lowest index wins. The key
+// with index i is keys[i / 32] of lane i % 32. Precondition: at least one key is not taken.
 template <int kPerLane>
 __device__ int take_greatest(unsigned (&keys)[kPerLane], int lane) {
   unsigned greatest = keys[0];
@@ -56,14 +56,14 @@ __device__ int take_greatest(unsigned* keys, int count, int lane) {
   return static_cast<int>(index);
 }
 
-// Returns the number by which an expert is chosen: its score plus its correction, or -INFINITY for NaN.
+// Returns the number by which an expert is chosen: its score plus its correction, or -INFINITY if this sum is NaN.
 __device__ float choice_of(const RouteProblem& p, const float* scores, int expert) {
   const float c = p.correction != nullptr ? scores[expert] + p.correction[expert] : scores[expert];
   return isnan(c) ? -INFINITY : c;
 }
 
 // Marks the experts of all groups except the best ones as taken. `groups` is shared memory with one element for each
-// group: the group's key, which becomes kTaken if the group is one of the best.
+// group. The element is the group's key, and becomes kTaken if the group is one of the best.
 template <int kPerLane>
 __device__ void exclude_groups(const RouteProblem& p, const float* scores, unsigned* groups, unsigned (&keys)[kPerLane],
                                int lane) {
@@ -88,7 +88,7 @@ __device__ void exclude_groups(const RouteProblem& p, const float* scores, unsig
   }
 }
 
-// Computes the scores of one row in shared memory: softmax or sigmoid of the logits.
+// Computes the scores of one row, which are the softmax or the sigmoid of the logits, in shared memory.
 template <class T, int kPerLane>
 __device__ void score_row(const RouteProblem& p, const T* logits, float* scores, int lane) {
   const int experts = static_cast<int>(p.experts);
@@ -120,7 +120,8 @@ __device__ void score_row(const RouteProblem& p, const T* logits, float* scores,
   __syncwarp();
 }
 
-// Routes rows, one for each warp. kPerLane is the number of experts of a lane; 32 · kPerLane >= p.experts.
+// Routes rows, one for each warp. kPerLane is the number of experts of a lane. Precondition:
+// 32 · kPerLane >= p.experts.
 template <class T, int kPerLane>
 __global__ void __launch_bounds__(kWarps* kWarp) route(const T* logits, const RouteProblem p) {
   __shared__ float all_scores[kWarps][kPerLane * kWarp];
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) route(const T* logits, const Ro
   }
   if (p.groups_per_token < p.groups) exclude_groups(p, scores, all_groups[warp], keys, lane);
 
-  // Lane k keeps the results k and k + 32. top_k is at most 64.
+  // Lane k keeps the results k and k + 32. Two results for each lane suffice, because top_k is at most 64.
   int my_id[2] = {};
   float my_weight[2] = {};
   float sum = 0;

@@ -15,13 +15,13 @@
 // Softmax with `normalise` is the softmax of the top_k logits (Mixtral, GPT-OSS). Among equal scores the lower index
 // wins, for experts and for groups. NaN counts as the lowest score.
 //
-// A row whose slot is 0 is padding: slot 0 lies in the page that belongs to no request. A padding row chooses no
-// expert: all its ids are -1 and its weights 0, so that padding loads no expert's weights. The attributes `correction`
-// and `expert_scale` say which of the two optional operands are present, in that order.
+// A row whose slot (in the KV cache) is 0 is padding, because slot 0 lies in the page that belongs to no request. For a
+// padding row all ids are -1 and all weights 0, so padding loads no expert's weights. The attributes `correction` and
+// `expert_scale` say which of the two optional operands are present, in that order.
 //
-// If a rank holds only the experts [first_expert, first_expert + local_experts), the choice is still among all E. The
-// ids then count from first_expert, and an expert of another rank becomes -1 with weight 0. The matrices of moe_experts
-// then begin with expert first_expert, and moe_experts adds nothing for an id of -1.
+// If this rank (one process of several) holds only the experts [first_expert, first_expert + local_experts), the choice
+// is still among all E. The ids then count from first_expert, and an expert of another rank becomes -1 with weight 0.
+// The matrices of moe_experts then begin with expert first_expert, and moe_experts adds nothing for an id of -1.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Catches: a token whose experts or weights differ from the formula; a higher index that wins among equal scores;
-// groups that are ranked by the wrong score; a correction that reaches the weights; padding that chooses experts; and
-// experts of a rank that are mistaken for another rank's.
+// groups that are ordered by the wrong score; a correction that reaches the weights; padding that chooses experts; and
+// ids of one rank's experts that another rank takes for its own.
 #include "tessera/ops/moe/moe_route.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ struct Routing {
   }
 };
 
-// Returns slots in which every third row is padding: row 1, 4, 7 …
+// Returns slots in which every third row is padding. These are the rows 1, 4, 7, ….
 HostTensor slots_of(std::int64_t tokens) {
   std::vector<std::int32_t> slots;
   for (std::int64_t t = 0; t < tokens; ++t) slots.push_back(t % 3 == 1 ? 0 : static_cast<std::int32_t>(17 + t));
@@ -54,7 +54,8 @@ std::vector<HostTensor> make_operands(DType dtype, std::int64_t tokens, const Ro
   return operands;
 }
 
-// Returns the indices of the `count` greatest values, the greatest first, the lower index among equals.
+// Returns the indices of the `count` greatest values. The greatest value comes first, and among equal values the lower
+// index.
 std::vector<std::size_t> greatest(const std::vector<double>& values, std::int64_t count) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -173,7 +174,7 @@ TEST_P(MoeRoute, EqualScoresTakeTheLowerIndex) {
   EXPECT_EQ(grouped.results[0].values(), (std::vector<double>{0, 1, 2, 9, 0, 1}));
 }
 
-// The correction affects the choice and is not part of the weights.
+// The correction affects which experts are chosen, and is not part of their weights.
 TEST(MoeRouting, CorrectionAffectsOnlyTheChoice) {
   const HostTensor logits = make_tensor(DType::kFloat32, {1, 4}, std::vector<double>{0, 1, 2, 3});
   const HostTensor correction = make_tensor(DType::kFloat32, {4}, std::vector<double>{10, 0, 0, -10});

@@ -1,4 +1,5 @@
-// Forms groups of a few rows of the same expert for a decode step (moe_streamed.cuh), from what the router chose.
+// Groups the router's pairs (token, k) for a decode step (moe_streamed.cuh). A group has a few pairs of the same
+// expert.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +8,23 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kStreamedPairs = 256;        // upper bound of pairs (token, expert)
-inline constexpr int kStreamedRows = 8;           // upper bound of rows in a group
-inline constexpr int kMostGroupingThreads = 640;  // upper bound of the threads of a block
+inline constexpr int kStreamedPairs = 256;        // maximum number of pairs (token, k)
+inline constexpr int kStreamedRows = 8;           // maximum number of rows in a group
+inline constexpr int kMostGroupingThreads = 640;  // maximum number of threads in a block
 
-// A group of rows of one expert: the pairs order[first … first + rows).
+// A group of rows of one expert. Its rows belong to the pairs order[first … first + rows) of RowGroups.
 struct RowGroup {
   int expert;
   int first;
   int rows;
 };
 
-// The pairs, grouped by expert, in shared memory.
+// The pairs (token, k), grouped by expert, in shared memory.
 struct RowGroups {
-  std::uint32_t group[kStreamedPairs];  // expert, first and rows packed into one word
+  std::uint32_t group[kStreamedPairs];  // the expert, first and rows of a RowGroup, in one word
   std::int16_t id[kStreamedPairs];
-  std::uint8_t order[kStreamedPairs];  // pairs sorted by expert
-  std::uint8_t begin[kStreamedPairs];  // [an expert's first pair]: where the expert's pairs begin in `order`
+  std::uint8_t order[kStreamedPairs];  // the pairs, sorted by expert
+  std::uint8_t begin[kStreamedPairs];  // begin[p], if p is an expert's first pair: where its pairs begin in `order`
   int2 scratch[kMostGroupingThreads / kWarp];
   int count;
 
@@ -34,8 +35,8 @@ struct RowGroups {
 };
 static_assert(kStreamedPairs <= 256 && kStreamedRows < 16);
 
-// Makes the list of groups. All threads of a block call it. A block needs at least `pairs` threads. The list is
-// complete when the function returns. Experts are in the order in which pairs first name them.
+// Makes the list of groups. All threads of a block call this function, and a block needs at least `pairs` threads. The
+// list is complete when the function returns. Experts are in the order in which pairs first name them.
 __device__ inline void make_groups(const std::int32_t* ids, int pairs, int experts, RowGroups& to) {
   const int pair = static_cast<int>(threadIdx.x);
   int id = -1;

@@ -1,4 +1,4 @@
-// Lays out the workspace of moe_experts on CUDA, for the tokens that are computed at a time.
+// Lays out the workspace of moe_experts on CUDA, with room for the tokens that are computed at a time.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr std::int64_t kMostTokens = 4096;  // maximum number of tokens computed at a time; bounds the scratch
+inline constexpr std::int64_t kMostTokens = 4096;  // maximum number of tokens computed at a time; it bounds the scratch
 
 inline std::int64_t most_tokens(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens); }
 inline std::int64_t most_pairs(const ExpertsProblem& p) { return most_tokens(p) * p.top_k; }
@@ -22,7 +22,7 @@ struct Scratch {
   std::size_t size = 0;
   std::size_t activated = 0;  // T[pairs, I]
   std::size_t rows = 0;       // T[pairs, H]
-  std::size_t num_tiles = 0;  // num_tiles, tiles, place and row are the parts of Order
+  std::size_t num_tiles = 0;  // the four members from here on are the parts of Order
   std::size_t tiles = 0;
   std::size_t place = 0;
   std::size_t row = 0;
@@ -35,7 +35,7 @@ struct Scratch {
   }
 };
 
-// Lays out the scratch. Its Order has a list of `tiles` tiles; 0 means that the scratch has no Order.
+// Lays out the scratch. Its Order has room for `tiles` tiles. If `tiles` is 0, the scratch has no Order.
 inline Scratch lay_out(const ExpertsProblem& p, std::int64_t tiles) {
   Scratch s;
   const auto take = [&](std::int64_t count, std::size_t bytes) {

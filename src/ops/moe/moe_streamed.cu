@@ -1,4 +1,4 @@
-// Binds moe_experts for the rows of a decode on Hopper (moe_streamed.cuh).
+// Binds moe_experts for the rows of a decode step on Hopper (moe_streamed.cuh).
 #include "tessera/ops/moe/moe_streamed.h"
 
 #include "tessera/ops/moe/moe_quantised_streamed.h"
@@ -10,7 +10,8 @@ namespace {
 using namespace cuda;
 using namespace cuda::moe;
 
-// The minimum number of pairs for 4-bit weights. Up to 32 pairs the kernel for few rows is as fast.
+// The minimum number of pairs (token, k) for 4-bit weights. With up to 32 pairs, the kernel for few rows
+// (moe_few_rows.cuh) is as fast.
 constexpr std::int64_t kFewestPackedPairs = 33;
 
 template <class T>

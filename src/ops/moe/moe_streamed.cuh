@@ -1,37 +1,37 @@
-// Computes moe_experts for the rows of a decode step on Hopper. One kernel computes gate and up. The next computes down
-// and adds up each token's experts.
+// Computes moe_experts for the rows of a decode step on Hopper. One kernel computes gate and up. A second kernel
+// computes down and adds up the results of each token's experts.
 //
 // The time is bounded by reading the chosen experts, 3 · H · I values each. Each expert is read once, for any number of
-// rows. Bulk copies fill a ring of weights in each block's shared memory. The router's choice is known before gate and
-// up begins. The kernel of down therefore requests its first weights as soon as its blocks fit on the multiprocessors,
-// and only then waits for the results of gate and up.
+// rows. Bulk copies (TMA) bring the weights to a ring buffer in each block's shared memory. The router's choice is
+// known before gate and up begins. The kernel of down therefore requests its first weights as soon as its blocks fit on
+// the multiprocessors, and only then waits for the results of gate and up.
 //
 // Both kernels split the router's choice into groups of up to 8 rows of one expert. In the kernel of gate and up, an
-// item is a group with 8 columns of y (16 weight rows). Each block takes items at a stride of the grid, so
+// item of work is a group with 8 columns of y (16 weight rows). A block takes every gridDim.x-th item, so
 // multiprocessors have equal work for any number of active experts. In the kernel of down, each block computes 16
 // columns of y for all groups. It computes all experts' results for its columns, so it also adds them up.
 //
 // A team of warps multiplies an item with tensor-core instructions. The weights are the first operand, and the group's
 // rows of x are the second.
-//   - A team of eight is a whole block. Each warp multiplies an eighth of k. The warps' sums are added in an order that
-//     does not depend on the rows.
+//   - A team of eight warps is a whole block. Each warp multiplies an eighth of k. The warps' sums are added in an
+//     order that does not depend on the rows.
 //   - For down, k is short, and eight warps would wait for each other longer than they multiply. So a team is one warp,
 //     up to sixteen teams of a block multiply different items, and no sums are exchanged.
-// Further warps request weights. If rows are short, the time is bounded by how long a warp takes to wait for a slot and
-// to start a copy. Therefore copies are as long as possible, and a block with teams of one warp has several warps that
-// copy. Each slot is always filled by the same warp, so that a wait, which tests only the parity of a phase of the
-// slot's barrier, cannot take an earlier phase for the expected one.
+// Other warps of the block request weights. If rows are short, the time is bounded by how long a warp takes to wait for
+// a slot and to start a copy. Therefore copies are as long as possible, and a block with teams of one warp has several
+// warps that copy. Each slot is always filled by the same warp, because a wait tests only the parity of a phase of the
+// slot's barrier. A second warp could take an earlier phase for the expected one.
 #pragma once
 
 #include "tessera/ops/moe/moe_streams.cuh"
 
 namespace tessera::cuda::moe {
 
-// A position in the ring: the slot, and the number of completed rounds.
+// A position in the ring buffer: the slot, and the number of completed rounds.
 struct StreamedPlace {
   int slot = 0;
   std::uint32_t turn = 0;
-  // Precondition: step <= slots.
+  // Moves forward by `step` slots. Precondition: step <= slots.
   __device__ void advance(int step, int slots) {
     slot += step;
     if (slot >= slots) {
@@ -44,12 +44,13 @@ struct StreamedPlace {
 // Synchronises the `warps` warps that multiply. The warps that copy do not take part.
 __device__ inline void sync_streamed(int warps) { asm volatile("bar.sync 1, %0;" ::"r"(warps * kWarp) : "memory"); }
 
-// Computes gate and up, or down with the sum. Grid: any for gate and up; n / kStreamedWeightRows for down.
-// Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for down); pairs <=
-// kStreamedPairs. The kernel of gate and up lets the kernel of down begin only after its own wait, so that the router's
-// results are complete when down begins. Gate and up have one team. With several teams, a stage has all columns of k,
-// and p.slots is a multiple of p.teams and of kCopyingWarps. Block: streamed_threads<kTeam>(p.teams). Dynamic shared
-// memory: the slots, then for down T[pairs, kStreamedWeightRows].
+// Computes gate and up, or down with the sum. For gate and up, gridDim.x may be any number. For down, it is
+// n / kStreamedWeightRows. Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for
+// down); pairs <= kStreamedPairs. The kernel of gate and up lets the kernel of down begin only after its own wait for
+// the router, so that the router's results are complete when down begins. Gate and up have one team. With several
+// teams, a stage has all columns of k, and p.slots is a multiple of p.teams and of kCopyingWarps. A block has
+// streamed_threads<kTeam>(p.teams) threads. Its dynamic shared memory holds the slots, and for down also T[pairs,
+// kStreamedWeightRows].
 template <class T, bool kGateUp, class Weights>
 __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam == 1 ? 1 : 2)
     streamed_experts(const Streamed<T> p) {
@@ -76,21 +77,21 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   let_next_begin();
   make_groups(p.ids, p.pairs, m.experts, groups);
 
-  // An item is a group of rows and some columns of y. The blocks of gate and up share all items; a block of down
-  // processes the items of its own columns.
+  // An item is a group of rows and some columns of y. In the kernel of gate and up, blocks share all items. In the
+  // kernel of down, a block processes the items of its own columns.
   const int across = kGateUp ? m.n / kColumns : 1;
   const int group_step = static_cast<int>(gridDim.x) / across;
   const int column_step = static_cast<int>(gridDim.x) % across;
   struct Item {
     int group;
-    int column;  // the item's columns of y, in units of kColumns
+    int column;  // the number of the item's first column of y, divided by kColumns
   };
   const auto block = static_cast<int>(blockIdx.x);
   // Returns the first item of the team or copying warp `number`. In gate and up, `number` is 0.
   const auto first_item = [&](int number) {
     return kGateUp ? Item{block / across, block % across} : Item{number, block};
   };
-  // Moves forward by `items` of the items that the block processes. The kernel of gate and up passes 1.
+  // Moves `item` forward by `items` among the items that the block processes. The kernel of gate and up passes 1.
   const auto advance = [&](Item& item, int items) {
     if constexpr (kGateUp) {
       item.group += group_step;
@@ -101,16 +102,16 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
     }
   };
   const int stages = (m.k + p.stage_columns - 1) / p.stage_columns;
-  // The number of chunks in a stage.
+  // The number of chunks in a stage. A team multiplies one chunk at a time.
   const int chunks = (min(m.k, p.stage_columns) + kChunk - 1) / kChunk;
   const auto columns_of = [&](int stage) { return min(p.stage_columns, m.k - stage * p.stage_columns); };
-  // Returns the number of the item's first weight row among all experts' rows. The second eight rows begin `to_high`
-  // rows later.
+  // Returns the number of the item's first weight row among all experts' rows. An item has eight rows from there on,
+  // and eight rows that begin `to_high` rows later.
   const auto first_row = [&](const Item& item) {
     return static_cast<std::int64_t>(groups.at(item.group).expert) * m.w_rows + item.column * kColumns;
   };
   const int to_high = kGateUp ? m.n : 8;
-  const int multiplying = p.teams * kTeam;  // warps
+  const int multiplying = p.teams * kTeam;  // the number of warps that multiply
 
   if (warp >= multiplying) {
     const int copying = warp - multiplying;
@@ -143,8 +144,8 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   const int team = warp / kTeam;
   const int part = warp % kTeam;
   StreamedPlace at{.slot = team};
-  // The columns of x and the scales for the next multiplication are loaded during the current one. These variables are
-  // the position of that load.
+  // The columns of x and the scales for the next multiplication are loaded during the current one. The `ahead`
+  // variables are the position of this load.
   Item ahead = first_item(team);
   int ahead_stage = 0;
   int ahead_chunk = 0;
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   [[maybe_unused]] int turn = 0;
   for (Item item = first_item(team); item.group < groups.count; advance(item, p.teams)) {
     float sum[4] = {};
-    // In a team of several warps, the weight rows that a thread finishes are not those that it multiplies.
+    // In a team of several warps, a thread writes the results of other weight rows than those that it multiplies.
     const int last_row = kTeam == 1 ? row : static_cast<int>(threadIdx.x) % 8;
     [[maybe_unused]] float factors[2];
     if constexpr (Weights::kHasFactors) {

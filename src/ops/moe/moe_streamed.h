@@ -1,5 +1,5 @@
-// Binds moe_experts for the rows of a decode step on Hopper (moe_streamed.cuh). One kernel computes gate and up. The
-// next computes down and the sum over the experts.
+// Binds moe_experts for the rows of a decode step on Hopper (moe_streamed.cuh). One kernel computes gate and up. A
+// second kernel computes down and the sum over the experts.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Returns whether the current device and this build have the kernel, and the types and sizes fit.
+// Returns whether the current device and this build have the kernels, and the kernels support the types and sizes.
 bool streamed_serves(const ExpertsProblem& p);
 
 // Returns the bytes of the workspace. Precondition of this and the next function: streamed_serves(p).

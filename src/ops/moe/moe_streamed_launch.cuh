@@ -12,19 +12,19 @@
 
 namespace tessera::cuda::moe {
 
-// How blocks share a multiprocessor's shared memory, and how much its copies may ask for at once. The constants below
-// come from measurements on an H200.
+// Says how blocks share a multiprocessor's shared memory, and how many bytes the multiprocessor's copies may request at
+// once. The constants below come from measurements on an H200.
 struct Share {
-  std::int64_t blocks;      // blocks of gate and up per multiprocessor
-  std::int64_t ring_bytes;  // bytes of a block's ring of weights
-  std::int64_t fewest;      // stages hold all of k if at least this many of them fit
+  std::int64_t blocks;      // the number of blocks of gate and up per multiprocessor
+  std::int64_t ring_bytes;  // the bytes of a block's ring buffer of weights
+  std::int64_t fewest;      // stages hold all columns of k if at least this many such stages fit
   // The maximum number of bytes that a multiprocessor's copies have in flight. Each copying warp may have one stage in
   // flight even if this exceeds the maximum.
   std::int64_t in_flight = std::numeric_limits<std::int64_t>::max();
 };
-// 16-bit weights: one block with a longer ring.
+// For 16-bit weights, a multiprocessor has one block with a longer ring.
 inline constexpr Share kOneBlock{.blocks = 1, .ring_bytes = 136 * 1024, .fewest = 2};
-// MXFP4: two blocks keep the arithmetic units busier.
+// For MXFP4, a multiprocessor has two blocks, which keep its arithmetic units busier.
 inline constexpr Share kTwoBlocks{.blocks = 2, .ring_bytes = 96 * 1024, .fewest = 2};
 // Quantised weights need as much arithmetic as MXFP4. Short rings leave the L1 cache more room for x. The loads of x
 // and of scales wait in the same memory queues as the weights, so a limit of bytes in flight keeps these queues short.
@@ -33,14 +33,14 @@ inline Share share_of(const ExpertsProblem& p) {
   return p.quantised ? kTwoShortRings : p.mxfp4 ? kTwoBlocks : kOneBlock;
 }
 
-// The maximum size of a ring in bytes. Only the kernel of down with teams of one warp uses it, because each of its
-// blocks has a multiprocessor to itself.
+// The maximum size of a ring in bytes. Only the kernel of down with teams of one warp has such a ring, because each
+// block of this kernel has a multiprocessor to itself.
 inline constexpr std::int64_t kMostRingBytes = 200 * 1024;
 
-// A block's ring of stages.
+// A block's ring buffer in shared memory. A slot holds one stage of weights.
 struct Ring {
   int stage_columns;
-  int pitch;  // bytes between rows of a stage
+  int pitch;  // the bytes from one row of a stage to the next
   int slot_bytes;
   int slots;
 };
@@ -53,16 +53,16 @@ inline Ring ring_with(int stage_columns, int pitch, int slot_bytes, std::int64_t
           .slots = static_cast<int>(std::min<std::int64_t>(kStreamedSlots, bytes / slot_bytes))};
 }
 
-// Returns a ring of stages that hold all of k. Rows have no gaps, so few copies fill a stage.
+// Returns a ring of stages that hold all columns of k. There are no gaps between rows, so few copies fill a stage.
 template <class Stream>
 Ring whole_rows(int k, std::int64_t bytes) {
   const int pitch = Stream::row_bytes(k);
   return ring_with(k, pitch, kStreamedWeightRows * pitch + Stream::more_bytes(k), bytes);
 }
 
-// Returns a ring of stages that hold about equal parts of k, so that the last stage is not left with a few columns.
-// Gaps of 64 bytes make the distance between rows an odd multiple of 64, so eight threads that read 16 bytes each from
-// two rows use all banks.
+// Returns a ring of stages that hold about equal parts of the columns of k, so that the last stage does not have only a
+// few columns. Gaps of 64 bytes make the distance between rows an odd multiple of 64, so eight threads that read 16
+// bytes each from two rows use all banks.
 template <class Stream>
 Ring parts_of_rows(int k, std::int64_t bytes) {
   const std::int64_t stages = ceil_div(k, Stream::kStageColumns);
@@ -80,8 +80,8 @@ Ring ring_of(int k, const Share& share) {
   return whole;
 }
 
-// Returns how many stages each of `warps` copying warps may have in flight, if a block may have `bytes` bytes: at least
-// one, and at most the warp's slots.
+// Returns how many stages each of `warps` copying warps may have in flight, if the copies of a block may have `bytes`
+// bytes in flight. The result is at least one, and at most the number of the warp's slots.
 inline int in_flight_of(const Ring& ring, std::int64_t bytes, int warps) {
   return static_cast<int>(std::clamp<std::int64_t>(bytes / ring.slot_bytes, warps, ring.slots) / warps);
 }
@@ -144,12 +144,12 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
                                            p.hidden / kStreamedWeightRows, share.in_flight / share.blocks);
 }
 
-// Returns how many teams, of one warp each, a block of down has; 0 means that a team is a whole block. `slots` is the
-// number of stages with all of k that fit. Each team needs a stage with all of k, so a multiprocessor runs one block.
-// The number of teams is a multiple of kCopyingWarps; down_launch() makes the number of slots a multiple of the number
-// of teams. The result is 0 if fewer than kFewestTeams teams fit. It is also 0 if the blocks run in several rounds and
-// the last round would leave too many multiprocessors idle. In this case, with quantised weights, two blocks on each
-// multiprocessor are faster.
+// Returns the number of teams, of one warp each, in a block of down. If it returns 0, a team is a whole block. `slots`
+// is the number of stages with all columns of k that fit in shared memory. Each team needs a stage with all of k, so a
+// multiprocessor runs one block. The number of teams is a multiple of kCopyingWarps; down_launch() makes the number of
+// slots a multiple of the number of teams. The result is 0 if fewer than kFewestTeams teams fit. It is also 0 if the
+// blocks run in several rounds and the last round would leave too many multiprocessors idle. In this case, with
+// quantised weights, two blocks on each multiprocessor are faster.
 inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;
@@ -181,10 +181,11 @@ std::unique_ptr<BoundOp> make_streamed(const StreamedLaunch<T>& gate_up, const S
         for (const StreamedLaunch<T>* l : {&gate_up, &down})
           launch_with(l->kernel, l->shape, l->shared_bytes, /*early=*/true, stream, l->problem);
       },
-      /*choice=*/reinterpret_cast<std::uintptr_t>(down.kernel));  // gate and up's kernel follows from it
+      /*choice=*/reinterpret_cast<std::uintptr_t>(down.kernel));  // it also determines the kernel of gate and up
 }
 
-// Returns whether there are few enough pairs of a token and an expert, and the device has what the kernels need.
+// Returns whether there are few enough pairs (token, k), and the device has the features and the shared memory that the
+// kernels need.
 inline bool streamed_runs(const ExpertsProblem& p) {
   const Result<std::size_t> memory = most_shared_memory("moe_experts");
   return p.tokens * p.top_k <= kStreamedPairs && can_launch_early() && memory.ok() &&

@@ -1,5 +1,5 @@
-// Defines how the weights of an item of moe_streamed.cuh lie in memory and how they are multiplied. Each form of
-// weights has one class. The class for quantised weights is in moe_quantised_stream.cuh.
+// Defines how the weights of an item of work of moe_streamed.cuh lie in memory and how they are multiplied. There is
+// one class for each form of weights. The class for quantised weights is in moe_quantised_stream.cuh.
 #pragma once
 
 #include "tessera/ops/cuda/bulk_copy.cuh"
@@ -11,7 +11,7 @@ namespace tessera::cuda::moe {
 
 inline constexpr int kStreamedWeightRows = 16;  // weight rows of an item
 inline constexpr int kStreamedSlots = 32;       // maximum number of stages in shared memory
-inline constexpr int kTeamOfBlock = 8;          // warps of a team that is a whole block
+inline constexpr int kTeamOfBlock = 8;          // number of warps in a team that fills a whole block
 inline constexpr int kMostTeams = 16;           // maximum number of teams of one warp in a block
 
 // The number of warps of a block that request weights, for teams of `kTeam` warps.
@@ -27,7 +27,8 @@ template <int kTeam>
 inline constexpr int kMostThreads = streamed_threads<kTeam>(kTeam == 1 ? kMostTeams : 1);
 static_assert(kMostThreads<1> <= kMostGroupingThreads && kMostThreads<kTeamOfBlock> <= kMostGroupingThreads);
 
-// Columns of a chunk, which is the part of a stage that a team multiplies at a time. A thread has 32 of them.
+// The number of columns of a chunk, which is the part of a stage that a team multiplies at a time. A thread multiplies
+// 32 of these columns.
 template <int kTeam>
 inline constexpr int kStreamedChunk = kTeam * 128;
 
@@ -39,18 +40,18 @@ struct Streamed {
   int pairs;
   int teams;  // teams of warps in a block
   int stage_columns;
-  int pitch;       // bytes between rows of a stage in shared memory
-  int slot_bytes;  // bytes of a stage in shared memory
+  int pitch;       // the bytes from one row of a stage to the next in shared memory
+  int slot_bytes;  // the bytes of a stage in shared memory
   int slots;
-  int in_flight;             // stages that a copying warp asks for before the oldest of them has arrived
-  int inverse_top_k;         // a pair's token is pair · inverse_top_k / 65536, which is exact up to kStreamedPairs
-  int group_shift;           // quantised weights: the group of a column is column >> group_shift
-  float inverse_group_rows;  // quantised weights: 1 / the number of rows that share scales
+  int in_flight;             // maximum number of stages that a copying warp has in flight
+  int inverse_top_k;         // the token of a pair is pair · inverse_top_k / 65536, exact up to kStreamedPairs
+  int group_shift;           // for quantised weights: the group of a column is column >> group_shift
+  float inverse_group_rows;  // for quantised weights: 1 / the number of rows that share scales
 };
 
-// Copies eight rows from `low` on and eight rows from `high` on, only the first `bytes` bytes of each. Rows begin
-// row_bytes apart in global memory, and `pitch` bytes apart in shared memory. If both distances are equal, two copies
-// suffice, otherwise sixteen are needed. One warp calls it.
+// Copies the first `bytes` bytes of eight rows from `low` on, and of eight rows from `high` on. Rows begin row_bytes
+// apart in global memory, and `pitch` bytes apart in shared memory. If both distances are equal, two copies suffice.
+// Otherwise sixteen are needed. Only one warp calls this function.
 __device__ inline void copy_rows(const void* low, const void* high, int row_bytes, int bytes, int pitch,
                                  unsigned char* to, SharedBarrier& full) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -62,15 +63,15 @@ __device__ inline void copy_rows(const void* low, const void* high, int row_byte
             static_cast<std::uint32_t>(rows * bytes), full);
 }
 
-// Takes the place of a class of scales if the weights have no scales, or if their scales lie in the stage.
+// Replaces the class of scales if the weights have no scales, or if their scales lie in the stage (in shared memory).
 template <class T>
 struct NoScales {
   __device__ void begin_item(const Streamed<T>&, int, int) {}
   __device__ void load(const Streamed<T>&, int) {}
 };
 
-// Reads 16-bit weights. Threads of a quad take neighbouring 16-byte pieces of a row. An instruction's operands may hold
-// the columns of k in any order, as long as both matrices use the same order.
+// Reads 16-bit weights. Threads of a quad take neighbouring 16-byte pieces of a row. The operands of a tensor-core
+// instruction may hold columns in any order, if both matrices use the same order.
 template <class T, int kTeamWarps>
 struct PlainStream {
   using Scales = NoScales<T>;
@@ -88,22 +89,22 @@ struct PlainStream {
   static constexpr int kColumnStep = kTeam * 4 * kColumns;
   // Returns the first column of the thread's group d, counted from the first column of its group 0.
   __device__ static constexpr int column_of(int d) { return d * kColumnStep; }
-  // Returns how many steps multiply() takes for warp `part` of the team in a chunk of `columns` columns. Here a step is
-  // a group.
+  // Returns how many steps multiply() takes for warp `part` of the team in a chunk of `columns` columns. In this class
+  // a step is one group of 8 columns.
   __device__ static int steps(int columns, int part) {
     return min(4, (columns - part * 4 * kColumns + kColumnStep - 1) / kColumnStep);
   }
   __device__ static void prefetch_scales(const Matmul<T>&, std::int64_t, std::int64_t) {}
 
-  // Copies a stage of an item's weights. One warp calls it. Among all experts' rows, the item's weight rows are low …
-  // low + 7 and high … high + 7.
+  // Copies a stage of an item's weights. Only one warp calls this function. Among all experts' rows, the item's weight
+  // rows are low … low + 7 and high … high + 7.
   __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int column, int columns,
                               int pitch, unsigned char* to, SharedBarrier& full) {
     copy_rows(m.w + low * m.k + column, m.w + high * m.k + column, row_bytes(m.k), row_bytes(columns), pitch, to, full);
   }
 
-  // Adds this thread's products of a chunk to `sum`. The stage has `columns` columns, `pitch` is the distance between
-  // rows, and `steps` is the result of steps().
+  // Adds this thread's products of a chunk to `sum`. The stage has `columns` columns, `pitch` is the number of bytes
+  // between the starts of two rows, and `steps` is the result of steps().
   __device__ static void multiply(const unsigned char* slot, int pitch, int, int chunk, const uint4 (&x)[4], int steps,
                                   const Scales&, float (&sum)[4]) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -133,15 +134,15 @@ struct PlainStream {
   }
 };
 
-// Reads mxfp4: a stage holds all of k, and the scale factors follow the rows. A thread's 32 columns of a chunk are one
-// block.
+// Reads mxfp4. A stage holds all columns of k, and the scale factors follow the rows. The 32 columns that a thread has
+// in a chunk are one block.
 template <class T>
 struct PackedStream {
   using Scales = NoScales<T>;
   static constexpr int kTeam = kTeamOfBlock;
   static constexpr bool kHasFactors = false;
   static constexpr int kColumns = kPackedBlock;
-  static constexpr int kMostColumns = 4096;  // upper bound of k
+  static constexpr int kMostColumns = 4096;  // maximum number k of columns of a row
 
   __host__ __device__ static int row_bytes(int columns) { return columns / 2; }
   __host__ __device__ static int more_bytes(int columns) { return kStreamedWeightRows * columns / kPackedBlock; }

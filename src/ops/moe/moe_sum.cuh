@@ -1,4 +1,4 @@
-// The last step of moe_experts on CUDA: multiplies each token's rows by their weights and adds them up.
+// The last step of moe_experts on CUDA. It multiplies each token's rows by their weights and adds them up.
 #pragma once
 
 #include "tessera/ops/moe/moe_experts.cuh"

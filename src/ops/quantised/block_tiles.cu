@@ -1,4 +1,5 @@
-// Binds the kernel of tiles (quantised_tiles.cuh) for matrices of GGUF's blocks in the form of block_codes.h.
+// Binds the kernel of tiles (quantised_tiles.cuh) for matrices of GGUF's blocks that were split into codes and float16
+// scales (blocks/block_codes.h).
 #include "tessera/ops/quantised/tiles_bind.cuh"
 
 namespace tessera::cuda::quantised {

@@ -1,7 +1,7 @@
 // The types in which a GGUF file stores numbers: plain ones, and blocks of integers that share scales.
 //
-// A row of a tensor is a whole number of blocks, one after another, and a tensor is its rows without gaps. Everything
-// in a block is little-endian. The code in blocks/ defines what the bytes of a block mean.
+// A row of a tensor consists of whole blocks. The blocks of a row, and the rows of a tensor, follow one another without
+// gaps. All numbers in a block are little-endian. The code in blocks/ defines what the bytes of a block mean.
 #pragma once
 
 #include <array>
@@ -51,9 +51,9 @@ enum class BlockType : std::uint8_t {  // NOLINTBEGIN(readability-identifier-nam
 
 struct BlockTypeInfo {
   BlockType type;
-  std::string_view name;  // as the format's tools write it: "Q4_K"
-  std::int64_t elements;  // how many numbers a block holds; 1 for plain types
-  std::int64_t bytes;     // how many bytes a block takes
+  std::string_view name;  // the name in the format's tools, such as "Q4_K"
+  std::int64_t elements;  // number of numbers in a block; 1 for plain types
+  std::int64_t bytes;     // number of bytes of a block
 };
 
 inline constexpr std::array kBlockTypes = {

@@ -1,4 +1,5 @@
-// A kernel that converts x before a quantised_linear, if no operator before it does.
+// A kernel that converts x to E4M3 or to fixed point for a quantised_linear. It is needed if no operator before the
+// linear writes converted rows.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@ namespace tessera::cuda::quantised {
 
 inline constexpr int kConvertingThreads = 256;
 
-// Converts x [m, y.n]. Sixteen threads take a group of columns of a row. Grid: m, and the number of blocks of
-// kConvertingThreads threads that a row's groups need.
+// Converts x [m, y.n]. Sixteen threads convert a group of columns of a row. gridDim.x is m. gridDim.y is the number of
+// blocks of kConvertingThreads threads that the groups of a row need.
 template <class T, class Results>
 __global__ void __launch_bounds__(kConvertingThreads) convert_rows(const T* x, const Results y) {
   let_next_begin();
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(kConvertingThreads) convert_rows(const T* x, c
   y.store(row, column, values);
 }
 
-// Makes the operator that converts call.x. Rows is RoundedRows or FixedRows.
+// Makes the operator that converts p.x. Rows is RoundedRows or FixedRows.
 template <class T, class Rows>
 std::unique_ptr<BoundOp> make_converting(const QuantisedCall& p, const Rows& rows) {
   const auto y = results_in<T>(rows, p.k);

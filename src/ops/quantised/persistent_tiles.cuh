@@ -1,19 +1,19 @@
-// Computes quantised_linear of many rows on Hopper with the Products of quantised_block.cuh. The blocks are persistent:
-// each processes one tile after another. A multiprocessor has room for one block. If each tile had a block of its own,
-// a multiprocessor would multiply nothing from the last product of one tile to the first product of the next. For tiles
-// of 128 rows of w by 256 rows of x this pause is as long as the products of 800 to 1,000 columns of k (measured on an
-// H200). Here the copies for the next tile run while a tile is stored.
+// Computes quantised_linear of many rows on Hopper. A Product, as in quantised_block.cuh, says how a tile is
+// multiplied. The blocks are persistent: each processes one tile after another. A multiprocessor has room for one
+// block. If each tile had a block of its own, a multiprocessor would multiply nothing from the last product of one tile
+// to the first product of the next. For tiles of 128 rows of w by 256 rows of x this pause is as long as the products
+// of 800 to 1,000 columns of k (measured on an H200). Here the copies for the next tile run while a tile is stored.
 //
-// Two blocks of a cluster compute neighbouring tiles of w for the same rows of x, and share the copies of x. Results
-// leave the registers through small buffers beside the ring. A warpgroup has two buffers, so it writes one while the
-// other is still read. The two warpgroups synchronise only at the ring.
+// Two blocks of a cluster compute neighbouring tiles of w for the same rows of x, and share the copies of x. Results go
+// from registers to memory through small buffers, which lie in shared memory beside the ring. A warpgroup has two
+// buffers, so it writes one while the other is still read. The two warpgroups synchronise only at the ring.
 #pragma once
 
 #include "tessera/ops/quantised/quantised_block.cuh"
 
 namespace tessera::cuda::quantised {
 
-inline constexpr int kStoreBufferBytes = 16 * 36 * 4;  // bytes of a buffer
+inline constexpr int kStoreBufferBytes = 16 * 36 * 4;  // bytes of a buffer, for 16 rows of 36 float32 numbers
 inline constexpr int kStoreBytes = kTileWarpgroups * 2 * kStoreBufferBytes;
 
 // Stores a warpgroup's results of a tile. `buffers` is the address of the warpgroup's two buffers. A pass stores the
@@ -21,11 +21,11 @@ inline constexpr int kStoreBytes = kTileWarpgroups * 2 * kStoreBufferBytes;
 template <class T, int kN, Gate kGate>
 struct TileStore {
   static constexpr bool kGated = kGate != Gate::kNone;
-  static constexpr int kColumns = kGated ? 32 : 64;  // columns of y of a warpgroup
+  static constexpr int kColumns = kGated ? 32 : 64;  // columns of y that a warpgroup stores
   static constexpr int kRows = kGated ? 16 : 8;
   static constexpr int kRowBytes = (kColumns + 4) * 4;  // padded, so that the threads of a warp write to all banks
   static constexpr int kPacks = kColumns / 8;
-  static constexpr int kStoring = kRows * kPacks;  // threads that store in a pass, half of the warpgroup
+  static constexpr int kStoring = kRows * kPacks;  // number of threads that store in a pass, half of the warpgroup
   static constexpr int kPasses = kN / kRows;
   static constexpr int kAhead = 4;
   static_assert(kRows * kRowBytes <= kStoreBufferBytes && 2 * kStoring == kWarpgroup);
@@ -104,8 +104,9 @@ struct TileStore {
   }
 };
 
-// Computes the first `pairs` pairs of neighbouring tiles of w. Grid: clusters of two blocks. Preconditions as for
-// quantised_block(); p.shared is set. Dynamic shared memory: the ring, then kStoreBytes.
+// Computes the first `pairs` pairs of tiles. The tiles of a pair have neighbouring rows of w and the same rows of x.
+// The grid consists of clusters of two blocks. Preconditions: those of quantised_block(), and p.shared is true. Dynamic
+// shared memory holds the ring, then kStoreBytes bytes for the buffers.
 template <class Product>
 __global__ void __launch_bounds__(kTileThreads<Product>, 1)
     persistent_tiles(const __grid_constant__ TiledQuantised<typename Product::Element> p, const int pairs) {
@@ -163,7 +164,8 @@ __global__ void __launch_bounds__(kTileThreads<Product>, 1)
       float sum[kN / 2];
       float factor[2];
       Product::multiply(p, at, ring, weight, w_rows, place, sum, factor);
-      // The gate is chosen here, because code for all gates in each pass would not fit in the instruction cache.
+      // The gate is chosen here and not in each pass, because a pass with code for all gates would not fit in the
+      // instruction cache.
       const auto store = [&]<Gate kGate>() {
         TileStore<T, kN, kGate>{p, at, buffers, warpgroup}.store(sum, factor, w_rows);
       };

@@ -18,15 +18,15 @@ namespace tessera::cuda::quantised {
 struct Arrangement {
   int split = 1;                 // number of blocks in a cluster that splits k
   std::int64_t split_tiles = 0;  // number of tiles whose k is split; they come first
-  bool shared = false;           // two blocks of a cluster share x
-  std::int64_t turns = 0;        // an estimate of the time, in stages of a block
+  bool shared = false;           // whether two blocks of a cluster share x
+  std::int64_t turns = 0;        // an estimate of the time, in units of the time of one stage
 };
 
 // The time in which a block adds and stores its sums at its end, in units of the time of one stage of its ring
 // (measured with int4 on an H200).
 inline constexpr std::int64_t kEndStages = 4;
 
-// The shared memory of a block: a ring of kStages stages.
+// The sizes of a block's shared memory, which holds a ring of kStages stages.
 template <class Product>
 struct BlockMemory {
   static constexpr int kN = Product::Ring::kN;
@@ -40,22 +40,22 @@ struct BlockMemory {
 
 inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.n, std::int64_t{kTileWeights}); }
 
-// Chooses how blocks share `tiles` tiles of the product. Blocks split k if this lowers `turns` and leaves each block at
-// least two stages. As many tiles as possible have one block each (whole tiles), in waves that use all blocks. The
-// remaining tiles have their k split, and come first. So the last whole tiles begin when the short blocks of split
-// tiles end, not only when other whole tiles end. The number of clusters that run at once comes from
-// clusters_at_once(), because it does not follow from the number of blocks: an H200 runs 132 blocks at once, but only
-// 30 clusters of four. In a deterministic forward no block splits k, because the choice depends on m and would change
-// the order of sums.
+// Chooses how blocks compute `tiles` tiles of the product. A tile is computed by one block (a whole tile), or by a
+// cluster of blocks that split its k. Blocks split k if this lowers `turns` and leaves each block at least two stages.
+// Whole tiles then fill as many waves of all blocks as possible, and only the remaining tiles have their k split. Split
+// tiles come first. Their blocks end early, and the last whole tiles can begin there. clusters_at_once() returns how
+// many clusters run at once, because this does not follow from the number of blocks: an H200 runs 132 blocks at once,
+// but only 30 clusters of four. In a deterministic forward no block splits k, because the choice depends on m and would
+// change the order of sums.
 template <class Product>
 Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64_t tiles) {
   constexpr int kN = Product::Ring::kN;
   const auto* const kernel = reinterpret_cast<const void*>(quantised_block<Product>);
   const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
   const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
-  // turns_of() returns the time of `full` waves of `most` blocks (or clusters) each, and of a last wave of `rest`. With
-  // few rows of x the memory bounds the time. The blocks of a last wave after full waves then run up to three times as
-  // fast.
+  // turns_of() returns the time of `full` waves of `most` blocks (or clusters) each, and of a last wave of `rest`
+  // blocks. `of_block` is the number of a block's stages. With few rows of x, memory bandwidth bounds the time. The
+  // blocks of a last wave after full waves then run up to three times as fast.
   constexpr bool kBoundByMemory = kTileBlocks<kN> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
                            bool after_others) {
@@ -69,7 +69,7 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
   for (int split = 2; split <= kMostSplit && stages >= 2 * split; ++split) {
     const std::int64_t clusters =
         TRY(clusters_at_once(kernel, kTileThreads<Product>, split, BlockMemory<Product>::kBytes, name));
-    const std::int64_t whole = tiles / (clusters * split);  // waves
+    const std::int64_t whole = tiles / (clusters * split);  // number of waves of whole tiles
     const std::int64_t rest = tiles - whole * clusters * split;
     const std::int64_t turns =
         whole * (stages + kEndStages) +
@@ -79,7 +79,8 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
   return best;
 }
 
-// Says whether persistent_tiles() can compute tiles of a Product, and its shared memory if so.
+// kPersists says whether persistent_tiles() can compute tiles of a Product. PersistentMemory has the sizes of its
+// shared memory.
 template <class Product>
 inline constexpr bool kPersists = !Product::kRounds && Product::Ring::kStageScaleBytes == 0 && !Product::kLimitsBoxes &&
                                   kMovesRegisters<Product::Ring::kN>;
@@ -91,18 +92,18 @@ struct PersistentMemory {
   static constexpr std::size_t kBytes = 1024 + kStages * Product::Ring::kStageBytes + kStoreBytes;
 };
 
-// How the kernels share the tiles of a product: persistent blocks compute whole rounds of pairs of tiles, and blocks of
-// one tile each compute the rest.
+// How two kernels share the tiles of a product. persistent_tiles() computes the first tiles in pairs, and
+// quantised_block() computes the rest, one tile for each block or cluster.
 struct TilePlan {
-  std::int64_t pairs = 0;     // pairs of tiles of w that persistent blocks compute
-  std::int64_t clusters = 0;  // clusters of two persistent blocks
-  std::int64_t rest = 0;      // tiles after these pairs
+  std::int64_t pairs = 0;     // number of pairs of tiles that persistent blocks compute
+  std::int64_t clusters = 0;  // number of clusters of two persistent blocks
+  std::int64_t rest = 0;      // number of tiles after these pairs
   Arrangement of_rest;
   std::int64_t turns = 0;  // an estimate of the time, like Arrangement::turns
 };
 
 // The time that a persistent block saves on each tile after its first, compared with a block for each tile. It is
-// expressed as a number of columns of k (measured on an H200).
+// expressed as the number of columns of k that are multiplied in this time (measured on an H200).
 inline constexpr int kPersistentColumns = 512;
 
 // Chooses the fastest of three ways: no persistent blocks, persistent blocks for all tiles, or persistent blocks only
@@ -124,7 +125,7 @@ Result<TilePlan> plan_tiles(const char* name, const QuantisedCall& p) {
     const std::int64_t turn = std::max(stages + kEndStages - kSaved, std::int64_t{1});
     const std::int64_t all = ceil_div(pairs, clusters) * turn + kSaved;
     if (all < best.turns) best = {.pairs = pairs, .clusters = clusters, .of_rest = {}, .turns = all};
-    const std::int64_t whole = pairs / clusters * clusters / row_tiles * row_tiles;  // the rest begins with row tile 0
+    const std::int64_t whole = pairs / clusters * clusters / row_tiles * row_tiles;  // the rest begins with x's row 0
     const std::int64_t rest = tiles - 2 * whole;
     if (rest <= 0) return best;
     const Arrangement of_rest = TRY(arrange<Product>(name, p, rest));
@@ -135,7 +136,8 @@ Result<TilePlan> plan_tiles(const char* name, const QuantisedCall& p) {
   return best;
 }
 
-// Makes the tensor map of w's values, with boxes of a tile's rows and `row_bytes` bytes of each, 64 or 128.
+// Makes the tensor map of w's values. A box has the rows of a tile, and `row_bytes` bytes of each row. `row_bytes` is
+// 64 or 128.
 inline Result<CUtensorMap> map_of_values(const QuantisedCall& p, int row_bytes) {
   const std::int64_t elements = p.w.row_bytes() / 2;  // the map's elements have 16 bits
   const int box = row_bytes / 2;
@@ -153,12 +155,12 @@ inline Result<CUtensorMap> map_of_values(const QuantisedCall& p, int row_bytes) 
 // The rows of x in the form that the kernel's copies read.
 struct TileRows {
   const void* data;
-  std::int64_t elements;          // 16-bit elements in a row
+  std::int64_t elements;          // number of 16-bit elements in a row
   const float* scales = nullptr;  // only for converted rows
   std::int64_t scale_stride = 0;  // distance between the scales of neighbouring stages
 };
 
-// Returns the map of x, with boxes of `box_rows` rows. Each row of x has `planes` rows in memory.
+// Returns the tensor map of x. A box has `box_rows` rows of x. Each row of x takes `planes` rows in memory.
 inline Result<CUtensorMap> map_of_rows(const QuantisedCall& p, const TileRows& rows, int box_rows, int planes) {
   return encode_tensor_map(
       ir::DType::kBFloat16, rows.data,

@@ -11,7 +11,7 @@
 //     (sent_sums.cuh). If there are a few more tiles than blocks that run at once, only the first clusters split k,
 //     and each block after them computes a whole tile;
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
-// Persistent blocks, which process one tile after another, compute many wide tiles (persistent_tiles.cuh).
+// If there are many wide tiles, persistent blocks compute them instead, one tile after another (persistent_tiles.cuh).
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -23,8 +23,8 @@
 namespace tessera::cuda::quantised {
 
 // Stores the sums of a warpgroup to shared memory as [kN, kTileSumRow]. Each sum is multiplied by the factor of its row
-// of w. sum[4 j + 2 h + i] belongs to a thread's row h of w. With its number q in the quad, the row of x is
-// 8 j + 2 q + i if kNextRow is 1, and 8 j + q + 4 i if it is 4.
+// of w. A thread has two rows of w, and sum[4 j + 2 h + i] belongs to its row h, which is 0 or 1. Let q be the thread's
+// number in its quad. The row of x is 8 j + 2 q + i if kNextRow is 1, and 8 j + q + 4 i if kNextRow is 4.
 template <int kN, int kNextRow>
 __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t sums, int weight,
                                        const float (&factor)[2]) {
@@ -41,13 +41,14 @@ __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t
                    : "memory");
 }
 
-// Computes y for the block's share of the rows. If kSplit, it adds the sums of all blocks of the cluster; otherwise the
-// block has all rows and all sums. A thread has eight columns at a time.
+// Computes and stores y for the block's share of the tile's rows of x. If kSplit is true, a result adds the sums of all
+// blocks of the cluster. If not, the block's share is the whole tile, and the block has the complete sums. A thread
+// stores eight columns of a row at a time.
 template <class T, int kN, bool kSplit>
 __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_t sums, const TilePlace& place) {
   const int share = kSplit ? (kN + p.split - 1) / p.split : kN;
   const int first = kSplit ? place.rank * share : 0;
-  const int weights = p.gate != Gate::kNone ? 16 : 8;  // rows of w for a thread
+  const int weights = p.gate != Gate::kNone ? 16 : 8;  // number of rows of w for which a thread has sums
   const int packs = kTileWeights / weights;
   for (int i = static_cast<int>(threadIdx.x); i < share * packs; i += kTileWarps * kWarp) {
     const int at = first + i / packs;
@@ -96,9 +97,10 @@ __device__ inline void sync_multiplying() {
   asm volatile("bar.sync 1, %0;" ::"n"(kTileWarpgroups * kWarpgroup) : "memory");
 }
 
-// Computes a block's part of y with a Product. Grid: clusters of `split` blocks, or of two blocks that share x; the
-// blocks of a cluster are neighbours. Consecutive tiles have the same rows of w and the next rows of x, until x has no
-// more rows. Preconditions: n is a multiple of 8, and k is a multiple of 16.
+// Computes a block's part of y with a Product, which is described below. The grid consists of clusters of p.split
+// blocks, or of two blocks that share x. The blocks of a cluster have consecutive numbers. Consecutive tiles have the
+// same rows of w and the next rows of x, until x has no more rows. Preconditions: n is a multiple of 8, and k is a
+// multiple of 16.
 //
 // A Product has
 //   Ring, Element              types: the ring, and the type of x and y
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
   constexpr bool kLimits = Product::kLimitsBoxes;
   __shared__ SharedBarrier weights_full[kMostTileStages], empty[kMostTileStages];
   __shared__ SharedBarrier separate_rows_full[kLimits ? kMostTileStages : 1];
-  __shared__ SharedBarrier arrived;  // for sums that other blocks send
+  __shared__ SharedBarrier arrived;  // counts the sums that other blocks send
   __shared__ alignas(16) float received[Product::kRounds ? kMostSentSums : 4];
   const Ring ring{(shared_address(unaligned) + 1023) / 1024 * 1024, p.stages, weights_full,
                   kLimits ? separate_rows_full : weights_full, empty};
@@ -131,7 +133,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
   const TileCopies<typename Product::Element, Product> copies{p, at, ring};
   const bool is_copying = threadIdx.x == kTileWarpgroups * kWarpgroup;
   const int ahead = min(p.stages, at.count);
-  const int early = kLimits ? min(ahead, kBoxesInFlight) : ahead;  // boxes that can be in flight at once
+  const int early = kLimits ? min(ahead, kBoxesInFlight) : ahead;  // number of boxes that are requested at once
   BoxesInFlight in_flight(weights_full, p.stages, kBoxesInFlight);
   const auto copy_weights = [&](int slot, int s) {
     if constexpr (kLimits) in_flight.wait_for_one();
@@ -165,7 +167,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
     float factor[2];
     RingPlace place;
     Product::multiply(p, at, ring, weight, w_rows, place, sum, factor);
-    wait_for_previous();  // before the residual is read and y is written
+    wait_for_previous();  // must precede the reads of the residual and the writes of y
     // The sums overwrite stages of the ring, so all warps must have read these stages first.
     sync_multiplying();
     store_tile_sums<kN, Product::kNextRow>(sum, ring.base, weight, factor);

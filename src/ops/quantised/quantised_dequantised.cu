@@ -15,8 +15,8 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
-// The number of rows from which on the two steps are faster than the plain kernel. With fewer rows, converting takes
-// longer than the library's product saves.
+// The minimum number of rows with which the two steps are faster than the plain kernel (quantised_plain.cu). With fewer
+// rows, the conversion takes longer than cuBLASLt's product saves.
 constexpr std::int64_t kFewestRows = 1024;
 // The limit of the scratch memory, which is taken from the memory for the KV cache. Larger matrices are not converted.
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;

@@ -25,7 +25,7 @@ namespace {
 
 using Values = QuantisedFormat::Values;
 
-constexpr std::int64_t kStep = 32;  // values that are converted at once
+constexpr std::int64_t kStep = 32;  // number of values that are converted at once
 static_assert(kStep == 2 * kNvfp4Group);
 
 typedef std::uint16_t VecPairs __attribute__((vector_size(64)));  // 32 bfloat16 numbers, in order
@@ -38,7 +38,7 @@ TESSERA_INLINE VecPairs widen_bytes(const std::uint8_t* p) {
   asm("vpmovzxbw %1, %0" : "=v"(wide) : "m"(*reinterpret_cast<const std::uint8_t(*)[32]>(p)));
   return wide;
 }
-// Returns the two halves of each of 16 bytes as 16-bit numbers, the lower half first.
+// Returns the 32 four-bit halves of 16 bytes as 16-bit numbers. The lower half of a byte comes before the upper half.
 TESSERA_INLINE VecPairs widen_halves(const std::uint8_t* p) {
   VecU16 wide;
   asm("vpmovzxbd %1, %0" : "=v"(wide) : "m"(*reinterpret_cast<const std::uint8_t(*)[16]>(p)));
@@ -51,11 +51,12 @@ TESSERA_INLINE VecPairs splat(std::uint16_t value) { return VecPairs{} + value; 
 constexpr VecPairs kIntegers{0xc180, 0xc170, 0xc160, 0xc150, 0xc140, 0xc130, 0xc120, 0xc110, 0xc100, 0xc0e0, 0xc0c0,
                              0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0x0000, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
                              0x40c0, 0x40e0, 0x4100, 0x4110, 0x4120, 0x4130, 0x4140, 0x4150, 0x4160, 0x4170};
-// The numbers of e2m1 in bfloat16, indexed by code. The 16 numbers occur twice.
+// The numbers of e2m1 in bfloat16, indexed by code. The 16 numbers occur twice, because the vector has 32 elements.
 constexpr VecPairs kE2M1{0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80,
                          0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0, 0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040,
                          0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
-// The subnormal numbers of e4m3, m / 512, indexed by the lowest three bits.
+// The subnormal numbers of e4m3 in bfloat16, indexed by the lowest three bits of a code. If these bits are m, the
+// number is m / 512.
 constexpr VecPairs kSubnormal{0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60, 0x0000, 0x3b00, 0x3b80,
                               0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60, 0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20,
                               0x3c40, 0x3c60, 0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
@@ -104,7 +105,8 @@ struct PairProducts {
   }
 };
 
-// Adds the products of w and x, where x is float32. In x, the 16 even values of a step come before its 16 odd ones.
+// Adds the products of w and x, where x is float32. In each step of 32 values, x has the 16 values with even indices
+// before the 16 values with odd indices.
 struct FloatProducts {
   using X = float;
   static TESSERA_INLINE void add(const float* x, VecPairs const& w, Vec16& sum) {
@@ -119,11 +121,11 @@ TESSERA_INLINE VecPairs zero_of(const QuantisedMatrix& m, std::int64_t row, std:
   return splat(static_cast<std::uint16_t>(zero - 16));  // kIntegers begins with −16
 }
 
-// Returns the number of columns that are multiplied at once. Their total sums, the sums of the current group and x fit
-// in the registers.
+// Returns the number of columns of y that are computed at once for `rows` rows of x. Their total sums, the sums of the
+// current group and x fit in the registers.
 constexpr int columns_of(int rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
 
-// Adds the products of kColumns columns of y. The groups of w are whole steps.
+// Adds the products of kColumns columns of y to `total`. A group of w consists of whole steps of kStep values.
 template <class Products, Values kValues, int kRows, int kColumns>
 TESSERA_INLINE void add_groups(const QuantisedMatrix& m, const typename Products::X* x, std::int64_t column,
                                Vec16 (&total)[kRows][kColumns]) {
@@ -158,8 +160,8 @@ TESSERA_INLINE void add_groups(const QuantisedMatrix& m, const typename Products
   }
 }
 
-// Adds the products of kColumns columns of y. The groups of w are half a step. The first eight lanes of a step's
-// products have one scale, and the other eight lanes have the next one.
+// Adds the products of kColumns columns of y to `total`. A group of w has kStep / 2 values. The first eight lanes of a
+// step's products belong to one group, and the other eight lanes to the next group.
 template <class Products, Values kValues, int kRows, int kColumns>
 TESSERA_INLINE void add_small_groups(const QuantisedMatrix& m, const typename Products::X* x, std::int64_t column,
                                      Vec16 (&total)[kRows][kColumns]) {
@@ -236,11 +238,11 @@ void multiply_values(const QuantisedMatrix& m, const std::byte* x, std::int64_t 
     case Values::kInt8: return multiply<Products, Values::kInt8>(m, values, rows, first, count, sums);
     case Values::kInt4: return multiply<Products, Values::kInt4>(m, values, rows, first, count, sums);
     case Values::kE2M1: return multiply<Products, Values::kE2M1>(m, values, rows, first, count, sums);
-    case Values::kBlocks: return;  // this kernel does not support them
+    case Values::kBlocks: return;  // this kernel does not support GGUF's blocks
   }
 }
 
-// Puts the even values of each step before the odd ones.
+// Converts x to float. In each step, puts the values with even indices before those with odd indices.
 template <class T>
 void split_steps(const T* x, std::int64_t values, float* to) {
   for (std::int64_t step = 0; step < values; step += kStep)

@@ -1,5 +1,5 @@
-// Multiplies a few rows by a quantised matrix, whose values are converted in registers. Memory bandwidth limits the
-// speed, because every weight is read once, in its quantised form. Converted weights are not written to memory.
+// Multiplies a few rows by a quantised matrix on the CPU. Every weight is read from memory once, in its quantised form,
+// and is converted in registers. Memory bandwidth limits the speed.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,10 @@
 
 namespace tessera {
 
-// Returns whether this machine and the kernel support the matrix. The machine needs AVX-512, and for bfloat16 also its
-// dot product. Rows of the matrix must have a multiple of 32 values. Groups must have 16 values (but not of int4), a
-// multiple of 32 values, or a whole row. The matrix must have no GGUF blocks, no offsets and no operand `groups`.
+// Returns whether this machine and the kernel support the matrix. The machine needs AVX-512, and for bfloat16 also the
+// instructions of AVX512_BF16. Rows of the matrix must have a multiple of 32 values. Groups must have 16 values (but
+// not of int4), a multiple of 32 values, or a whole row. The matrix must have no GGUF blocks, no offsets and no operand
+// `groups`.
 bool quantised_dot_takes(const QuantisedMatrix& m, ir::DType dtype);
 
 // quantised_dot_x_bytes() returns the bytes of x in the kernel's form. quantised_dot_prepare() converts x [rows, cols]

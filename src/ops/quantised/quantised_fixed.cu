@@ -23,7 +23,7 @@ int tile_rows(const QuantisedCall& p) { return p.m <= 8 ? 8 : p.m <= 16 ? 16 : 3
 
 // The layout of converted rows in the workspace.
 struct FixedLayout {
-  std::size_t groups;  // offset of the groups
+  std::size_t groups;  // offset of the FixedGroups
   std::size_t size;
 };
 
@@ -65,7 +65,7 @@ Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p, const MakeRows& ma
 
 bool quantised_fixed_serves(const QuantisedCall& p) {
   const QuantisedFormat& f = p.w.format;
-  constexpr std::int64_t kLoadedGroups = 4;  // FixedScales loads as many scales at once
+  constexpr std::int64_t kLoadedGroups = 4;  // FixedScales loads this many scales at once
   return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && f.values == Values::kInt4 &&
          f.scales == Scales::kFloat32 && f.group_rows == 1 && f.group_cols == kFixedGroup && !f.groups && !f.factor &&
          p.k % (kLoadedGroups * kFixedGroup) == 0 && p.m >= 1 && p.m <= kMostFixedPointRows && !p.deterministic &&

@@ -1,10 +1,10 @@
 // Computes quantised_linear on Hopper for up to 32 rows of x in fixed point (fixed_rows.cuh), with w in int4 in groups
 // of 128 columns. quantised_block.cuh has the rest of the kernel.
 //
-// An int4 weight w becomes the int8 number 16 · (w − 8), which takes three instructions for eight weights. One product
-// of integers has the high and the low bytes of x as its columns, so the sums of a group are exact. If the zero point
-// is not 8, a correction is added to a sum. Then the sum becomes a float32, and is multiplied by the scales of both
-// matrices.
+// An int4 weight w becomes the int8 number 16 · (w − 8), which takes three instructions for eight weights. A number of
+// x in fixed point has two bytes. One integer product has the high bytes and the low bytes of x as separate columns, so
+// the sums of a group are exact. If the zero point is not 8, a correction is added to a sum. Then the sum becomes a
+// float32, and is multiplied by the scales of both matrices.
 //
 // The time is bounded by reading w once. With 16-bit products (quantised_tiles.cuh), converting the weights and
 // multiplying them by scales takes longer than reading them.
@@ -18,7 +18,7 @@
 
 namespace tessera::cuda::quantised {
 
-inline constexpr int kStageFixedGroups = 2;  // groups of a stage
+inline constexpr int kStageFixedGroups = 2;  // number of groups of 128 columns in a stage
 
 // The scales and zeros of a warp's 16 rows of w, in shared memory. The warp copies the scales and zeros of kStages
 // stages together, as one set, because a copy of one scale takes as long as a copy of a whole sector of memory. It
@@ -26,7 +26,8 @@ inline constexpr int kStageFixedGroups = 2;  // groups of a stage
 template <bool kZeros>
 class FixedScales {
  public:
-  // Two sets of scales of kStages stages lie side by side in a row, and two sets of zeros.
+  // A row of w has a row of kScaleRowBytes in shared memory. It holds two sets of scales side by side, each for kStages
+  // stages. Zeros lie in the same way in rows of kZeroRowBytes.
   static constexpr std::uint32_t kStages = 4;
   static constexpr int kScaleRowBytes = 64;
   static constexpr int kZeroRowBytes = 16;
@@ -59,7 +60,8 @@ class FixedScales {
     if (first % kStages != 0) wait_and_copy(first);
   }
 
-  // Sets `rows` to the scales of the lane's two rows. It is called for each of the block's stages, in their order.
+  // Sets `rows` to the stage's scales and zeros of the lane's two rows. It is called for each of the block's stages, in
+  // their order.
   __device__ void take(int stage, Row (&rows)[2]) {
     if (stage % kStages == 0) wait_and_copy(stage);
     const auto place = static_cast<std::uint32_t>(stage) % (2 * kStages);
@@ -79,14 +81,14 @@ class FixedScales {
   __device__ static std::uint32_t start_of(std::uint32_t base, int row) {
     return base + static_cast<std::uint32_t>(row * kScaleRowBytes | row / 2 % 4 * 16);
   }
-  // Waits for the set of a stage and begins to copy the next one. Later sets overwrite it only after the next call.
+  // Waits for the set of a stage and begins to copy the next one. This set stays in place until the next call.
   __device__ void wait_and_copy(int stage) {
     wait_for_copies<0>();
-    __syncwarp();  // all lanes have copied their part, and have read the set before it
+    __syncwarp();  // after this, all lanes' copies are there, and no lane reads the previous set
     const int next = stage / static_cast<int>(kStages) * static_cast<int>(kStages) + static_cast<int>(kStages);
     if (next < end_) copy(next);
   }
-  // Begins to copy the set of a stage. A row's number of groups is a multiple of four.
+  // Begins to copy the set of a stage. A lane copies four groups, and a row's number of groups is a multiple of four.
   __device__ void copy(int stage) {
     const std::uint32_t set = static_cast<std::uint32_t>(stage) / kStages % 2;
     if (group_ < num_groups_) {
@@ -101,10 +103,10 @@ class FixedScales {
   }
 
   int end_;
-  std::uint32_t to_;          // where the lane copies scales to
-  std::uint32_t zeros_to_;    // where the lane copies zeros to
-  std::uint32_t from_;        // where the scales of the lane's first row are
-  std::uint32_t zeros_from_;  // where the zeros of that row are
+  std::uint32_t to_;          // address to which the lane copies scales
+  std::uint32_t zeros_to_;    // address to which the lane copies zeros
+  std::uint32_t from_;        // address of the scales of the lane's first row
+  std::uint32_t zeros_from_;  // address of the zeros of that row
   const std::byte* scales_;
   const std::uint8_t* zeros_;
   int group_;  // the first group that the lane copies next
@@ -113,7 +115,7 @@ class FixedScales {
 template <bool kZeros>
 inline constexpr int kFixedScaleBytes = kTileWarps* FixedScales<kZeros>::kWarpBytes;
 
-// The Product of quantised_block() that multiplies integers. kZeros says whether w has zeros.
+// The Product, as quantised_block() takes it, that multiplies integers. kZeros says whether w has zeros.
 template <class T, bool kZeros, int kN>
 struct FixedProduct {
   using Element = T;
@@ -126,13 +128,13 @@ struct FixedProduct {
                         kStageFixedGroups* static_cast<int>(sizeof(FixedGroup)), kFixedScaleBytes<kZeros>>;
   static_assert(Ring::kStageBytes % 1024 == 0 && Ring::kStageScaleBytes % 64 == 0,
                 "FixedScales needs 64-byte alignment");
-  // Thread q of a quad has the rows 4 j + q of x: the sums of a row's high and low bytes are neighbours in its
-  // registers.
+  // Thread q of a quad has the rows 4 j + q of x. The sums of a row's high bytes and of its low bytes are in
+  // neighbouring registers.
   static constexpr int kRowsOfThread = kN / 4;
   static constexpr int kNextRow = 4;
 
-  // Returns the thread's first row of w in the tile. The eight lanes that read shared memory together have two rows at
-  // a distance of four, whose chunks are in different banks.
+  // Returns the thread's first row of w in the tile. The eight lanes that read shared memory together have two rows of
+  // w, four rows apart. The 16-byte chunks of these rows are in different banks.
   __device__ static int first_weight() {
     const auto row = static_cast<int>(threadIdx.x % kWarp / 4);
     return static_cast<int>(threadIdx.x / kWarp * 16) + row / 2 + row % 2 * 4;
@@ -162,18 +164,18 @@ struct FixedProduct {
  private:
   static constexpr int kSteps = kFixedGroup / 32;
   using Integers = std::uint32_t[kN];
-  using Factors = float[2 * kRowsOfThread];  // for each row of x, of both rows of w
+  using Factors = float[2 * kRowsOfThread];  // for each row of x: the factors of both rows of w
   using ScalesOfRows = typename FixedScales<kZeros>::Row[2];
   struct RowGroups {
     FixedGroup at[kRowsOfThread];
   };
 
-  // Where a thread finds the parts of a slot in shared memory.
+  // Where a thread finds the parts of a slot of the ring in shared memory.
   struct Addresses {
-    std::uint32_t weights;  // chunk of the first group in the thread's first row of w
+    std::uint32_t weights;  // 16-byte chunk of the first group in the thread's first row of w
     std::uint32_t rows;     // matrix_word() of x
     std::uint32_t groups;   // FixedGroup of the thread's first row of x
-    std::uint32_t full;     // the barriers
+    std::uint32_t full;     // the slot's two barriers
     std::uint32_t empty;
 
     // Makes the addresses of slot 0.
@@ -210,7 +212,7 @@ struct FixedProduct {
     return bytes;
   }
 
-  // Begins the product of a stage's group. `held` is for its weights.
+  // Begins the product of one group of a stage, and puts it into `part`. `held` takes the group's converted weights.
   __device__ static void begin_group(const Addresses& here, int group, std::uint32_t (&held)[kSteps][4],
                                      Integers& part) {
     std::uint32_t signs = 0x80808080u;
@@ -261,9 +263,9 @@ struct FixedProduct {
                                    const ScalesOfRows& scales, int group, float (&sum)[kN / 2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      // The product has the weights 16 · (w − 8) in place of 16 · (w − zero), so each number of x needs the correction
-      // 16 · (8 − zero). The result fits in 32 bits for zeros of up to 16, the most that readers of checkpoints
-      // produce.
+      // The product has the weights 16 · (w − 8) in place of 16 · (w − zero), so 16 · (8 − zero) times the sum of x is
+      // added. The result fits in 32 bits for zeros of up to 16, the greatest zero that this project's checkpoint
+      // readers produce.
       const int moved = kZeros ? 128 - static_cast<int>(scales[half].zeros >> (8 * group) & 255u) * 16 : 0;
 #pragma unroll
       for (int j = 0; j < kRowsOfThread; ++j) {
@@ -300,7 +302,7 @@ struct FixedProduct {
       wait_for_products<0>();
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) hold(part[i]);
-      if constexpr (kN > 8) load();  // takes the registers of the weights
+      if constexpr (kN > 8) load();  // reuses the registers of the weights
       if (first + kAtOnce == kStageFixedGroups) {
         __syncwarp();
         Ring::release_at(here.empty, shared);

@@ -62,7 +62,7 @@ TEST_P(FixedPointRows, SumsAreAsPreciseAsSixteenBits) {
     operands.push_back(random_tensor(dtype, {c.m, c.n}, 5));
     const OpOutcome out = run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, fixed_attributes(c, true));
     std::vector<double> x = operands[0].values();
-    std::vector<double> step;  // of each group of a row
+    std::vector<double> step;  // the distance between fixed-point numbers, for each group of each row
     for (std::int64_t first = 0; first < c.m * c.k; first += 128) {
       double largest = 0;
       for (std::int64_t i = first; i < first + 128; ++i)
@@ -85,7 +85,8 @@ TEST_P(FixedPointRows, SumsAreAsPreciseAsSixteenBits) {
   }
 }
 
-// Matrices are large enough for the kernel of integers. Other kernels round weights, and would fail.
+// The matrices are so large that the kernel of integer products is used. Other kernels round weights, and would fail
+// the test.
 INSTANTIATE_TEST_SUITE_P(Sizes, FixedPointRows,
                          ::testing::Values(FixedSizes{2, 24584, 512, true}, FixedSizes{3, 8200, 1536, false},
                                            FixedSizes{8, 840, 7680, true}, FixedSizes{8, 34816, 512, false},

@@ -1,6 +1,6 @@
-// Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with the operators before and after it.
-// A product of few rows rounds x itself. With more rows one kernel rounds x. Then cuBLASLt computes the product if
-// takes_library() is true, and otherwise a kernel of this folder.
+// Binds quantised_linear with rows of x that are rounded to E4M3 (quantised_fp8.cuh), alone and joined with the
+// operators before and after it. With few rows, the kernel of the product rounds x. With more rows, a separate kernel
+// rounds x. Then cuBLASLt computes the product if takes_library() is true, and otherwise a kernel of this folder.
 #include "tessera/ops/quantised/quantised_fp8.cuh"
 
 #include <utility>
@@ -46,8 +46,8 @@ RoundedRows rounded_rows(const QuantisedCall& p) {
           .scale_stride = l.scale_stride};
 }
 
-// Returns whether the kernel of many rows supports the call. It needs more rows than a tile has, and one scale for each
-// tile of w or for each row of w.
+// Returns whether the kernel of many rows (rounded_many.cuh) supports the call. It needs more rows than a tile has, and
+// one scale for each tile of w or for each row of w.
 bool many_serves(const QuantisedCall& p) {
   const std::int64_t part = p.gate == Gate::kNone ? kManyWeights : kManyWeights / 2;
   const bool whole =
@@ -102,7 +102,7 @@ Result<std::unique_ptr<BoundOp>> make_rounding_product(const QuantisedCall& p) {
   return make_block<RoundedProduct<T, kMostRoundingRows, true>>(name_of(p), p, {});
 }
 
-// Makes the kernel that reads rounded rows.
+// Makes a kernel of this folder that reads rounded rows.
 template <class T>
 Result<std::unique_ptr<BoundOp>> make_own(const QuantisedCall& p, const RoundedRows& rounded) {
   const char* const name = name_of(p);

@@ -15,7 +15,7 @@ namespace tessera::cuda::quantised {
 
 static_assert(kRoundedGroup == kMostStageColumns);
 
-// The Product of quantised_block() that multiplies rounded rows. If kRounds_, warps of the block round x.
+// The Product, as quantised_block() takes it, that multiplies rounded rows. If kRounds_, warps of the block round x.
 template <class T, int kN, bool kRounds_ = false>
 struct RoundedProduct : UsualSums {
   using Element = T;

@@ -1,6 +1,6 @@
 // Joins quantised_linear with the operators before and after it on CUDA. The gate after the linear is computed from the
-// sums. The norm or gate before the linear writes converted rows if the linear reads converted rows, so that no
-// separate launch converts them.
+// sums. If the linear reads rows in E4M3 or fixed point, the norm or gate before it writes its result in this form. No
+// separate launch then converts the rows.
 #include <limits>
 #include <optional>
 #include <span>
@@ -16,7 +16,7 @@ namespace {
 
 using Way = QuantisedWay;
 
-// Returns whether the kernel reads converted rows.
+// Returns whether the kernel reads rows that were converted to E4M3 or fixed point.
 bool converts_rows(Way way) { return way == Way::kRoundedRows || way == Way::kFixedPoint; }
 
 // Returns the linear joined with the gate after it. The result is empty in three cases: no kernel supports both; the

@@ -23,8 +23,8 @@ struct QuantisedCall : QuantisedProblem {
   std::int64_t y_columns() const { return gate == cuda::Gate::kNone ? n : n / 2; }
 };
 
-// Binds the kernel in which one warp computes an element of y, in float32. It supports every format, type and size, but
-// no gate. A row's bits do not depend on the number of rows.
+// Binds the kernel in which a warp computes up to eight elements of a column of y, in float32. It supports every
+// format, type and size, but no gate. A row's bits do not depend on the number of rows.
 Result<std::unique_ptr<BoundOp>> bind_quantised_plain(const QuantisedCall& call);
 
 // Returns whether the streamed kernel supports the call: up to 16 rows of a 16-bit type, whole tiles, and a common
@@ -55,7 +55,8 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall&
 // rounded by groups or rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. In a
 // deterministic forward the order of sums does not depend on the number of rows.
 bool quantised_fp8_serves(const QuantisedCall& call);
-// Returns whether the product of rounded rows rounds x itself, so that no kernel before it needs to round x.
+// Returns whether the kernel that computes the product of rounded rows also rounds x. If so, no kernel before it rounds
+// x.
 bool rounds_itself(const QuantisedCall& call);
 // Returns whether cuBLASLt computes the product of rounded rows (rounded_library.h). It computes no gate.
 bool takes_library(const QuantisedCall& call);
@@ -72,7 +73,7 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, c
 // Hopper, and a workspace.
 inline constexpr std::int64_t kMostFixedPointRows = 32;
 bool quantised_fixed_serves(const QuantisedCall& call);
-std::size_t quantised_fixed_workspace(const QuantisedCall& call);  // in bytes; more rows need as much or more
+std::size_t quantised_fixed_workspace(const QuantisedCall& call);  // in bytes; more rows never need less
 // Binds the conversion and the product. If `make_rows` is empty, a separate launch converts call.x. Returns null if
 // make_rows returns null.
 Result<std::unique_ptr<BoundOp>> bind_quantised_fixed(const QuantisedCall& call, const MakeRows& make_rows);

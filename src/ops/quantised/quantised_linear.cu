@@ -1,4 +1,5 @@
-// Binds quantised_linear on CUDA. bind() chooses one of seven kernels, by sizes, types and the format alone:
+// Binds quantised_linear on CUDA. bind() chooses one of seven kernels, by sizes, types and the format alone. A line has
+// a kernel's name, what the kernel needs, its file, and its property:
 //
 //   staged        16-bit types, very few rows, Hopper (quantised_staged.cuh): like streamed, with x in shared memory
 //   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): bound by reading w
@@ -24,19 +25,19 @@ namespace {
 
 using Way = QuantisedWay;
 
-// Returns whether the product of rounded rows is faster than the kernels for few rows although they support the call.
-// It is faster from two rows up, except with small matrices. With one row the staged kernel is at least as fast
+// Returns whether the kernel of rounded rows supports the call and is faster than the kernels for few rows. It is
+// faster from two rows up, except with small matrices. With one row the staged kernel is at least as fast
 // (docs/measurements/kernels.md).
 bool prefers_rounded_rows(const QuantisedCall& call) {
   constexpr std::int64_t kFewestRows = 2;
-  constexpr std::int64_t kSmall = std::int64_t{4} << 20;  // bytes of w
+  constexpr std::int64_t kSmall = std::int64_t{4} << 20;  // a matrix of up to 4 MiB is small
   return call.m >= kFewestRows && call.n * call.k > kSmall && quantised_fp8_serves(call);
 }
 
-// Returns whether tiles are faster than the streamed kernel although both support the call. With four-bit weights the
-// time of tiles is the same for up to 32 rows, and the streamed kernel's time grows beyond eight rows. With int4 and
-// fourteen rows, both take about 88 us for the linears of a layer with Llama-3-8B's sizes (H200). With small groups of
-// int4, tiles are slower.
+// Returns whether the kernel of tiles supports the call and is faster than the streamed kernel. With four-bit weights
+// the time of tiles is the same for up to 32 rows, and the streamed kernel's time grows beyond eight rows. With int4
+// and fourteen rows, both take about 88 us for the linears of a layer with Llama-3-8B's sizes (H200). With small groups
+// of int4, tiles are slower.
 bool prefers_tiles(const QuantisedCall& call) {
   const QuantisedFormat& f = call.w.format;
   const bool is_fast = f.values == QuantisedFormat::Values::kE2M1 ||
@@ -44,13 +45,14 @@ bool prefers_tiles(const QuantisedCall& call) {
   return is_fast && call.m >= 14 && quantised_tiles_serve(call);
 }
 
-// Returns whether products of integers are faster than the kernels that multiply 16-bit numbers, although both support
-// the call. Products of integers need a launch that converts x, unless a norm or gate before them converts it. With one
-// row this launch takes longer than such a product saves. With few rows it does so only if the matrix is small
+// Returns whether the kernel of integer products supports the call and is faster than the kernels that multiply 16-bit
+// numbers. Products of integers need a launch that converts x, unless a norm or gate before them converts it. With one
+// row this launch takes longer than such a product saves. With 2 to 15 rows, it does so only if the matrix is small
 // (docs/measurements/kernels.md).
 bool prefers_fixed_point(const QuantisedCall& call) {
   if (call.m < 2 || !quantised_fixed_serves(call)) return false;
-  const std::int64_t most_small = call.m < 4 ? 12 : call.m < 16 ? 6 : 0;  // values of a small matrix, in units of 2^20
+  // The maximum number of values of a small matrix, in units of 2^20.
+  const std::int64_t most_small = call.m < 4 ? 12 : call.m < 16 ? 6 : 0;
   return call.n * call.k > most_small << 20;
 }
 
@@ -63,7 +65,7 @@ std::size_t workspace_of(const QuantisedCall& call) {
   }
 }
 
-// Returns the greater of two workspaces: that of the call, and that of the same call with few rows.
+// Returns the greater of two workspace sizes: that of the call, and that of the same call with few rows.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const QuantisedCall call = quantised_call(args);
   QuantisedCall few = call;

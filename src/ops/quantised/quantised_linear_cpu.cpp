@@ -1,5 +1,5 @@
 // Computes quantised_linear on the CPU. Threads take blocks of columns of y, which are rows of w. There are four ways
-// to multiply a block by x:
+// to multiply a block by x. A line has the name of a way, when it is used, and what it does:
 //
 //   blocks      packed blocks of GGUF, and x that is rounded by block: integer products (blocks/block_linear.h)
 //   registers   a few rows of x, or any number in a deterministic forward: w is converted where it is multiplied
@@ -30,7 +30,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kBlockColumns = 64;
-// oneDNN is faster from this number of rows up, although it needs a converted block.
+// The minimum number of rows for oneDNN. From here on oneDNN is faster, although it needs a converted block.
 constexpr std::int64_t kLeastOneDnnRows = 48;
 
 enum class Way : std::uint8_t { kBlocks, kRegisters, kOneDnn, kFloats };
@@ -54,13 +54,14 @@ Problem make_problem(const BindArgs& args) {
 OneDnnBlocks::Shape onednn_shape(const Problem& p) {
   return {.columns = kBlockColumns, .depth = p.k, .dtype = p.dtype, .float_sums = true};
 }
-// Returns the number of rows that oneDNN computes at once. The rows are divided into parts of about equal size. Only in
-// the last part may oneDNN compute more rows than there are.
+// Returns the number of rows that oneDNN computes at once. The rows of x are divided into parts of about equal size.
+// Only in the last part may oneDNN compute more rows than there are.
 std::int64_t onednn_rows(const Problem& p) {
   const std::int64_t pieces = (p.m + OneDnnBlocks::kMostRows - 1) / OneDnnBlocks::kMostRows;
   return OneDnnBlocks::computed_rows((p.m + pieces - 1) / pieces);
 }
-// Returns the bytes of a copy of x with as many rows as oneDNN reads; 0 if x itself has that many.
+// Returns the size in bytes of a copy of x that has as many rows as oneDNN reads. Returns 0 if x itself has that many
+// rows.
 std::size_t padded_x_bytes(const Problem& p) {
   const std::int64_t most = onednn_rows(p);
   const std::int64_t before_last = (p.m - 1) / most * most;
@@ -68,12 +69,12 @@ std::size_t padded_x_bytes(const Problem& p) {
   return read == p.m ? 0 : static_cast<std::size_t>(read * p.k) * ir::dtype_size(p.dtype);
 }
 
-// Byte offsets in the workspace, and in each thread's part of it.
+// The layout of the workspace, in bytes. Each thread has a part of the workspace.
 struct Layout {
-  std::size_t workers = 0;  // the threads' parts, after the converted x
-  std::size_t worker = 0;   // bytes of a part, which begins with the block's converted weights
-  std::size_t sums = 0;     // f32[rows, kBlockColumns]
-  std::size_t own = 0;      // codes of a row, then oneDNN's scratch
+  std::size_t workers = 0;  // offset of the threads' parts, which follow the converted x
+  std::size_t worker = 0;   // size of a part, which begins with the block's converted weights
+  std::size_t sums = 0;     // offset within a part: f32[rows, kBlockColumns]
+  std::size_t own = 0;      // offset within a part: the codes of a row, then oneDNN's scratch
   std::size_t size = 0;
 };
 
@@ -83,7 +84,7 @@ Layout lay_out(const Problem& p, std::size_t onednn_bytes) {
   Layout l;
   std::int64_t sum_rows = p.m;
   switch (p.way) {
-    case Way::kBlocks: break;  // has a layout of its own
+    case Way::kBlocks: break;  // block_linear.h has a layout of its own
     case Way::kRegisters: l.workers = align_up(quantised_dot_x_bytes(p.m, p.k, p.dtype)); break;
     case Way::kOneDnn:
       l.workers = align_up(padded_x_bytes(p));

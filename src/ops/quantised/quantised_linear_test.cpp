@@ -146,8 +146,8 @@ TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
       QuantisedFormat{.values = Values::kE4M3, .group_rows = 128, .group_cols = 128}};
   struct Case {
     Sizes sizes;
-    std::vector<std::int64_t> checked;  // rows of x
-    bool more = false;                  // with bias and residual
+    std::vector<std::int64_t> checked;  // rows of x whose results the test checks
+    bool more = false;                  // whether there are a bias and a residual
   };
   const std::vector<Case> cases{{{150, 4304, 1536}, {0, 127, 128, 149}},
                                 {{250, 4304, 1536}, {0, 191, 192, 249}},
@@ -207,8 +207,9 @@ std::vector<double> rounded_inputs(const HostTensor& x, std::int64_t columns, st
   return rounded;
 }
 
-// The sizes of up to eight rows have a matrix above 4 MiB, or are supported by no kernel that leaves x unrounded. These
-// sizes split k among two to six blocks, for all tiles or only for the first tiles.
+// In this test's sizes of up to eight rows, the matrix is above 4 MiB, or the other kernels for few rows do not support
+// the size. Otherwise a kernel that leaves x unrounded would be chosen (quantised_linear.cu). These sizes split k among
+// two to six blocks, for all tiles or only for the first tiles.
 class RoundedInputs : public ::testing::TestWithParam<DType> {};
 
 TEST_P(RoundedInputs, AreRoundedAsTheCheckpointRequires) {
@@ -232,7 +233,7 @@ TEST_P(RoundedInputs, AreRoundedAsTheCheckpointRequires) {
         operands.push_back(random_tensor(GetParam(), {m, n}, 5));
         const std::vector<double> rounded = rounded_inputs(x, k, 128);
         std::vector<double> expected;
-        double largest = 0;  // the greatest sum of magnitudes
+        double largest = 0;  // the greatest sum of the magnitudes of an element's products
         for (std::int64_t i = 0; i < m; ++i)
           for (std::int64_t j = 0; j < n; ++j) {
             double sum = operands[operands.size() - 2].at(j) + operands.back().at(i * n + j);

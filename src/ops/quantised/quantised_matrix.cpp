@@ -38,7 +38,7 @@ std::string lower(std::string_view name) {
   return text;
 }
 
-// Returns all names of values, for errors.
+// Returns a list of all names of values, for error messages.
 std::string names_of_values() {
   std::string names = fmt::format("\"{}\"", fmt::join(kValues, "\", \""));
   for (const BlockTypeInfo& info : kBlockTypes)

@@ -9,7 +9,7 @@
 //     "e2m1"  a sign, two bits of exponent, one of mantissa (OCP Microscaling Formats 1.0): ±0, 0.5, 1, 1.5, 2, 3, 4, 6
 //   scales  [⌈N / group_rows⌉, ⌈K / group_cols⌉]
 //     "f32"   f32
-//     "e4m3"  u8, each as above
+//     "e4m3"  u8 with the bits of "e4m3" above
 //     "f16"   f16
 //     "pairs" f16[N, 2 ⌈K / group_cols⌉]: the scale and the offset of each group alternate; the zero is 0, and
 //             group_rows is 1. Other scales have no offsets.
@@ -104,7 +104,8 @@ struct QuantisedMatrix {
   BlockMatrix blocks() const { return {.type = format.blocks, .rows = rows, .cols = cols, .data = values}; }
 };
 
-// Returns the error of a device without kernels for blocks; `op` is the operator's name.
+// Returns the error with which a device without kernels for GGUF's blocks refuses an operator. `op` is the operator's
+// name.
 Status refuse_blocks(std::string_view op, BlockType type);
 
 // Makes the matrix of a node's operands. Precondition: expect_quantised() accepted the operands.

@@ -1,8 +1,8 @@
 // Computes quantised_linear for very few rows on Hopper, alone or together with the gate after it. The time to read w
 // from memory bounds the kernel.
 //
-// The kernel differs from quantised_streamed.cuh in three ways. The differences save time if x fits in shared memory
-// beside the ring, because all tiles then read x from there:
+// The kernel keeps x in shared memory beside the ring, so that all tiles read x from there. This needs a small x. The
+// kernel differs from quantised_streamed.cuh in three more ways, which save time:
 //   - The copy engine (TMA) brings a stage as one box. Copies of single rows arrive too slowly: with rows of 512 bytes,
 //     an H200 reads at 2.8 instead of 3.4 TB/s.
 //   - Columns of x are arranged once (streamed_columns.cuh), so that a conversion of w needs fewer instructions. Int4's
@@ -26,11 +26,10 @@
 namespace tessera::cuda::quantised {
 
 inline constexpr int kStagedThreads = (kStreamWarps + 2) * 32;  // eight warps multiply, one copies, and one adds
-inline constexpr int kChunkBytes =
-    128;  // bytes of a row of w that one warp multiplies in a stage; they lie together in a slot
-inline constexpr int kStagedBytes = kStreamWarps * kChunkBytes;  // bytes of a row of w in a stage
+inline constexpr int kChunkBytes = 128;  // bytes of a row of w that one warp multiplies in a stage
+inline constexpr int kStagedBytes = kStreamWarps * kChunkBytes;  // number of bytes of a row of w in a stage
 inline constexpr int kStagedSlot = kTileRows * kStagedBytes;
-inline constexpr int kPaddedRows = 8 + 2;  // floats for the sums of eight rows of x, padded
+inline constexpr int kPaddedRows = 8 + 2;  // number of floats for the sums of eight rows of x, padded
 
 // Returns which of eight rows of w a lane reads. Lanes 0 to 3 read row 0, lanes 4 to 7 row 4, lanes 8 to 11 row 1, and
 // so on. So the eight threads that read together use all banks of the permuted box.
@@ -54,8 +53,8 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int tiles = p.n / p.tile_columns();
-  const int chunks = p.row_bytes / kChunkBytes;                   // chunks of a row
-  const int stages = (chunks + kStreamWarps - 1) / kStreamWarps;  // stages of a tile
+  const int chunks = p.row_bytes / kChunkBytes;                   // number of chunks in a row
+  const int stages = (chunks + kStreamWarps - 1) / kStreamWarps;  // number of stages of a tile
   const int step = static_cast<int>(gridDim.x);
   if (threadIdx.x == kStreamWarps * kWarp) {
     for (int s = 0; s < p.slots; ++s) {
@@ -138,7 +137,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
   const bool two = has_two_groups<kValues>(p);
   float sum[4];
   // Adds the products of half of the warp's chunk. The chunk begins at `from`, and a half has kQuadBytes of each row.
-  // `quad` is the half's index in a row of w, counted in pieces of kQuadBytes.
+  // `quad` is the half's index in a row of w, in units of kQuadBytes bytes.
   const auto add_products = [&](const unsigned char* from, int quad, const unsigned char* of_tile) {
     const unsigned char* const mine = from + row * kChunkBytes + ((quad % 2 * 4 + unit) ^ row) * 16;
     uint4 w[2];

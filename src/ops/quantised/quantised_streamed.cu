@@ -15,7 +15,7 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
-constexpr int kFewestSlots = 3;  // with fewer, loads wait for products
+constexpr int kFewestSlots = 3;  // with fewer slots, loads wait for products
 
 struct StreamedKernel {
   template <class T, Values kValues, ScaleOf kScaleOf>
@@ -41,10 +41,11 @@ struct StreamedKernel {
     const int slot_bytes = kTileRows * rows.distance;
     const std::int64_t tiles = p.n / (p.gate == Gate::kNone ? kTileRows : kTileRows / 2);
     const std::int64_t blocks = std::min(tiles, 2 * call.workers);
-    const std::int64_t most = ceil_div(tiles, blocks) * stages;  // stages of a block, at most
+    const std::int64_t most = ceil_div(tiles, blocks) * stages;  // maximum number of stages of a block
     p.slots = static_cast<int>(std::min({most, std::int64_t{kMostRingSlots}, std::int64_t{most_ring / slot_bytes}}));
-    // Only stages as large as the boxes of other kernels are limited. Smaller ones, of four bits or beside large
-    // scales, gained nothing from a limit.
+    // The number of stages in flight is limited only if stages have at least kLimitedBoxBytes bytes, like the boxes of
+    // other kernels. Stages are smaller if values have four bits or scales are large, and then gain nothing from a
+    // limit.
     rows.in_flight = kTileRows * stage_bytes >= kLimitedBoxBytes ? std::min(p.slots, kBoxesInFlight) : p.slots;
     const auto bytes = static_cast<std::size_t>(p.slots * slot_bytes + 2 * p.scales.slot);
     const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kStreamWarps + 1) * kWarp)};

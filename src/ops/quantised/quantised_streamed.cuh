@@ -1,10 +1,10 @@
 // Computes quantised_linear of few rows on Hopper, alone or together with the gate after it. The time is bounded by
 // reading w.
 //
-// The kernel is built like that of linear_streamed.cuh, which gives the reasons. A block processes tiles of 16 rows of
-// w and all of k. A ninth warp lets the copy engine (TMA) load a tile in stages through a ring in shared memory, and
-// begins before the preceding kernels have ended. Eight warps share the columns of a stage. Their sums are added at the
-// end of a tile, in an order that depends neither on the number of rows nor on the tile.
+// The kernel has the same structure as that of linear_streamed.cuh, where the reasons are given. A block processes
+// tiles of 16 rows of w and all of k. A ninth warp lets the copy engine (TMA) load a tile in stages through a ring in
+// shared memory, and begins before the preceding kernels have ended. Eight warps share the columns of a stage. Their
+// sums are added at the end of a tile, in an order that depends neither on the number of rows nor on the tile.
 //
 // The four threads of a quad read 64 neighbouring bytes of a row. Each reads 16 bytes (16 or 32 values) and converts
 // them to pairs (quantised_values.cuh). A tensor-core product multiplies 16 rows of w by eight rows of x. The columns
@@ -27,25 +27,26 @@ namespace tessera::cuda::quantised {
 inline constexpr int kMostStreamedRows = 16;  // maximum number of rows of x
 inline constexpr int kRoundBytes = kStreamWarps * kQuadBytes;
 inline constexpr int kRowPadding = 64;  // bytes past a multiple of 128, so that eight threads read from all banks
-// The maximum number of bytes of a ring, so that two blocks fit on a multiprocessor.
+// The maximum number of bytes of a block's ring and scales. With this limit two blocks fit on a multiprocessor.
 template <int kEights>
 inline constexpr int kMostRingBytes = (kEights == 1 ? 100 : 92) << 10;
 
-// Returns the greatest number of rounds in a stage. A thread holds a stage's columns of x in registers. For eight rows
-// of x they take 16 registers, in one round of packed values or in two rounds of bytes.
+// Returns the maximum number of rounds in a stage. In a round, the eight warps read kRoundBytes of each row of w. A
+// thread holds a stage's columns of x in registers. For eight rows of x they take 16 registers of a thread, in one
+// round of packed values or in two rounds of bytes.
 inline constexpr int most_rounds(Values values) { return is_packed(values) ? 1 : 2; }
 
 // How the rows of a stage lie in shared memory.
 struct StageRows {
-  int bytes;      // bytes of a row of w in a stage, a multiple of kQuadBytes; the last stage of a tile may have fewer
-  int distance;   // bytes from the start of a row to the start of the next
-  int in_flight;  // stages that a block asks for before the oldest of them has arrived; at most the slots of the ring
+  int bytes;      // bytes of a row of w in a stage, a multiple of kQuadBytes; a tile's last stage may have fewer
+  int distance;   // number of bytes from the start of a row to the start of the next
+  int in_flight;  // maximum number of stages that are asked for and have not arrived; not above the number of slots
 };
 
 // One thread's columns of a row of x in a round, in the order in which the values of w are paired.
 template <Values kValues>
 struct PairedColumns {
-  static constexpr int kLoads = is_packed(kValues) ? 4 : 2;  // loads of 16 bytes
+  static constexpr int kLoads = is_packed(kValues) ? 4 : 2;  // number of loads of 16 bytes
   uint4 columns[kLoads];
 
   template <class T>
@@ -75,14 +76,14 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
   constexpr int kRounds = most_rounds(kValues);
   constexpr int kRows = kEights * 8;
   constexpr int kPerByte = is_packed(kValues) ? 2 : 1;
-  constexpr int kPairs = is_packed(kValues) ? 4 : 2;  // pairs of a word
+  constexpr int kPairs = is_packed(kValues) ? 4 : 2;  // number of pairs in a word
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ SharedBarrier full[kMostRingSlots], empty[kMostRingSlots], scales_full[2], scales_empty[2];
   __shared__ float sums[2][kStreamWarps][kTileRows][kRows + 2];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int tiles = p.n / p.tile_columns();
-  const int stages = (p.row_bytes + stage_rows.bytes - 1) / stage_rows.bytes;  // stages of a tile
+  const int stages = (p.row_bytes + stage_rows.bytes - 1) / stage_rows.bytes;  // number of stages of a tile
   const int slot_bytes = kTileRows * stage_rows.distance;
   const int step = static_cast<int>(gridDim.x);
   const auto bytes_of = [&](int stage) { return min(stage_rows.bytes, p.row_bytes - stage * stage_rows.bytes); };

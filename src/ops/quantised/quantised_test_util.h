@@ -51,7 +51,7 @@ inline QuantisedCase random_quantised(const QuantisedFormat& format, std::int64_
   HostTensor& w = c.operands[0];
   if (format.values == QuantisedFormat::Values::kE4M3)
     for (std::int64_t i = 0; i < w.size(); ++i)
-      if ((w.raw<std::uint8_t>(i) & 0x7f) == 0x7f) w.set(i, 0x38);  // no NaN
+      if ((w.raw<std::uint8_t>(i) & 0x7f) == 0x7f) w.set(i, 0x38);  // replaces NaN by 1
   const bool small = format.scales == QuantisedFormat::Scales::kE4M3;
   const bool halves = pairs || format.scales == QuantisedFormat::Scales::kFloat16;
   c.operands.push_back(small ? random_bytes({scale_rows, groups}, 0x58)

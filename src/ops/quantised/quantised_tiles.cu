@@ -1,4 +1,4 @@
-// Binds quantised_linear's kernel of tiles (quantised_tiles.cuh), alone and joined with the gate.
+// Binds quantised_linear's kernel of tiles (quantised_tiles.cuh), alone and joined with the gate after it.
 #include "tessera/ops/quantised/quantised_tiles.cuh"
 
 #include "tessera/ops/cuda/sm90a_code.h"

@@ -2,14 +2,14 @@
 // float16 in registers, from where a wgmma instruction can take its first matrix. quantised_block.cuh has the rest of
 // the kernel.
 //
-// If columns within a stage share a scale as a group, the scale is multiplied with the values and the group's offset is
-// added. This rounds the weights to T once; NVFP4's weights stay exact. If a whole row of 8-bit values has one scale,
-// the sums are multiplied by it, in float32.
+// If the scales belong to groups of columns, each value is multiplied by the scale of its group, and the group's offset
+// is added. This rounds the weights to T once; NVFP4's weights stay exact. If a whole row of 8-bit values has one
+// scale, the sums are multiplied by it, in float32.
 //
 // With few rows the time is bounded by reading w once. Converting takes about three instructions per value, and a
 // multiprocessor issues them for 40 values per cycle. If memory delivers w at full speed, converting takes less than
 // half of the issue slots for 8-bit values, and nearly all of them for 4-bit values. With many rows the products of a
-// stage last 1024 cycles, and converting takes half of them.
+// stage last 1024 cycles, and converting takes half of this time.
 #pragma once
 
 #include "tessera/ops/quantised/quantised_block.cuh"
@@ -80,10 +80,10 @@ struct LoadedScales {
                                 : kValues == Values::kE2M1         ? kCount / 4
                                                                    : kCount * kStages;
   std::uint32_t scales[kWords];
-  std::uint32_t zeros;  // a byte for each scale
+  std::uint32_t zeros;  // zero points, one byte for each scale
 
   // Loads the scales and zeros of kStages stages from `stage`, a multiple of kStages. `scale_row` and `zero_row` are
-  // where the row's scales and zeros begin.
+  // the indices of the row's first scale and first zero.
   __device__ void load(const TiledQuantised<T>& p, int scale_row, int zero_row, int stage) {
     const QuantisedMatrix& w = p.w;
     if constexpr (kGroups.form != ScaleForm::kStored) {
@@ -168,8 +168,8 @@ struct StageScales {
   }
 };
 
-// Converts a thread's values of one step, in a row and in the eighth row after it. `start` is the shared-memory address
-// of the thread's first value in the stage.
+// Converts a thread's values of one step of 16 columns, in a row and in the eighth row after it. `start` is the
+// shared-memory address of the thread's first value in the stage.
 template <class T, Values kValues, StageGroups kGroups>
 __device__ inline void convert_step(std::uint32_t start, int step, const StageScales<T, kValues, kGroups> (&scales)[2],
                                     std::uint32_t (&to)[4]) {
@@ -249,14 +249,14 @@ class ScaleStream {
   Loaded next_[2];
 };
 
-// The Product of quantised_block() that multiplies converted weights.
+// The Product, as quantised_block() takes it, that multiplies converted weights.
 template <class T, Values kValues, StageGroups kGroups, int kN>
 struct ConvertedProduct : UsualSums {
   using Element = T;
   static constexpr int kColumns = kGroups.columns;
   static constexpr int kWeightRowBytes = kGroups.row_bytes(kValues);
   static constexpr bool kRounds = false;
-  static constexpr bool kLimitsBoxes = false;  // with limits, the kernel takes as long or longer
+  static constexpr bool kLimitsBoxes = false;  // a limit of boxes in flight does not make it faster
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, kColumns * 2 / kBoxRowBytes>;
   static constexpr int kSteps = kGroups.steps();
   // With many rows a step is converted while the product of the step before it runs. With few rows products are so

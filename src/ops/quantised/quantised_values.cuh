@@ -11,7 +11,7 @@
 // Subnormal values become subnormal numbers, and every step is exact. From the result, exact() computes the value
 // itself, and scaled() computes the value times a scale, rounded to the type. The result of scaled() is kSumGrow times
 // too small, so that neither this result nor the scale leaves the range of the type. Therefore sums of products are
-// multiplied with kSumGrow in float32. The code 0x7f of e4m3 is NaN in float16 and 480 in bfloat16.
+// multiplied by kSumGrow in float32. The code 0x7f of e4m3 is NaN in float16 and 480 in bfloat16.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -93,7 +93,7 @@ __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[
   if constexpr (kValues == Values::kE4M3 && kIsBf16<T>) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const std::uint32_t spread = __byte_perm(word, 0, i == 0 ? 0x1404 : 0x3424);  // to the halves' upper bytes
+      const std::uint32_t spread = __byte_perm(word, 0, i == 0 ? 0x1404 : 0x3424);  // into the halves' upper bytes
       pairs[i] = (spread & 0x80008000u) | (spread >> 4 & 0x07F007F0u);
     }
   } else if constexpr (kValues == Values::kE4M3) {
@@ -137,8 +137,8 @@ __device__ inline void convert_bytes_apart(std::uint32_t word, std::uint32_t (&p
   }
 }
 
-// Puts the bits of a four-bit value where T has them. In both halves, `at_six` has the value's bits from bit 6 on, and
-// `at_twelve` from bit 12 on.
+// Puts the bits of two e2m1 values where T has its sign, exponent and mantissa. In each half of a register, `at_six`
+// has the bits of a value from bit 6 on, and `at_twelve` has them from bit 12 on.
 template <class T>
 __device__ inline std::uint32_t place_e2m1(std::uint32_t at_six, std::uint32_t at_twelve) {
   if constexpr (kIsBf16<T>) return merge<0x01C001C0u>(at_six, at_twelve & 0x80008000u);
@@ -188,7 +188,7 @@ __device__ inline std::uint32_t convert_byte(std::uint32_t byte) {
   return place_e2m1<T>(spread << 6, spread << 12);
 }
 
-// Returns the values of a converted pair. `offset` is offset_of() for integers.
+// Returns the values of a converted pair. For integers, `offset` is the result of offset_of().
 template <class T, Values kValues>
 __device__ inline std::uint32_t exact(std::uint32_t pair, std::uint32_t offset) {
   if constexpr (kValues == Values::kE4M3 && kIsBf16<T>) return times<T>(pair, 0x7B807B80u);               // 2^120
@@ -262,8 +262,8 @@ struct ScaleAndOffset {
   }
 };
 
-// Returns the values of a converted pair times a scale, plus an offset. The result is rounded once. `zero` is
-// offset_of().
+// Returns the values of a converted pair times a scale, plus an offset. The result is rounded once. `zero` is the
+// result of offset_of().
 template <class T, Values kValues>
 __device__ inline std::uint32_t scaled_and_moved(std::uint32_t pair, std::uint32_t zero, std::uint32_t scale,
                                                  std::uint32_t added) {

@@ -1,6 +1,6 @@
 // Computes quantised_linear on Hopper for many rows of x that are rounded to E4M3 (rounded_rows.cuh), with w in E4M3,
-// alone or together with the gate after it. The time is bounded by 8-bit products: 1979 TFLOP/s on an H100 by its data
-// sheet.
+// alone or together with the gate after it. The speed of 8-bit products bounds the time. An H100's data sheet gives
+// 1979 TFLOP/s for it.
 //
 // x is the first matrix of a product (wgmma's A), so a thread has the sums of two rows of x. Its sums of a stage of 128
 // columns need only two scales of x and, if blocks of 128 rows of w share a scale, one scale of w. The tensor cores
@@ -28,12 +28,12 @@ inline constexpr int kManyRows = 128;     // rows of x in a tile
 inline constexpr int kManyWeights = 128;  // rows of w in a tile
 inline constexpr int kManyCluster = 2;
 inline constexpr int kManyStages = 5;
-inline constexpr int kManyWarps = 2 * kWarpgroup / kWarp;  // warps that multiply
+inline constexpr int kManyWarps = 2 * kWarpgroup / kWarp;  // number of warps that multiply
 inline constexpr int kManyThreads = 3 * kWarpgroup;
 inline constexpr int kManyMatrix = kManyRows * kRoundedGroup;  // bytes of a stage's part of either matrix
 inline constexpr int kManyStage = 2 * kManyMatrix;
-inline constexpr int kManySums = kManyWeights / 2;        // sums of a thread
-inline constexpr int kResultRow = kManyWeights * 2 + 16;  // bytes; padded so that eight rows use all banks
+inline constexpr int kManySums = kManyWeights / 2;        // number of sums of a thread
+inline constexpr int kResultRow = kManyWeights * 2 + 16;  // bytes of a row, padded so that eight rows use all banks
 inline constexpr int kResultBytes = 16 * kResultRow;      // bytes of a warp's results
 inline constexpr int kManyScales = kManyRows * 4;         // bytes of a stage's scales of x
 inline constexpr int kManyBytes =
@@ -42,17 +42,17 @@ inline constexpr int kManyBytes =
 template <class T>
 struct ManyRounded {
   CUtensorMap x;          // [m, k] bytes, in 16-bit elements; boxes of half a tile's rows
-  CUtensorMap values;     // [n, k] bytes, in 16-bit elements; gated: 8 gate rows alternate with their 8 up rows
+  CUtensorMap values;     // [n or 2n, k] bytes, in 16-bit elements; gated: 8 gate rows and 8 up rows alternate
   const float* x_scales;  // [⌈k / 128⌉, scale_stride]
   const float* w_scales;  // [⌈rows of w / group_rows⌉, w_groups]
   const T* bias;          // [n or 2n]; null: no bias
   const T* residual;      // [m, n]; null: no residual
   T* y;                   // [m, n]
   int scale_stride;
-  int w_groups;  // groups of columns of w; 1: a row of w has one scale
+  int w_groups;  // number of groups of columns of w; 1: a row of w has one scale
   int group_rows;
   int m;
-  int n;  // columns of y
+  int n;  // number of columns of y
   int k;
   int row_tiles;
   int items;  // number of work items: (pairs of tiles of w) · (tiles of rows of x)
@@ -170,9 +170,10 @@ class ManyTile {
   int weight_;
 };
 
-// Computes y tile by tile. Grid: a multiple of kManyCluster. Preconditions: k and the number of rows of w are multiples
-// of 16. If each block of w has one scale, a block of w has 128 columns and a multiple of kManyWeights rows. If there
-// is also a gate, a multiple of kManyWeights / 2 rows is enough, but n must be a multiple of kManyWeights / 2 too.
+// Computes y tile by tile. gridDim.x is a multiple of kManyCluster. Preconditions: k and the number of rows of w are
+// multiples of 16. If a block of rows and columns of w shares a scale, it has 128 columns and a multiple of
+// kManyWeights rows. If there is also a gate, a multiple of kManyWeights / 2 rows is enough, but n must be a multiple
+// of kManyWeights / 2 too.
 template <class T>
 __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_constant__ ManyRounded<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

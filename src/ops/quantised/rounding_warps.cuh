@@ -9,12 +9,12 @@
 
 namespace tessera::cuda::quantised {
 
-// Rounds all rows of x in every kRounders-th stage of the block, from stage `warp` on. A warp calls it. Each half of
-// the warp rounds a group of 128 columns of one row at a time. Pairs of rows past the last are not written, because a
-// row of x only affects its own results.
+// Rounds all rows of x in every kRounders-th stage of the block, from stage `warp` on. All lanes of a warp call it.
+// Each half of the warp rounds a group of 128 columns of one row at a time. Pairs of rows past the last are not
+// written, because a row of x only affects its own results.
 template <class T, class Ring>
 __device__ inline void round_stages(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int warp) {
-  constexpr int kPairs = Ring::kN / 2;  // pairs of rows
+  constexpr int kPairs = Ring::kN / 2;  // number of pairs of rows
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int first_row = lane / kGroupThreads;
   const int column = lane % kGroupThreads * 8;
@@ -48,7 +48,7 @@ __device__ inline void round_stages(const TiledQuantised<T>& p, const TilePlace&
                      "f"(rounded.scale)
                      : "memory");
     }
-    let_copies_see_shared_stores();  // products read shared memory as copies do
+    let_copies_see_shared_stores();  // products read shared memory through the async proxy, like copies
     __syncwarp();
     if (lane == 0) ring.rows_full[slot].arrive();
   }

@@ -20,11 +20,11 @@ inline constexpr int kMostSentSums = kMostRoundingRows * kTileWeights + (kMostSp
 
 // The units of a tile. With a gate, a unit has 8 gate rows and their 8 up rows of w.
 struct SentUnits {
-  int columns;   // rows of w in a unit
-  int of_row;    // units of a row of x
-  int all;       // units of the tile
-  int of_block;  // places for units in a block
-  int split;     // blocks of the cluster
+  int columns;   // number of rows of w in a unit
+  int of_row;    // number of units in a row of x
+  int all;       // number of units in the tile
+  int of_block;  // number of units for which a block has room
+  int split;     // number of blocks in the cluster
 
   template <class T>
   __device__ static SentUnits of(const TiledQuantised<T>& p) {
@@ -33,7 +33,7 @@ struct SentUnits {
     const int all = p.m * of_row;
     return {columns, of_row, all, (all + p.split - 1) / p.split, p.split};
   }
-  // Returns the number of units that block `rank` stores: each split-th one.
+  // Returns the number of units that block `rank` stores. It stores every split-th unit.
   __device__ int count(int rank) const { return (all - rank + split - 1) / split; }
   __device__ std::uint32_t bytes(int rank) const {
     return static_cast<std::uint32_t>(count(rank) * columns * split) * sizeof(float);

@@ -33,7 +33,7 @@ inline std::optional<TileScales> tile_scales(const QuantisedMatrix& w, Gate gate
   const int parts = gate == Gate::kNone ? 1 : 2;
   const auto row = static_cast<int>(w.num_groups * w.format.scale_bytes());
   const bool of_rows = w.format.group_rows == 1;
-  const int rows = kTileRows / parts;  // rows of w in a part
+  const int rows = kTileRows / parts;  // number of rows of w in a part
   if (!of_rows && w.format.group_rows % rows != 0) return std::nullopt;
   TileScales s{.scale_bytes = of_rows ? kTileRows * row : parts * row,
                .zero_bytes = w.zeros == nullptr ? 0 : kTileRows * static_cast<int>(w.num_groups),

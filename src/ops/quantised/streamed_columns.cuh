@@ -1,7 +1,7 @@
 // The columns of x in shared memory, in the order in which the kernel of quantised_staged.cuh multiplies them.
 //
 // A conversion of w decides which two columns form a pair in a register (quantised_values.cuh). arrange() pairs eight
-// columns of x alike.
+// columns of x in the same way.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace tessera::cuda::quantised {
 inline constexpr int column_loads(Values values) { return quad_columns(values) / 32; }
 
 // Says whether e4m3 is converted to 2^-120 times its value. If so, columns of x are multiplied by 2^64, so that
-// products stay in the middle of float32's range, and sums are multiplied with kShiftedSum. A value of x whose
-// magnitude is at least 2^64 becomes infinite.
+// products stay in the middle of float32's range, and sums are multiplied by kShiftedSum = 2^(120 − 64). A value of x
+// whose magnitude is at least 2^64 becomes infinite.
 template <class T, Values kValues>
 inline constexpr bool kShifts = kValues == Values::kE4M3&& kIsBf16<T>;
 inline constexpr float kShiftedSum = 0x1p56F;
@@ -40,8 +40,8 @@ __device__ inline uint4 arrange(const uint4& columns) {
   return columns;
 }
 
-// x in shared memory. The threads of a quad load neighbouring pieces of 16 bytes. Rows are padded, so that the eight
-// threads that read together use all banks.
+// Holds x in shared memory. The four threads of a quad load four adjacent chunks of 16 bytes. Rows are padded, so that
+// the eight threads that read together use all banks.
 struct StagedColumns {
   unsigned char* columns;  // [m][row_bytes()]
   float* sums;             // [columns / 128][8]: sums of 128 columns of a row of x; only for int4

@@ -21,8 +21,8 @@
 
 namespace tessera::cuda::quantised {
 
-inline constexpr int kTileRows = 16;    // rows of w in a tile
-inline constexpr int kStreamWarps = 8;  // warps that multiply
+inline constexpr int kTileRows = 16;    // number of rows of w in a tile
+inline constexpr int kStreamWarps = 8;  // number of warps that multiply
 inline constexpr int kMostRingSlots = 12;
 inline constexpr int kQuadBytes = 64;  // bytes of a row of w that the four threads of a quad read in a round
 
@@ -46,7 +46,7 @@ struct TileScales {
   int slot;         // bytes of a slot, which holds one tile's scales and zeros; there are two slots
 };
 
-// The arguments. With a gate, w has n gate rows, then n up rows.
+// The arguments of the kernels of few rows. With a gate, w has n gate rows, then n up rows.
 template <class T>
 struct StreamedQuantised {
   QuantisedMatrix w;  // [n or 2n, k]
@@ -57,9 +57,9 @@ struct StreamedQuantised {
   int m;
   int n;
   int row_bytes;    // bytes of a row of w in memory
-  int slots;        // slots in the ring
+  int slots;        // number of slots in the ring
   int group_shift;  // column k has the scale k >> group_shift of its row
-  int scale_size;   // bytes of a scale
+  int scale_size;   // number of bytes of a scale
   TileScales scales;
   Gate gate;
 
@@ -79,10 +79,11 @@ struct RowScales {
   // scales[1] for the last eight.
   std::uint32_t scales[2] = {};
   std::uint32_t added[2] = {};                     // offsets of float16 scales, in the order of `scales`
-  int zero = kScaleOf == ScaleOf::kPairs ? 0 : 8;  // zero of int4
+  int zero = kScaleOf == ScaleOf::kPairs ? 0 : 8;  // zero point of int4
 
-  // `tile` points to the scales of a tile in shared memory. The scale is at `scale_at`. If `has_zero`, the zero is at
-  // `zero_at`. `two` says whether the second half of the thread's 16 bytes of w belongs to the next group.
+  // `tile` points to the scales of a tile in shared memory. `scale_at` is the scale's byte offset from there. If
+  // `has_zero` is true, `zero_at` is the zero's byte offset. `two` says whether the second half of the thread's 16
+  // bytes of w belongs to the next group.
   __device__ RowScales(const unsigned char* tile, int scale_at, bool has_zero, int zero_at, bool two) {
     const unsigned char* const scale = tile + scale_at;
     [[maybe_unused]] const int next = two ? scale_size(kValues, kScaleOf) : 0;

@@ -9,15 +9,15 @@
 
 namespace tessera::cuda::quantised {
 
-inline constexpr int kTileWeights = 128;  // rows of w in a tile
+inline constexpr int kTileWeights = 128;  // number of rows of w in a tile
 inline constexpr int kTileWarpgroups = 2;
-inline constexpr int kMostStageColumns = 128;  // fixed point has 256 (quantised_fixed.cuh)
+inline constexpr int kMostStageColumns = 128;  // in fixed point a stage has 256 instead (quantised_fixed.cuh)
 inline constexpr int kBoxRowBytes = 128;       // bytes of a row of x in a box
 inline constexpr int kMostTileStages = 8;
 // The maximum number of blocks of a cluster that split k. Larger clusters would be faster alone, but after other
 // kernels they wait longer until a group of multiprocessors has room for all their blocks.
 inline constexpr int kMostSplit = 6;
-inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // warps that multiply
+inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // number of warps that multiply
 inline constexpr int kTileSumRow = kTileWeights + 4;
 
 // Says whether the warpgroups that multiply take over registers from the thread that starts the copies. If so, this
@@ -25,7 +25,7 @@ inline constexpr int kTileSumRow = kTileWeights + 4;
 template <int kN>
 inline constexpr bool kMovesRegisters = kN > 128;
 
-inline constexpr int kMostRoundingRows = 8;  // the greatest number of rows that blocks round themselves
+inline constexpr int kMostRoundingRows = 8;  // maximum number of rows of x that blocks round themselves
 // The number of warps that round x. They take the stages in turn, because a load of x takes longer than a product of a
 // stage.
 inline constexpr int kRounders = 4;
@@ -50,12 +50,12 @@ struct UsualSums {
 
 template <class T>
 struct TiledQuantised {
-  // [m, k], or bytes of converted rows in 16-bit elements; boxes of kN rows, or of half as many if blocks share x. If
-  // Ring::kPlanes is 2, each row of x is two rows of the map.
-  // Products that round x read `rows` instead.
+  // The tensor map of x [m, k], or of converted rows, whose bytes count as 16-bit elements. A box has kN rows, or half
+  // as many if blocks share x. If Ring::kPlanes is 2, each row of x is two rows of the map. Products that round x read
+  // `rows` instead.
   CUtensorMap x;
   const T* rows;          // [m, k]
-  CUtensorMap values;     // [n, bytes of a row], in 16-bit elements; gated: 8 gate rows alternate with their 8 up rows
+  CUtensorMap values;     // [n or 2n, bytes of a row] in 16-bit elements; gated: 8 gate rows and 8 up rows alternate
   QuantisedMatrix w;      // [n or 2n, k]
   const float* x_scales;  // scales of converted rows (rounded_rows.cuh, fixed_rows.cuh); null: x is not converted
   int scale_stride;       // distance between the scales of neighbouring stages
@@ -67,22 +67,22 @@ struct TiledQuantised {
   int k;
   int row_tiles;
   int first_tile;       // number of the first tile of quantised_block(); another kernel computes the tiles before it
-  int split;            // blocks of a cluster that split k
-  int split_tiles;      // tiles whose k is split; they come first, and each later tile has one block
-  bool shared;          // two blocks of a cluster share x
-  int stages;           // stages of the ring
+  int split;            // number of blocks in a cluster that splits k
+  int split_tiles;      // number of tiles whose k is split; they come first, and each later tile has one block
+  bool shared;          // whether two blocks of a cluster share x
+  int stages;           // number of stages in the ring
   int group_shift;      // column k has the scale k >> group_shift of its row
-  bool scales_aligned;  // the scales of each four groups of a row are aligned, and so are the zeros
+  bool scales_aligned;  // the scales, and the zeros, of every four groups of a row are aligned
   Gate gate;
 };
 
 // The part of a product that a block computes.
 struct TilePlace {
   int rank;     // the block's number in its cluster
-  bool splits;  // the cluster's blocks split k
+  bool splits;  // whether the cluster's blocks split k
   int first_row;
   int first_weight;
-  int first;  // the block's first stage
+  int first;  // number of the block's first stage
   int count;  // number of the block's stages
 
   // A stage has kColumns columns.
@@ -172,7 +172,7 @@ struct TileCopies {
 
   __device__ void weights(int slot, int stage) const {
     SharedBarrier& full = ring.weights_full[slot];
-    full.arrive_and_expect(Ring::kWeightBytes);  // with the zeros past the ends of w
+    full.arrive_and_expect(Ring::kWeightBytes);  // includes the zeros past the end of w
     const int column = stage * Product::kWeightRowBytes / 2;
     if (p.gate == Gate::kNone) {
       copy_box(ring.weights(slot), p.values, full, column, at.first_weight);
@@ -182,7 +182,7 @@ struct TileCopies {
   }
   __device__ void rows(int slot, int stage) const {
     SharedBarrier& full = ring.rows_full[slot];
-    full.arrive_and_expect(Ring::kRowBoxes * Ring::kBoxBytes + kScaleBytes);  // with the zeros past the ends of x
+    full.arrive_and_expect(Ring::kRowBoxes * Ring::kBoxBytes + kScaleBytes);  // includes the zeros past the end of x
 #pragma unroll
     for (int box = 0; box < Ring::kRowBoxes; ++box) {
       const std::uint32_t to = ring.rows(slot) + static_cast<std::uint32_t>(box * Ring::kBoxBytes);

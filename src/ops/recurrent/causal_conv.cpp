@@ -45,13 +45,13 @@ struct Problem {
   std::int64_t width;
   std::int64_t channels;
   std::int64_t taps;
-  std::int64_t slot_rows;  // rows in a slot: taps - 1, and one for each draft that it can hold
+  std::int64_t slot_rows;  // rows in a slot: taps - 1, plus one for each draft that a slot can hold
   StateMetadata metadata;
 
   T* slot(std::int64_t request) const { return state + metadata.slots[request] * slot_rows * channels; }
 };
 
-// Computes y = silu(Σ_j w[:, j] · inputs[j]). An absent input counts as zeros.
+// Computes y = silu(Σ_j w[:, j] · inputs[j]). A null input counts as zeros.
 template <class T>
 TESSERA_CPU_CLONES void convolve_row(const T* const* inputs, const T* w, T* y, std::int64_t channels,
                                      std::int64_t taps) {
@@ -81,7 +81,7 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
     const T* inputs[kMaxConvTaps];
     for (std::int64_t j = 0; j < p.taps; ++j) {
       const std::int64_t row = t - (p.taps - 1) + j;
-      const std::int64_t before = row - starts[request];  // negative: a row of the slot; -1 is the last accepted one
+      const std::int64_t before = row - starts[request];  // negative: a row of the slot; -1: its last accepted row
       if (before >= 0)
         inputs[j] = p.x + row * p.width;
       else if (p.metadata.starts_anew(request))
@@ -94,8 +94,8 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
 }
 
 // Makes the slot hold the last taps - 1 rows before the request's new drafts, and then the drafts. If the forward has
-// fewer than taps - 1 rows before the new drafts, the slot's newest old rows (accepted drafts included) fill the gap at
-// the front. If the request starts in this forward, zeros fill the gap.
+// fewer than taps - 1 rows before the new drafts, the newest rows that the slot already holds (accepted drafts
+// included) fill the gap at the front. If the request starts in this forward, zeros fill the gap.
 template <class T>
 void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   if (!p.metadata.keeps_state(request)) return;

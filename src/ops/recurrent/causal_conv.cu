@@ -1,7 +1,7 @@
-// causal_conv on CUDA. A thread processes neighbouring channels of up to kTileRows rows, and loads the inputs of all
-// these rows before it computes the first row. A second launch writes the slots, because blocks of the first launch
-// still read them. In a decode step there is only one launch: a thread computes all rows of its request, which are few,
-// and then writes the slot.
+// Computes causal_conv on CUDA. A thread processes neighbouring channels of up to kTileRows rows, and loads the inputs
+// of all these rows before it computes the first row. A second launch writes the slots, because blocks of the first
+// launch still read them. A decode step has only one launch, in which a thread computes all rows of its request, which
+// are few, and then writes the slot.
 #include "tessera/ops/recurrent/causal_conv.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Conv {
   std::int64_t width;
   std::int64_t channels;
   int taps;
-  int slot_rows;  // rows in a slot: taps - 1, and one for each draft that it can hold
+  int slot_rows;  // rows in a slot: taps - 1, plus one for each draft that a slot can hold
   int rows_of_block;
   StateMetadata metadata;
 
@@ -40,8 +40,8 @@ struct Conv {
 };
 
 // The weights of a thread's channels. kTaps = 0 means that the number of taps, up to kMaxConvTaps, is only known at run
-// time. Arrays have room for the most taps, and their last element is that of the newest row. So with fewer taps the
-// elements before the first tap are not used.
+// time. Arrays have room for the maximum number of taps, and their last element belongs to the newest row. So if there
+// are fewer taps, the first elements are not used.
 template <class T, int N, int kTaps>
 struct Channels {
   static constexpr int kMost = kTaps > 0 ? kTaps : static_cast<int>(kMaxConvTaps);
@@ -76,7 +76,7 @@ struct Channels {
                                      std::int64_t channel, Inputs<kRows>& inputs) {
 #pragma unroll
     for (int i = 0; i < kBefore + kRows; ++i) {
-      const int at = row - request.first_row + i - kBefore;  // negative: a row of the slot; -1: the last accepted one
+      const int at = row - request.first_row + i - kBefore;  // negative: a row of the slot; -1: its last accepted row
       inputs[i] = Pack<T, N>{};
       if (i < first_tap(c) || i - kBefore >= count) continue;
       if (at >= 0) {
@@ -112,7 +112,7 @@ __device__ inline std::int64_t first_channel(int elements) {
   return (static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x) * elements;
 }
 
-// Computes the convolution. Grid: [blocks of rows, blocks of channels].
+// Computes the convolution. gridDim.x counts blocks of rows, and gridDim.y counts blocks of channels.
 template <class T, int N, int kTaps>
 __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   let_next_begin();
@@ -136,9 +136,9 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
 }
 
 // Makes the slot hold the last taps - 1 rows before the request's new drafts, and then the drafts. If the forward has
-// fewer than taps - 1 rows before the new drafts, the slot's newest old rows (accepted drafts included) fill the gap at
-// the front. If the request starts in this forward, zeros fill the gap. Only one thread accesses a channel of the slot,
-// so this thread may read a row of the slot after it has written an earlier row.
+// fewer than taps - 1 rows before the new drafts, the newest rows that the slot already holds (accepted drafts
+// included) fill the gap at the front. If the request starts in this forward, zeros fill the gap. Only one thread
+// accesses a channel of the slot, so this thread may read a row of the slot after it has written an earlier row.
 template <class T, int N>
 __device__ inline void keep_rows(const Conv<T>& c, const StateRequest& request, std::int64_t channel) {
   const int kept = c.taps - 1;
@@ -157,7 +157,7 @@ __device__ inline void keep_rows(const Conv<T>& c, const StateRequest& request, 
     store_pack(slot + (kept + i) * c.channels, load_pack<T, N>(c.x + (end + i) * c.width + channel));
 }
 
-// Updates the slots. Grid: [requests, blocks of channels].
+// Updates the slots. gridDim.x counts requests, and gridDim.y counts blocks of channels.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   let_next_begin();
@@ -169,8 +169,9 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   if (request.slot != 0) keep_rows<T, N>(c, request, channel);
 }
 
-// Computes the convolution and updates the slots in decode steps, in which a request has one row and its drafts. Grid:
-// [rows, blocks of channels]. A block processes one request, so blocks past the number of requests have no work.
+// Computes the convolution and updates the slots in decode steps, in which a request has one row and its drafts.
+// gridDim.x is the number of rows, and gridDim.y counts blocks of channels. A block processes one request, so blocks
+// past the number of requests have no work.
 template <class T, int N, int kTaps>
 __global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
   constexpr int kRowsAtOnce = 4;

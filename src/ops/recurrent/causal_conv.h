@@ -3,9 +3,10 @@
 //   causal_conv(x X[T, W], w X[C, K], mut state X[P, K - 1 + D, C]) {group: int, drafts: int = D} → X[T, C]
 //   y[t, c] = silu(Σ_j w[c, j] · x[t - (K - 1) + j, c])
 //
-// Only the first C of a row's W values are read, so that x may be the result of a joint projection. A slot of `state`
-// holds the last K - 1 rows of a request before its drafts (ForwardBatch::draft_lens), oldest first, and after them up
-// to D drafts. The rows before the request's next forward are the K - 1 rows that end with the last accepted draft
+// T is the number of rows, C the number of channels, K the number of taps and P the number of slots. Only the first C
+// of a row's W values are read, so that x may be the result of a joint projection. A slot of `state` holds the last
+// K - 1 rows of a request before its drafts (ForwardBatch::draft_lens), oldest first, and after them up to D drafts.
+// The rows before the request's next forward are the K - 1 rows that end with the last accepted draft
 // (ForwardBatch::accepted_drafts). For a request that starts at position 0 these rows are zeros, and its slot is not
 // read.
 //
@@ -23,7 +24,7 @@ extern const ir::OpDecl kCausalConv;
 extern const KernelDef kCausalConvCpu;
 extern const KernelDef kCausalConvCuda;
 
-// The greatest number of taps that a convolution can have.
+// The maximum number of taps that a convolution can have.
 inline constexpr std::int64_t kMaxConvTaps = 8;
 
 }  // namespace tessera

@@ -14,15 +14,15 @@ namespace {
 
 using ir::DType;
 
-constexpr std::int64_t kWidth = 80;  // width of a row of x; its first channels are convolved
+constexpr std::int64_t kWidth = 80;  // the width of a row of x, of which the first channels are convolved
 
-// Returns all rows of a request, with those of earlier forwards first.
+// Returns all rows of a request, with the rows of earlier forwards first.
 std::vector<double> sequence(DType dtype, const StateRequest& request, std::int64_t channels) {
   return random_tensor(dtype, {request.before + request.rows, channels}, static_cast<std::uint32_t>(100 + request.slot))
       .values();
 }
 
-// Returns the input of channel c in row `row` of a request; 0 for a row before the first.
+// Returns the input of channel c in row `row` of a request, or 0 for a row before the first.
 double input(const std::vector<double>& rows, std::int64_t row, std::int64_t channels, std::int64_t c) {
   return row < 0 ? 0 : rows[static_cast<std::size_t>(row * channels + c)];
 }
@@ -41,8 +41,8 @@ void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t 
   std::int64_t row = 0;
   for (const StateRequest& request : requests) {
     const std::vector<double> all = sequence(dtype, request, channels);
-    // Writes the request's slot as it is after the first `count` rows: the last taps - 1 of these rows, and then the
-    // next `drafts` rows as drafts.
+    // Writes the request's slot as it should be after the first `count` rows. The slot has the last taps - 1 of these
+    // rows, and then the next `drafts` rows as drafts.
     const auto write_slot = [&](HostTensor& to, std::int64_t count, std::int64_t drafts) {
       for (std::int64_t i = 0; i < taps - 1 + drafts; ++i)
         for (std::int64_t c = 0; c < channels; ++c)

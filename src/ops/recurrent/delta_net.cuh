@@ -1,4 +1,5 @@
-// The part that both CUDA forms of the gated delta net share: the operands, and the assignment of work to blocks.
+// The part that the recurrent and the chunked form of the gated delta net share on CUDA: the operands, and the
+// assignment of work to blocks.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_math.cuh"
@@ -20,7 +21,7 @@ struct DeltaRow {
   const T* ba;       // [2 · heads]
 };
 
-// The place of a draft in a slot, in the layout of gated_delta_net.h.
+// Pointers to the parts of a draft in a slot, whose layout is DraftLayout (gated_delta_net.h).
 template <class T>
 struct DraftPlace {
   T* keys;
@@ -43,14 +44,14 @@ struct DeltaNet {
   int key_dim;
   int value_dim;
   int held_drafts;
-  int slices;            // slices of value_dim, each of at most kSliceColumns columns
+  int slices;            // the number of slices of value_dim; a slice has at most kSliceColumns columns
   int least_chunk_rows;  // requests with at least this number of rows use the chunked form; INT_MAX: no request does
   StateMetadata metadata;
-  // Chunks of the forward are processed in windows, request after request. Each window has two launches.
-  int first_chunk;          // first chunk of the window
-  int window_chunks;        // the greatest number of chunks in a window
+  // Chunks of the forward are processed in windows, request after request. There are two launches for each window.
+  int first_chunk;          // the number of the window's first chunk
+  int window_chunks;        // the maximum number of chunks in a window
   BlockOperands* operands;  // workspace: [chunks of a window, blocks of 16 rows in a chunk, heads]
-  float* decays;            // indexed like `operands`: exp(G_n) of a chunk, at its first block
+  float* decays;            // indexed as `operands`: exp(G_n) of a chunk (delta_net_operands.cuh), at its first block
 
   __device__ std::int64_t width() const { return 2LL * key_heads * key_dim + 1LL * heads * value_dim; }
   __device__ int keys_width() const { return key_heads * key_dim; }
@@ -77,7 +78,7 @@ struct Work {
   int index;  // index of the request
   StateRequest request;
   int head;
-  int column;  // first column
+  int column;  // the first of the columns
 };
 
 template <class T>
@@ -90,7 +91,7 @@ __device__ inline Work find_work(const DeltaNet<T>& p, int item) {
   return work;
 }
 
-// Returns the number of the request's rows that the chunked form computes: all, or 0. The recurrent form computes
+// Returns the number of the request's rows that the chunked form computes: all rows, or 0. The recurrent form computes
 // requests of few rows. It also computes requests with drafts, because it can store the state before the first draft,
 // and requests with accepted drafts, because these drafts lie in another place than the request's rows.
 template <class T>

@@ -1,7 +1,7 @@
-// The second kernel of the chunked form of the gated delta net. For each request, it processes the request's chunks in
-// the window one after the other. It updates the state with the operands that the first kernel made
-// (delta_net_operands.cuh, which also explains the symbols below). Between two windows the state is in the request's
-// slot.
+// The second kernel of the chunked form of the gated delta net. A window is a range of chunks whose operands fit in the
+// workspace. For each request, the kernel processes the request's chunks in the window one after the other. It updates
+// the state with the operands that the first kernel made (delta_net_operands.cuh, which also explains the symbols
+// below). Between two windows the state is in the request's slot.
 //
 // A block of four warps has kSliceColumns columns of one value head. The state of these columns stays in registers in
 // float32: warp w has 32 of the key's dimensions. In each chunk, warp w computes the rows 16w … 16w + 15. Each lane
@@ -18,11 +18,11 @@ namespace tessera::delta_net {
 
 inline constexpr int kSliceTiles = kSliceColumns / 16;
 
-// The indices of a lane's fragments in a chunk.
+// The indices of a lane's fragments (its parts of 16 x 16 tiles) in a stage of ChunkMemory.
 inline constexpr int kCorrections = 0;
 inline constexpr int kQueries = kCorrections + kDimTiles;
 inline constexpr int kProducts = kQueries + kDimTiles;
-inline constexpr int kKeys = kProducts + kBlocks;  // [2, kBlocks]
+inline constexpr int kKeys = kProducts + kBlocks;  // indexed [2, kBlocks]
 inline constexpr int kValues = kKeys + 2 * kBlocks;
 inline constexpr int kFragments = kValues + kSliceTiles;
 
@@ -89,7 +89,7 @@ class Chunks {
   __device__ int count_blocks(int chunk) const {
     return count_parts(work_.request.num_rows - (skipped_ + chunk) * kChunk, kBlockRows);
   }
-  // Copies one of the lane's fragments of a chunk. Writes zeros if `real` is false.
+  // Copies one of the lane's fragments of a chunk. If `real` is false, it writes zeros instead.
   __device__ void copy(int chunk, int fragment, const Fragment (&from)[kWarp], bool real) {
     cuda::copy_async(&m_.stages[chunk % kStages][fragment][threadIdx.x], &from[lane_], real);
   }
@@ -165,7 +165,7 @@ class Chunks {
     });
   }
 
-  // Computes u for the warp's rows and shares it with all warps, and computes the products of the warp's queries with
+  // Computes u for the warp's rows and shares it with all warps. Also computes the products of the warp's queries with
   // the state.
   __device__ void multiply_state(const Fragment (&own)[kFragments][kChunkThreads]) {
     float changes[kSliceColumns / 8][4];
@@ -206,7 +206,7 @@ class Chunks {
             cuda::pack_two<T>(changes[n][i], changes[n][i + 1]);
   }
 
-  // Adds the contribution of u to the warp's rows of the output and to its part of the state.
+  // Adds the contribution of u to the warp's rows of the output and to the warp's part of the state.
   __device__ void multiply_changes(const Fragment (&own)[kFragments][kChunkThreads], float decay) {
     for_state([&](float& first, float& second, int, int) {
       first *= decay;
@@ -256,8 +256,8 @@ class Chunks {
   const DeltaNet<T>& p_;
   const Work& work_;
   ChunkMemory<T, kStages>& m_;
-  const int skipped_;      // chunks of the request in earlier windows
-  const int chunks_;       // chunks of the request in this window
+  const int skipped_;      // the number of the request's chunks in earlier windows
+  const int chunks_;       // the number of the request's chunks in this window
   const int first_block_;  // workspace index of the window's first block of 16 rows of the request
   const int warp_ = static_cast<int>(threadIdx.x) / kWarp;
   const int lane_ = static_cast<int>(threadIdx.x) % kWarp;
@@ -268,7 +268,7 @@ class Chunks {
 };
 
 // Runs the chunks of a window. A block processes every gridDim.x-th work item. It skips requests for which
-// chunked_rows() is 0: run_rows() computes them.
+// chunked_rows() is 0, because run_rows() computes them.
 template <class T, int kStages>
 __global__ void __launch_bounds__(kChunkThreads) run_chunks(const DeltaNet<T> p) {
   extern __shared__ __align__(128) unsigned char shared[];

@@ -81,8 +81,9 @@ TESSERA_CPU_CLONES void subtract_floats(float* y, const float* x, std::int64_t n
   for (std::int64_t i = 0; i < n; ++i) y[i] -= factor * x[i];
 }
 
-// Sets keys_keys to -beta_i · exp(G_i - G_j) · (k_i·k_j) for j < i, and query_keys to exp(G_i - G_j) · (q_i·k_j) for j
-// <= i. Both are zero above the diagonal. `sums` holds G.
+// On entry, keys_keys[i, j] is k_i·k_j and query_keys[i, j] is q_i·k_j. Multiplies keys_keys by
+// -beta_i · exp(G_i - G_j) for j < i, and query_keys by exp(G_i - G_j) for j <= i. All other elements become zero.
+// `sums` holds G.
 TESSERA_CPU_CLONES void apply_decay(float* keys_keys, float* query_keys, const float* sums, const float* betas,
                                     std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {

@@ -8,11 +8,11 @@
 
 namespace tessera {
 
-// The converted rows of one head: q and k are normalised, q is scaled. Row strides are key_dim and value_dim.
+// The rows of one head in float32. q and k are normalised, and q is also scaled. Row strides are key_dim and value_dim.
 struct DeltaRows {
   float* queries;  // [kDeltaChunk, key_dim]
   float* keys;     // [kDeltaChunk, key_dim]
-  float* values;   // [kDeltaChunk, value_dim]; overwritten
+  float* values;   // [kDeltaChunk, value_dim]; run_delta_chunk() overwrites them
   float* gates;    // [kDeltaChunk]: g
   float* betas;    // [kDeltaChunk]
   float* out;      // [kDeltaChunk, value_dim]
@@ -35,7 +35,7 @@ void recur_delta_row(const DeltaRows& rows, std::int64_t row, const DeltaSizes& 
 
 // Returns whether the chunked form supports a head of these sizes.
 constexpr bool chunks_delta(const DeltaSizes& sizes) { return sizes.value_dim % 16 == 0; }
-// Processes the first `count` rows, at most kDeltaChunk, in the chunked form. Precondition: chunks_delta().
+// Processes the first `count` rows in the chunked form. Preconditions: count <= kDeltaChunk, and chunks_delta(sizes).
 void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes& sizes, const DeltaScratch& scratch,
                      float* state);
 

@@ -2,8 +2,8 @@
 // the operands of the products with the state. These operands are scaled, and lie in the order in which lanes read
 // them.
 //
-// G_i is the sum of g up to row i of the chunk, n is the chunk's last row, and u = U - W · S (gated_delta_net.h has the
-// formulas of u):
+// G_i is the sum of g up to row i of the chunk, and n is the chunk's last row. gated_delta_net.h has the formulas of u.
+// With I as the identity matrix, u = U - W · S, where:
 //
 //   W = (I + A)⁻¹ · (beta_i · exp(G_i) · k_i)      U = (I + A)⁻¹ · (beta_i · v_i)
 //   A_ij = beta_i · exp(G_i - G_j) · (k_i·k_j) for j < i, else 0
@@ -48,7 +48,7 @@ struct BlockOperands {
 __host__ __device__ constexpr int count_parts(int rows, int of) { return (rows + of - 1) / of; }
 
 // Returns the number of chunks of the requests before `request`. Only requests in the chunked form have chunks. All
-// lanes of a warp call it.
+// lanes of a warp call this function.
 template <class T>
 __device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {
   int chunks = 0;
@@ -59,13 +59,13 @@ __device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {
 
 // The rows of one chunk of a request, and its operands in the workspace.
 struct ChunkPlace {
-  int first_row;  // row of the forward
-  int count;      // rows, at most kChunk
-  int block;      // index of its first block of 16 rows in the workspace
+  int first_row;  // the number of the chunk's first row in the forward
+  int count;      // the number of rows, at most kChunk
+  int block;      // the workspace index of the chunk's first block of 16 rows
 };
 
 // Sets `place` to chunk p.first_chunk + in_window of the forward. Returns false if in_window is past the end of the
-// window, or if the forward has fewer chunks. All lanes of a warp call it.
+// window, or if the forward has fewer chunks. All lanes of a warp call this function.
 template <class T>
 __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_window, ChunkPlace& place) {
   if (in_window >= p.window_chunks) return false;
@@ -73,7 +73,7 @@ __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_win
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int begin = 0; begin < requests; begin += kWarp) {
     const int rows = begin + lane < requests ? chunked_rows(p, state_request(p.metadata, begin + lane)) : 0;
-    int end = count_parts(rows, kChunk);  // chunks up to and including the lane's request
+    int end = count_parts(rows, kChunk);  // the number of chunks up to and including the lane's request
 #pragma unroll
     for (int step = 1; step < kWarp; step *= 2) {
       const int before = __shfl_up_sync(0xffffffffu, end, step);

@@ -25,7 +25,7 @@ struct Tile {
 
 template <class T>
 struct PrepareMemory {
-  // The warp's part of the triangular system. At first only this warp uses it; later all warps use it.
+  // The warp's part of the triangular system. At first only this warp uses this part. Later all warps use it.
   struct System {
     T matrix[kBlockRows][kChunk + kPack];  // the part of -A before the diagonal block, and the diagonal block's inverse
     float block[kBlockRows][kBlockRows + 4];  // the diagonal block of -A, transposed
@@ -93,7 +93,7 @@ class Preparation {
     cuda::commit_copies();
   }
 
-  // Loads the gates and computes their running sum, in one warp with two rows a lane.
+  // Loads the gates and computes their running sum. Only one warp does this, and each of its lanes has two rows.
   __device__ void load_chunk_gates() {
     if (warp_ != 0) return;
     Gates gates[2];
@@ -130,7 +130,8 @@ class Preparation {
     }
   }
 
-  // Computes the products of the warp's unscaled rows with keys, and the factors that scale rows to unit length.
+  // Computes the products of the warp's rows of keys and queries with keys, before either is scaled. Also computes the
+  // factors that scale each row to unit length.
   __device__ void multiply_rows() {
     float key_squares[2] = {};
     float query_squares[2] = {};
@@ -246,22 +247,22 @@ class Preparation {
       if (i / 8 == lane_ / kBlockRows) system.matrix[i][warp_ * kBlockRows + lane_ % kBlockRows] = from_float<T>(x[i]);
   }
 
-  // Loads a 16 x 16 block of -A as right operands: block row `block`, block column `before`. If the two are equal,
-  // loads the inverse of the diagonal block instead.
+  // Loads a 16 x 16 block of -A as right operands of products. Its block row is `block`, and its block column is
+  // `before`. If the two numbers are equal, it loads the inverse of the diagonal block instead.
   __device__ void load_system(std::uint32_t (&b)[4], int block, int before) const {
     cuda::load_matrices<false>(
         b, &m_.own[block].system.matrix[lane_ / 16 * 8 + lane_ % 8][before * kBlockRows + lane_ / 8 % 2 * 8]);
   }
 
-  // Computes the solution for two tiles of 16 columns of `rows`, with row j scaled by scales[j]: -W for keys, or U for
-  // values.
+  // Solves the system for two tiles of 16 columns of `rows`, whose row j is first multiplied by scales[j]. The solution
+  // is -W for keys, and U for values.
   template <bool kKeys>
   __device__ void solve(Tile<T, kChunk>& rows, const float (&scales)[kChunk]) {
     std::uint32_t solution[kBlocks][2][4];
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
       if (block >= blocks_) break;
-      float sums[2][2][4];  // transposed: 16 columns of a tile, and twice 8 rows
+      float sums[2][2][4];  // transposed sums of 16 columns of a tile and two groups of 8 rows
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
         const int tile = warp_ * 2 + m;
@@ -312,7 +313,7 @@ class Preparation {
   const ChunkPlace& place_;
   const int head_;
   PrepareMemory<T>& m_;
-  const int blocks_;  // blocks of the chunk that have rows
+  const int blocks_;  // the number of blocks of the chunk that have rows
   const int warp_ = static_cast<int>(threadIdx.x) / kWarp;
   const int lane_ = static_cast<int>(threadIdx.x) % kWarp;
   const int row_ = lane_ / 4;

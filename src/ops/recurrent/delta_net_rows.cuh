@@ -1,5 +1,5 @@
-// The recurrent form of the gated delta net on CUDA. A block computes the rows of a request one after the other, for
-// some columns of one head. The kernel also advances states over accepted drafts, and stores new drafts.
+// Computes the recurrent form of the gated delta net on CUDA. A block computes the rows of a request one after the
+// other, for some columns of one head. The kernel also advances states over accepted drafts, and stores new drafts.
 //
 // A block holds its part of the state in registers from the first row to the last, so it reads and writes the state
 // once. The operands of eight rows at a time are loaded and normalised before the first of them is computed. After that
@@ -28,7 +28,7 @@ struct RowMemory {
   float out[kRowsAtOnce][kRowWarps][kWarp];
 };
 
-// Adds one value of each warp, for the lane's column.
+// Adds up the partial sums of all warps for the lane's column.
 __device__ inline float column_sum(const float (&parts)[kRowWarps][kWarp], int lane) {
   float sum = 0;
 #pragma unroll
@@ -64,8 +64,8 @@ __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int fir
         to.values[i][lane] = column < p.value_dim ? to_float(row_of(i).values[work.head * p.value_dim + column]) : 0.0f;
   }
   const int key_offset = p.key_offset(work.head);
-  // The keys and queries of the rows are vectors, which the warps take in turn. A warp loads all its vectors before it
-  // uses the first.
+  // The keys and queries of the rows are vectors, which are distributed over the warps. A warp loads all its vectors
+  // before it uses the first one.
   constexpr int kVectors = 2 * kRowsAtOnce / kRowWarps;  // vectors that a warp loads
   constexpr int kLoads = RowMemory<kHeld>::kDims / kWarp;
   float values[kVectors][kLoads];
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(con
     if (chunked_rows(p, work.request) > 0) continue;
     const int column = work.column + lane;
     const int first_key = warp * kHeld;
-    const int keys = column < p.value_dim ? min(kHeld, p.key_dim - first_key) : 0;  // the thread's real elements
+    const int keys = column < p.value_dim ? min(kHeld, p.key_dim - first_key) : 0;  // number of real elements
     float* const slot =
         p.state +
         ((static_cast<std::int64_t>(work.request.slot) * p.heads + work.head) * p.key_dim + first_key) * p.value_dim +
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(con
     if (!waited) wait_for_previous();
     waited = true;
 
-    // Row 0 is the request's first row in the forward. Accepted drafts have negative numbers, and no results.
+    // Row 0 is the request's first row in the forward. Accepted drafts have negative numbers. They have no results.
     int count = 0;
     for (int first = -work.request.accepted; first < work.request.num_rows; first += count) {
       count = min(kRowsAtOnce, work.request.num_rows - first);

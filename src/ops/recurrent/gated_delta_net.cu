@@ -1,13 +1,13 @@
-// The gated delta net on CUDA. The row-by-row kernel of delta_net_rows.cuh computes requests with few rows, requests
-// with drafts or accepted drafts, and heads that the chunked form does not support. It also computes all requests of
-// decode steps, of deterministic forwards and of float32 operands.
+// Computes the gated delta net on CUDA. The row-by-row kernel of delta_net_rows.cuh computes requests with few rows,
+// requests with drafts or accepted drafts, and heads that the chunked form does not support. It also computes all
+// requests of decode steps, of deterministic forwards and of float32 operands.
 //
 // Tensor cores compute all other requests in chunks, one window of chunks after the other. Two kernels process each
 // window. The kernel of delta_net_prepare.cuh processes all chunks of the window in parallel. Then the kernel of
 // delta_net_chunks.cuh processes the chunks of each request one after the other.
 //
 // The launches depend only on the number of rows for which the operator is bound, padding included. Blocks find their
-// requests in the plan's memory when they run, and each processes every gridDim.x-th part of the work.
+// requests in the plan's memory when they run, and each block processes every gridDim.x-th part of the work.
 #include "tessera/ops/recurrent/gated_delta_net.h"
 
 #include <algorithm>
@@ -31,8 +31,8 @@ using namespace delta_net;
 
 constexpr int kLeastChunkRows = 16;
 
-// Returns the launch shape for up to `items` parts of work: one block for each, but at most as many blocks as the
-// device can run at once.
+// Returns the launch shape for up to `items` parts of work. It has one block for each part, but at most as many blocks
+// as the device can run at once.
 Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shared_bytes, std::int64_t items,
                                const Device& device) {
   const int resident = TRY(blocks_per_multiprocessor(kernel, threads, shared_bytes, "gated_delta_net"));
@@ -41,11 +41,11 @@ Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shar
                      .block = dim3(static_cast<unsigned>(threads))};
 }
 
-// In decode steps the grid has a block for each item, even if not all are resident at once: a block that starts when
-// another block ends can load its data while other blocks compute. If requests may have drafts, there may be fewer
+// In decode steps the grid has a block for each item, even if not all blocks are resident at once. A block that starts
+// when another block ends can load its data while other blocks compute. If requests may have drafts, there may be fewer
 // requests than rows, and blocks without an item would cost time. The grid then has at most kDecodeWaves times as many
-// blocks as can be resident. In other forwards `items` is only an upper limit, as if every row were a request. Resident
-// blocks then loop over the items.
+// blocks as can be resident. In other forwards `items` is only an upper bound, which counts every row as a request.
+// Resident blocks then loop over the items.
 template <class T, int kHeld>
 Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
   constexpr std::int64_t kDecodeWaves = 16;
@@ -58,14 +58,14 @@ Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const De
                       [=](cudaStream_t stream) { launch_early(run_rows<T, kHeld>, shape, stream, p); });
 }
 
-// The greatest number of bytes of operands that a window's chunks may pass between the two kernels.
+// The maximum number of bytes of operands that a window's chunks may pass from the first kernel to the second.
 constexpr std::int64_t kWindowBytes = 128 << 20;
 
 // The chunked form's settings for the number of rows for which the operator is bound.
 struct ChunkedForm {
   bool serves = false;      // false: the recurrent kernel computes all rows
-  std::int64_t chunks = 0;  // greatest number of chunks in a forward
-  std::int64_t window = 0;  // chunks in a window
+  std::int64_t chunks = 0;  // maximum number of chunks in a forward
+  std::int64_t window = 0;  // number of chunks in a window
   std::int64_t heads = 0;
 
   std::int64_t blocks() const { return window * kBlocks * heads; }

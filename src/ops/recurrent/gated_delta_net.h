@@ -1,6 +1,6 @@
-// gated_delta_net: a recurrent layer with a state matrix for each head. A gate makes the state decay, and each row
-// corrects it towards the row's value (Yang et al., Gated Delta Networks, arXiv 2412.06464, in the form of Qwen3-Next
-// and Qwen3.5).
+// gated_delta_net: a recurrent layer with a state matrix for each head. A gate makes the state decay. Each row corrects
+// the state so that the row's key reads a value closer to the row's value (Yang et al., Gated Delta Networks, arXiv
+// 2412.06464, in the form of Qwen3-Next and Qwen3.5).
 //
 //   gated_delta_net(qkv X[T, 2·Hk·Dk + Hv·Dv], ba X[T, 2·Hv], a_log f32[Hv], dt_bias f32[Hv],
 //                   mut state f32[P, Hv, Dk, Dv], mut draft_rows X[P, DraftLayout])
@@ -14,11 +14,11 @@
 //     S ← exp(g) · S;   S ← S + k ⊗ (beta · (v - Sᵀk));   out = Sᵀq
 //
 // S [Dk, Dv] is the request's slot of `state`. It starts from zeros if the request's first row in this forward is at
-// position 0. A request's drafts, its last rows (ForwardBatch::draft_lens), are computed on a copy of the state, so
-// that the slot afterwards holds the state before the drafts. The keys, the values and the row of ba of each draft are
-// stored in the request's slot of `draft_rows`. The request's next forward uses them to advance S over the drafts that
-// were accepted (ForwardBatch::accepted_drafts), and then computes its own rows. Without the attribute `drafts` there
-// is no operand draft_rows. Everything is computed in float32.
+// position 0. A request's drafts are its last rows (ForwardBatch::draft_lens). They are computed on a copy of the
+// state, so that the slot afterwards holds the state before the drafts. The keys, the values and the row of ba of each
+// draft are stored in the request's slot of `draft_rows`. The request's next forward uses them to advance S over the
+// drafts that were accepted (ForwardBatch::accepted_drafts), and then computes its own rows. Without the attribute
+// `drafts` there is no operand draft_rows. Everything is computed in float32.
 //
 // A slot of draft_rows holds the values of D drafts, [D, Hv·Dv], and after them 2·D + 1 places for keys and ba,
 // [2·D + 1, Hk·Dk + 2·Hv]. The keys and the ba of the draft at position p of the sequence lie in place p mod (2·D + 1).
@@ -55,7 +55,7 @@ extern const KernelDef kGatedDeltaNetCuda;
 struct DraftLayout {
   int drafts;  // D
   int keys;    // Hk·Dk
-  int gates;   // 2·Hv; they follow the keys of the same draft
+  int gates;   // 2·Hv; a draft's row of ba follows its keys
   int values;  // Hv·Dv
 
   constexpr int key_places() const { return 2 * drafts + 1; }
@@ -68,6 +68,6 @@ struct DraftLayout {
 
 inline constexpr std::int64_t kDeltaChunk = 64;  // rows of a chunk
 inline constexpr float kDeltaNormEps = 1e-6f;    // added to the sums of squares of q and k
-inline constexpr double kSoftplusLinear = 20.0;  // softplus(x) is x for greater x, as in PyTorch
+inline constexpr double kSoftplusLinear = 20.0;  // softplus(x) is x if x is above this number, as in PyTorch
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The gated delta net on the CPU. Each thread takes the next free head of a request.
+// Computes the gated delta net on the CPU. Each thread takes the next free head of a request.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -41,7 +41,7 @@ struct Problem {
   std::int64_t width() const { return 2 * keys_width() + heads * sizes.value_dim; }
 };
 
-// The place of a draft in a slot, in the layout of gated_delta_net.h.
+// Pointers to the parts of a draft in a slot, whose layout is DraftLayout (gated_delta_net.h).
 template <class T>
 struct DraftPlace {
   T* keys;
@@ -89,7 +89,7 @@ std::int64_t scratch_bytes(const DeltaSizes& sizes) {
 struct Buffers {
   DeltaRows rows;
   DeltaScratch scratch;
-  float* no_state;  // [key_dim, value_dim]: state that is not kept: of drafts, and of requests without a slot
+  float* no_state;  // [key_dim, value_dim]: the state of drafts and of requests without a slot, which is not kept
 };
 
 Buffers make_buffers(float* at, const DeltaSizes& sizes) {
@@ -112,7 +112,7 @@ Buffers make_buffers(float* at, const DeltaSizes& sizes) {
   return buffers;
 }
 
-// Normalises x to unit length: y = x · scale / √(Σx² + eps).
+// Normalises x to unit length and multiplies it by `scale`: y = x · scale / √(Σx² + eps).
 template <class T>
 TESSERA_INLINE void load_unit(const T* x, float* y, std::int64_t n, float scale) {
   const float factor = scale / std::sqrt(sum_of_squares(x, n) + kDeltaNormEps);
@@ -120,7 +120,7 @@ TESSERA_INLINE void load_unit(const T* x, float* y, std::int64_t n, float scale)
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_float(x[i]) * factor;
 }
 
-// Loads the first `count` rows of `from`, for one head.
+// Loads the first `count` rows of `from` for one head, as float32.
 template <class T>
 TESSERA_CPU_CLONES void load_rows(const Problem<T>& p, const SourceRows<T>& from, std::int64_t count, std::int64_t head,
                                   const DeltaRows& rows) {
@@ -223,8 +223,8 @@ void run(const Problem<T>& p) {
     const Buffers own = make_buffers(reinterpret_cast<float*>(p.workspace + begin * scratch_bytes(p.sizes)), p.sizes);
     for (std::int64_t item = next++; item < items; item = next++) run_head(p, item / p.heads, item % p.heads, own);
   });
-  // Every head of a request reads the request's accepted drafts. So the new drafts replace them only after all heads
-  // have been computed.
+  // Every head of a request reads the request's accepted drafts. So the new drafts replace the accepted drafts only
+  // after all heads have been computed.
   if (p.held_drafts > 0)
     for (std::int64_t request = 0; request < num_requests; ++request) keep_drafts(p, request);
 }

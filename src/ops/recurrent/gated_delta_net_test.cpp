@@ -23,7 +23,7 @@ struct DeltaSizes {
   std::int64_t width() const { return 2 * key_heads * key_dim + heads * value_dim; }
   std::int64_t state() const { return heads * key_dim * value_dim; }
   std::int64_t keys() const { return key_heads * key_dim; }
-  // Numbers of elements of a draft's keys and row of ba together, of a draft's values, and of a whole slot of drafts.
+  // Numbers of elements: a draft's keys and row of ba together; a draft's values; a whole slot of drafts.
   std::int64_t key_width() const { return key_heads * key_dim + 2 * heads; }
   std::int64_t value_width() const { return heads * value_dim; }
   std::int64_t slot_width(std::int64_t held) const { return held * value_width() + (2 * held + 1) * key_width(); }
@@ -90,7 +90,7 @@ Inputs make_inputs(DType dtype, const DeltaSizes& s, const std::vector<StateRequ
   return in;
 }
 
-// keys_at() returns the index in draft_rows at which a draft's keys and ba begin, and values_at() that of its values.
+// keys_at() returns the index in draft_rows of a draft's keys and ba, and values_at() the index of the draft's values.
 std::int64_t keys_at(const DeltaSizes& s, std::int64_t held, std::int64_t slot, std::int64_t position) {
   return slot * s.slot_width(held) + held * s.value_width() + position % (2 * held + 1) * s.key_width();
 }
@@ -146,7 +146,7 @@ void check(DType dtype, const DeltaSizes& s, const std::vector<StateRequest>& re
   if (held > 0) operands.push_back(draft_rows);
   const OpOutcome got = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, operands, s.attributes(held), bench.context);
   const std::string what = "gated_delta_net " + std::to_string(s.key_dim) + "x" + std::to_string(s.value_dim);
-  // On a GPU matrix products may take operands in the storage type.
+  // On a GPU, matrix products may round their operands to the storage type.
   const bool rounds = on_cuda() && dtype != DType::kFloat32 && !deterministic;
   const Tolerance allowed = rounds ? Tolerance{1e-2, 2e-2} : Tolerance{2e-6, tolerance(dtype, 1.5).relative};
   expect_close(got.results[0], out, allowed, what);

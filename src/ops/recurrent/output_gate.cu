@@ -19,8 +19,8 @@ struct GatedNorm {
   const T* x;              // [rows, heads, head_dim]
   const T* z;              // [rows, width]; points to column `column` (the attribute) of the first row
   const float* w;          // [head_dim]
-  std::int64_t num_heads;  // heads of all rows
-  std::int64_t heads;      // heads of a row
+  std::int64_t num_heads;  // the number of heads of all rows together
+  std::int64_t heads;      // the number of heads of one row
   std::int64_t head_dim;
   std::int64_t width;
   float eps;
@@ -28,8 +28,8 @@ struct GatedNorm {
 
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// Computes gated_norm. A head takes blockDim.x neighbouring lanes, a power of two up to a warp; a block has blockDim.y
-// heads. After the sum of squares is known, a thread reads its elements a second time; they are then in the cache.
+// Computes gated_norm. A block has blockDim.y heads. A head takes blockDim.x neighbouring lanes, which is a power of
+// two up to kWarp. After the sum of squares is known, a thread reads its elements a second time, now from the cache.
 template <class T, int N, class Results>
 __global__ void gated_norm(const GatedNorm<T> p, const Results results) {
   let_next_begin();
@@ -107,7 +107,7 @@ __device__ inline Pack<T, N> gated_pack(const Pack<T, N>& values, const Pack<T, 
   return pack_of<T>(out);
 }
 
-// Computes sigmoid_gate. Each thread takes one pack; the last pack may be short.
+// Computes sigmoid_gate. Each thread takes one pack. The last pack may have fewer than N elements.
 template <class T, int N>
 __global__ void sigmoid_gate(const T* x, const T* gate, T* y, std::int64_t n) {
   let_next_begin();

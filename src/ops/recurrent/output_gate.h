@@ -1,5 +1,4 @@
-// Gates on the output of a layer's token mixing (attention or delta net), before the output projection. Arithmetic is
-// in float32.
+// Gates on the output of attention or of a delta net, before the output projection. Arithmetic is in float32.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -14,7 +13,7 @@ extern const ir::OpDecl kGatedNorm;
 extern const KernelDef kGatedNormCpu;
 extern const KernelDef kGatedNormCuda;
 
-// sigmoid_gate(x X[*], gate: as x) → X[*]: x · X(1 / (1 + e^-gate))
+// sigmoid_gate(x X[*], gate: as x) → X[*]: x · X(1 / (1 + e^-gate)), where X(…) rounds to type X
 extern const ir::OpDecl kSigmoidGate;
 extern const KernelDef kSigmoidGateCpu;
 extern const KernelDef kSigmoidGateCuda;

@@ -45,7 +45,7 @@ inline std::int64_t rows_of(const std::vector<StateRequest>& requests) {
   return rows;
 }
 
-// The plan of one operator for cache group 0, and a context that holds it.
+// The plan of one operator for cache group 0, and a forward context that has this plan.
 class StateBench {
  public:
   // `held_drafts` is the operator's attribute "drafts".

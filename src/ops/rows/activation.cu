@@ -23,7 +23,8 @@ __device__ Pack<T, N> gated_pack(const Pack<T, N>& gate, const Pack<T, N>& up, F
   return pack_of<T>(out);
 }
 
-// Computes y [rows, packs · N] from x [rows, 2, packs · N]. The gate's half of a row comes first.
+// Computes y [rows, packs · N] from x [rows, 2, packs · N]. The first half of a row of x is the gate, and the second
+// half is up.
 template <class T, int N, class F>
 __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();

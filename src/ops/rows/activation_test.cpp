@@ -1,5 +1,6 @@
 // Catches: a gate that is exchanged with the up projection; lost tails; an approximation that fails for large, small or
-// negative arguments; overflow to NaN where the limit is 0 or x; and rows that influence each other.
+// negative arguments; NaN for arguments of large magnitude, where results approach 0 or x; and rows that influence each
+// other.
 #include "tessera/ops/rows/activation.h"
 
 #include <gmock/gmock.h>
@@ -43,8 +44,8 @@ HostTensor hard_arguments(DType dtype) {
   return testing::make_tensor(dtype, {static_cast<std::int64_t>(values.size())}, values);
 }
 
-// Returns a tolerance that stays relative down to 1e-30 (float16: 6e-8), because the tails of the gates must be right,
-// not just small.
+// Returns a tolerance whose absolute part is only 1e-30 (6e-8 for float16), because small results far from 0 must also
+// be right.
 Tolerance relative(DType dtype, double factor) {
   Tolerance t = tolerance(dtype, factor);
   t.absolute = dtype == DType::kFloat16 ? 6e-8 : 1e-30;

@@ -1,5 +1,6 @@
-// Binds norms and gates before a quantised_linear that reads converted rows (cuda/converted_rows.cuh). Their kernels
-// write the first result as converted rows, with the same bits as if the operator's own result were converted.
+// Binds norms and gates before a quantised_linear that reads converted rows (cuda/converted_rows.cuh). The kernels of
+// these norms and gates write the first result as converted rows, with the same bits as if the operator's own result
+// were converted.
 #pragma once
 
 #include <memory>

@@ -23,7 +23,7 @@ struct Identity {
   __device__ float operator()(float x) const { return x; }
 };
 
-// Computes y = f(a, b). a, b and y are [n]. Each thread takes one pack. The last pack may be short.
+// Computes y = f(a, b). a, b and y are [n]. Each thread takes one pack. The last pack may have fewer than N elements.
 template <class T, int N, class F>
 __global__ void binary(const T* a, const T* b, T* y, std::int64_t n, F f) {
   const std::int64_t first = flat_item() * N;
@@ -55,7 +55,7 @@ __global__ void binary_with_row(const T* a, const T* b, T* y, std::int64_t rows,
 }
 
 // Computes y = f(a, b) with one element b. a and y are [n], and b is [1]. Each thread takes one pack. The last pack may
-// be short.
+// have fewer than N elements.
 template <class T, int N, class F>
 __global__ void binary_with_one(const T* a, const T* b, T* y, std::int64_t n, F f) {
   const std::int64_t first = flat_item() * N;

@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// add(a X[*, D], b) → X[*, D]: a + b, and mul(a X[*, D], b) → X[*, D]: a · b. b has a's type, or is X[D] and used for
-// every row, or is X[1] and used for every element.
+// add(a X[*, D], b) → X[*, D] computes a + b, and mul(a X[*, D], b) → X[*, D] computes a · b. b has a's type, or is
+// X[D] and is used for every row of a, or is X[1] and is used for every element of a.
 extern const ir::OpDecl kAdd;
 extern const KernelDef kAddCpu;
 extern const KernelDef kAddCuda;

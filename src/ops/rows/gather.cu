@@ -17,7 +17,7 @@ __global__ void copy_rows(const RowCopy copy, std::int64_t words) {
   const std::byte* const table = given >= 0 ? copy.given : copy.table;
   const std::int64_t stride = given >= 0 ? copy.given_row_bytes : copy.row_bytes;
   const bool inside = row >= 0 && row < (given >= 0 ? copy.num_given : copy.table_rows);
-  // null: the row is zeros
+  // If `from` is null, the row of `out` becomes zeros.
   const Word* const from = inside ? reinterpret_cast<const Word*>(table + row * stride) : nullptr;
   Word* const to = reinterpret_cast<Word*>(copy.out) + i * words;
   for (std::int64_t j = item_of_thread(); j < words; j += item_step()) to[j] = from != nullptr ? from[j] : Word{};

@@ -42,7 +42,7 @@ Result<std::unique_ptr<BoundOp>> bind_join(const BindArgs& args) {
   const TensorView& out = args.results[0];
   const auto element = static_cast<std::int64_t>(ir::dtype_size(out.dtype));
   Parts parts{};
-  std::int64_t common = 0;  // greatest number of bytes that divides a row of every part
+  std::int64_t common = 0;  // the greatest number of bytes that divides the row length of every part
   for (std::size_t i = 0; i < args.operands.size(); ++i) {
     parts.at[i] = {args.operands[i].data.raw(), args.operands[i].cols() * element};
     common = std::gcd(common, parts.at[i].bytes);

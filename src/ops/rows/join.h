@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Largest number of operands of one join.
+// The maximum number of operands of one join.
 inline constexpr std::size_t kMaxJoined = 8;
 
 // join(x0 X[T, n₀], x1 X[T, n₁], …) → X[T, n₀ + n₁ + …]: row t holds row t of each operand, one after the other. Any

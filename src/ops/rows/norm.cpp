@@ -93,8 +93,8 @@ TESSERA_CPU_CLONES void add_rms_norm_rows(const T* x, const T* residual, const T
   }
 }
 
-// Binds rms_norm or head_norm, which normalise runs of w.size() values. `name` is a string literal, because launches
-// keep the pointer.
+// Binds rms_norm or head_norm, which normalise groups of w.size() neighbouring values. `name` is a string literal,
+// because launches keep the pointer.
 Result<std::unique_ptr<BoundOp>> bind_norm(const BindArgs& args, const char* name) {
   return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     const T* x = args.operands[0].as<T>();

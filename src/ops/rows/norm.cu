@@ -15,7 +15,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kRowThreads = 512;  // limit of the threads that process one row
+constexpr int kRowThreads = 512;  // maximum number of threads that process one row
 
 template <class T>
 struct Norm {
@@ -30,7 +30,7 @@ struct Norm {
 };
 
 // Normalises rows that fit in registers. A row stays in the registers of blockDim.x threads, kHeld packs in each. A
-// block has blockDim.y rows. All loads are issued before the first one is waited for.
+// block has blockDim.y rows. A thread issues all its loads before it waits for the first one.
 template <class T, int kHeld, bool kAdd, class To>
 __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm, const To to) {
   constexpr int N = kPackSize<T>;
@@ -74,8 +74,8 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm, con
     if (mine(h)) to.store(row, column(h), normalised(held[h], w[h], scale, norm.form));
 }
 
-// Runs an rms_norm and the add_rms_norm that adds its result: normalises x by w0, rounds the result as if it were
-// stored, and continues like norm_held.
+// Computes an rms_norm and the add_rms_norm that adds the result of the first to a residual. The kernel normalises x
+// with the weights w0, rounds the result as if it were stored, and then does what norm_held does.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads)
     norm_twice(const Norm<T> norm, const Numbers<T> to, const T* w0, float eps0, NormForm form0) {
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(kRowThreads)
     if (mine(h)) to.store(row, column(h), normalised(held[h], w[1][h], scale, norm.form));
 }
 
-// Normalises rows of any length, one block a row. After a block has added the squares, it reads its row a second time,
-// from the L1 or L2 cache.
+// Normalises rows of any length, with one block for each row. After a block has added the squares, it reads its row a
+// second time, from the L1 or L2 cache.
 template <class T, bool kAdd>
 __global__ void norm_reread(const Norm<T> norm, const Numbers<T> to) {
   __shared__ float scratch[kWarp];
@@ -153,8 +153,8 @@ __global__ void norm_reread(const Norm<T> norm, const Numbers<T> to) {
              normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale, norm.form));
 }
 
-constexpr std::int64_t kShortRow = kRowThreads;  // longest row (in packs) for which a thread holds one pack
-constexpr int kHeld = 4;                         // packs of a longer row that a thread holds
+constexpr std::int64_t kShortRow = kRowThreads;  // the longest row, in packs, of which a thread holds one pack
+constexpr int kHeld = 4;                         // the number of packs that a thread holds of a longer row
 
 template <class T>
 bool is_held(std::int64_t n) {
@@ -203,7 +203,7 @@ Norm<T> norm_of(const BindArgs& args) {
           .form = norm_form(args.node)};
 }
 
-// Binds rms_norm or head_norm, which normalise runs of w.size() values. `name` is a string literal.
+// Binds rms_norm or head_norm, which normalise groups of w.size() neighbouring values. `name` is a string literal.
 Result<std::unique_ptr<BoundOp>> bind_norm(const BindArgs& args, const char* name) {
   return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     return make_norm<T, false>(name, norm_of<T>(args), args.results[0]);

@@ -24,8 +24,8 @@ extern const KernelDef kRmsNormCuda;
 extern const ir::OpDecl kAddRmsNorm;
 extern const KernelDef kAddRmsNormCpu;
 extern const KernelDef kAddRmsNormCuda;
-// One kernel for an rms_norm and the add_rms_norm that adds its result. The two follow each other in models that also
-// normalise the outputs of attention and of the MLP.
+// One kernel for an rms_norm and the add_rms_norm that adds the result of the first to a residual. The two follow each
+// other in models that also normalise the outputs of attention and of the MLP.
 extern const JoinedKernelDef kNormTwiceCuda;
 
 // head_norm(x X[T, H·D], w X[D]) {eps, round_once = false, unit_offset = false} → X[T, H·D]

@@ -11,12 +11,12 @@
 namespace tessera {
 
 struct RopeSections {
-  std::int64_t counts[3] = {};  // number of pairs of each axis; they add up to all pairs
+  std::int64_t counts[3] = {};  // the number of pairs of each axis; the sum is the number of all pairs
   bool interleaved = false;
 
   // Returns the axis of a pair. If the axes are not interleaved, the pairs of time come first, then those of height,
-  // then those of width. If they are interleaved, pair 3i + a uses axis a if 3i + a < 3 · counts[a], and time
-  // otherwise, as in Hugging Face's apply_interleaved_mrope.
+  // then those of width. If they are interleaved, pair 3i + a, with a in {0, 1, 2}, uses axis a if
+  // 3i + a < 3 · counts[a], and time otherwise, as in Hugging Face's apply_interleaved_mrope.
   constexpr int axis_of(std::int64_t pair) const {
     if (interleaved) return pair % 3 != 0 && pair < 3 * counts[pair % 3] ? static_cast<int>(pair % 3) : 0;
     return pair < counts[0] ? 0 : pair < counts[0] + counts[1] ? 1 : 2;

@@ -66,9 +66,10 @@ struct SinCos {
   float cosine;
 };
 
-// Returns sine and cosine, exact to float32's last bit, in double arithmetic that vectorises. Precondition: |x| < 2^24.
+// Returns sine and cosine, exact to the last bit of float32. The arithmetic is in double, and vectorises. Precondition:
+// |x| < 2^24.
 TESSERA_INLINE SinCos sin_cos(float x) {
-  // x = q·π/2 + r, |r| <= π/4. Adding 1.5·2^52 leaves q in the low bits of the sum.
+  // x = q·π/2 + r, where q is an integer and |r| <= π/4. Adding 1.5·2^52 leaves q in the low bits of the sum.
   const double magic = 6755399441055744.0;
   const double wide = static_cast<double>(x);
   const double shifted = wide * 0.63661977236758134308 + magic;
@@ -78,7 +79,7 @@ TESSERA_INLINE SinCos sin_cos(float x) {
   double r = wide - q * 1.57079632673412561417;
   r = r - q * 6.07710050650619224932e-11;
   const double s = r * r;
-  // Taylor series; the first omitted terms are below 2e-9 · r and 3e-10.
+  // These are Taylor series. The first omitted terms are below 3e-9 · r for the sine, and 2e-10 for the cosine.
   const double sine = r * (1.0 + s * (-1.0 / 6 + s * (1.0 / 120 + s * (-1.0 / 5040 + s * (1.0 / 362880)))));
   const double cosine = 1.0 + s * (-0.5 + s * (1.0 / 24 + s * (-1.0 / 720 + s * (1.0 / 40320 - s * (1.0 / 3628800)))));
   const std::uint64_t quadrant = std::bit_cast<std::uint64_t>(shifted);

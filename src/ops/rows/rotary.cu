@@ -53,7 +53,7 @@ struct Rotary {
   HeadShape head;
 };
 
-// Rotates heads. Each thread rotates or copies slots of heads (cuda_rotary.cuh).
+// Rotates heads. Each thread rotates or copies slots, which are parts of a head (cuda_rotary.cuh).
 template <class T, int N>
 __global__ void rotary(const Rotary<T> r) {
   const std::int64_t row = row_of_thread();
@@ -74,8 +74,8 @@ __global__ void rotary(const Rotary<T> r) {
   }
 }
 
-// Rotates heads, interleaved. Each thread rotates pairs of neighbours (2i, 2i + 1). Past the rotated part it copies
-// pairs or single values.
+// Rotates heads in the interleaved form. A thread rotates pairs of neighbouring values (2i, 2i + 1). Past the rotated
+// part it copies pairs or single values.
 template <class T>
 __global__ void rotary_interleaved(const Rotary<T> r) {
   const std::int64_t row = row_of_thread();

@@ -1,5 +1,5 @@
-// Rotary position embedding (RoFormer, arXiv:2104.09864), in two steps. The table depends only on positions, so all
-// layers use one table.
+// Rotary position embedding (RoFormer, arXiv:2104.09864), in two steps. rotary_table computes a table that depends only
+// on positions, so all layers use one table. Then rotary rotates the heads.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -11,9 +11,9 @@ namespace tessera {
 //   columns [0, Dr/2): cos(p·f)·scale; columns [Dr/2, Dr): sin(p·f)·scale. The product p·f is rounded to float32 as in
 //   Hugging Face's models; its sine and cosine are accurate to float32 for |p·f| < 2^24.
 // rotary_table(positions i32[3, T], inv_freq f32[Dr/2]) {sections, interleaved = false, scale = 1} → f32[T, Dr]
-//   The form for positions in three dimensions: time, height and width. Pair i turns by the position on the axis that
-//   RopeSections::axis_of (rope_sections.h) returns. `sections` has three numbers that add up to Dr/2. If a token's
-//   three positions are equal, its row has the same bits as in the plain form.
+//   The form for positions in three dimensions: time, height and width. Pair i is rotated by the position on the axis
+//   that RopeSections::axis_of (rope_sections.h) returns. `sections` has three numbers that add up to Dr/2. If a
+//   token's three positions are equal, its row has the same bits as in the plain form.
 extern const ir::OpDecl kRotaryTable;
 extern const KernelDef kRotaryTableCpu;
 extern const KernelDef kRotaryTableCuda;

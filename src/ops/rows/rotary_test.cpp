@@ -144,7 +144,7 @@ std::vector<double> reference(const HostTensor& x, const HostTensor& table, std:
 TEST(Rotary, AgreesWithHuggingFace) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const bool interleaved : {false, true}) {
-      // head_dim, number of rotated values in a head, heads
+      // A case is head_dim, the number of rotated values in a head, and the number of heads.
       for (const auto& [d, rotated, heads] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{64, 64, 3},
                                               {128, 128, 16},
                                               {80, 20, 2},

@@ -1,4 +1,4 @@
-// Helpers for tests of row-wise operators: they check that rows do not affect each other.
+// Helpers for tests of row-wise operators. They check that rows do not affect each other.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -39,8 +39,8 @@ Count count_of(const ir::Shape& shape) {
 }
 
 // Returns whether both shapes have the same number of elements for every value of their symbols. Symbolic dimensions
-// that occur in both shapes are paired. The function also returns false if a shape then has more than one symbolic
-// dimension without a partner.
+// that occur in both shapes are paired. If a shape then has more than one symbolic dimension without a partner, the
+// function returns false.
 bool same_count(const ir::Shape& from, const ir::Shape& to) {
   Count a = count_of(from);
   Count b = count_of(to);

@@ -42,7 +42,7 @@ Result<std::unique_ptr<BoundOp>> bind_split(const BindArgs& args) {
   const TensorView& x = args.operands[0];
   const std::int64_t element = static_cast<std::int64_t>(ir::dtype_size(x.dtype));
   Parts parts{};
-  std::int64_t common = 0;  // greatest number of bytes that divides a row of every part
+  std::int64_t common = 0;  // the greatest number of bytes that divides the row length of every part
   for (std::size_t i = 0; i < args.results.size(); ++i) {
     parts.at[i] = {args.results[i].data.raw(), args.results[i].cols() * element};
     common = std::gcd(common, parts.at[i].bytes);

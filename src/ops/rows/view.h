@@ -11,7 +11,7 @@
 namespace tessera {
 
 // reshape(x) {shape: "T, 8, 64"} → the same memory in that shape. The number of elements must be the same for every
-// value of the symbols, such as T. A view: it has no kernel.
+// value of the symbols, such as T. It is a view and has no kernel.
 extern const ir::OpDecl kReshape;
 
 // split(x X[*, N]) {sizes: n₁, n₂, …} → X[*, n₁], X[*, n₂], …: copies neighbouring column ranges. The sizes add up to
@@ -24,10 +24,10 @@ extern const KernelDef kSplitCuda;
 extern const ir::OpDecl kEmpty;
 extern const ir::OpDecl kEmptyLike;
 
-// Largest number of results of one split.
+// The maximum number of results of one split.
 inline constexpr std::size_t kMaxSplits = 8;
 
-// Parses a shape: "T, 8, 64"; "" is the shape of a scalar.
+// Parses a shape such as "T, 8, 64". The text "" is the shape of a scalar.
 Result<ir::Shape> parse_shape(std::string_view text);
 // Formats a shape in the form that parse_shape() takes.
 std::string shape_text(const ir::Shape& shape);

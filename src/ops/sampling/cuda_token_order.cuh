@@ -1,6 +1,6 @@
-// The functions with which a block of threads treats a row of logits as a distribution over tokens, in the order of the
-// draw (token_order.h). A token has a key and an integer weight, and a bin holds sums over its tokens. Integer sums are
-// the same in any order of addition.
+// Functions for a block of threads that treats a row of logits as a distribution over tokens, in the order of the draw
+// (token_order.h). A token has a key and an integer weight. A bin of a histogram holds sums over its tokens. Integer
+// sums are the same in any order of addition.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace tessera::cuda {
 
-// Keys ascend in the order of the draw: by descending logit, and by id for equal logits. The key of every logit that is
-// not NaN is less than kNoToken.
+// Keys ascend in the order of the draw, which is by descending logit, and by id among equal logits. The key of every
+// logit that is not NaN is less than kNoToken.
 inline constexpr std::uint64_t kNoToken = ~std::uint64_t{0};
-inline constexpr int kIdBits = 32;  // the low bits hold the id
+inline constexpr int kIdBits = 32;  // the low bits of a key hold the id
 
 __device__ inline std::uint64_t token_key(float logit, std::int64_t id) {
   const std::uint32_t bits = logit == 0.0f ? 0u : __float_as_uint(logit);  // -0 becomes 0
@@ -21,24 +21,24 @@ __device__ inline std::uint64_t token_key(float logit, std::int64_t id) {
   return std::uint64_t{descending} << kIdBits | static_cast<std::uint32_t>(id);
 }
 
-// Returns the key by which the most probable token is found: that token has the smallest key. A NaN logit gives
-// kNoToken.
+// Returns token_key(), or kNoToken if the logit is NaN. The most probable token of a row has the smallest of these
+// keys.
 __device__ inline std::uint64_t greatest_key(float logit, std::int64_t id) {
   return isnan(logit) ? kNoToken : token_key(logit, id);
 }
 
-// Returns the logit of a key; NaN for kNoToken.
+// Returns the logit of a key, or NaN for kNoToken.
 __device__ inline float key_logit(std::uint64_t key) {
   const std::uint32_t descending = static_cast<std::uint32_t>(key >> kIdBits);
   return __uint_as_float((descending & 0x80000000u) != 0 ? descending : ~descending & 0x7fffffffu);
 }
 
-// The scale of a row's logits.
+// Converts a row's logits to distances from the greatest logit.
 struct RowScale {
-  float greatest;     // greatest logit of the row; finite
+  float greatest;     // the greatest logit of the row, which is finite
   float temperature;  // above 0
 
-  // Returns the token's distance to the most probable token in nats: 0 or less; NaN for a NaN logit.
+  // Returns the token's distance to the most probable token, in nats. It is 0 or less, or NaN for a NaN logit.
   __device__ float nats(float logit) const { return (logit - greatest) / temperature; }
 };
 
@@ -46,10 +46,10 @@ inline constexpr int kBinsPerNat = 16;
 inline constexpr int kNatBins = 480;
 static_assert(kNatBins == static_cast<int>(kReach) * kBinsPerNat);
 
-// Returns ⌊2^42 · e^nats⌉ for nats in (-kReach, 0]. The exponential takes the steps of fast_exp in cpu_math.h, with
-// fused multiply-adds, so that weights agree with those of a CPU that fuses them too.
+// Returns ⌊2^42 · e^nats⌉ for nats in (-kReach, 0]. The exponential is computed in the steps of fast_exp in cpu_math.h,
+// with fused multiply-adds. So the weights are equal to those of a CPU that fuses them too.
 __device__ inline std::uint64_t token_weight(float nats) {
-  const float magic = 12582912.0f;  // 1.5 · 2^23: leaves round(nats / ln 2) in the low bits of the sum
+  const float magic = 12582912.0f;  // 1.5 · 2^23; the low bits of the sum are then round(nats / ln 2)
   const float shifted = __fmaf_rn(nats, 1.44269504088896341f, magic);
   const float n = shifted - magic;
   float r = __fmaf_rn(-n, 0.693145751953125f, nats);
@@ -66,15 +66,15 @@ __device__ inline std::uint64_t token_weight(float nats) {
   return __float2ull_rn(p * __int_as_float((exponent + kWeightBits + 127) << 23));
 }
 
-// A few of the calling thread's logits, loaded together.
+// A few logits of the calling thread, which are loaded together.
 template <int N, int kPacks>
 struct TokenBatch {
   static constexpr int kSize = kPacks * N;
   static_assert(kSize <= 32);  // a mask has one bit for each logit
 
-  Pack<float, N> packs[kPacks];  // NaN past the last logit
-  std::int64_t first;            // id of packs[0].at[0]
-  std::int64_t step;             // distance between the ids of one pack and the next
+  Pack<float, N> packs[kPacks];  // values past the last logit are NaN
+  std::int64_t first;            // the id of packs[0].at[0]
+  std::int64_t step;             // the distance between the first ids of two neighbouring packs
 
   __device__ float logit(int i) const { return packs[i / N].at[i % N]; }
   __device__ std::int64_t id(int i) const { return first + i / N * step + i % N; }
@@ -109,16 +109,16 @@ struct Tally {
 __device__ inline Tally operator+(const Tally& a, const Tally& b) { return {a.count + b.count, a.weight + b.weight}; }
 __device__ inline Tally operator-(const Tally& a, const Tally& b) { return {a.count - b.count, a.weight - b.weight}; }
 
-// The number of tokens, the weight and the greatest id of each bin, in shared memory. Atomic additions in
-// shared memory take 32 bits, so a weight is kept as two words with a carry.
+// The number of tokens, the weight and the greatest id of each bin, in shared memory. The hardware's atomic additions
+// in shared memory take 32 bits, so a weight is kept as two words with a carry.
 template <int kBins>
 struct Histogram {
   unsigned count[kBins];
   unsigned low[kBins];
   unsigned high[kBins];
-  int token[kBins];  // greatest id of a token in the bin
+  int token[kBins];  // the greatest id of a token in the bin
 
-  // Clears the bins. All threads of the block call it. A barrier must follow.
+  // Clears the bins. All threads of the block call this function, and a barrier must follow.
   __device__ void clear() {
     for (int b = static_cast<int>(threadIdx.x); b < kBins; b += static_cast<int>(blockDim.x)) {
       count[b] = low[b] = high[b] = 0;
@@ -137,14 +137,14 @@ struct Histogram {
   __device__ Tally at(int bin) const { return {count[bin], std::uint64_t{high[bin]} << 32 | low[bin]}; }
 };
 
-// Bins of a row's tokens, in device memory. Each bin covers a range of distances to the greatest logit, in nats. The
+// The bins of a row's tokens, in device memory. A bin covers a range of distances to the greatest logit, in nats. The
 // bins together cover the distances up to kReach.
 struct RowBins {
   unsigned long long weight[kNatBins];
   unsigned count[kNatBins];
-  unsigned first[kNatBins];  // the least upper half of a key in the bin
+  unsigned first[kNatBins];  // the smallest upper half (upper 32 bits) of a key in the bin
   unsigned last[kNatBins];   // the greatest upper half of a key in the bin
-  int token[kNatBins];       // greatest id of a token in the bin
+  int token[kNatBins];       // the greatest id of a token in the bin
 
   __device__ void clear() {
     for (int b = static_cast<int>(threadIdx.x); b < kNatBins; b += static_cast<int>(blockDim.x)) {

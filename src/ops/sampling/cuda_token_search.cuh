@@ -1,6 +1,7 @@
-// Finds the shortest prefix of a row's token order that has a given number of tokens or a given weight. The row's
-// RowBins must already be filled. The search first finds the bin of 1/16 nat in which the prefix ends. Then it finds
-// the digits of the last token's key one by one, with one pass over the row for each digit, until one token is left.
+// Takes the tokens of a row in the order of the draw (token_order.h) until they have a given number or a given weight.
+// These first tokens are called a prefix. The row's RowBins must already be filled. The search first finds the bin of
+// 1/16 nat in which the prefix ends. Then it finds the digits of the last token's key one by one, with one pass over
+// the row for each digit, until one token is left.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -9,13 +10,14 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kSearchThreads = 1024;  // threads in a block, and possible values of a digit
+inline constexpr int kSearchThreads = 1024;  // the threads in a block, and the possible values of a digit
 inline constexpr int kDigitBits = 10;
 static_assert(kSearchThreads == 1 << kDigitBits && kNatBins <= kSearchThreads && kSearchThreads == kWarp * kWarp);
 
-inline constexpr unsigned kMostRowBlocks = 8;  // largest portable cluster, in blocks
+inline constexpr unsigned kMostRowBlocks = 8;  // the maximum number of blocks in a portable cluster
 
-// The blocks that share a row: a cluster in code for Hopper, one block in code for older devices.
+// The blocks that share a row. In code for Hopper and later they are a cluster, and in code for older devices one
+// block.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 struct RowBlocks {
   __device__ static unsigned count() { return cooperative_groups::this_cluster().num_blocks(); }
@@ -47,12 +49,12 @@ __device__ inline std::uint64_t measure_of(const Tally& tally, Measure measure) 
 // One bin of a histogram. Each thread of a block holds one bin.
 struct Bin {
   Tally tally;
-  int token;  // greatest id of a token in the bin
+  int token;  // the greatest id of a token in the bin
 };
 
 struct FoundBin {
   int index;
-  Tally before;  // sum of all bins before this bin
+  Tally before;  // the sum of all bins before this bin
   Bin bin;
 };
 
@@ -63,7 +65,7 @@ struct SearchScratch {
   std::uint64_t weight;
 };
 
-// Returns the sum over this lane and all lanes before it.
+// Returns the sum of `sum` over this lane and all lanes before it.
 __device__ inline Tally warp_prefix(Tally sum) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int step = 1; step < kWarp; step *= 2) {
@@ -74,7 +76,7 @@ __device__ inline Tally warp_prefix(Tally sum) {
 }
 
 struct BlockPrefix {
-  Tally up_to;  // sum over this thread and all threads before it
+  Tally up_to;  // the sum over this thread and all threads before it
   Tally total;
 };
 
@@ -93,8 +95,8 @@ __device__ inline BlockPrefix block_prefix(const Tally& mine, SearchScratch& scr
   return {warp > 0 ? before + in_warp : in_warp, total};
 }
 
-// Returns, in every thread, the bin in which the running sum of tallies reaches `need`. Precondition: 1 <= need, and
-// the sum of all bins is at least `need`.
+// Returns, in every thread, the bin at which the running sum of the bins' tallies reaches `need`. Precondition:
+// 1 <= need, and the sum of all bins is at least `need`.
 __device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure measure, SearchScratch& scratch) {
   const Tally up_to = block_prefix(mine.tally, scratch).up_to;
   const Tally before = up_to - mine.tally;
@@ -104,9 +106,9 @@ __device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure
   return scratch.found;
 }
 
-// Returns the bin of the thread's digit, summed over the blocks that share the row. The histograms of these blocks must
-// be complete. Most digits are empty, and shared memory of other blocks is slow to read. So only the count is read from
-// a block that has no token with this digit.
+// Returns the bin of the calling thread's digit, summed over the blocks that share the row. The histograms of these
+// blocks must be complete. Most digits have no tokens, and shared memory of other blocks is slow to read. So if a block
+// has no token with this digit, only the count is read from that block.
 __device__ inline Bin merged_digit(SearchScratch& scratch) {
   const int digit = static_cast<int>(threadIdx.x);
   unsigned filled = 0;  // bit b is set if block b has tokens with this digit
@@ -156,9 +158,9 @@ __device__ inline KeyRange range_of_digit(const KeyRange& range, int digit) {
   return cut(first, last < range.last ? last : range.last);
 }
 
-// Calls f(logit, id, key) for each token whose key is in the range, in one pass over this block's part of the row.
-// Usually few tokens are in the range. The code contains f only once, because a kernel that does not fit the
-// instruction cache spends most of its time waiting for instructions.
+// Calls f(logit, id, key) for each token whose key is in the range, in one pass over this block's part of the row. The
+// code contains f only once, because a kernel that does not fit the instruction cache spends most of its time waiting
+// for instructions.
 template <int N, class F>
 __device__ void for_each_in(const SearchRow& row, const KeyRange& range, const F& f) {
   using Batch = TokenBatch<N, 4>;
@@ -192,13 +194,13 @@ __device__ void count_digits(const SearchRow& row, const KeyRange& range, Histog
   });
 }
 
-// The first tokens of the token order.
+// The first tokens in the order of the draw.
 struct FirstTokens {
   std::uint64_t weight;  // the sum of their weights
   int last;              // the id of the last of them
 };
 
-// Returns the shortest prefix whose measure, its number of tokens or its weight, is at least `need`.
+// Returns the fewest first tokens whose number or total weight, as `measure` says, is at least `need`.
 template <int N>
 __device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure measure, SearchScratch& scratch) {
   Tally before{0, 0};

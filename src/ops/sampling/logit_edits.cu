@@ -9,9 +9,9 @@ namespace {
 
 using namespace cuda;
 
-constexpr std::int64_t kMostEditBlocks = 64;  // blocks of a row; only the device knows the number of a row's edits
+constexpr std::int64_t kMostEditBlocks = 64;  // maximum blocks per row; only the device knows a row's number of edits
 
-// Applies the edits to the rows. The blocks along y share a row.
+// Applies the edits to the rows. All blocks with the same blockIdx.x share a row.
 __global__ void edit_logits(const __grid_constant__ LogitEditArgs a) {
   const std::int64_t r = blockIdx.x;
   const std::int64_t begin = a.first[r] > 0 ? a.first[r] : 0;

@@ -1,4 +1,4 @@
-// Applies penalties, biases and masks to rows of logits in place, before a token is chosen.
+// Applies penalties, biases and masks to rows of logits in place, before tokens are sampled.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -1,4 +1,4 @@
-// The operands of logit_edits in the form that both devices' kernels take.
+// The arguments of logit_edits for the kernels of the CPU and of CUDA.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@ namespace tessera {
 
 struct LogitEditArgs {
   float* logits;              // [rows, vocab]
-  const std::int32_t* first;  // [rows], like `count`
+  const std::int32_t* first;  // [rows], as `count` is
   const std::int32_t* count;
-  const std::int32_t* ids;  // [edits], like `penalties` and `offsets`
+  const std::int32_t* ids;  // [edits], as `penalties` and `offsets` are
   const float* penalties;
   const float* offsets;
   const std::int32_t* mask;    // [rows]

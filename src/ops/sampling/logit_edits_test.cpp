@@ -1,6 +1,6 @@
 // Catches: a penalty that divides where it should multiply, or that is applied after the offset; edits of another row's
-// tokens; masks that are read from the wrong bit or row; a masked token that stays; reads outside the lists for entries
-// out of range, such as the entries of padding.
+// tokens; masks that are read from the wrong bit or row; a masked token that keeps its logit; reads outside the lists
+// if entries are out of range, as the entries of padding are.
 #include "tessera/ops/sampling/logit_edits.h"
 
 #include <gmock/gmock.h>
@@ -32,10 +32,10 @@ struct Edit {
 
 struct RowEdits {
   std::vector<Edit> edits;
-  std::vector<bool> allowed;  // [vocab]; empty: no mask
+  std::vector<bool> allowed;  // [vocab]; an empty vector means no mask
 };
 
-// Makes the operands. Lists have room for a few more entries than are used.
+// Makes the operands. The lists are a few entries longer than the rows need.
 std::vector<HostTensor> operands(const HostTensor& logits, const std::vector<RowEdits>& rows) {
   const std::int64_t vocab = logits.dims[1];
   const std::int64_t words = (vocab + 31) / 32;
@@ -93,7 +93,7 @@ std::vector<double> reference(const HostTensor& logits, const std::vector<RowEdi
   return out;
 }
 
-// Makes edits: some rows have many edits, some none, and every third row has a mask.
+// Makes random edits. Some rows have many edits, some have none, and every third row has a mask.
 std::vector<RowEdits> various_edits(std::size_t count, std::int32_t vocab, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> penalty(0.5F, 2.0F);

@@ -1,5 +1,5 @@
-// Philox4x32-10, a counter-based random number generator: its numbers are a function of key and counter, and it has no
-// state. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Philox4x32-10, a random number generator without state. Its numbers are a function of a key and a counter. See Salmon
+// et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ constexpr std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4
   return counter;
 }
 
-// Returns the random number of one drawn token, uniform over 64 bits. The key is the low and the high half of the seed.
-// The counter is (choice, position, 0, 0). The first word of the output is the high half of the result, and the second
-// word is the low half.
+// Returns the random number of one drawn token, uniform over 64 bits. The key has the low and the high half of the seed
+// as its two words. The counter is (choice, position, 0, 0). The first word of the output is the high half of the
+// result, and the second word is the low half.
 constexpr std::uint64_t sampling_bits(std::int64_t seed, std::int32_t choice, std::int32_t position) {
   const std::uint64_t s = static_cast<std::uint64_t>(seed);
   const std::array<std::uint32_t, 4> words =

@@ -41,8 +41,8 @@ Result<std::vector<ir::Type>> infer_sample(const ir::OpSignature& s) {
   return std::vector{ir::Type{ir::DType::kInt32, rows}};
 }
 
-// Returns the lowest index of the greatest value. One pass over memory finds this value and the first block that has
-// it; then only this block is searched.
+// Returns the lowest index of the greatest value. One pass over memory finds this value and the first block of values
+// that has it. Then only this block is searched.
 TESSERA_CPU_CLONES std::int32_t argmax_row(const float* x, std::int64_t n) {
   constexpr std::int64_t kBlock = 4096;
   float best = -std::numeric_limits<float>::infinity();
@@ -67,7 +67,7 @@ struct SamplingParams {
 };
 
 std::int32_t draw(const TokenOrder& order, const SamplingParams& params) {
-  std::uint64_t weight = order.weight();  // weight of the tokens kept so far
+  std::uint64_t weight = order.weight();  // the weight of the tokens kept so far
   if (params.top_k > 0 && static_cast<std::uint64_t>(params.top_k) < order.count())
     weight = order.first(static_cast<std::uint64_t>(params.top_k)).weight;
   if (params.top_p < 1.0f) {
@@ -115,8 +115,8 @@ struct SampleKernel {
   }
 };
 
-// Returns the number of slots over which rows are distributed: one for each thread, but at most one for each row. A
-// slot has scratch for one row.
+// Rows are distributed over slots, and a slot has scratch memory for one row. Returns the number of slots, which is the
+// number of threads, but at most the number of rows.
 std::int64_t slots_of(const BindArgs& args) {
   return std::clamp<std::int64_t>(args.operands[0].rows(), 1, std::max(1, args.device.properties().threads));
 }

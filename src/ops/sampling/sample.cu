@@ -15,10 +15,10 @@ namespace {
 
 using namespace cuda;
 
-// Each block takes one chunk of a row, so that a few long rows fill the device.
+// Rows are cut into chunks. A block takes one chunk, so that a few long rows still give work to the whole device.
 struct Chunks {
-  std::int64_t count;   // chunks of a row
-  std::int64_t length;  // logits of a chunk
+  std::int64_t count;   // the number of chunks of a row
+  std::int64_t length;  // the number of logits of a chunk
 };
 
 Chunks chunks_of(std::int64_t rows, std::int64_t vocab, Device& device) {
@@ -30,8 +30,8 @@ Chunks chunks_of(std::int64_t rows, std::int64_t vocab, Device& device) {
   return {ceil_div(vocab, length), length};
 }
 
-// Finds the greatest logit of each chunk, as a key. If `bins` is not null, clears it for the next launch. x [rows,
-// vocab], best [rows, chunks.count], bins [rows]
+// Finds the greatest logit of each chunk, as a key. If `bins` is not null, the kernel clears the bins for the next
+// launch. The shapes are x [rows, vocab], best [rows, chunks.count] and bins [rows].
 template <int N>
 __global__ void best_of_chunks(const float* x, std::int64_t vocab, Chunks chunks, std::uint64_t* best, RowBins* bins) {
   __shared__ std::uint64_t warps[kBlockThreads / kWarp];
@@ -64,7 +64,8 @@ __global__ void best_of_chunks(const float* x, std::int64_t vocab, Chunks chunks
   if (threadIdx.x == 0) best[blockIdx.x] = key;
 }
 
-// Returns the key of the row's greatest logit, in every lane of a warp. `best` has `chunks` entries.
+// Returns the key of the row's greatest logit, in every lane of a warp. `best` has the best key of each of the row's
+// `chunks` chunks.
 __device__ std::uint64_t best_of_row(const std::uint64_t* best, std::int64_t chunks) {
   std::uint64_t key = kNoToken;
   for (std::int64_t c = threadIdx.x % kWarp; c < chunks; c += kWarp) key = best[c] < key ? best[c] : key;
@@ -79,7 +80,7 @@ __device__ std::int32_t token_of(std::uint64_t key) {
   return key == kNoToken ? 0 : static_cast<std::int32_t>(static_cast<std::uint32_t>(key));
 }
 
-// Writes the token of each row's greatest logit. Each warp takes a row.
+// Writes the id of the token with each row's greatest logit. A warp takes one row.
 __global__ void argmax_rows(const std::uint64_t* best, std::int64_t chunks, std::int64_t rows, std::int32_t* out) {
   const std::int64_t row = flat_item() / kWarp;
   if (row >= rows) return;
@@ -111,7 +112,7 @@ Result<std::unique_ptr<BoundOp>> bind_argmax(const BindArgs& args) {
 
 struct Sample {
   const float* logits;       // [rows, vocab]
-  const float* temperature;  // [rows], like all members down to `out`
+  const float* temperature;  // [rows], as all members down to `out` are
   const std::int32_t* top_k;
   const float* top_p;
   const float* min_p;
@@ -126,7 +127,7 @@ struct Sample {
   Chunks chunks;
   unsigned row_blocks;  // number of blocks in the cluster that draws a row
 
-  // Returns the problem of rows [row, row + count), with the same scratch.
+  // Returns the arguments for the rows [row, row + count), with the same scratch.
   Sample from(std::int64_t row, std::int64_t count) const {
     Sample part = *this;
     part.logits += row * vocab;
@@ -143,10 +144,10 @@ struct Sample {
   }
 };
 
-// Returns whether a row is drawn; all other rows take the argmax.
+// Returns whether the row's token is drawn at random. In all other rows it is the argmax.
 __device__ bool is_drawn(const RowScale& scale) { return scale.temperature > 0.0f && isfinite(scale.greatest); }
 
-// Fills the bins of the rows that are drawn. Each block takes one chunk.
+// Fills the bins of the rows whose token is drawn. A block takes one chunk of a row.
 template <int N>
 __global__ void fill_bins(const __grid_constant__ Sample s) {
   __shared__ Histogram<kNatBins> sums;
@@ -166,7 +167,7 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
   __syncthreads();
   const std::int64_t begin = blockIdx.x % static_cast<unsigned>(s.chunks.count) * s.chunks.length;
   const std::int64_t end = begin + s.chunks.length < s.vocab ? begin + s.chunks.length : s.vocab;
-  // The bound is beyond kReach under any rounding, so smaller logits can be skipped without a division.
+  // With any rounding, logits below this bound are more than kReach away, so they can be skipped without a division.
   const float least = scale.greatest - 1.03f * kReach * temperature;
   using Batch = TokenBatch<N, 1>;
   for_each_batch<N, 1>(s.logits + row * s.vocab, begin, end, [&](const Batch& batch) {
@@ -200,7 +201,7 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
 enum DrawStep { kTopK, kTopP, kMinP, kToken, kDrawSteps };
 
 struct Need {
-  std::uint64_t amount;  // number or weight that the first tokens must reach; 0: the step is skipped
+  std::uint64_t amount;  // the number or weight that the first tokens must reach, or 0 to skip the step
   Measure measure;
 };
 
@@ -221,12 +222,12 @@ __device__ Need need_of(int step, const Sample& s, std::int64_t row, const Tally
   return {__umul64hi(bits, kept.weight) + 1, Measure::kWeight};
 }
 
-// Returns the least RowScale::nats() that min_p keeps. A result of -kReach or less keeps all tokens.
+// Returns the least RowScale::nats() that min_p keeps. If the result is -kReach or less, min_p keeps all tokens.
 __device__ float nats_of_min_p(float min_p) {
   return min_p > 0.0f ? fminf(static_cast<float>(log(static_cast<double>(min_p))), 0.0f) : -INFINITY;
 }
 
-// Chooses the token of each row. A cluster of blocks processes a row: it takes the argmax, or it applies top_k, top_p
+// Chooses the token of each row. A cluster of blocks processes one row. It takes the argmax, or applies top_k, top_p
 // and min_p and then draws.
 template <int N>
 __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ Sample s) {
@@ -282,7 +283,7 @@ SampleScratch sample_scratch(const BindArgs& args) {
 
 Result<std::size_t> sample_workspace(const BindArgs& args) { return sample_scratch(args).bytes; }
 
-// Returns how many blocks share each of `rows` rows: several if rows are few. Returns 1 if the device runs code
+// Returns how many blocks share a row. It is more than one if `rows` is small, but 1 if the device runs code that was
 // compiled for devices without clusters.
 template <int N>
 Result<unsigned> row_blocks_of(std::int64_t rows, Device& device) {

@@ -1,9 +1,10 @@
 // Operators that turn logits into token ids.
 //
-// The draw is exact. It is a pure function of one row's logits, parameters and random number; the row's place, the
-// batch and the number of threads do not matter. To make sums independent of the order of addition, weights are
-// integers (token_order.h): a token of logit x weighs ⌊2^42 · e^((x - max) / temperature)⌉ units, where max is the
-// row's greatest logit. A token of less than half a unit, 1e-13 of the most probable token's weight, is never drawn.
+// The draw is exact. The chosen token is a pure function of one row's logits, parameters and random number. The row's
+// place, the batch and the number of threads do not matter. Weights are integers (token_order.h), so sums do not depend
+// on the order of addition. A token with logit x weighs ⌊2^42 · e^((x - max) / temperature)⌉ units, where max is the
+// row's greatest logit. A token is never drawn if it weighs less than half a unit, which is 1e-13 of the most probable
+// token's weight.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -19,14 +20,16 @@ extern const KernelDef kArgmaxCuda;
 
 // sample(logits f32[R, V], temperature f32[R], top_k i32[R], top_p f32[R], min_p f32[R], seed i64[R],
 //        choice i32[R], position i32[R]) → i32[R]
-// The tokens are ordered by descending logit, equal logits by id; NaN is left out. Then these steps follow:
+// The tokens are ordered by descending logit, and by id among equal logits. Tokens whose logit is NaN are left out. In
+// the steps that follow, "first" means the first in this order:
 //   temperature  gives the weights above; a temperature that is not above 0 takes the argmax
-//   top_k        keeps the first top_k tokens; <= 0: all
-//   top_p        keeps the shortest prefix that weighs at least top_p times the weight of what is left; >= 1: all
-//   min_p        keeps those remaining tokens that weigh at least min_p times as much as the most probable one: those
-//                with (x - max) / temperature >= ln min_p, which are first in the order; not above 0: all
-//   the draw     u = ⌊bits · weight / 2^64⌋ with sampling_bits(seed, choice, position), philox.h; the token is the
-//                first one whose cumulative weight exceeds u
+//   top_k        keeps the first top_k tokens; a value <= 0 keeps all
+//   top_p        keeps the fewest first tokens that weigh at least top_p times what all tokens left so far weigh; a
+//                value >= 1 keeps all
+//   min_p        keeps the remaining tokens that weigh at least min_p times as much as the most probable token, which
+//                are those with (x - max) / temperature >= ln min_p; a value that is not above 0 keeps all
+//   the draw     u = ⌊bits · weight / 2^64⌋, with bits = sampling_bits(seed, choice, position) (philox.h), and the
+//                weight of all tokens kept; the token is the first one whose cumulative weight exceeds u
 // A row whose greatest logit is infinite takes the argmax. V is at most 2^21.
 extern const ir::OpDecl kSample;
 extern const KernelDef kSampleCpu;

@@ -1,6 +1,6 @@
-// Catches: a distribution that is not the one requested (wrong order of temperature, top-k, top-p and min-p; a set one
-// token too large or small; a biased draw); draws that depend on the row's place, the batch or the number of threads;
-// NaN or masked logits that are drawn; ties that the wrong index wins.
+// Catches: a distribution that is not the one requested (wrong order of temperature, top-k, top-p and min-p; a set of
+// kept tokens that is one token too large or too small; a biased draw); draws that depend on the row's place, the batch
+// or the number of threads; NaN or masked logits that are drawn; ties that the wrong index wins.
 #include "tessera/ops/sampling/sample.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using testing::random_tensor;
 
 using testing::kInf;
 
-// The test vectors published with Random123, file kat_vectors.
+// These are the test vectors that Random123 publishes in its file kat_vectors.
 TEST(Philox, KnownAnswers) {
   using Words = std::array<std::uint32_t, 4>;
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -80,7 +80,7 @@ struct Draw {
   int position = 0;
 };
 
-// Makes the operands. `logits` has a row for each draw, or one row, which is copied for each draw.
+// Makes the operands. `logits` has one row for each draw, or a single row, which is copied for each draw.
 std::vector<HostTensor> operands(HostTensor logits, const std::vector<Draw>& draws) {
   const std::int64_t rows = static_cast<std::int64_t>(draws.size());
   const std::vector<std::byte> row = logits.bytes;
@@ -112,10 +112,10 @@ std::vector<double> sample(const HostTensor& logits, const std::vector<Draw>& dr
 
 struct Expected {
   int token = 0;
-  bool sure = true;  // no rounding of the weights can change the token
+  bool sure = true;  // false if a rounding of the weights could change the token
 };
 
-// Draws by the definition, in double and with a full sort.
+// Draws as sample.h defines it, in double precision and with a full sort.
 Expected reference(const std::vector<double>& logits, const Draw& d) {
   std::vector<int> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -156,8 +156,8 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
   return {order[at], sure};
 }
 
-// Checks that every draw gives the reference's token, except where rounding could decide. If every token has a
-// probability of about 1e-5, such exceptions are frequent. Still at most a quarter of the draws may be exceptions.
+// Checks that every draw gives the reference's token, except draws that rounding could decide. These draws are frequent
+// if every token has a probability of about 1e-5, but at most a quarter of the draws may be of this kind.
 void check_draws(const HostTensor& logits, const std::vector<Draw>& draws, const std::string& what) {
   const std::vector<double> drawn = sample(logits, draws);
   const std::vector<double> all = logits.values();
@@ -176,7 +176,7 @@ void check_draws(const HostTensor& logits, const std::vector<Draw>& draws, const
   EXPECT_LE(unsure, draws.size() / 4) << what;
 }
 
-// Draws with all kinds of parameters.
+// Makes draws with many combinations of parameters.
 std::vector<Draw> various_draws(int count, std::uint32_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Draw> draws;
@@ -207,7 +207,7 @@ TEST(Sample, AgreesWithTheDefinition) {
                   "vocabulary " + std::to_string(vocab) + ", deviation " + std::to_string(deviation));
 }
 
-// The weight lies in many tokens far from the greatest one, so the search must go far down the order.
+// Most of the weight lies in many tokens far from the most probable one, so the search must go through many tokens.
 TEST(Sample, HeavyTail) {
   HostTensor x = testing::filled_tensor(DType::kFloat32, {1, 60000}, -9);
   for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, -9 - static_cast<double>(i * 7919 % 60000) * 1e-5);
@@ -236,7 +236,7 @@ TEST(Sample, DegenerateRowsTakeTheArgmax) {
 }
 
 // Compares 1e5 draws with the distribution by Pearson's chi-squared statistic, while seed, choice or position counts
-// up. There are 20 tokens, so 19 degrees of freedom: with correct draws, one test in a thousand exceeds 43.8.
+// up. The 20 tokens give 19 degrees of freedom, for which one test of correct draws in a thousand exceeds 43.8.
 TEST(Sample, DrawsFollowTheDistribution) {
   constexpr int kDraws = 100000;
   const HostTensor logits = normal_logits(1, 20, 1, 2);
@@ -264,7 +264,8 @@ TEST(Sample, DrawsFollowTheDistribution) {
   }
 }
 
-// Checks that exactly the kept tokens can be drawn. Ties at the edge are decided by id.
+// Checks that exactly the tokens that the parameters keep can be drawn. If the last kept token ties with others, the
+// lower id is kept.
 TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   const HostTensor logits = testing::make_tensor(DType::kFloat32, {1, 6}, std::vector<double>{1, 3, 2, 3, 2, 0});
   const auto support = [&](int top_k, double top_p, double min_p = 0) {
@@ -277,7 +278,7 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   EXPECT_EQ(support(3, 1), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(6, 1).size(), 6u);
   EXPECT_EQ(support(0, 0.0), (std::set<double>{1}));
-  // At temperature 2 the probabilities are 0.267, 0.267, 0.162, 0.162, 0.098, 0.060 in the order 1 3 2 4 0 5.
+  // At temperature 2 the tokens 1, 3, 2, 4, 0 and 5 have the probabilities 0.267, 0.267, 0.162, 0.162, 0.098 and 0.060.
   EXPECT_EQ(support(0, 0.26), (std::set<double>{1}));
   EXPECT_EQ(support(0, 0.28), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 0.54), (std::set<double>{1, 2, 3}));
@@ -286,7 +287,8 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   // top_p = 0.75 does not.
   EXPECT_EQ(support(3, 0.80), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(3, 0.75), (std::set<double>{1, 3}));
-  // The probabilities relative to the most probable token are 1, 1, 0.607, 0.607, 0.368, 0.223. Ties are kept together.
+  // Relative to the most probable token, the tokens 1, 3, 2, 4, 0 and 5 have the probabilities 1, 1, 0.607, 0.607,
+  // 0.368 and 0.223. min_p keeps both of two equal tokens, or neither.
   EXPECT_EQ(support(0, 1, 1), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 1, 0.61), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 1, 0.60), (std::set<double>{1, 2, 3, 4}));
@@ -295,7 +297,7 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   EXPECT_EQ(support(0, 1, 1e-30).size(), 6u) << "beyond reach";
   EXPECT_EQ(support(0, 1, 5), (std::set<double>{1, 3})) << "above 1 is 1";
   EXPECT_EQ(support(0, 1, std::nan("")).size(), 6u);
-  // min_p cuts what the other parameters have left, and adds nothing.
+  // min_p removes tokens that the other parameters have left, and adds none.
   EXPECT_EQ(support(3, 1, 0.3), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(0, 0.28, 0.3), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 0.80, 0.7), (std::set<double>{1, 3}));

@@ -19,8 +19,9 @@ Result<std::vector<ir::Type>> infer_log_softmax(const ir::OpSignature& s) {
   return std::vector{s.operands[0]};
 }
 
-// Computes the sum in one pass over memory, block by block. The sum is kept relative to the running max, and is
-// rescaled when the max grows. The sums of blocks are added in double, so that 150k terms lose no precision.
+// Computes the sum of exponentials in one pass over memory, block by block. The sum is kept relative to the running
+// max, and is rescaled when the max grows. The sums of blocks are added in double, so that 150k terms lose no
+// precision.
 TESSERA_CPU_CLONES void log_softmax_row(const float* x, float* y, std::int64_t n) {
   constexpr std::int64_t kBlock = 2048;
   float greatest = -std::numeric_limits<float>::infinity();
@@ -42,7 +43,8 @@ TESSERA_CPU_CLONES void log_softmax_row(const float* x, float* y, std::int64_t n
     for (std::int64_t j = 0; j < size; ++j) block_sum += fast_exp(block[j] - base);
     sum += static_cast<double>(block_sum);
   }
-  // Subtracts greatest and log(sum) one after the other, because their sum would round away the smaller one.
+  // Subtracts `greatest` and log(sum) one after the other. If they were added first, rounding could lose the smaller
+  // one.
   const float log_sum = static_cast<float>(std::log(sum));
 #pragma omp simd
   for (std::int64_t j = 0; j < n; ++j) y[j] = (x[j] - greatest) - log_sum;

@@ -14,7 +14,8 @@ constexpr int kThreads = 1024;
 
 using Softmax = OnlineSoftmax<BaseE>;
 
-// Adds a pack of values. NaN does not become the running max, but makes the sum NaN. The running max may still be -inf.
+// Adds a pack of values to the running softmax sum. NaN does not become the running max, but makes the sum NaN. The
+// running max may still be -inf.
 template <int N>
 __device__ void add(Softmax& total, const Pack<float, N>& x) {
   float greatest = total.running_max;
@@ -35,7 +36,8 @@ __device__ float block_max(float x, float* scratch) {
   return warp_max(scratch[lane]);
 }
 
-// Writes y = log_softmax(x). x, y [rows, n]. A block takes a row, and reads it a second time from the cache.
+// Writes y = log_softmax(x), where x and y are [rows, n]. A block takes one row, and reads the row twice, the second
+// time from the cache.
 template <int N>
 __global__ void __launch_bounds__(kThreads) log_softmax(const float* x, float* y, std::int64_t n) {
   static_assert(kThreads == kWarp * kWarp);
@@ -47,7 +49,8 @@ __global__ void __launch_bounds__(kThreads) log_softmax(const float* x, float* y
   for (std::int64_t i = threadIdx.x * N; i < n; i += kThreads * N) add(mine, load_pack<float, N>(x + i));
   const float greatest = block_max(mine.running_max, maxima);
   const float sum = block_sum(mine.sum * part_weight<BaseE>(mine.running_max, greatest), sums);
-  // Subtracts greatest and log(sum) one after the other, because their sum would round away the smaller one.
+  // Subtracts `greatest` and log(sum) one after the other. If they were added first, rounding could lose the smaller
+  // one.
   const float log_sum = logf(sum);
   for (std::int64_t i = threadIdx.x * N; i < n; i += kThreads * N) {
     Pack<float, N> out = load_pack<float, N>(x + i);

@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// log_softmax(x f32[R, V]) → f32[R, V]: x - max - log Σ e^(x - max) over each row. A row that holds NaN or +inf, or
-// only -inf, gives NaN.
+// log_softmax(x f32[R, V]) → f32[R, V] computes x - max - log Σ e^(x - max) for each row, where max is the row's
+// maximum. A row that holds NaN or +inf, or only -inf, gives NaN.
 extern const ir::OpDecl kLogSoftmax;
 extern const KernelDef kLogSoftmaxCpu;
 extern const KernelDef kLogSoftmaxCuda;

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// A token of the bin that is examined. Ascending keys are the order of the draw.
+// A token of the bin that is examined. Tokens with ascending keys are in the order of the draw (token_order.h).
 struct TokenOrder::Candidate {
   std::uint64_t key;
   std::uint64_t weight;
@@ -33,8 +33,8 @@ TESSERA_INLINE std::int32_t bin_of(float nats) {
   return static_cast<std::int32_t>(-nats * static_cast<float>(kBinsPerNat));
 }
 
-// Rounds to units by adding 2^52, which leaves the weight in the low bits of the sum. The addition vectorises; a
-// conversion to 64-bit integers does not.
+// Converts a probability to units of 2^-42, rounded. The rounding adds 2^52, which leaves the weight in the low bits of
+// the sum. The addition vectorises; a conversion to 64-bit integers does not.
 TESSERA_INLINE std::uint64_t to_units(float probability) {
   constexpr double kUnits = static_cast<double>(std::uint64_t{1} << kWeightBits);
   constexpr double kMagic = static_cast<double>(std::uint64_t{1} << 52);
@@ -42,8 +42,8 @@ TESSERA_INLINE std::uint64_t to_units(float probability) {
   return std::bit_cast<std::uint64_t>(shifted) & ((std::uint64_t{1} << 52) - 1);
 }
 
-// Computes weights and bins of up to kBlock neighbouring tokens, and returns how many are within reach. Both callers
-// must get the same bits, so they share this one function, which is not inlined.
+// Computes weights and bins of up to kBlock neighbouring tokens, and returns how many are within reach
+// (nats > -kReach). Both callers must get the same bits, so they share this function, which is not inlined.
 template <int kBins>
 [[gnu::noinline]] TESSERA_CPU_CLONES std::int32_t weigh_block(const float* logits, std::int64_t n, float greatest,
                                                               float temperature, std::uint64_t* weights,
@@ -99,7 +99,7 @@ TokenOrder::TokenOrder(const LogitRow& row, std::byte* scratch)
   }
 }
 
-// Collects the bin's tokens in candidates_ and returns their number.
+// Collects the tokens of bin `bin` in candidates_ and returns their number.
 std::int64_t TokenOrder::collect(int bin) const {
   std::int64_t count = 0;
   std::uint64_t weights[kBlock];
@@ -119,16 +119,16 @@ std::uint64_t TokenOrder::measure(const Candidate& c) {
   return kMeasure == Measure::kCount ? 1 : c.weight;
 }
 
-// Takes the n candidates in the order of keys, and returns their shortest prefix that measures at least `need`.
-// Reorders the candidates by quickselect instead of sorting them, so the expected time is linear in n. Precondition:
-// all candidates together measure at least `need`.
+// Takes the n candidates in the order of their keys until their number or weight (kMeasure) is at least `need`, and
+// returns these first candidates. Quickselect reorders the candidates instead of a sort, so the expected time is linear
+// in n. Precondition: the number or weight of all candidates is at least `need`.
 template <TokenOrder::Measure kMeasure>
 TokenPrefix TokenOrder::select_candidate(Candidate* c, std::int64_t n, std::uint64_t need) {
   constexpr std::int64_t kSortAtMost = 24;
   const auto by_key = [](const Candidate& a, const Candidate& b) { return a.key < b.key; };
   std::int64_t begin = 0;
   std::int64_t end = n;
-  std::uint64_t weight = 0;  // weight of [0, begin), whose candidates come before all others
+  std::uint64_t weight = 0;  // the weight of [0, begin), whose candidates come before all others
   std::uint32_t random = 1;
   while (end - begin > kSortAtMost) {
     // Chooses the median of three pseudo-random places as the pivot, so that no order of logits is a bad case, and

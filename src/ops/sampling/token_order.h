@@ -1,9 +1,10 @@
-// TokenOrder treats one row of logits as a distribution over tokens in the order of the draw: by descending logit,
-// equal logits by id. NaN is left out. It finds the shortest prefix of this order whose number or weight of tokens
-// reaches a given amount, without sorting the row: a histogram of weights finds the bin of 1/16 nat in which the prefix
-// ends, and only the tokens of that bin are examined.
+// TokenOrder treats one row of logits as a distribution over tokens. The "order of the draw" is by descending logit,
+// and by id among equal logits. Tokens whose logit is NaN are left out. A prefix is the first tokens of this order.
+// TokenOrder finds the shortest prefix whose number or weight of tokens reaches a given amount, without sorting the
+// row. A histogram gives the bin of 1/16 nat in which the prefix ends, and only the tokens of that bin are examined.
 //
-// Weights are integers, so that sums do not depend on the order: ⌊2^42 · e^((logit - greatest) / temperature)⌉.
+// A weight is the integer ⌊2^42 · e^((logit - greatest) / temperature)⌉, so sums do not depend on the order of
+// addition.
 #pragma once
 
 #include <cstddef>
@@ -13,31 +14,32 @@ namespace tessera {
 
 inline constexpr int kWeightBits = 42;
 inline constexpr float kReach =
-    30.0f;  // nats below the largest logit at which tokens weigh nothing: e^-30 is 0.4 units
+    30.0f;  // a token this many nats below the largest logit weighs nothing: e^-30 is 0.4 units
 inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 21;  // keeps the sum of all weights below 2^64
 
 struct LogitRow {
   const float* logits;  // [vocab]
   std::int64_t vocab;   // at most kMaxVocab
-  float greatest;       // greatest of the logits; finite
+  float greatest;       // the greatest of the logits, which is finite
   float temperature;    // above 0
 };
 
-// A prefix of the order.
+// The first tokens in the order of the draw.
 struct TokenPrefix {
   std::uint64_t count = 0;
   std::uint64_t weight = 0;
-  std::int32_t last = -1;  // id of the last of these tokens
+  std::int32_t last = -1;  // the id of the last of these tokens
 };
 
 class TokenOrder {
  public:
   static std::size_t scratch_bytes(std::int64_t vocab);
 
-  // Weighs all tokens. `scratch` has scratch_bytes(row.vocab) bytes, aligned to 16. Row and scratch are borrowed.
+  // Weighs all tokens. `scratch` has scratch_bytes(row.vocab) bytes, aligned to 16. The logits and the scratch must
+  // outlive this object.
   TokenOrder(const LogitRow& row, std::byte* scratch);
 
-  // Returns the number of tokens that have a weight; a token of less than half a unit has none.
+  // Returns the number of tokens within reach, whose nats are above -kReach.
   std::uint64_t count() const { return count_; }
   std::uint64_t weight() const { return weight_; }
 
@@ -50,7 +52,8 @@ class TokenOrder {
   std::uint64_t weight_from(float nats) const;
 
  private:
-  // Bins of 1/16 nat below the greatest logit, and one bin for tokens out of reach.
+  // The number of bins, of 1/16 nat each, below the greatest logit. One more bin has the tokens out of reach
+  // (nats <= -kReach, or NaN).
   static constexpr int kBins = 480;
   struct Bin {
     std::uint64_t count = 0;

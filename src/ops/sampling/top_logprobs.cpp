@@ -26,10 +26,10 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
                      ir::Type{ir::DType::kFloat32, {rows, kMaxTopLogprobs}}};
 }
 
-// Collects the first tokens of a row, by insertion.
+// Collects the kMaxTopLogprobs tokens with the greatest logits of a row, by insertion.
 class FirstTokens {
  public:
-  // Considers one more token. Precondition: ids ascend from call to call.
+  // Takes the token into account. Precondition: ids ascend from call to call.
   void offer(float logit, std::int32_t id) {
     if (count_ == kMaxTopLogprobs && !(logit > logits_[count_ - 1])) return;
     if (count_ < kMaxTopLogprobs) ++count_;
@@ -53,8 +53,8 @@ class FirstTokens {
   int count_ = 0;
 };
 
-// Collects a row's first tokens. Most blocks contain none of them; a block without them costs only one comparison for
-// each logit.
+// Collects the tokens with the row's greatest logits. Most blocks contain none of these tokens, and then cost only one
+// comparison for each logit.
 TESSERA_CPU_CLONES void find_first(const float* x, std::int64_t n, FirstTokens& first) {
   constexpr std::int64_t kBlock = 256;
   for (std::int64_t i = 0; i < n; i += kBlock) {
@@ -65,8 +65,8 @@ TESSERA_CPU_CLONES void find_first(const float* x, std::int64_t n, FirstTokens& 
   }
 }
 
-// Returns log Σ e^(x - greatest), leaving out NaN. The sums of blocks are added in double, so that 150k terms lose no
-// precision.
+// Returns log Σ e^(x - greatest) without the terms that are NaN. The sums of blocks are added in double, so that 150k
+// terms lose no precision.
 TESSERA_CPU_CLONES float log_sum(const float* x, std::int64_t n, float greatest) {
   constexpr std::int64_t kBlock = 2048;
   double sum = 0;
@@ -87,7 +87,7 @@ struct TopLogprobs {
   const float* logits;          // [rows, vocab]
   const std::int32_t* targets;  // [rows]
   float* logprobs;              // [rows]
-  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], like the next member
+  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], as the next member is
   float* top_logprobs;
   std::int64_t rows;
   std::int64_t vocab;
@@ -99,7 +99,8 @@ struct TopLogprobs {
     const float greatest = first.count() > 0 ? first.logit(0) : kLowest;
     const bool distribution = std::isfinite(greatest);
     const float normaliser = distribution ? log_sum(x, vocab, greatest) : 0.0f;
-    // Subtracts greatest and log(sum) one after the other, because their sum would round away the smaller one.
+    // Subtracts `greatest` and log(sum) one after the other. If they were added first, rounding could lose the smaller
+    // one.
     const auto logprob = [&](float logit) {
       return distribution && !std::isnan(logit) ? (logit - greatest) - normaliser : kLowest;
     };

@@ -11,21 +11,21 @@ using namespace cuda;
 
 constexpr int kThreads = static_cast<int>(kBlockThreads);
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kPerThread = 16;  // logits of a thread, in registers
+constexpr int kPerThread = 16;  // the number of logits of a thread, held in registers
 // The number of logits of a chunk. It does not depend on the batch, so that a row's sum has one order.
 constexpr std::int64_t kChunk = kThreads * kPerThread;
 
-// The result of a chunk.
+// The result of a chunk, which is a part of a row.
 struct ChunkTop {
-  std::uint64_t keys[kMaxTopLogprobs];  // ascending, which is the order of the draw; kNoToken: no more tokens
-  double sum;                           // Σ e^(x - greatest of the chunk)
+  std::uint64_t keys[kMaxTopLogprobs];  // ascending, as in the order of the draw; kNoToken: no more tokens
+  double sum;                           // Σ e^(x - the chunk's greatest logit)
 };
 
 struct TopLogprobs {
   const float* logits;          // [rows, vocab]
   const std::int32_t* targets;  // [rows]
   float* logprobs;              // [rows]
-  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], like the next member
+  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], as the next member is
   float* top_logprobs;
   ChunkTop* chunks;  // [rows, chunks_per_row]
   std::int64_t vocab;
@@ -33,14 +33,14 @@ struct TopLogprobs {
 };
 
 struct Scratch {
-  std::uint64_t warps[2][kWarps];  // results of alternate rounds, so that a round needs only one barrier
+  std::uint64_t warps[2][kWarps];  // results of the warps; rounds alternate, so one barrier per round suffices
   std::uint64_t keys[kMaxTopLogprobs];
   double sums[kWarps];
 };
 
-// Writes the smallest keys of the block to scratch.keys, in order. `next(after)` returns the smallest of the calling
-// thread's keys above `after`; only the thread whose key was taken calls it again. No key is 0. All threads must call
-// this function.
+// Writes the kMaxTopLogprobs smallest keys of the block to scratch.keys, in ascending order. `next(after)` returns the
+// smallest of the calling thread's keys above `after`. Only the thread whose key was taken calls `next` again. No key
+// is 0. All threads must call this function.
 template <class Next>
 __device__ void select_first(Scratch& scratch, const Next& next) {
   std::uint64_t mine = next(0);
@@ -60,7 +60,7 @@ __device__ void select_first(Scratch& scratch, const Next& next) {
   __syncthreads();
 }
 
-// Returns the sum over the block in thread 0.
+// Returns the sum of x over all threads of the block.
 __device__ double block_sum(double x, Scratch& scratch) {
   for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
   if (threadIdx.x % kWarp == 0) scratch.sums[threadIdx.x / kWarp] = x;
@@ -70,7 +70,7 @@ __device__ double block_sum(double x, Scratch& scratch) {
   return sum;
 }
 
-// Finds the first tokens of each chunk, and ChunkTop::sum. Each block takes a chunk.
+// Finds the tokens with the greatest logits of each chunk, and ChunkTop::sum. A block takes one chunk.
 template <int N>
 __global__ void __launch_bounds__(kThreads) top_of_chunks(const __grid_constant__ TopLogprobs t) {
   __shared__ Scratch scratch;
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads) top_of_chunks(const __grid_constant_
   if (threadIdx.x == 0) out.sum = sum;
 }
 
-// Merges the chunks of a row; each block takes a row.
+// Merges the results of a row's chunks. A block takes one row.
 __global__ void __launch_bounds__(kThreads) top_of_rows(const __grid_constant__ TopLogprobs t) {
   __shared__ Scratch scratch;
   __shared__ float log_sum;
@@ -135,7 +135,8 @@ __global__ void __launch_bounds__(kThreads) top_of_rows(const __grid_constant__ 
   sum = block_sum(sum, scratch);
   if (threadIdx.x == 0) log_sum = static_cast<float>(log(sum));
   __syncthreads();
-  // Subtracts greatest and log(sum) one after the other, because their sum would round away the smaller one.
+  // Subtracts `greatest` and log(sum) one after the other. If they were added first, rounding could lose the smaller
+  // one.
   const auto logprob = [&](float logit) {
     return distribution && !isnan(logit) ? (logit - greatest) - log_sum : -INFINITY;
   };

@@ -1,4 +1,4 @@
-// Catches: a sum that loses small terms or overflows; ties in another order than that of the draw; tokens that are lost
+// Catches: a sum that loses small terms or overflows; equal logits in another order than by id; tokens that are lost
 // between the parts of a row; NaN and masked logits that count; results that depend on the batch.
 #include "tessera/ops/sampling/top_logprobs.h"
 
@@ -35,7 +35,8 @@ Outcome top_logprobs(const HostTensor& logits, const std::vector<std::int32_t>& 
   return {std::move(out.results[0]), std::move(out.results[1]), std::move(out.results[2])};
 }
 
-// Compares with a reference in double with a full sort. Precondition: every row is a distribution.
+// Compares the results with a reference in double precision that sorts all tokens. Precondition: every row is a
+// distribution.
 void check(const HostTensor& logits, const std::vector<std::int32_t>& targets, const std::string& what) {
   const auto vocab = static_cast<std::size_t>(logits.dims[1]);
   std::vector<double> logprobs, ids, tops;

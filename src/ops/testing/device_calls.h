@@ -17,7 +17,7 @@ namespace tessera::testing {
 // Returns the kernels of the test device.
 inline const KernelTable& test_kernels() { return **test_devices().kernels(test_device().properties().type); }
 
-// Calls in the order in which they run. Each operand, result and workspace has its own memory.
+// A list of calls, in the order in which they run. Each operand, result and workspace has its own memory.
 class DeviceCalls {
  public:
   struct Call {
@@ -38,7 +38,8 @@ class DeviceCalls {
     view.is_weight = true;
     return view;
   }
-  // Adds a call, with memory for its results and for the workspace of its own kernel. References stay valid.
+  // Adds a call, with memory for its results and for the workspace of its own kernel. The returned reference stays
+  // valid.
   const Call& add(const ir::OpDecl& decl, std::vector<TensorView> operands, ir::Attributes attributes) {
     Call& call =
         calls_.emplace_back(Call{make_node(decl, operands.size(), std::move(attributes)), std::move(operands), {}, {}});
@@ -67,7 +68,7 @@ class DeviceCalls {
     return all;
   }
 
-  // Runs each call by its operator's own kernel.
+  // Runs each call with the kernel of its own operator.
   Status run_each() {
     for (const Call& call : calls_) {
       const std::unique_ptr<BoundOp> op = TRY(TRY(test_kernels().get(call.node.op))->bind(args(call)));
@@ -104,7 +105,7 @@ class DeviceCalls {
 inline void expect_joined(const HostTensor& actual, const HostTensor& again, const HostTensor& expected,
                           const std::string& name) {
   EXPECT_EQ(actual.bytes, again.bytes) << name << ": a second run gives other bits";
-  // Sums in another order may round a gate value to a neighbouring number.
+  // If sums are added in another order, a gate value may be rounded to a neighbouring number.
   Tolerance allowed = tolerance(actual.dtype, 4);
   allowed.absolute = actual.dtype == ir::DType::kBFloat16 ? 0.03 : 0.004;
   expect_close(actual, expected.values(), allowed, name);

@@ -22,7 +22,7 @@ __global__ void axial_table(const std::int32_t* positions, const float* inv_freq
 
 template <class T>
 struct RotateHeads {
-  T* x;                // [rows, cols]; the heads, 2·half values each, come first
+  T* x;                // [rows, cols]; a row begins with the heads, which have 2·half values each
   const float* table;  // [rows, 2, half]
   std::int64_t rows;
   std::int64_t cols;

@@ -23,7 +23,7 @@ struct LayerNorm {
   float eps;
 };
 
-inline constexpr int kHeld = 4;  // most packs of a row that a thread of layer_norm_held keeps
+inline constexpr int kHeld = 4;  // maximum number of packs of a row that a thread of layer_norm_held keeps
 
 // Normalises rows that fit in registers. A block processes one row and keeps it in registers, up to kHeld packs in each
 // thread. It starts all loads before it waits for the first.

@@ -33,9 +33,9 @@ Result<std::vector<ir::Type>> infer_segment_attention(const ir::OpSignature& s) 
   return std::vector{ir::Type{qkv.dtype, {qkv.shape[0], cols / 3}}};
 }
 
-constexpr std::int64_t kRows = kVecFloats;  // rows computed side by side, each in one lane of the vectors
-constexpr std::int64_t kKeys = 32;          // keys whose scores are held at once
-constexpr std::int64_t kSums = 4;           // sums that are computed side by side
+constexpr std::int64_t kRows = kVecFloats;  // number of rows that are computed together, one in each vector lane
+constexpr std::int64_t kKeys = 32;          // number of keys whose scores are held at a time
+constexpr std::int64_t kSums = 4;           // number of sums that are computed together
 
 template <class T>
 struct Problem {
@@ -57,7 +57,7 @@ TESSERA_INLINE Vec16 exp16(Vec16 const& x) {
   return load16(lanes);
 }
 
-// Copies keys or values of one head, which are `stride` apart, as floats: to[keys, dim].
+// Copies the keys or values of one head, which are `stride` elements apart, to `to` [keys, dim] as floats.
 template <class T>
 TESSERA_INLINE void gather_head(const T* from, std::int64_t stride, std::int64_t keys, std::int64_t dim, float* to) {
   for (std::int64_t k = 0; k < keys; ++k)
@@ -74,8 +74,8 @@ TESSERA_INLINE void score_keys(const Vec16* q, const float* keys, std::int64_t d
   std::copy_n(sums, kCount, scores);
 }
 
-// Computes at most kRows neighbouring rows of one head, which have the same range. Keys are taken in blocks from the
-// range's begin. Each row has one lane of the vectors, and lanes do not affect each other.
+// Computes at most kRows neighbouring rows of one head, which have the same range. Keys are processed in blocks, from
+// the first key of the range on. Each row has one lane of the vectors, and lanes do not affect each other.
 template <class T>
 TESSERA_CPU_CLONES void attend_rows(const Problem<T>& p, std::int64_t row, std::int64_t rows, std::int64_t head) {
   Vec16 q[kMaxSegmentHeadDim];

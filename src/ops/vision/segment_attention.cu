@@ -16,8 +16,8 @@ using segments::Problem;
 
 constexpr int kPlainWarps = 4;
 
-// Computes attention for float32, and for heads whose rows are not whole packs of 16 bytes. A warp takes a row of a
-// head. Each lane has a key while scores are computed, and elements of the head while values are added.
+// Computes attention for float32, and for heads whose rows are not whole packs of 16 bytes. A warp computes one row of
+// one head. Each lane has a key while scores are computed, and elements of the head while values are added.
 template <class T>
 __global__ void __launch_bounds__(kPlainWarps* kWarp) plain_segment_attention(const Problem p) {
   __shared__ float queries[kPlainWarps][kMaxSegmentHeadDim];

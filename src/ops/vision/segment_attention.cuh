@@ -27,8 +27,8 @@ using cuda::kWarp;
 inline constexpr int kWarpRows = 16;
 inline constexpr int kStages = 2;
 
-// The warps of a block, kRowWarps · kKeyWarps. Each warp has 16 of the block's rows, and kWarpKeys of the keys of each
-// tile.
+// The shape of a block with kRowWarps · kKeyWarps warps. Each warp computes 16 of the block's rows with kWarpKeys of
+// the keys of each tile.
 template <int kRowWarps_, int kKeyWarps_, int kWarpKeys_>
 struct Shape {
   static constexpr int kRowWarps = kRowWarps_;
@@ -55,11 +55,11 @@ struct Problem {
   float scale;  // factor that turns q·k into an exponent of two
 };
 
-// Elements of a row in shared memory. Rows are padded by 16 bytes, so that eight rows at one column lie in different
-// banks.
+// The distance between two rows in shared memory, in elements. Rows are padded by 16 bytes, so that eight rows at one
+// column lie in different banks.
 template <int kDim>
 inline constexpr int kStride = kDim + 8;
-// Shared memory: the queries, then the keys and values of each stage.
+// The size of shared memory. It holds the queries, and then the keys and values of each stage.
 template <class S, int kDim>
 inline constexpr std::size_t kSharedBytes = (S::kRows + kStages * 2 * S::kKeys) * kStride<kDim> * 2;
 
@@ -105,7 +105,7 @@ __device__ inline void copy_rows(const Problem& p, int part, int head, int first
   }
 }
 
-// A warp's 16 rows. Lane l has rows l / 4 and l / 4 + 8.
+// The sums of a warp's 16 rows. Lane l has sums of rows l / 4 and l / 4 + 8.
 template <int kDim>
 struct Sums {
   float out[kDim / 8][4] = {};
@@ -271,7 +271,7 @@ __device__ inline void store_shared_rows(const Problem& p, int head, int block_r
   }
 }
 
-// Computes attention for a block of rows of one head. Grid: (blocks of rows, heads).
+// Computes attention for a block of rows of one head. gridDim.x counts blocks of rows, and gridDim.y counts heads.
 template <class T, class S, int kDim>
 __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p) {
   constexpr int kTile = S::kKeys * kStride<kDim>;

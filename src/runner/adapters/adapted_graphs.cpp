@@ -82,8 +82,8 @@ class Adapting {
     return input(adapter_input(linear, table), adapter_type(layout_, linear, table));
   }
 
-  // Returns the input that names the adapter of each row. `rows` is T if all tokens are rows, and otherwise the number
-  // of rows that a head computes.
+  // Returns the input that gives the slot of each row's adapter. `rows` is T (the number of tokens) if every token is a
+  // row, and otherwise the number of rows that a head computes.
   ValueId table_of(const ir::Dim& rows) {
     const bool tokens = rows == ir::Dim(ir::Symbol::kTokens);
     return input(std::string(tokens ? input_names::kAdapterRows : input_names::kAdapterHeadRows),
@@ -158,7 +158,7 @@ class Adapting {
          .attributes = {{"modules", modules}, {"rows", range_rows}}});
   }
 
-  // Adds the operator that computes a row of the result again if the row's adapter replaces the whole matrix.
+  // Adds the operator that recomputes those rows of the result whose adapter replaces the whole matrix.
   void add_whole(const Node& node, const AdaptableLinear& linear) {
     const ValueId y = node.results[0];
     std::vector<ValueId> operands{y, node.operands[0], table(linear, AdapterTable::kA),

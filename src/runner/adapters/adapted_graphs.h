@@ -1,5 +1,6 @@
-// Builds the second set of a model's graphs, which runs forwards in which some row has a low-rank adapter (LoRA). Two
-// operators around each linear of the layout add the adapter's contribution (ops/adapters/adapter_linear.h):
+// Builds the second set of a model's graphs. It runs forwards in which at least one row has a low-rank adapter (LoRA).
+// AdapterLayout lists the linears that adapters may change. Around each of them, two operators add the adapter's
+// contribution (ops/adapters/adapter_linear.h):
 //
 //   %t = adapter_shrink(%x, %a, %ranks, %rows)
 //   %y = linear(%x, "….weight")
@@ -34,7 +35,9 @@ namespace tessera {
 // Precondition: the passes and end_with_wanted_rows() have already changed the model's graphs.
 Result<AdaptedGraphs> adapt_graphs(const ModelGraphs& graphs, AdapterLayout layout, const ir::OpTable& ops);
 
-// The inputs of one linear's operators. They lie in device memory (adapter_tables.h). X is AdapterLayout::dtype().
+// The inputs that the adapter operators of one linear read from device memory (adapter_tables.h). X is
+// AdapterLayout::dtype(). rows and cols are the dimensions of the linear's weight, and modules is the number of modules
+// that this weight joins.
 enum class AdapterTable : std::uint8_t {
   kA,       // X[slots, modules · max rank, cols]
   kB,       // X[slots, max rank, rows]
@@ -43,9 +46,9 @@ enum class AdapterTable : std::uint8_t {
 };
 inline constexpr std::size_t kNumAdapterTables = 4;
 constexpr std::size_t index_of(AdapterTable table) { return static_cast<std::size_t>(table); }
-// Returns the tables of a linear. If adapters replace the whole matrix of the linear, it has only kA and kRanks. kA is
-// then X[slots, rows, cols], or X[slots, cols, rows] for an embedding. kRanks has the number of rows for each slot, or
-// 0 if the slot's adapter brings no matrix (ops/adapters/adapter_whole.h).
+// Returns the tables of a linear. If adapters replace the whole matrix of the linear, it has only kA and kRanks. In
+// that case kA is X[slots, rows, cols], or X[slots, cols, rows] for an embedding, and kRanks holds the number of rows
+// for each slot, or 0 if the slot's adapter has no matrix for this linear (ops/adapters/adapter_whole.h).
 std::span<const AdapterTable> adapter_tables(const AdaptableLinear& linear);
 std::string adapter_input(const AdaptableLinear& linear, AdapterTable table);
 ir::Type adapter_type(const AdapterLayout& layout, const AdaptableLinear& linear, AdapterTable table);

@@ -17,7 +17,8 @@ AdapterTables::AdapterTables(const AdapterLayout& layout, Places places, std::un
       memory_(std::move(memory)),
       numbers_(places_.bytes - places_.numbers) {}
 
-// Places the matrices first. The ranks and scales of all linears follow together, so that one copy uploads all of them.
+// Places the matrices of all linears first. The ranks and scales of all linears follow without gaps, so one copy can
+// upload all of them.
 Result<AdapterTables::Places> AdapterTables::places_of(const AdapterLayout& layout) {
   Places places;
   const auto take = [&](AdapterTable first, AdapterTable second) -> Status {

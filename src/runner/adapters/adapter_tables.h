@@ -1,6 +1,6 @@
-// Holds in device memory the matrices of the adapters that are in use. Every linear of the layout has tables with one
-// entry for each slot, and a slot holds one adapter. Forwards with adapters read the tables. The engine chooses the
-// slot of each adapter (engine/adapters/adapter_pool.h).
+// Holds the matrices of the adapters in use in device memory. A slot holds one adapter. Every linear of the layout has
+// tables (AdapterTable), which have one entry for each slot. Forwards with adapters read the tables. The engine chooses
+// the slot of each adapter (engine/adapters/adapter_pool.h).
 //
 // Threads: only the runner's thread calls these functions.
 #pragma once
@@ -32,16 +32,16 @@ class AdapterTables {
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
   // Copies this rank's share of an adapter to a slot. Forwards that were enqueued before still read the slot's old
-  // content. Forwards that are enqueued later read the new content. Returns kInternal if the slot does not exist. The
-  // share must live until the stream has completed the copies.
+  // content. Forwards that are enqueued later read the new content. Returns kInternal if the slot does not exist.
+  // `share` must live until the stream has completed the copies.
   Status write(std::int64_t slot, const AdapterShare& share, Stream& stream);
-  // Fills every slot with small pseudo-random numbers. Each slot then looks like an adapter of the largest rank. If
-  // adapters may replace whole matrices (ops/adapters/adapter_whole.h), the adapter replaces all of them. The oracle
-  // (verify/verify.h) and measurements use this. Asynchronous on `stream`. Precondition: no slot is in use.
+  // Fills every slot with small pseudo-random numbers. Each slot then seems to hold an adapter of the largest rank. If
+  // adapters may replace whole matrices (ops/adapters/adapter_whole.h), the slot's adapter replaces all of them. The
+  // oracle (verify/verify.h) and measurements use this. Asynchronous on `stream`. Precondition: no slot is in use.
   Status fill_at_random(Stream& stream);
 
  private:
-  // The offsets of one linear's tables, in bytes from the start of the memory. The index is an AdapterTable.
+  // The offsets of one linear's tables, in bytes from the start of the memory, indexed by AdapterTable.
   using Place = std::array<std::size_t, kNumAdapterTables>;
   struct Places {
     std::vector<Place> linears;

@@ -68,9 +68,10 @@ TEST_F(AdapterTablesTest, WritesEachSlotToItsPlace) {
   ASSERT_TRUE(tables_->write(0, adapter_of("model.layers.0.q", 3, 5, *device_)->share(0), *stream_).ok());
   EXPECT_EQ(read<std::int32_t>(AdapterTable::kRanks, 4), (std::vector<std::int32_t>{1, 0, 0, 1}));
   EXPECT_EQ(read<float>(AdapterTable::kScales, 4), (std::vector<float>{3, 0, 0, 3}));
-  // [slots, 2 modules of 2 rows, 2 columns]. Only row 0 of q in slot 0 and row 0 of k in slot 1 are not zero.
+  // The shape of A is [2 slots, 2 modules of 2 rows, 2 columns]. Only row 0 of q in slot 0 and row 0 of k in slot 1 are
+  // not zero.
   EXPECT_EQ(read<float>(AdapterTable::kA, 16), (std::vector<float>{5, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 7, 0, 0}));
-  // [slots, 2 rows, 4 columns]
+  // The shape of B is [2 slots, 2 rows, 4 columns].
   EXPECT_EQ(read<float>(AdapterTable::kB, 16), (std::vector<float>{5, 5, 5, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0}));
 }
 

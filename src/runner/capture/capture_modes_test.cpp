@@ -33,7 +33,7 @@ RunnerOptions with(CaptureMode mode) {
   return options;
 }
 
-// Does idle work until none is left. Returns the number of calls that did work.
+// Calls idle_work() until no work is left. Returns the number of calls that did work.
 int work_until_done(ModelRunner& runner) {
   for (int n = 0; n < 100; ++n) {
     const Result<bool> left = runner.idle_work();
@@ -59,7 +59,7 @@ TEST(CaptureModes, LazySizesAreCapturedWhenFirstWanted) {
   same({{ids(13)}}, RunnerKind::kPrefill, 16);
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(16));
   same({{ids(14), 13}}, RunnerKind::kDecode, 1);
-  // Captures sizes 4 and 40, which lie below and above the size that was captured first.
+  // The next two forwards capture sizes 4 and 40, which lie below and above 16, the first captured size.
   same({{ids(3)}}, RunnerKind::kPrefill, 4);
   same({{ids(33)}}, RunnerKind::kPrefill, 40);
   same({{ids(13)}}, RunnerKind::kPrefill, 16);
@@ -119,8 +119,8 @@ TEST(CaptureModes, CapturesADeferredSizeThatIsWantedOften) {
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 40));
 }
 
-// A deferred size is captured at the first forward that needs it if padding would cost more than a capture, or if no
-// larger size is captured.
+// If padding would cost more than a capture, or if no larger size is captured, the first forward that needs a deferred
+// size captures it.
 TEST(CaptureModes, CapturesADeferredSizeWherePaddingIsExpensive) {
   RunnerOptions options = core_options();
   options.max_tokens = 300;
@@ -167,8 +167,8 @@ std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = 
   return tokens;
 }
 
-// On a GPU the next step is usually submitted while a step still runs. In this test the next step's size has no graph
-// yet.
+// On a GPU, an engine usually submits a step while the previous step still runs. In this test, the submitted step has a
+// size without a graph.
 TEST(CaptureModes, CapturesASizeBesideAForwardInFlight) {
   RunnerOptions options = core_options();
   options.capture = CaptureMode::kEager;
@@ -204,8 +204,8 @@ TEST(CaptureModes, LogsThatSizesAreDeferred) {
   EXPECT_THAT(log_of(options), HasSubstr("decode graphs for 3 batch sizes, ")) << "there are no others";
 }
 
-// capture() also captures deferred sizes, one by one, as long as `more` returns true. A start uses this while other
-// start-up work is still running.
+// capture() also captures deferred sizes, one by one, as long as `more` returns true. The engine does this at its
+// start, while other start-up work is still running.
 TEST(CaptureModes, TheStartCapturesMoreWhileItWaits) {
   RunnerBench bench = make_bench("llama", core_options());
   int asked = 0;
@@ -222,7 +222,7 @@ TEST(CaptureModes, EveryCapturedSizeIsMeasuredInIdleMoments) {
   bench.logits({{ids(30)}}, Rows::kLast);  // leaves a prefix in the KV cache, which idle work must not change
   const std::vector<TestRequest> next = {{ids(31), 30}};
   const std::vector<float> want = bench.logits(next);
-  EXPECT_EQ(work_until_done(*bench.runner), 4 + 2 + 3);  // prefill sizes, eager samples, decode sizes
+  EXPECT_EQ(work_until_done(*bench.runner), 4 + 2 + 3);  // prefill sizes, eager samples and decode sizes
   for (const std::int64_t size : {4, 12, 16, 40})
     EXPECT_TRUE(bench.runner->costs().measured(RunnerKind::kPrefill, size));
   for (const std::int64_t size : {3, 39}) EXPECT_TRUE(bench.runner->costs().measured(RunnerKind::kEager, size));

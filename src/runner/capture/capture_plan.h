@@ -7,9 +7,10 @@
 
 namespace tessera {
 
-// Returns the core of a ladder: its smallest and largest size and, for each power of two between them, the smallest
-// size that is at least that power. A default ladder contains these powers themselves, so a forward that is padded to
-// the next core size has fewer padding rows than real rows. The core has about a fifth of a default ladder's sizes.
+// Returns the core of a ladder: the smallest size, the largest size, and for each power of two between these two, the
+// smallest size that is at least this power. A default ladder contains these powers themselves, so a forward that is
+// padded to the next core size has fewer padding rows than real rows. The core has about a fifth of a default ladder's
+// sizes.
 std::vector<std::int64_t> core_sizes(std::span<const std::int64_t> ladder);
 
 // Returns the prefill sizes for which an eager run is measured in addition to the replay: the smallest size, every

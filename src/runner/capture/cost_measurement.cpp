@@ -10,14 +10,14 @@
 namespace tessera {
 namespace {
 
-// If one size takes longer than this, larger sizes of the same runner are not measured. Their costs are extrapolated,
-// so that no request waits for a long measurement.
+// If the measurement of a size takes longer than this, larger sizes of the same runner are not measured, because a
+// request would have to wait for the measurement. Their costs are extrapolated.
 constexpr double kMostMeasuredMs = 30;
 
 }  // namespace
 
-// Collects the sizes to measure. Small sizes are measured first, so that after a size above kMostMeasuredMs the larger
-// sizes of its runner are skipped.
+// Collects the sizes to measure. Small sizes are measured first, so the larger sizes of a runner can be skipped after a
+// size that takes more than kMostMeasuredMs.
 void CostMeasurement::collect() {
   const auto add = [&](RunnerKind kind, std::int64_t size) {
     if (!measured_.contains({kind, size}) && size < measured_below_[static_cast<std::size_t>(kind)])
@@ -25,8 +25,8 @@ void CostMeasurement::collect() {
   };
   const std::vector<std::int64_t>& prefill = parts_.runner(RunnerRole::kPrefill).report().captured;
   for (const std::int64_t size : prefill) add(RunnerKind::kPrefill, size);
-  // An eager run has one token less than a captured size, because no bucket of this token count is bound yet. Most
-  // eager forwards also have unbound token counts, so the measurement should include the time of binding.
+  // An eager run has one token less than a captured size, because operators are not bound for that token count yet.
+  // Most eager forwards also have such token counts, so the measurement should include the time of binding.
   for (const std::int64_t size : eager_samples(prefill))
     if (size > 1) add(RunnerKind::kEager, size - 1);
   for (const std::int64_t size : parts_.runner(RunnerRole::kDecode).report().captured) add(RunnerKind::kDecode, size);
@@ -53,7 +53,7 @@ Result<bool> CostMeasurement::measure_next() {
   return false;
 }
 
-// Returns the shortest host time of a few runs, each on an idle device.
+// Runs the forward a few times, each time on an idle device. Returns the shortest of the times, measured on the host.
 Result<double> CostMeasurement::measure(RunnerKind kind, std::int64_t size) {
   constexpr int kRuns = 3;
   constexpr double kLongEnoughMs = 3;  // two runs suffice if the shorter one takes this long

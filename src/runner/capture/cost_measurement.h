@@ -1,5 +1,6 @@
-// Measures the costs of forwards in idle moments, for dispatch. It measures a replay of every captured size, and eager
-// prefills for the sizes that eager_samples() returns, smallest first.
+// Measures the costs of forwards, so that dispatch can compare them. It does so in moments without requests. It
+// measures a replay of every captured size, and eager prefills for the sizes that eager_samples() returns. The smallest
+// size comes first.
 #pragma once
 
 #include <array>
@@ -42,7 +43,7 @@ class CostMeasurement {
   // Sizes that this object has measured. A size with a cost from an earlier run of the program is measured again, since
   // the earlier measurement may have been disturbed.
   std::set<std::pair<RunnerKind, std::int64_t>> measured_;
-  // [RunnerKind]: this size and larger ones are not measured, because they take too long.
+  // The index is a RunnerKind. Sizes from this one on are not measured, because they take too long.
   std::array<std::int64_t, 3> measured_below_ = {INT64_MAX, INT64_MAX, INT64_MAX};
 };
 

@@ -23,18 +23,18 @@ class Dispatcher {
   // Both arguments must outlive this object. Until enable() is called, every forward is eager.
   Dispatcher(RunnerParts& parts, SizeCapture& captures);
 
-  // Starts to use graphs as the options say.
+  // From now on forwards use graphs, as far as the options allow.
   void enable();
   // Rebuilds the table after sizes were captured or dropped.
   void refresh();
-  // Captures the full graph of a captured prefill size, if measured costs favour it and it does not exist yet. If the
-  // capture fails or the device has too little memory left, the size stays in pieces.
+  // Captures the full graph of a captured prefill size, if the graph does not exist yet and measured costs favour it.
+  // If the capture fails or too little device memory is left, the size keeps only the graphs of its pieces.
   Status capture_full(std::int64_t size);
   const DispatchTable& table() const { return table_; }
 
-  // Decides how a forward runs. If the chosen size has no graph yet, either captures it now, or pads the forward to a
-  // larger captured size and leaves the capture to an idle moment (wait_padded). If the capture fails, drops the size
-  // and decides again.
+  // Decides how a forward runs. If the chosen size has no graph yet, decide() either captures it now, or pads the
+  // forward to a larger captured size and leaves the capture to an idle moment (wait_padded). If the capture fails,
+  // decide() drops the size and decides again.
   Result<Decision> decide(const BatchShape& batch);
   // Logs every forward at debug level. Warns of the first eager fallback of each reason.
   void log(const ForwardBatch& batch, const Decision& decision);
@@ -48,9 +48,9 @@ class Dispatcher {
   CostTable& costs() { return costs_; }
   bool measures_costs() const { return parts_.model.options.measure_costs && parts_.model.decides(); }
 
-  // Returns whether prefill sizes may get a full graph in addition to their pieces. This needs
-  // RunnerOptions::choose_full, measured costs, prefill graphs, and a forward that is cut into pieces but can be
-  // captured as one graph.
+  // Returns whether prefill sizes may get a full graph in addition to their pieces. This requires
+  // RunnerOptions::choose_full, measured costs, prefill graphs, and a model whose prefills are cut into pieces although
+  // they can be captured as one graph.
   bool chooses_full() const;
   // Returns whether at least half of the memory reserve is free on every rank's device. The memory plan does not
   // include full graphs, so they take memory of the reserve.
@@ -63,10 +63,10 @@ class Dispatcher {
   }
 
  private:
-  // Returns a decision that pads to a captured size, for the first few forwards of a size whose padding costs less than
-  // a capture. Returns nothing if the size should be captured now.
+  // If padding a forward costs less than a capture, returns for the first few forwards of this size a decision that
+  // pads them to a captured size. Returns nothing if the size should be captured now.
   std::optional<Decision> wait_padded(const BatchShape& batch, const Decision& wanted);
-  using SizeKey = std::tuple<RunnerKind, bool, std::int64_t>;  // runner, with adapters or not, size
+  using SizeKey = std::tuple<RunnerKind, bool, std::int64_t>;  // runner, whether it has adapters, size
   static SizeKey key_of(const Decision& decision) { return {decision.runner, decision.adapters, decision.size}; }
   Status replay_failed(const Decision& decision, const Status& why);
 
@@ -74,7 +74,7 @@ class Dispatcher {
   SizeCapture& captures_;
   DispatchTable table_;
   CostTable costs_;
-  std::array<bool, kNumReasons> warned_of_{};  // [Reason]: whether its warning was logged
+  std::array<bool, kNumReasons> warned_of_{};  // indexed by Reason: whether a warning for this reason was logged
   ReplayFailures<SizeKey> failures_;
   // For each size, the number of forwards that were padded because this size was not captured yet.
   std::map<SizeKey, int> waits_;

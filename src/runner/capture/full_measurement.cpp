@@ -60,7 +60,8 @@ std::optional<std::int64_t> FullMeasurement::next_size() {
 }
 
 bool FullMeasurement::may_win(std::int64_t size) {
-  // An upper bound of the time that a cut costs: the launches around the cut and the gaps between these launches.
+  // An upper bound of the time that a cut (the border between two pieces) costs, in milliseconds. It covers the
+  // launches around the cut and the gaps between these launches.
   constexpr double kMostCutMs = 0.005;
   const auto cuts = static_cast<double>(runner().executable().graph().num_split_ops());
   const std::optional<double> ms = dispatcher_.costs().ms(RunnerKind::kPrefill, size);

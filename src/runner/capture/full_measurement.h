@@ -1,11 +1,11 @@
-// Measures in idle moments whether a prefill size runs faster as one full graph, which includes attention, than in
-// pieces.
+// Measures whether a prefill size runs faster as one full graph, which includes attention, than as graphs of pieces
+// with attention between them. It measures in moments without requests.
 //
-// A full graph has no gaps at cuts, and it runs attention on a grid that is fixed for the size. The full graph is kept
-// if both forms give the same bits and the full graph was faster in nearly all pairs of replays. Each pair replays both
-// forms. Measurement starts with the smallest size. The cost of a cut does not grow with the size, so after two
-// consecutive sizes without a gain all larger sizes are skipped. The measurement also ends at a size whose replay takes
-// so long that even a forward without cuts could not gain enough.
+// A full graph has no gaps between pieces, and it runs attention on a grid that is fixed for the size. The full graph
+// is kept if both forms give the same bits and the full graph is faster in nearly all pairs of replays. Each pair
+// replays both forms. Measurement starts with the smallest size. The cost of a cut does not grow with the size, so
+// after two consecutive sizes without a gain all larger sizes are skipped. The measurement also ends at a size whose
+// replay takes so long that the time between pieces is a negligible part of it.
 //
 // Full graphs are measured one after another, so at most one unmeasured full graph exists at a time. If device memory
 // is short, no full graph is made.
@@ -40,7 +40,8 @@ class FullMeasurement {
  private:
   struct Candidate {
     std::int64_t size = 0;
-    std::vector<double> ratios{};  // one for each pair so far: the full graph's time divided by the pieces' time
+    // The full graph's time divided by the pieces' time, for each pair that was measured until now.
+    std::vector<double> ratios{};
   };
 
   GraphRunner& runner() { return parts_.runner(RunnerRole::kPrefill); }

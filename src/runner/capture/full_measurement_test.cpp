@@ -1,6 +1,6 @@
 // Catches: a full graph that is used before it was found to be equal and faster, or for a batch that it does not
 // support; a full graph that is kept although the pieces were faster; a failed full graph whose size then also loses
-// the graphs of its pieces; and a full graph with other bits than the pieces.
+// the graphs of its pieces; and a full graph that is kept although its results differ from those of the pieces.
 #include "tessera/runner/capture/full_measurement.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ using testing::TestRequest;
 // rows slot 0.
 const std::vector<ir::CacheGroup> kGroups = {{.name = "full"}, {.name = "state", .kind = ir::CacheGroup::Kind::kState}};
 
-// kPrompts: every request has several rows. kMixed: a prompt, and a request with a single row.
+// In kPrompts every request has several rows. kMixed has a prompt and a request with a single row.
 const std::vector<TestRequest> kPrompts = {{ids(7)}, {ids(4, 2)}, {ids(3, 3)}};
 const std::vector<TestRequest> kMixed = {{ids(7)}, {ids(5, 2), 4}};
 
@@ -284,7 +284,8 @@ TEST(FullGraphs, AFullGraphWithOtherBitsIsNeverTaken) {
 
 TEST(FullGraphs, AnUnmeasurableSizeStaysInPieces) {
   RunnerBench bench = captured_with(small_costs());
-  for (int n = 0; n < 3 + 2 + 3; ++n) ASSERT_TRUE(*bench.runner->idle_work());  // replays and eager samples come first
+  // First come the measurements of 3 replayed prefill sizes, 2 eager samples and 3 decode sizes.
+  for (int n = 0; n < 3 + 2 + 3; ++n) ASSERT_TRUE(*bench.runner->idle_work());
   bench.device->set_plan({.replay_fails_at = 1});
   measure_until_done(*bench.runner);
   EXPECT_EQ(bench.device->counts().faults, 1);

@@ -19,7 +19,7 @@ double share_of_forwards(const BudgetLadder& ladder, std::int64_t above, std::in
     }
     return static_cast<double>(within) / static_cast<double>(std::max<std::int64_t>(all, 1));
   }
-  // Row counts are integers, so each count is taken as the interval from half a row below it to half a row above it.
+  // A count of n rows stands for the interval from n - 0.5 to n + 0.5, so the logarithm is taken at rows + 0.5.
   const auto logarithm = [](std::int64_t rows) { return std::log(static_cast<double>(rows) + 0.5); };
   return (logarithm(size) - logarithm(above)) / (logarithm(ladder.sizes.back()) - logarithm(0));
 }

@@ -1,8 +1,8 @@
 // Chooses which sizes keep their graphs if the graphs of all sizes would exceed a memory budget.
 //
-// The value of a size is the work that its graph saves. Without the graph, forwards of this size are padded to the next
-// size. If there is no larger size, they run without a graph. The size that saves least per byte is dropped first. The
-// values of its neighbours are then computed again. The functions are pure.
+// The value of a size is the work that its graph saves. Without this graph, forwards of this size are padded to the
+// next larger size, or run without a graph if there is none. The size that saves least work per byte of graph memory is
+// dropped first. The values of its neighbours are then computed again. The functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace tessera {
 struct BudgetLadder {
   std::vector<std::int64_t> sizes;  // ascending
   std::int64_t bytes_each = 0;      // graph memory of one size
-  bool padding = true;              // false: forwards are not padded, so a size serves only forwards of that size
-  // The number of forwards for each row count. Empty: row counts are uniform on a logarithmic scale, so forwards with 8
-  // to 16 rows are as frequent as forwards with 16 to 32 rows.
+  bool padding = true;  // if false, forwards are not padded, so a size serves only forwards of exactly this size
+  // The number of forwards for each row count. If this map is empty, row counts are taken to be uniform on a
+  // logarithmic scale, so forwards with 8 to 16 rows are as frequent as forwards with 16 to 32 rows.
   std::map<std::int64_t, std::int64_t> histogram{};
 };
 

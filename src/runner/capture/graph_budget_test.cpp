@@ -30,15 +30,16 @@ TEST(GraphBudget, WhatFitsIsKept) {
 }
 
 TEST(GraphBudget, EvenlySpacedSizesThatSaveLeastAreDroppedFirst) {
-  // 120 and 124 save little padding, since 128 is close above them. Without 64, its forwards would be padded to 120.
+  // Sizes 120 and 124 save little padding, since 128 is only slightly larger. Without size 64, its forwards would be
+  // padded to 120.
   const BudgetedSizes kept = fit_graph_budget(ladder({1, 64, 120, 124, 128}, 1), kNone, kNone, 3);
   EXPECT_THAT(kept.prefill, ElementsAre(1, 64, 128));
   EXPECT_THAT(kept.dropped_prefill, ElementsAre(120, 124));
 }
 
 TEST(GraphBudget, NeighboursOfADroppedSizeAreValuedAgain) {
-  // The first drop takes 126. The forwards of 124 are then padded to 128 instead of 126, so 124 is worth more than
-  // before. The second drop must use this new value.
+  // Size 126 is dropped first. If 124 were dropped next, its forwards would be padded to 128 and no longer to 126, so
+  // 124 is now worth more. The choice of the second size to drop must use this new value.
   const BudgetLadder sizes = ladder({64, 120, 124, 126, 128}, 1);
   const BudgetedSizes first = fit_graph_budget(sizes, kNone, kNone, 4);
   ASSERT_EQ(first.dropped_prefill.size(), 1u);

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Returns the end of a log line about captured sizes. It says when the sizes that are still pending will be captured.
+// Returns the last part of a log line about captured sizes. This part says when the pending sizes will be captured.
 std::string_view when_captured(const GraphRunner& runner, CaptureMode mode) {
   if (runner.pending().empty()) return "";
   switch (mode) {
@@ -99,8 +99,8 @@ std::int64_t GraphCapture::predicted_pending_bytes() const {
   return bytes;
 }
 
-// Takes the memory of the largest forwards, so that a lack of memory fails the start and not a request. Forwards of
-// every size must be able to run, with graphs or without.
+// Allocates the memory of the largest forwards, so that a lack of memory makes the start fail and not a request.
+// Forwards of every size must be able to run, with graphs or without.
 Status GraphCapture::reserve_memory() {
   const std::int64_t arena = parts_.predicted()[MemoryUse::kArena];
   const std::int64_t workspace = parts_.predicted()[MemoryUse::kWorkspace];
@@ -114,8 +114,8 @@ Status GraphCapture::reserve_memory() {
                   max_padded_tokens(parts_.model.options), arena, workspace));
 }
 
-// Runs every operator once, at the smallest size, on the reserved page. Kernels that only larger sizes use are warmed
-// up right before those sizes are captured.
+// Runs every operator once, at the smallest size, on the reserved page. Kernels that only larger sizes use run for the
+// first time right before those sizes are captured.
 Status GraphCapture::warm_up(StepResults& results) {
   const Timeline::Scope scope(parts_.model.options.start, "warm up");
   const ForwardBatch dummy = dummy_batch(1, /*decode=*/false, parts_.model.options,

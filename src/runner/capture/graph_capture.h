@@ -1,5 +1,5 @@
-// Starts a runner: takes memory for the largest forward, warms up and captures. After the start, captures the sizes
-// that the start has deferred.
+// Starts a runner: allocates memory for the largest forward, runs every kernel once, and captures graphs. After the
+// start, captures the sizes that were deferred.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ class GraphCapture {
   GraphCapture(RunnerParts& parts, SizeCapture& captures, Dispatcher& dispatcher, ForwardStep& step)
       : parts_(parts), captures_(captures), dispatcher_(dispatcher), step_(step) {}
 
-  // Does the work of ModelRunner::capture. `results` takes the results of the warm-up.
+  // Does the work of ModelRunner::capture. The results of the warm-up forward are written to `results`.
   Status start(StepResults& results, const std::function<bool()>& more);
-  // Does the first part of start(): takes memory for the largest forward and warms up.
+  // Does the first part of start(): allocates memory for the largest forward and warms up.
   Status prepare(StepResults& results);
   // Does the last part of start(): captures the vision tower's sizes that belong to the start, on this rank only.
   static Status capture_start_budgets(RunnerParts& parts);
@@ -35,8 +35,8 @@ class GraphCapture {
   // Returns whether capture_next() has something to do.
   bool has_pending() const;
 
-  // Returns the measured bytes of graph objects divided by the estimate of DeviceProperties. Memory reports multiply
-  // estimates by this ratio if the device does not report graph memory.
+  // Returns the measured memory of graph objects divided by the memory that DeviceProperties estimates. If the device
+  // does not report graph memory, memory reports multiply estimates by this ratio.
   double graph_bytes_of_estimate() const { return graph_bytes_of_estimate_; }
   std::int64_t available() const { return available_; }  // free bytes of device memory at the end of start()
 

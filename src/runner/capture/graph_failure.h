@@ -1,5 +1,5 @@
-// Names the contexts (Status::with_context) of start-up errors from compiling or capturing graphs. The message of such
-// an error contains one of these texts, so that the code that reports the error can suggest a remedy.
+// The texts that Status::with_context adds to start-up errors from compiling or capturing graphs. The code that reports
+// an error searches its message for these texts, and then suggests a remedy.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// The parts that a program is built from: operators, devices with their kernels and ways to capture, model families,
-// compilers, passes, and chat formats. main makes one registry, adds the program's own parts, and passes it down. No
-// layer keeps a list of its own.
+// The registry holds the parts that a program is built from: operators, devices with their kernels and capture methods,
+// model families, compilers, passes, and chat formats. main makes one registry, adds the program's own parts, and
+// passes the registry to the layers below. No layer keeps its own list of parts.
 //
 //   Registry registry = built_in_registry();
 //   TRY(registry.ops.add(kMyOp));
@@ -46,9 +46,9 @@ struct Registry {
   FamilyRegistry families;
   CompilerRegistry compilers;
   std::vector<Pass> passes{};  // in the order in which they run
-  // Capture methods for devices that need a method of their own. A device that records streams needs no such method.
+  // Capture methods for devices that cannot record streams. Other devices need no entry here.
   PiecewiseBackends piecewise_backends{};
-  ChatFormats chat_formats{};  // in addition to the server's own formats
+  ChatFormats chat_formats{};  // chat formats besides the server's own
 };
 
 Registry built_in_registry();

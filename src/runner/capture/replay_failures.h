@@ -1,5 +1,5 @@
-// Counts how often in a row the launch of each graph failed. A graph is dropped after three failures, because a single
-// failure may be due to a temporary lack of memory.
+// Counts consecutive failed launches of each graph. A graph is dropped after three failures, because a single failure
+// may be due to a temporary lack of memory.
 //
 // Threads: the runner's thread.
 #pragma once
@@ -11,13 +11,13 @@ namespace tessera {
 template <class Key>
 class ReplayFailures {
  public:
-  // Records a failure. Returns whether the graph must be dropped now; if so, forgets its failures.
+  // Records a failure. Returns whether the graph must be dropped now. If so, the count starts again at 0.
   bool add(const Key& key) {
     if (++failures_[key] < kMostFailures) return false;
     failures_.erase(key);
     return true;
   }
-  // Records a success.
+  // Records a successful launch.
   void forget(const Key& key) {
     if (!failures_.empty()) failures_.erase(key);
   }

@@ -1,4 +1,5 @@
-// Captures and drops sizes of the runners that have graphs (kCapturedRoles), on all ranks or on none.
+// Captures and drops sizes of the runners that have graphs (kCapturedRoles). A size is captured on all ranks or on
+// none.
 //
 // Threads: the runner's thread. On rank 0 every function also makes the other ranks capture or drop the size.
 #pragma once
@@ -25,7 +26,8 @@ class SizeCapture {
   Status capture(GraphRunner& runner, std::int64_t size);
   // Drops a captured size. Waits for the stream first, because an earlier launch may still use the graph.
   Status drop(GraphRunner& runner, std::int64_t size, const Status& why);
-  // Adds or drops the full graph of a captured prefill size. drop_full() waits for the stream first.
+  // add_full() adds the full graph of a captured prefill size, and drop_full() drops it after it has waited for the
+  // stream.
   Status add_full(std::int64_t size);
   Status drop_full(std::int64_t size);
 

@@ -1,6 +1,5 @@
 // Catches: a kernel whose first run happens while a stream records. The tests capture at the start, on first use and in
-// idle moments, on one rank and on several. A device or library that loads code on the first run refuses such a
-// recording.
+// idle moments, on one rank and on several. If a device or library loads code on the first run, such a recording fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,11 +21,11 @@ using ::testing::Pair;
 using testing::RunnerBench;
 using testing::small_options;
 
-// The number of runs outside recordings, for each number of rows.
+// The number of runs outside recordings, by the number of rows in the run.
 std::map<std::uint64_t, int> runs;
 
-// A silu_mul that loads separate code for each number of rows, like a library that picks algorithms by size. The code
-// loads on the first run, and loading is refused while the stream records.
+// A silu_mul kernel that loads separate code for each number of rows, like a library that picks algorithms by size. It
+// loads the code on the first run, and returns an error if the stream is recording then.
 class LazilyLoaded final : public BoundOp {
  public:
   LazilyLoaded(std::unique_ptr<BoundOp> kernel, std::int64_t rows, Device& device)
@@ -54,7 +53,7 @@ const KernelTable& lazy_kernels() {
   return table;
 }
 
-// A silu_mul in which the ranks wait for one another. It has a kernel variant for each number of rows.
+// A silu_mul kernel in which the ranks wait for one another. It has a variant for each number of rows.
 class MeetsRanks final : public BoundOp {
  public:
   MeetsRanks(std::unique_ptr<BoundOp> kernel, const TensorView& y, Communicator* communicator)
@@ -117,8 +116,8 @@ TEST(WarmUp, EverySizeIsCapturedInIdleMoments) {
   EXPECT_EQ(lazy.logits({{ids(31), 30}}), plain.logits({{ids(31), 30}}));
 }
 
-// The start's one-token forward runs the variant for one row in each of three layers. Prefill and decode sizes with
-// equally many rows share a variant.
+// The warm-up forward has one token, so it runs the variant for one row in each of three layers. A prefill size and a
+// decode size with the same number of rows share a variant.
 TEST(WarmUp, RunsEachKernelVariantOnce) {
   make_captured("llama", lazy_options(CaptureMode::kEager));
   EXPECT_THAT(runs, ElementsAre(Pair(1, 3), Pair(2, 1), Pair(4, 1), Pair(16, 1), Pair(40, 1)));
@@ -148,7 +147,7 @@ TEST(WarmUp, RanksWarmUpTogether) {
   EXPECT_FALSE(logits[0].empty());
 }
 
-// A batch that fills a captured size may need more requests than the runner's limit.
+// In this test, a dummy batch that fills the largest captured size would need more requests than max_requests.
 TEST(WarmUp, TakesSizesThatNeedTooManyRequests) {
   RunnerOptions options = lazy_options(CaptureMode::kEager);
   options.max_requests = 2;

@@ -1,4 +1,4 @@
-// Catches: a batch that is wrongly classified as a decode, or a request with drafts that is taken for a prompt.
+// Catches: a batch that is wrongly classified as a decode; and a request with drafts that is treated as a prompt.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/dispatch/dispatch.h"

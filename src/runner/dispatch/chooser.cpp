@@ -52,7 +52,7 @@ Status Chooser::take_chunk(const ForwardInputs& inputs, const HeadRows& rows, St
 }
 
 // Runs `choose` on the first `sampled` rows, and returns the sampled ids in device memory. Rows with edits are sampled
-// from the edited logits, and rows without edits from the same logits as in the head.
+// from the edited logits. Rows without edits are sampled from the head's logits.
 Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled) {
   GraphRunner& runner = parts_.runner(RunnerRole::kChoose);
   const std::int64_t size = runner.padded_size(sampled);
@@ -90,7 +90,7 @@ Status Chooser::read_logprobs(const HeadRows& rows, StepResults::Slot& results) 
 Status Chooser::copy_logits(const HeadRows& rows, std::int64_t count) {
   const std::int64_t row_bytes = parts_.model.vocab_size * static_cast<std::int64_t>(sizeof(float));
   TRY(launcher_.check_fresh(rows.logits));
-  // A planned arena already has this size; an arena for isolated memory may have to grow.
+  // A planned arena already has this size. An arena of a runner with isolated memory may have to grow.
   TRY(parts_.arena().grow(static_cast<std::size_t>(parts_.model.choice_logits_offset + kMaxChoiceRows * row_bytes)));
   return parts_.stream().copy(parts_.arena().base() + parts_.model.choice_logits_offset, rows.logits.data,
                               static_cast<std::size_t>(count * row_bytes));

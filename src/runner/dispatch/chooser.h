@@ -1,4 +1,5 @@
-// Chooses tokens from logits when the head's own sampler is not enough: for rows with logit edits or log-probabilities.
+// Chooses tokens from logits where the head's own sampler is not enough, because rows have logit edits or want
+// log-probabilities.
 //
 // The decode graph and the head ignore edits when they sample, so batches without edits pay nothing for them. For a
 // batch with edits or log-probabilities, rows of logits are copied to the input of the graphs `choose` and `logprobs`,
@@ -36,7 +37,8 @@ class Chooser {
   Status take(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
 
  private:
-  // Does the work of take() for at most kMaxChoiceRows rows, which `choose` and `logprobs` take in one run.
+  // Does the work of take() for at most kMaxChoiceRows rows. One run of `choose` and one run of `logprobs` can process
+  // that many.
   Status take_chunk(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
   Result<OutputView> choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled);
   Status read_logprobs(const HeadRows& rows, StepResults::Slot& results);

@@ -1,6 +1,7 @@
-// Catches: edits that change another row or the logits handed to the caller; log-probabilities of another row or of
-// edited logits; rows lost or doubled when a forward is cut into runs; results that the next forward overwrites; plain
-// batches that pay for edits; and batches with edits or log-probabilities that run without graphs.
+// Catches: edits that change another row or the logits that the caller gets; log-probabilities of another row or of
+// edited logits; rows that are lost or repeated when a forward takes several runs; results that the next forward
+// overwrites; extra work for batches without edits; and batches with edits or log-probabilities that run without
+// graphs.
 #include "tessera/runner/dispatch/chooser.h"
 
 #include <gmock/gmock.h>
@@ -29,8 +30,8 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Returns whether a row's mask allows a token. various_edits() gives this mask to every third row, and penalties and
-// offsets to most rows.
+// Returns whether this mask allows a token in a row. various_edits() gives the mask to every third row. It gives
+// penalties and offsets to most rows.
 bool may_be_chosen(std::int64_t token, std::size_t row) {
   return (token + static_cast<std::int64_t>(row) / 3) % 3 == 0;
 }
@@ -137,7 +138,7 @@ TEST(Chooser, EditsAndLogprobsThroughGraphsAndEagerly) {
         const ForwardBatch prompts = make_batch(kThree, Rows::kLast);
         const std::vector<TokenId> first = check_forward(bench, prompts, 3, given, top, RunnerKind::kPrefill);
         EXPECT_EQ(first, check_forward(bench, prompts, 3, given, top, RunnerKind::kEager, true));
-        const ForwardBatch next = make_batch(kThreeNext, Rows::kAll);  // padded to 4
+        const ForwardBatch next = make_batch(kThreeNext, Rows::kAll);  // 3 rows, padded to size 4
         const std::vector<TokenId> second = check_forward(bench, next, 3, given, top, RunnerKind::kDecode);
         EXPECT_EQ(second, check_forward(bench, next, 3, given, top, RunnerKind::kEager, true));
       }

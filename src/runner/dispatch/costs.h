@@ -1,5 +1,6 @@
-// Holds the measured costs of forwards: milliseconds for each runner and size, for replays and eager runs. Costs
-// between measured sizes are interpolated. Without measurements there are no costs, and dispatch always pads.
+// Holds the measured costs of forwards, in milliseconds, for each runner and size. Both replays and eager runs are
+// measured. Costs between measured sizes are interpolated. Without measurements there are no costs, and dispatch always
+// pads.
 //
 // Prefills are measured without cached prefixes, and decodes after a context of at most one page. A longer context adds
 // the same attention time to a padded and to an unpadded forward, so it does not change which of the two is cheaper.
@@ -24,7 +25,7 @@ enum class RunnerKind : std::uint8_t { kEager, kPrefill, kDecode };
 // graphs of its pieces.
 struct FullCost {
   double ratio = 1;    // upper bound of the median of (full replay time / pieces' time); see full_measurement.h
-  bool equal = false;  // whether both gave bitwise equal results
+  bool equal = false;  // whether both forms gave bitwise equal results
 };
 
 // The factor by which a full graph must be faster than its pieces. This factor is required in addition to the
@@ -34,8 +35,8 @@ inline constexpr double kFullMargin = 1.01;
 class CostTable {
  public:
   // Adds a measurement. For kPrefill and kDecode it is the time of a replay at the captured size. For kEager it is the
-  // time of an eager prefill of `size` tokens. The smallest of several measurements of one key is kept, because
-  // disturbances only add time.
+  // time of an eager prefill of `size` tokens. If the same runner and size are measured several times, the smallest
+  // time is kept, because disturbances only add time.
   void add(RunnerKind runner, std::int64_t size, double ms);
   bool measured(RunnerKind runner, std::int64_t size) const;
   bool empty() const { return measured_.empty(); }
@@ -49,7 +50,7 @@ class CostTable {
   // was not measured and fewer than two sizes of the runner have measurements.
   std::optional<double> ms(RunnerKind runner, std::int64_t size) const;
 
-  // Records the comparison for a captured prefill size, replacing an earlier one.
+  // Records the comparison for a captured prefill size. It replaces an earlier comparison.
   void add_full(std::int64_t size, FullCost cost) { full_[size] = cost; }
   std::optional<FullCost> full(std::int64_t size) const;
   // Returns whether dispatch uses the size's full graph. Dispatch does so if the full graph's results were equal to the
@@ -64,7 +65,8 @@ class CostTable {
 
  private:
   std::map<std::pair<RunnerKind, std::int64_t>, double> measured_;
-  // The values of measured_, lowered where a size would otherwise cost more than a larger size.
+  // The values of measured_ after a correction: a size that measured slower than a larger size has the larger size's
+  // value.
   std::map<std::pair<RunnerKind, std::int64_t>, double> costs_;
   std::map<std::int64_t, FullCost> full_;
 };

@@ -1,5 +1,5 @@
-// Catches: a cost of another runner or size, an estimate without measurements, a disturbed measurement that replaces a
-// better one, and a stored table that is misread or accepted although it is damaged.
+// Catches: a cost that belongs to another runner or size; an estimate without measurements; a disturbed measurement
+// that replaces a better one; and a stored table that is misread, or accepted although it is damaged.
 #include "tessera/runner/dispatch/costs.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: a decode with drafts that runs in pieces although a decode graph holds its rows; drafts whose rows see other
-// tokens in a decode graph than in a prefill; and decode graphs that cannot be cut into pieces.
+// Catches: a decode with drafts that runs in pieces although a decode graph has enough rows for it; drafts whose rows
+// attend to other tokens in a decode graph than in a prefill; and decode graphs that cannot be cut into pieces.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/runner_test_util.h"

@@ -32,16 +32,16 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
 
 // A padded replay is used unless an eager run is cheaper by more than this factor. Measurements differ by 2 % from run
 // to run, and an eager run may seem 5 % faster than a replay of the same kernels (docs/measurements/prefill-decode.md,
-// 4096 tokens). A replay also leaves the host free. If a prompt is split into two forwards, the margin also covers two
-// costs that the table does not contain: the second forward is staged separately, and its attention reads the tokens of
-// the first.
+// 4096 tokens). A replay also needs less time of the host. If a prompt is split into two forwards, the margin also
+// covers two costs that the table does not contain. The second forward must be staged, and its attention reads the
+// tokens of the first.
 constexpr double kMargin = 1.05;
 // If a forward has at least about this many tokens, its time is proportional to them, so a split costs little
 // (docs/measurements/prefill-decode.md: on an H200, two forwards of 512 tokens take as long as one forward of 1024
 // tokens with Llama-3-8B; with Qwen3-0.6B they take a third longer). With fewer tokens most of the time goes into
 // reading the weights, and every part reads them again.
 constexpr std::int64_t kBusyTokens = 512;
-constexpr double kNearlyLeast = 1.25;  // largest time per token in filling_tokens(), relative to the least
+constexpr double kNearlyLeast = 1.25;  // in filling_tokens(), the largest accepted time per token divided by the least
 
 Decision eager(const BatchShape& batch, Reason reason) { return {RunnerKind::kEager, batch.tokens, 0, reason}; }
 
@@ -70,13 +70,14 @@ Decision pick(const BatchShape& batch, const Choice& choice) {
 
 using Sizes = std::span<const std::int64_t>;
 
-// The prefill sizes that can be replayed now: those in `sizes` that are not in `waiting`. Both are ascending.
+// The prefill sizes that can be replayed now. They are the members of `sizes` that are not in `waiting`. Both lists are
+// ascending.
 struct Replayable {
   Sizes sizes;
   Sizes waiting;
 
   bool has(std::int64_t size) const { return !std::ranges::binary_search(waiting, size); }
-  // Returns the smallest size that holds `tokens`; nothing if no size does.
+  // Returns the smallest size that is at least `tokens`, or nothing if there is none.
   std::optional<std::int64_t> padded(std::int64_t tokens) const {
     const auto next = std::find_if(std::ranges::lower_bound(sizes, tokens), sizes.end(),
                                    [this](std::int64_t size) { return has(size); });
@@ -84,8 +85,8 @@ struct Replayable {
   }
 };
 
-// Returns the time in milliseconds of a forward of `tokens` tokens, padded or eager as dispatch() will decide. Returns
-// nothing if the time is not known. Precondition: some size holds the tokens.
+// Returns the time in milliseconds of a forward of `tokens` tokens. The forward is padded or eager, as dispatch() would
+// decide. Returns nothing if the time is not known. Precondition: some size is at least `tokens`.
 std::optional<double> best_ms(std::int64_t tokens, const Replayable& sizes, const CostTable& costs) {
   const std::int64_t size = *sizes.padded(tokens);
   return padding_costs_more(tokens, size, RunnerKind::kPrefill, costs) ? costs.ms(RunnerKind::kEager, tokens)
@@ -114,9 +115,10 @@ std::int64_t split_within(std::int64_t tokens, const Replayable& sizes, const Co
   return best;
 }
 
-// Decides how to run more tokens than the largest size holds: in one eager forward, or by a replay of the largest size
-// now and the rest later. The rest is assumed to cost as much per token as the replay, because it needs no forward of
-// its own. Running decodes need a next step in any case, and that step also computes the rest and newly arrived tokens.
+// Decides how to run a prefill of more tokens than the largest size: in one eager forward, or by a replay of the
+// largest size now and the remaining tokens later. The remaining tokens are assumed to cost as much per token as the
+// replay. They need no forward of their own: running decodes need a next step in any case, and that step also computes
+// these tokens.
 std::int64_t split_above(std::int64_t tokens, Sizes sizes, const CostTable* costs) {
   const std::int64_t largest = sizes.back();
   if (costs != nullptr) {
@@ -180,8 +182,8 @@ Decision choose(const BatchShape& batch, const DispatchTable& table) {
   const std::vector<std::int64_t>& decode_sizes = batch.adapters ? table.adapter_decode_sizes : table.decode_sizes;
   const bool has_pieces = table.prefill_enabled && !prefill_sizes.empty();
   if (batch.decodes && table.decode_enabled) {
-    // If a step has more rows than the largest decode graph, it runs on prefill graphs instead. At that size the cuts
-    // cost little.
+    // If a decode has more rows than the largest decode graph, it runs on prefill graphs instead. With so many rows,
+    // the gaps between pieces cost little.
     const bool above = !decode_sizes.empty() && batch.tokens > decode_sizes.back();
     if (batch.all_rows_wanted && !(has_pieces && above))
       return pick(batch, {RunnerKind::kDecode, decode_sizes, table.decode_padding, nullptr});

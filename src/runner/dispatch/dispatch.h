@@ -26,7 +26,7 @@ enum class Reason : std::uint8_t {
   kPaddingDisabled,        // eager: no graph of exactly this size, and padding is switched off
   kNothingCaptured,        // eager: no size was captured
   kPaddingCostsMore,       // eager: the padded replay was measured to cost more
-  kRowsNotOneEach,         // eager: a decode batch that does not want the logits of every row, and no prefill graphs
+  kRowsNotOneEach,         // eager: a decode batch wants only some rows' logits, but prefill graphs are off
   kEagerRequested,         // eager: the caller asked for it
   kReplayFailed,           // eager: the graph's launch failed, and the forward was run again without it
   kFullCostsLess,          // replay: one graph that includes attention, measured to be faster than the pieces
@@ -37,8 +37,8 @@ std::string_view reason_name(Reason reason);  // "padded_to_size", for counters
 // Returns whether a graph was replayed.
 bool is_replay(Reason reason);
 // Returns whether the forward ran eagerly because no captured graph could run it, or because the graph's launch failed.
-// Eager runs because of disabled graphs (k…GraphsDisabled), the caller's request or measured costs are no fallbacks.
-// The first fallback of each reason is logged as a warning.
+// An eager run is no fallback if its reason is disabled graphs (k…GraphsDisabled), the caller's request or measured
+// costs. The first fallback of each reason is logged as a warning.
 bool is_fallback(Reason reason);
 
 // The available graphs and their costs. Sizes are ascending. They include pending sizes that will be captured when they
@@ -49,7 +49,7 @@ struct DispatchTable {
   bool decode_enabled = true;
   bool decode_padding = true;
   std::vector<std::int64_t> prefill_sizes;  // tokens
-  std::vector<std::int64_t> decode_sizes;   // rows: requests and their drafts
+  std::vector<std::int64_t> decode_sizes;   // rows, which are requests and their drafts
   std::vector<std::int64_t> full_sizes{};   // prefill sizes that also have a full graph, measured to be faster
   std::vector<std::int64_t> waiting{};      // pending prefill sizes that are captured in idle moments
   std::vector<std::int64_t> adapter_prefill_sizes{};  // sizes of the graphs with adapters
@@ -60,7 +60,7 @@ struct DispatchTable {
 struct BatchShape {
   std::int64_t tokens = 0;
   std::int64_t requests = 0;
-  bool decodes = false;            // every request adds one token, and perhaps drafts
+  bool decodes = false;            // every request adds one token, and may also add drafts
   bool all_rows_wanted = false;    // the logits of all rows are wanted, in order, which decode graphs require
   bool several_rows_each = false;  // every request adds two tokens or more, and none has drafts
   bool force_eager = false;
@@ -74,7 +74,7 @@ enum class GraphForm : std::uint8_t { kPieces, kFull };
 
 struct Decision {
   RunnerKind runner = RunnerKind::kEager;
-  std::int64_t size = 0;     // captured size; for eager runs the number of tokens
+  std::int64_t size = 0;     // the captured size, or for eager runs the number of tokens
   std::int64_t padding = 0;  // rows of padding
   Reason reason = Reason::kGraphsDisabled;
   GraphForm form = GraphForm::kPieces;
@@ -96,9 +96,9 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 //     replays would then spend most of its time reading the weights.
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
-// Returns a number of tokens above which a prefill's time is about proportional to its tokens. It is the smallest
-// captured size whose time per token is at most a quarter above the minimum. Returns 512 if nothing was measured.
-// Allocates nothing.
+// Returns a number of tokens from which on a prefill's time is about proportional to its number of tokens. It is the
+// smallest captured size whose time per token is at most a quarter above the minimum. Returns 512 if nothing was
+// measured. Allocates nothing.
 std::int64_t filling_tokens(const DispatchTable& table);
 
 // Returns the time in milliseconds of a forward in which `requests` decoding requests have `rows` rows together, drafts
@@ -107,8 +107,8 @@ std::int64_t filling_tokens(const DispatchTable& table);
 // or prefill(rows) if that is more. Returns nothing if a cost was not measured. Allocates nothing.
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table);
 
-// Returns the time in milliseconds of a forward with `rows` rows, in which prompts and decodes count together. Returns
-// nothing if the cost was not measured. Allocates nothing.
+// Returns the time in milliseconds of a forward with prompts. `rows` counts the rows of prompts and decodes together.
+// Returns nothing if the cost was not measured. Allocates nothing.
 std::optional<double> prompts_ms(std::int64_t rows, const DispatchTable& table);
 
 }  // namespace tessera

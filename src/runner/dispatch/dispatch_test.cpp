@@ -1,6 +1,6 @@
-// Catches: a batch sent to the wrong runner or size; padding although it is disabled or was measured to cost more; a
-// reported reason that did not cause the decision; and a chunk that is cut although the cut costs more, left whole
-// although a cut costs less, or cut to a size without a graph.
+// Catches: a batch that gets the wrong runner or size; padding although it is disabled or was measured to cost more; a
+// reported reason that did not cause the decision; and a prompt that is split although this costs more, not split
+// although a split costs less, or split at a size without a graph.
 #include "tessera/runner/dispatch/dispatch.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ BatchShape decode_shape(std::int64_t requests) {
 BatchShape decode_of_other_rows(std::int64_t requests) {
   return {.tokens = requests, .requests = requests, .decodes = true};
 }
-// Returns a decode in which requests have drafts.
+// Returns a decode batch in which requests have drafts.
 BatchShape drafts(std::int64_t rows, std::int64_t requests) {
   return {.tokens = rows, .requests = requests, .decodes = true, .all_rows_wanted = true};
 }
@@ -69,7 +69,8 @@ const DispatchTable kLarge = [] {
   table.prefill_sizes = {2048, 4096, 4608};
   return table;
 }();
-// A replay saves 1 ms against an eager run. A token costs 1 µs up to 1000 tokens and 2 µs beyond.
+// Costs with which a replay takes 1 ms less than an eager run. The first 1000 tokens cost 1 µs each, and further tokens
+// cost 2 µs each.
 const CostTable kCosts = [] {
   CostTable costs;
   for (const std::int64_t size : {4, 8, 64, 1000, 2000}) {
@@ -107,7 +108,7 @@ std::vector<DispatchCase> cases() {
   using enum RunnerKind;
   using enum Reason;
   return {
-      // Prefill: a captured size, a size between two captured sizes, and the ends of the ladder.
+      // Prefills of a captured size, of a size between two captured sizes, and of sizes at the ends of the ladder.
       {extend(4), kOn, {kPrefill, 4, 0, kExactSize}},
       {extend(5), kOn, {kPrefill, 8, 3, kPaddedToSize}},
       {extend(2), kOn, {kPrefill, 4, 2, kPaddedToSize}},
@@ -115,7 +116,7 @@ std::vector<DispatchCase> cases() {
       {extend(65), kOn, {kEager, 65, 0, kAboveLargestSize}},
       // Mixed batches and many requests are prefills.
       {extend(9, 3), kOn, {kPrefill, 64, 55, kPaddedToSize}},
-      // Decode.
+      // Decodes within the decode sizes.
       {decode_shape(1), kOn, {RunnerKind::kDecode, 1, 0, kExactSize}},
       {decode_shape(3), kOn, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
       {decode_shape(6), kOn, {RunnerKind::kDecode, 6, 0, kExactSize}},
@@ -141,7 +142,7 @@ std::vector<DispatchCase> cases() {
       {decode_shape(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
       {decode_shape(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
       {extend(4), kNeither, {kEager, 4, 0, kPrefillGraphsDisabled}},
-      // With full graphs that are faster: prefills use them if every request has several rows.
+      // Prefills use faster full graphs if every request has several rows.
       {prompts(8), kFull, full(8, 0)},
       {prompts(7, 3), kFull, full(8, 1)},
       {extend(8, 3), kFull, {kPrefill, 8, 0, kExactSize}},
@@ -161,8 +162,8 @@ std::vector<DispatchCase> cases() {
       {extend(990), kMeasured, {kPrefill, 1000, 10, kPaddedToSize}},
       {extend(65), kMeasured, {kPrefill, 1000, 935, kPaddedToSize}},
       {extend(1001), kMeasured, {kEager, 1001, 0, kPaddingCostsMore}},
-      {extend(1400), kMeasured, {kEager, 1400, 0, kPaddingCostsMore}},  // eager: 3.8 ms
-      {extend(1410), kMeasured, {kPrefill, 2000, 590, kPaddedToSize}},  // 3.82 ms: the difference is within the noise
+      {extend(1400), kMeasured, {kEager, 1400, 0, kPaddingCostsMore}},  // the eager run takes 3.80 ms
+      {extend(1410), kMeasured, {kPrefill, 2000, 590, kPaddedToSize}},  // eager: 3.82 ms, a difference within the noise
       {extend(2000), kMeasured, {kPrefill, 2000, 0, kExactSize}},
       {extend(2001), kMeasured, {kEager, 2001, 0, kAboveLargestSize}},
       {decode_shape(3), kMeasured, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
@@ -281,7 +282,8 @@ TEST(SplitTokens, PendingSizesAreNotReplayed) {
 }
 
 TEST(FillingTokens, IsTheFirstSizeNearTheLeastTokenCost) {
-  const CostTable costs = cheap_launches();  // costs per token for these sizes: 2.56, 1.39, 1.20, 1.10 and 1.02 µs
+  // The costs per token of the sizes below are 2.56, 1.39, 1.20, 1.10 and 1.02 µs.
+  const CostTable costs = cheap_launches();
   EXPECT_EQ(filling_tokens(with_costs({64, 256, 512, 1024, 4096}, costs)), 512);
   EXPECT_EQ(filling_tokens(with_costs({64, 256, 1024, 4096}, costs)), 1024);
   EXPECT_EQ(filling_tokens(with_costs({64}, costs)), 64);
@@ -290,9 +292,8 @@ TEST(FillingTokens, IsTheFirstSizeNearTheLeastTokenCost) {
 }
 
 TEST(SplitTokens, PartsDoNotComeCheaperThanTheWholeUnpadded) {
-  // The cost of a token rises with the number of tokens, so the measured costs of two parts add up to less than the
-  // cost of the whole. These costs lack the attention of the second part to the first, so a split must not seem
-  // cheaper.
+  // The cost per token rises with the number of tokens, so the measured costs of two parts add up to less than the cost
+  // of the whole. This sum lacks the attention of the second part to the first part, so a split must not seem cheaper.
   CostTable costs;
   for (std::int64_t size = 64; size <= 4096; size += 64) {
     const double thousands = 1e-3 * static_cast<double>(size);

@@ -1,5 +1,5 @@
-// Catches: a cost of a forward with drafts that leaves out the padding; a prefill's cost although a decode graph holds
-// the rows; and a decode's cost for a forward with prompts.
+// Catches: a cost of a forward with drafts that leaves out the padding; a prefill's cost although a decode graph has
+// enough rows; and a decode's cost for a forward with prompts.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/dispatch/dispatch.h"

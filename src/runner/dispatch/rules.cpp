@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kModeNames = {"off", "piecewise", "full", "full_and_piecewise"};
 
-// The architectures without piecewise graphs. They use sparse attention, in which an indexer with its own cache chooses
-// the keys of each row. No operator of the engine computes this attention.
+// The architectures without piecewise graphs. In their sparse attention, an indexer with its own cache chooses the keys
+// of each row. No operator of the engine computes this attention.
 constexpr std::array<std::string_view, 1> kArchitectures = {"DeepseekV32ForCausalLM"};
 
 constexpr std::array<Rule, 6> kRules = {{
@@ -54,8 +54,8 @@ GraphSwitches apply_rules(const RuleInputs& inputs) {
     switches.prefill = false;
     switches.messages.push_back(std::string(rule.message) + (rule.detail == nullptr ? "" : rule.detail(inputs)));
   }
-  // Decode graphs depend on the user's switch and mode, and on whether the model decodes at all. In piecewise mode,
-  // decode batches replay prefill graphs.
+  // Decode graphs depend on the user's options and on whether the model generates tokens. In piecewise mode, decode
+  // batches replay prefill graphs.
   switches.decode = inputs.generates && !inputs.disable_cuda_graph && inputs.mode != GraphMode::kOff &&
                     inputs.mode != GraphMode::kPiecewise;
   return switches;

@@ -14,7 +14,7 @@
 namespace tessera {
 
 enum class GraphMode : std::uint8_t {
-  kOff,               // no graphs
+  kOff,               // without graphs
   kPiecewise,         // prefill and decode in pieces, with attention between them
   kFull,              // prefill and decode each as one graph
   kFullAndPiecewise,  // decode as one graph, prefill in pieces
@@ -39,7 +39,7 @@ struct Rule {
   bool (*applies)(const RuleInputs& inputs);
   std::string_view message;
   bool by_user;  // whether a user's option is the cause; enforce_piecewise_cuda_graph does not override such a rule
-  std::string (*detail)(const RuleInputs& inputs) = nullptr;  // returns text that follows the message
+  std::string (*detail)(const RuleInputs& inputs) = nullptr;  // returns a text that is appended to the message
 };
 std::span<const Rule> piecewise_rules();
 

@@ -1,5 +1,6 @@
 // Catches: a rule that does not apply when it should, or applies to another case; a message that differs from the
-// documented one; an enforce option that overrides the user; and a mode that switches the wrong runner.
+// documented one; an enforce option that overrides the user's other options; and a mode that switches graphs of the
+// wrong runner.
 #include "tessera/runner/dispatch/rules.h"
 
 #include <gmock/gmock.h>

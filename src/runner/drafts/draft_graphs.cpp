@@ -21,7 +21,7 @@ Result<ir::Graph> name_as_target(const DraftGraphs& draft, const ir::OpTable& op
   return b.finish();
 }
 
-// Returns a graph that copies the hidden states of the wanted rows.
+// Returns a graph that copies the hidden states of the rows wanted by the head.
 Result<ir::Graph> keep_wanted(const DraftGraphs& draft, const ir::OpTable& ops) {
   const ir::Value& hidden = draft.body.value(draft.body.outputs[0]);
   ir::GraphBuilder b("wanted_hidden", ops);

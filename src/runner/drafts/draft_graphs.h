@@ -1,4 +1,4 @@
-// Joins the graphs of a next-token layer or a draft model (DraftGraphs) into the graphs that make drafts.
+// Joins the graphs of a next-token layer or a draft model (DraftGraphs). The joined graphs make drafts.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -8,12 +8,13 @@
 
 namespace tessera {
 
-// Returns the head joined with its sampler. The inputs include `hidden` and `wanted_rows`. The first output is the
-// logits f32[R, ids], and the last output is the drafts as ids of the model, i32[R] or i32[R, 1].
+// Returns the head joined with its sampler. The inputs include `hidden` and `wanted_rows`. The first output holds the
+// logits, f32[R, ids of the head] for R rows. The last output holds the drafts as ids of the model, i32[R] or i32[R,
+// 1].
 Result<ir::Graph> make_draft_head(const DraftGraphs& draft, const ir::OpTable& ops);
 
-// Returns the graph of a whole draft: the body and `head`, a result of make_draft_head(). The last output is the hidden
-// states of the wanted rows [R, hidden], and the output before it is the drafts.
+// Returns the graph of a whole draft: the body and `head`, a result of make_draft_head(). The last output holds the
+// hidden states of the R wanted rows, [R, hidden]. The output before it holds the drafts.
 Result<ir::Graph> make_draft_decode(const DraftGraphs& draft, const ir::Graph& head, const ir::OpTable& ops);
 
 }  // namespace tessera

@@ -1,8 +1,8 @@
-// Holds "draft_hidden": the hidden states from which a next-token layer (model/layers/draft.h) drafts. It is a static
-// input of the layer, and each row of the layer reads one row of this input. A forward of the model writes the hidden
-// states of all its tokens here, in order. A run of the layer (LocalDrafts::read) then overwrites the first rows with
-// the hidden states that the layer computed for the rows from which the head drafts (wanted_rows). A draft model reads
-// no hidden states of the model, so only its own runs write here.
+// Holds "draft_hidden", a static input with the hidden states from which a next-token layer (model/layers/draft.h)
+// drafts. Each row of the layer reads one row of this input. A forward of the model writes the hidden states of all its
+// tokens here, in order. A run of the layer (LocalDrafts::read) then computes hidden states for the rows from which the
+// head drafts (wanted_rows), and writes them over the first rows. A draft model reads no hidden states of the model, so
+// only its own runs write here.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class DraftHidden {
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
   // Copies the first `count` rows of `from` [rows, hidden] to the first rows here. Asynchronous on `stream`. Returns
-  // kInternal if there are more rows than fit.
+  // kInternal if there is no room for `count` rows.
   Status keep(DeviceAddress from, std::int64_t count, Stream& stream);
   // Copies the given rows of `from` to the first rows here, in order. Copies consecutive rows together.
   Status keep(DeviceAddress from, std::span<const std::int32_t> rows, Stream& stream);

@@ -23,7 +23,8 @@ using testing::numbers;
 using testing::Rows;
 using testing::RunnerBench;
 
-// A draft model beside a target computes what Hugging Face computes for it alone.
+// A draft model that runs beside a target model computes the same logits as Hugging Face computes for the draft model
+// alone.
 class ModelGoldens : public ::testing::TestWithParam<const char*> {
  protected:
   static RunnerBench make(const char* target) {

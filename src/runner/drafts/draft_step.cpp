@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// The limit of sent calls whose answers are not yet checked. The channel keeps only the answers to its last kSlots
-// messages, so on_all_ranks() calls settle() before the channel would drop an unchecked answer.
+// The maximum number of sent calls whose answers are not checked yet. The channel keeps only the answers to its last
+// kSlots messages, so on_all_ranks() calls settle() before the channel would drop an unchecked answer.
 constexpr std::size_t kMostSent = RankChannel::kSlots - 2;
 
 }  // namespace

@@ -9,13 +9,13 @@
 //
 // A read with DraftInputs::first_id also drafts. Such a read of few rows replays one graph.
 //
-// Drafts stay on the device. A row of a later read(), or of the forward that verifies the drafts, names its draft by
-// ForwardBatch::input_rows.
+// Drafts stay on the device. The rows of a later read(), or of the forward that verifies the drafts, refer to them
+// through ForwardBatch::input_rows.
 //
 // Rank 0 sends each call to the other ranks and does its own part (LocalDrafts) at the same time. Every rank drafts the
-// same tokens, because each has the logits of all ids. Between these calls rank 0 does not wait for the other ranks;
-// settle() waits for them. An error names the rank that it came from. The ranks can continue after every error except
-// kDeviceLost.
+// same tokens, because every rank computes the logits of all ids. Between these calls rank 0 does not wait for the
+// other ranks; settle() waits for them. An error names the rank that it came from. The ranks can continue after every
+// error except kDeviceLost.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +49,13 @@ class DraftStep {
   Status read(const DraftInputs& inputs);
   Status draft(const DraftRows& from, std::span<float> logits = {});
   // Returns whether read() drafts from the batch in one graph. With CaptureMode::kLazy, first captures the size that
-  // the batch needs, on all ranks. A size whose replays failed three times in a row has no graph any more.
+  // the batch needs, on all ranks. If the replays of a size failed three times in a row, its graph was dropped.
   Result<bool> has_graph(const ForwardBatch& batch);
-  // Settles, then copies the first `count` ids of last_ids to the host. fetched() has them once the stream has
-  // completed the copy.
+  // Calls settle(), then copies the first `count` ids of last_ids to the host. fetched() returns them once the stream
+  // has completed the copy.
   Status fetch(std::int64_t count);
   std::span<const TokenId> fetched() const { return here_.fetched(); }
-  // Waits until every rank has enqueued its part of all calls, and returns the gravest error of any rank
+  // Waits until every rank has enqueued its part of all calls. Returns the most serious error of all ranks
   // (RankGroup::cause). Call settle() or fetch() before the ranks do anything else together.
   Status settle() { return settle(ok_status()); }
 
@@ -68,8 +68,8 @@ class DraftStep {
   Status on_all_ranks(const Send& send, const std::function<Status()>& local);
   // Waits for the calls that were sent. `own` is this rank's status of the last call.
   Status settle(const Status& own);
-  // Counts failed replays, and drops sizes that failed too often. `end` is the outcome of all calls since the last call
-  // of ended().
+  // Counts failed replays, and drops the graphs of sizes whose replays failed three times in a row. `end` is the
+  // combined outcome of the calls to ranks since ended() ran last.
   Status ended(const ForwardEnd& end);
 
   RunnerParts& parts_;

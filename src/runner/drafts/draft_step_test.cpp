@@ -1,7 +1,7 @@
 // Catches: a next-token layer whose results differ from the reference implementation, after a prompt or after its own
-// drafts; rows that continue another token's hidden state; keys and values of refused drafts that stay in the place of
-// the chosen tokens; a graph of a draft that computes something else than the draft's operators, or that stays after
-// its replays failed; and inconsistent inputs that are accepted.
+// drafts; rows that continue another token's hidden state; keys and values of refused drafts that remain where those of
+// the chosen tokens belong; a graph of a draft whose results differ from an eager draft, or that remains after its
+// replays failed; and inconsistent inputs that are accepted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ using testing::numbers;
 using testing::Rows;
 using testing::RunnerBench;
 
-// Returns the folder of a whole checkpoint with a next-token layer.
+// Returns the folder of a checkpoint that contains both a model and a next-token layer.
 std::string drafting_folder(const std::string& name) {
   return testing::data_path(name.starts_with("gguf/") ? name : "drafts/" + name);
 }
@@ -89,7 +89,8 @@ TEST_P(DraftGoldens, LogitsBehindEveryTokenOfAPrompt) {
   }
 }
 
-// A head with fewer ids consists of the first rows of the model's head.
+// If ModelOptions::draft_vocab limits the number of ids, the draft's head consists of the first rows of the model's
+// head.
 TEST_P(DraftGoldens, LogitsOfFewerIds) {
   constexpr std::size_t kIds = 48;
   RunnerBench fewer =
@@ -166,8 +167,8 @@ class EagleGoldens : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// The first draft reads the hidden states of three target layers; later drafts read the layer's own output. The
-// golden's ids are the target model's.
+// The first draft reads the hidden states of three layers of the target model. Later drafts read the draft layer's own
+// output. The golden file gives ids of the target model.
 TEST_P(EagleGoldens, DraftsOfAChainAndTheirLogits) {
   RunnerBench bench = make_draft_bench(base, {.eagle = read_eagle(folder, base)}, long_options());
   for (std::size_t i = 0; i < json.find("prompts")->as_array().size(); ++i) {
@@ -197,7 +198,7 @@ TEST_P(EagleGoldens, DraftsOfAChainAndTheirLogits) {
 
 INSTANTIATE_TEST_SUITE_P(Eagle3, EagleGoldens, ::testing::Values("llama-eagle3", "qwen3-moe-eagle3"), name_of);
 
-// Tests two requests of different lengths, whose hidden states lie one after the other.
+// The two requests have different lengths, and their hidden states lie one after the other.
 TEST(DraftStep, RequestsOfABatchContinueTheirOwnRows) {
   RunnerBench bench = make_drafting("mtp-glm4-moe");
   const std::vector<std::int32_t> first = testing::ids(9, 1);
@@ -242,7 +243,7 @@ TEST(DraftStep, RefusedDraftsLeaveNoTrace) {
   EXPECT_EQ(continued(300), want);
 }
 
-// The row of a second draft reads the id of the first draft from device memory.
+// The row that makes a second draft reads the id of the first draft from device memory.
 TEST(DraftStep, RowsNameDraftsThatAreOnTheDevice) {
   RunnerBench bench = make_drafting("mtp-glm4-moe");
   const std::vector<std::int32_t> ids = testing::ids(9, 1);
@@ -284,12 +285,13 @@ TEST_P(DraftVerify, LayerAndHeadEqualTheirIsolatedRuns) {
   EXPECT_THAT(sizes["draft decode, last rows, drafts"], IsSupersetOf({2, 4}));
 }
 
-// The head of llama-eagle3 has its own ids, so its draft graph also maps them to the model's ids.
+// The head of llama-eagle3 numbers tokens differently from the model, so its draft graph also maps its ids to the
+// model's ids.
 constexpr const char* kLayers[] = {"mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5", "llama-eagle3"};
 INSTANTIATE_TEST_SUITE_P(Layers, DraftVerify, ::testing::ValuesIn(kLayers), name_of);
 
-// Makes two drafts for each of two requests. Each of the two calls of read() makes one draft for each request. In the
-// first call, one request has several rows.
+// Makes two drafts for each of two requests. read() is called twice, and each call makes one draft for each request. In
+// the first call, one request has several rows.
 std::vector<TokenId> drafts_of_reads(RunnerBench& bench, bool has_graph) {
   const std::vector<std::int32_t> ids = testing::ids(9, 1);
   const std::vector<std::int32_t> others = testing::ids(6, 2);
@@ -334,7 +336,7 @@ TEST_P(DraftGraph, ItsSizeIsDroppedAfterThreeFailedReplays) {
     EXPECT_EQ(done && bench.runner->drafts().settle().ok(), !fails);
   };
   for (const bool fails : {true, true, false, true, true}) read(fails);
-  EXPECT_TRUE(runner.captured(1));  // never three failures in a row
+  EXPECT_TRUE(runner.captured(1));  // because no three failures were consecutive
   read(true);
   EXPECT_FALSE(runner.captured(1));
   read(false);

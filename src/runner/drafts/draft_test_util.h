@@ -1,4 +1,5 @@
-// Helpers of the tests of draft layers and draft models: a runner that drafts, and its drafts with their logits.
+// Helpers for tests of draft layers and draft models. They make a runner that drafts, and compute drafts with their
+// logits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +17,8 @@
 
 namespace tessera::testing {
 
-inline constexpr double kTolerance = 1e-4;  // absolute difference; the logits are of the order of 1
+// The largest accepted absolute difference of two logits. Logits are of the order of 1.
+inline constexpr double kTolerance = 1e-4;
 
 inline RunnerOptions long_options() {
   RunnerOptions options = small_options();
@@ -60,8 +62,8 @@ struct Drafts {
   std::vector<float> logits;
 };
 
-// Computes drafts after the tokens of `requests`. For a layer, the id of row p in a request's `ids` is
-// the token at position p + 1; for a draft model, it is the token at position p.
+// Computes drafts after the tokens of `requests`. In a request's `ids`, row p holds the token at position p + 1 for a
+// next-token layer, and the token at position p for a draft model.
 inline Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests, Rows wanted,
                     const std::vector<std::int32_t>& rows) {
   const ForwardBatch batch = make_batch(requests, wanted, bench.runner->parts().model.num_cache_groups());

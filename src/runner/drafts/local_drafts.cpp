@@ -10,9 +10,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kLogits = 0;  // the index of an output of the draft head
+constexpr std::size_t kLogits = 0;  // index of the logits among the outputs of the draft head
 
-// Returns the output at place `from_end`, counted from the last output, which has place 1 (make_draft_head,
+// Returns the output at place `from_end`, counted from the end. The last output has place 1 (make_draft_head,
 // make_draft_decode).
 Result<OutputView> output_from_end(const GraphRunner& runner, std::int64_t size, std::size_t from_end) {
   const Executable& executable = runner.executable();

@@ -1,4 +1,4 @@
-// This rank's part of a next-token layer's work (draft_step.h). A whole draft of a few rows replays a graph
+// Does this rank's part of the work of a next-token layer (draft_step.h). A draft of a few rows replays one graph
 // (RunnerRole::kDraftDecode). All other work is enqueued operator by operator. Only draft() may wait for the device.
 //
 // Threads: the runner's thread.
@@ -27,16 +27,18 @@ class LocalDrafts {
   // Preconditions of all calls: the model has a next-token layer or a draft model, and no forward is in flight. The
   // calls return kInternal if the inputs disagree or a row does not exist.
 
-  // Computes the rows. Leaves the wanted rows' hidden states in the first rows of draft_hidden, in order. Drafts from
-  // them if inputs.first_id is present.
+  // Runs the layer on the rows of `inputs`. Leaves the hidden states of the wanted rows in the first rows of
+  // draft_hidden, in order. If inputs.first_id is present, also drafts from these rows.
   Status read(const DraftInputs& inputs);
-  // Returns the captured size with which read() drafts from the batch in one graph. Returns nothing if no graph serves
-  // the batch, because it has prompts, too many rows or no wanted row, or because no large enough size is captured.
+  // Returns the captured size with which read() drafts from the batch in one graph. Returns nothing if no graph can run
+  // the batch, because the batch has prompts, too many rows or no wanted row, or because no captured size is large
+  // enough.
   std::optional<std::int64_t> graph_size(const ForwardBatch& batch) const;
-  // Writes the most probable token of each row to last_ids, beginning at from.first_id, and drops tokens past the end
-  // of last_ids. If `logits` [rows × ids of the layer's head] is not empty, waits and writes the logits too.
+  // Writes the most probable token of each row to last_ids, beginning at from.first_id, and leaves out tokens for which
+  // last_ids has no room. If `logits` [rows × ids of the layer's head] is not empty, waits and writes the logits too.
   Status draft(const DraftRows& from, std::span<float> logits = {});
-  // Copies the first `count` ids of last_ids to the host. fetched() has them once the stream has completed the copy.
+  // Copies the first `count` ids of last_ids to the host. fetched() returns them once the stream has completed the
+  // copy.
   Status fetch(std::int64_t count);
   std::span<const TokenId> fetched() const { return fetched_; }
   // Returns whether the last read() or draft() failed because a graph could not be launched.
@@ -54,9 +56,9 @@ class LocalDrafts {
 
   RunnerParts& parts_;
   Launcher& launcher_;
-  std::vector<std::int32_t> in_order_;    // 0, 1, 2, …: rows of draft_hidden
-  std::unique_ptr<HostAllocation> host_;  // [max_requests] ids
-  std::span<TokenId> ids_;                // the whole of host_
+  std::vector<std::int32_t> in_order_;    // 0, 1, 2, …, used as rows of draft_hidden
+  std::unique_ptr<HostAllocation> host_;  // room for max_requests ids
+  std::span<TokenId> ids_;                // the ids in host_
   std::span<const TokenId> fetched_;
   bool replay_failed_ = false;
 };

@@ -1,5 +1,5 @@
-// Holds "target_ids", the model's id for each id of a draft's head, on the device. The draft's graphs read it
-// (draft_graphs.h).
+// Holds the input "target_ids" in device memory. It gives the model's id for each id of a draft's head. The draft's
+// graphs read it (draft_graphs.h).
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,8 @@ class FollowedForwards {
   FollowedForwards(const RunnerParts& parts, LocalForwards& forwards);
 
   // Runs a forward. Also collects it if the ranks form a pipeline on a host (collects_as_it_runs in step_ways.h).
-  // Returns kDeviceLost for a message that cannot be read, because later messages build on it.
+  // Returns kDeviceLost if the message cannot be read, because later messages contain only the differences from earlier
+  // ones.
   Status run(MessageReader& from, RankAnswer& answer);
   // Collects the oldest forward, and puts the digest of its results into the answer.
   Status collect(RankAnswer& answer);
@@ -37,7 +38,7 @@ class FollowedForwards {
   ReceivedForward received_;
   std::vector<float> logits_;
   std::vector<float> hidden_states_;
-  std::vector<ForwardEnd> in_flight_;  // oldest first; not ok if the forward failed on this rank
+  std::vector<ForwardEnd> in_flight_;  // how each forward in flight ended on this rank, oldest first
 };
 
 }  // namespace tessera

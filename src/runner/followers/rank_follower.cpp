@@ -58,7 +58,7 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   RunnerParts& parts = runner_->parts();
   if (order.role == RunnerRole::kVision)
     return data_loss("an order of forwards names the vision tower, which runs none");
-  // A pipeline stage without a head skips orders for the runners that follow the body, and for drafts.
+  // A pipeline stage without a head skips orders for the head, for other runners after the body, and for drafts.
   if (!parts.model.graphs.has_head && (std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end() ||
                                        parts.find_runner(order.role) == nullptr))
     return ok_status();
@@ -126,8 +126,8 @@ Status RankFollower::encode(MessageReader& from) {
   return tower->encode(images, received.first_rows, runner_->embeddings_base());
 }
 
-// If a message cannot be read, this rank is lost, because later messages contain only the differences from earlier
-// ones.
+// If a message cannot be read, this function returns kDeviceLost, because later messages contain only the differences
+// from earlier ones.
 Status RankFollower::read_drafts(MessageReader& from, RankAnswer& answer) {
   if (const Status read = draft_inputs_.unpack(from); !read.ok())
     return device_lost(fmt::format("the message of rows to draft from cannot be read: {}", read.message()));

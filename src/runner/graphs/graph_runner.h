@@ -1,5 +1,5 @@
-// One runner: its description, its executable, and the sizes that have graphs. This class is the only record of those
-// sizes; dispatch's table, inventories and reports are derived from it.
+// Holds one runner: its description, its executable, and the sizes that have graphs. Only this class records these
+// sizes. The table of dispatch, inventories and reports are derived from this record.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace tessera {
 struct CaptureReport {
   std::vector<std::int64_t> captured;                    // sizes, ascending
   std::vector<std::int64_t> full;                        // sizes that also have a full graph, ascending
-  std::vector<std::pair<std::int64_t, Status>> dropped;  // sizes that failed, and why
+  std::vector<std::pair<std::int64_t, Status>> dropped;  // sizes whose capture or replay failed, and the error
   double seconds = 0;
   GraphStats graphs;
 };
@@ -40,25 +40,25 @@ class GraphRunner {
   const CaptureReport& report() const { return report_; }
   bool captured(std::int64_t size) const;
   bool dropped(std::int64_t size) const;
-  // Returns the ladder's sizes that are neither captured nor dropped, ascending; empty if the runner is not captured.
+  // Returns the sizes of the ladder that are neither captured nor dropped, ascending. The result is empty if the runner
+  // has no graphs.
   std::vector<std::int64_t> pending() const;
 
-  // Stages and uploads the inputs and plans of a batch of this size. capture_one() calls it if some kernels must be
-  // warmed up before they are recorded.
+  // Stages and uploads the inputs and plans of a batch of this size. capture_one() calls this function if some kernels
+  // must run once before they are recorded.
   using StageSize = std::function<Status(std::int64_t size)>;
-  // Calls `capture` for every size, largest first, because the largest plan decides the arena's size and smaller plans
-  // fit into it. Leaves out a size that fails. Only kDeviceLost ends the loop with an error.
+  // Calls `capture` for every size. The largest size comes first, because its plan decides the size of the arena, and
+  // smaller plans fit into this arena. Leaves out a size that fails. Only kDeviceLost ends the loop with an error.
   Status capture_each(std::span<const std::int64_t> sizes, bool show_progress,
                       const std::function<Status(std::int64_t size)>& capture) const;
-  // Captures one more size. After a failure drops the size, unless the device is lost. Returns the failure, which the
-  // caller handles.
+  // Captures one more size. If the capture fails, drops the size, unless the device is lost, and returns the error.
   Status capture_one(std::int64_t size, const StageSize& stage);
   // Captures the whole forward of a captured size as one more graph, and keeps the graphs of its pieces
   // (Executable::capture_full). After a failure the size has no full graph.
   Status capture_full(std::int64_t size);
   bool has_full(std::int64_t size) const;
   void drop_full(std::int64_t size);
-  // Drops a size, captured or not, and records the reason in the report.
+  // Drops a size, whether it is captured or not, and records the reason in the report.
   void drop(std::int64_t size, Status why);
 
   // Precondition of replay() and run(): the size was captured, or bound by make_ready(). kFull needs has_full(size).

@@ -1,4 +1,5 @@
-// Makes an executable from a runner's description: splits and compiles its graph, ready to be bound.
+// Makes an executable from a runner's description. It splits and compiles the runner's graph, so that sizes can be
+// bound.
 #pragma once
 
 #include <memory>
@@ -10,8 +11,8 @@
 
 namespace tessera {
 
-// Returns the executable. `memory` is options.memory_plan, or isolated for the oracle (verify/verify.h). `log` says
-// whether to log what was made.
+// Returns the executable. `memory` is options.memory_plan, or isolated for the oracle (verify/verify.h). If `log` is
+// true, logs a description of the executable.
 Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, const RunnerOptions& options,
                                                     const ExecutionEnvironment& environment, MemoryPlanKind memory,
                                                     bool log);
@@ -21,7 +22,7 @@ Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, cons
 Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, RunnerRole role, const RunnerOptions& options,
                                                 Device& device, ProfileCache* cache);
 
-// Returns the kernels for operators: the options' kernels if given, else the device's.
+// Returns the operators' kernels: those in the options if there are any, and otherwise those of the device.
 Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device& device);
 
 }  // namespace tessera

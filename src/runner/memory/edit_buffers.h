@@ -1,5 +1,5 @@
-// Static buffers for logit edits and for the tokens that get a log-probability. They serve one run of the graphs
-// `choose` and `logprobs` at a time. Their addresses are fixed for the runner's life, like those of InputBuffers.
+// Static buffers for logit edits and for the tokens that get a log-probability. They hold the inputs of one run of the
+// graphs `choose` and `logprobs`. Their addresses are fixed for the runner's life, like the addresses of InputBuffers.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class EditBuffers {
   void add_to(ExternalValues& externals) const;
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
-  // Returns how many consecutive sampled rows fit into the buffers at once with their edits, beginning with row
-  // `first`. The result is at least 1 and at most `most`.
+  // Returns how many consecutive sampled rows, beginning with row `first`, fit into the buffers together with their
+  // edits. The result is at least 1 and at most `most`.
   std::int64_t rows_that_fit(const LogitEdits& edits, std::int64_t first, std::int64_t most) const;
   // Stages the edits of the sampled rows `first` … `first` + `rows` - 1 as rows 0 … `rows` - 1 of the graph. The
   // graph's next rows, up to `padded_rows`, get no edits. Preconditions: rows <= rows_that_fit(), rows <= padded_rows
@@ -47,7 +47,8 @@ class EditBuffers {
   Layout layout_{};
   std::int64_t vocab_size_ = 0;
   std::unique_ptr<Allocation> memory_;
-  // [3 × kMaxChoiceRows], on the host: each row's first edit, number of edits, and mask.
+  // Three lists on the host, [3 × kMaxChoiceRows]: the index of each row's first edit, its number of edits, and the
+  // index of its mask.
   std::vector<std::int32_t> rows_;
 };
 

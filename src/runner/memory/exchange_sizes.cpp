@@ -12,7 +12,8 @@ namespace tessera {
 namespace {
 
 // Raises each element of `most` to at least the element of `values` with the same index. All graphs use the same link
-// buffers. Each graph sends its n-th value through the n-th buffer, which must hold the largest of these values.
+// buffers. Each graph sends its n-th value through the n-th buffer, so this buffer must have room for the largest n-th
+// value of all graphs.
 void raise_each(const std::vector<std::int64_t>& values, std::vector<std::int64_t>& most) {
   most.resize(std::max(most.size(), values.size()));
   for (std::size_t i = 0; i < values.size(); ++i) most[i] = std::max(most[i], values[i]);

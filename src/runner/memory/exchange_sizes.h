@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Raises `sizes` to at least what one run of the graph at the bucket's size exchanges.
+// Raises each element of `sizes` to at least the size that one run of the graph exchanges at the bucket's size.
 Status add_exchanges(const ir::Graph& graph, const ir::Bucket& bucket, ExchangeSizes& sizes);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Assigns pages to the requests of verify and soak, which have no scheduler. As in the engine, each cache group has a
-// pool of its own.
+// Assigns pages to the requests of the tools verify and soak, which have no scheduler. As in the engine, each cache
+// group has its own pool of pages.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct PageRange {
 PageRange pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
                         std::int64_t page_size);
 
-// Adds the slots of the request's rows. `table` lists the pages from the request's start up to the end of
-// pages_touched(). Page 0 stands in for each page before pages_touched().
+// Adds the slots of the request's rows. `table` lists the request's pages from its first page to the last page in
+// pages_touched(). The pages before pages_touched() are replaced by page 0.
 void append_slots(CacheGroupBatch& batch, const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
                   std::int64_t page_size, std::span<const PageId> table);
 

@@ -1,4 +1,4 @@
-// Catches: wrong pages in the batches of verify and soak, which the engine would never assign: a page of another
+// Catches: pages in the batches of the tools verify and soak that the engine would never assign: a page of another
 // group's pool; a page before a window; a page that two requests share; a page outside the pool.
 #include "tessera/runner/memory/group_pages.h"
 
@@ -138,7 +138,8 @@ TEST(VerifyBatch, HasSeveralRowsEachWithinTheContext) {
 }
 
 TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {
-  // The number of pages in the pool of each of the three groups, from ample to the smallest possible.
+  // Each list gives the number of pages in the pools of the three groups. The first list has plenty of pages, and the
+  // last has the minimum.
   for (const std::vector<std::int64_t>& num_pages :
        {std::vector<std::int64_t>{64, 40, 9}, {33, 9, 3}, {17, 3, 2}, {2, 2, 2}}) {
     const RunnerOptions options = options_of(num_pages);
@@ -157,7 +158,7 @@ TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {
   }
 }
 
-// A slot that a request wrote belongs to that request until the request gives the slot's page back.
+// A slot that a request wrote belongs to this request until the request frees the slot's page.
 TEST(SoakWorld, NoPageChangesHandsWithoutBeingGivenBack) {
   const RunnerOptions options = options_of({33, 17, 5});
   SoakWorld world(options, kTwoGroups, 100, 4, 3);

@@ -1,7 +1,7 @@
-// Static inputs of a model's graphs. The StepBuffer holds the inputs that the host stages. In each bucket these inputs
-// are packed without gaps. Row inputs end at a boundary that is the same for all buckets, and token inputs begin there.
-// The inputs of a small forward therefore form one short range, which takes one copy. The device writes last_ids, which
-// therefore has memory of its own.
+// Holds the static inputs of a model's graphs. The StepBuffer contains the inputs that the host stages. For each bucket
+// (a padded number of tokens T and of rows R) these inputs are packed without gaps. Row inputs end at a boundary that
+// is the same for all buckets, and token inputs begin there. The inputs of a small forward therefore form one short
+// range, which takes one copy. The device writes last_ids, which therefore has memory of its own.
 //
 //   R=4 begins             R=2 begins     boundary     T=2 ends      T=8 ends
 //   [wanted temperature …  |wanted …      ][ids …      |             ]
@@ -26,9 +26,9 @@
 namespace tessera {
 
 struct InputLimits {
-  std::int64_t max_tokens = 0;    // most tokens of one forward, padding included
+  std::int64_t max_tokens = 0;    // maximum number of tokens in a forward, padding included
   std::int64_t max_requests = 0;  // length of last_ids
-  std::int64_t max_rows = 0;      // wanted rows of one run of the head
+  std::int64_t max_rows = 0;      // maximum number of wanted rows in one run of the head
   std::vector<std::string> cache_groups;
   ExtraInputs extra = {};
 };
@@ -53,8 +53,8 @@ class InputBuffers {
   // padded_tokens exceeds the limits. Precondition: tokens.batch.num_tokens() <= padded_tokens.
   Status stage_tokens(const StagedTokens& tokens, std::int64_t padded_tokens);
   // Stages the indices of the body's output rows that the head computes. Padding has index -1, which is gathered as
-  // zeros. `sampling` describes the first rows; the others are greedy. A row gets the adapter that its token had in the
-  // last stage_tokens(). The step buffer's next upload transfers them.
+  // zeros. `sampling` describes the first rows. The other rows are sampled greedily. Each row gets the adapter that its
+  // token had in the last call of stage_tokens(). The step buffer's next upload transfers them.
   Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows);
   // Copies sampled ids from the arena to the elements of last_ids that begin at `first`. All memory is on the device.
   Status keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);
@@ -64,8 +64,8 @@ class InputBuffers {
 
  private:
   InputBuffers(InputLimits limits, StepBuffer& step);
-  // Returns how many bytes the first `count` of `inputs` take when they are packed and each has `elements` elements.
-  // `inputs` is the table's list of row inputs or of token inputs.
+  // Returns how many bytes the first `count` inputs take if they are packed and each has `elements` elements. `inputs`
+  // is the table's list of row inputs or of token inputs.
   static std::size_t packed(const auto& inputs, std::size_t count, std::int64_t elements);
   std::size_t token_offset(std::size_t input, std::int64_t tokens) const;
   std::size_t row_offset(std::size_t input, std::int64_t rows) const;
@@ -76,7 +76,7 @@ class InputBuffers {
   std::size_t rows_begin_ = 0;
   std::size_t boundary_ = 0;  // end of the row inputs and start of the token inputs
   std::unique_ptr<Allocation> last_ids_;
-  std::vector<std::int32_t> adapter_slots_;  // one for each token of the last stage_tokens()
+  std::vector<std::int32_t> adapter_slots_;  // one slot for each token of the last stage_tokens()
 };
 
 }  // namespace tessera

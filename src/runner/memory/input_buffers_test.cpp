@@ -1,5 +1,6 @@
-// Catches: padding that keeps the last step's rows, a field that is staged into its neighbour or with the wrong width,
-// addresses that change although graphs hold them, and an input that exceeds the limits but is written.
+// Catches: padding that keeps the last step's rows, an input that is written over its neighbour or with the wrong
+// width, addresses that change although graphs refer to them, and an input that is written although it exceeds the
+// limits.
 #include "tessera/runner/memory/input_buffers.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +44,7 @@ class InputBuffersTest : public ::testing::Test {
     made[ir::Symbol::kRows] = rows;
     return made;
   }
-  // Fills all inputs, as an earlier step may have left them.
+  // Fills all inputs with values, as an earlier step would do.
   void dirty() {
     ForwardBatch full = batch(8);
     ASSERT_TRUE(buffers_.stage_tokens({.batch = full, .padding_id = TokenId(77)}, 8).ok());
@@ -205,7 +206,7 @@ TEST_F(InputBuffersTest, PacksABucketsInputsAroundOneBoundary) {
       EXPECT_EQ(std::adjacent_find(places->begin(), places->end()), places->end());
     }
     EXPECT_EQ(token_places.front(), addresses_.find("input_ids", bucket(8, 4))) << "the fixed place";
-    // There are few elements, so each input takes one unit of alignment.
+    // Each input has so few elements that it takes exactly kDeviceAlignment bytes.
     EXPECT_EQ(token_places.front(), row_places.front() + row_places.size() * kDeviceAlignment);
     EXPECT_EQ(token_places.back(), token_places.front() + (token_places.size() - 1) * kDeviceAlignment);
   }

@@ -26,7 +26,7 @@ void write_sampling(const StagedRows& step, std::size_t padded, std::byte* to) {
   }
 }
 
-// Writes the three axes one after another. Padding has position 0 on each axis.
+// Writes the positions on the three axes, one axis after another. Padding has position 0 on each axis.
 void write_rope_positions(const StagedTokens& step, std::size_t, std::size_t padded, std::byte* to) {
   for (const std::vector<std::int32_t>& own : step.rope_positions) {
     write_list(own.empty() ? step.batch.positions : own, std::int32_t{0}, padded, to);
@@ -34,7 +34,7 @@ void write_rope_positions(const StagedTokens& step, std::size_t, std::size_t pad
   }
 }
 
-// Writes the rows' indices. Padding has row -1, which is gathered as zeros.
+// Writes the row indices. A padding row has index -1, for which the graph reads zeros.
 void write_rows(const StagedRows& step, std::size_t padded, std::byte* to) {
   const auto rows = std::as_bytes(step.rows);
   std::copy(rows.begin(), rows.end(), to);
@@ -48,12 +48,13 @@ void write_row_marks(const StagedRows& step, std::size_t padded, std::byte* to) 
   }
 }
 
-// Writes the table that names each token's adapter.
+// Writes the table that gives the adapter of each token.
 void write_adapters(const StagedTokens& step, std::size_t, std::size_t padded, std::byte* to) {
   write_adapter_rows(step.batch.adapter_slots, padded, to);
 }
 
-// Writes the table that names each wanted row's adapter. A row index past the batch's tokens has no adapter.
+// Writes the table that gives the adapter of each wanted row. A row index that is not below the number of tokens gets
+// no adapter.
 void write_head_adapters(const StagedRows& step, std::size_t padded, std::byte* to) {
   std::vector<std::int32_t> slots;
   for (const std::int32_t row : step.rows) {

@@ -21,17 +21,17 @@ namespace tessera {
 
 // The sampling parameters of one wanted row; see ops/sampling/sample.h.
 struct SampleRow {
-  float temperature = 0;   // 0: greedy, the most probable token
-  std::int32_t top_k = 0;  // 0: no limit
+  float temperature = 0;   // if 0, greedy: the most probable token is taken
+  std::int32_t top_k = 0;  // if 0, there is no limit
   float top_p = 1;
-  float min_p = 0;  // 0: no limit
+  float min_p = 0;  // if 0, there is no limit
   std::int64_t seed = 0;
   std::int32_t choice = 0;    // index among the request's n choices
   std::int32_t position = 0;  // position of the new token in its request
 };
 
-// The temporal, vertical and horizontal position of each token ([T] each, at least 0), for models with
-// three-dimensional rotary positions. All three are empty if they equal the batch's positions. Cache slots and the
+// The temporal, vertical and horizontal positions of the T tokens, for models with three-dimensional rotary positions.
+// Each list has T elements of at least 0. All three are empty if they equal the batch's positions. Cache slots and the
 // causal mask depend on the batch's positions alone.
 using RopeAxes = std::array<std::vector<std::int32_t>, 3>;
 inline constexpr RopeAxes kPlainRope{};
@@ -40,14 +40,16 @@ inline constexpr RopeAxes kPlainRope{};
 struct StagedTokens {
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
-  TokenId padding_id{0};  // for rows past the batch's tokens
-  // [T]: for each token, the row of draft_hidden that it continues; empty for the model's own forwards.
+  TokenId padding_id{0};  // id for padding rows, which follow the batch's tokens
+  // For each of the T tokens, the row of draft_hidden whose hidden state it continues. Empty for forwards of the model
+  // itself.
   std::span<const std::int32_t> draft_rows = {};
 };
 struct StagedRows {
   std::span<const std::int32_t> rows;   // indices of the body's output rows that the head computes
-  std::span<const SampleRow> sampling;  // one for each of the first rows; the others are greedy
-  // The adapter slot of each output row of the body; -1: no adapter. Rows past the end of this list have no adapter.
+  std::span<const SampleRow> sampling;  // parameters of the first rows; the other rows are greedy
+  // The adapter slot of each output row of the body, or -1 if the row has no adapter. Rows past the end of this list
+  // have no adapter.
   std::span<const std::int32_t> adapter_slots = {};
 };
 
@@ -56,8 +58,8 @@ struct StagedRows {
 struct TokenInput {
   std::string name;
   ir::DType dtype;
-  std::size_t group;   // cache group, for slot inputs
-  std::int64_t lists;  // number of lists of T values each, stored one after another
+  std::size_t group;   // the cache group that an input of slots belongs to
+  std::int64_t lists;  // number of stored lists, each with T values
   void (*write)(const StagedTokens& step, std::size_t group, std::size_t padded, std::byte* to);
 };
 struct RowInput {
@@ -69,14 +71,14 @@ struct RowInput {
 
 // The inputs of a step of T tokens and R wanted rows.
 struct InputTable {
-  std::vector<TokenInput> tokens;  // each input is [its lists, T]
-  std::vector<RowInput> rows;      // each input is [its lists, R]
+  std::vector<TokenInput> tokens;  // each input has the shape [TokenInput::lists, T]
+  std::vector<RowInput> rows;      // each input has the shape [RowInput::lists, R]
 };
 // The inputs that only some models need. The table includes an input if its member is true.
 struct ExtraInputs {
   bool rope_positions = false;  // RopeAxes, for models with three-dimensional rotary positions
   bool draft_rows = false;      // StagedTokens::draft_rows, for a next-token layer
-  bool adapters = false;        // which adapter each token and each wanted row has
+  bool adapters = false;        // inputs that give the adapter of each token and of each wanted row
 };
 InputTable make_input_table(std::span<const std::string> cache_groups, const ExtraInputs& extra = {});
 

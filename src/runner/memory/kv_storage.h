@@ -1,6 +1,6 @@
-// Memory of the KV cache. It consists of the states of the model's cache groups. A state is a tensor that keeps its
-// contents from one forward to the next, for example the keys of one layer. Its shape is [pages, …]. The engine decides
-// which page belongs to which request (engine/cache/cache_manager.h).
+// Holds the memory of the KV cache, which consists of the states of the model's cache groups. A state is a tensor that
+// keeps its contents from one forward to the next, for example the keys of one layer. Its shape is [pages, …]. The
+// engine decides which page belongs to which request (engine/cache/cache_manager.h).
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,13 @@ class KvStorage {
   // a state of the same name.
   static Result<std::vector<std::int64_t>> page_bytes(std::span<const ir::Graph* const> graphs);
   // Allocates the caches. `num_pages` has an entry of at least 1 for each cache group. Page 0 of each group is zeroed,
-  // so that padding reads finite numbers; other pages are written before they are read.
+  // so that padding rows read finite numbers. All other pages are written before they are read.
   static Result<KvStorage> create(std::span<const ir::Graph* const> graphs, std::span<const std::int64_t> num_pages,
                                   Device& device, Stream& stream);
 
   void add_to(ExternalValues& externals) const;
-  // Copies a slot to another slot in all states of its group. Asynchronous on `stream`. Precondition: both slots exist.
+  // Copies the contents of one slot to another slot, in all states of their group. Asynchronous on `stream`.
+  // Precondition: both slots exist.
   Status copy(const SlotCopy& copy, Stream& stream) const;
   // Fills `count` pages, beginning with page `first`, in all states of the group. Asynchronous on `stream`.
   // Precondition: the pages exist.

@@ -28,8 +28,8 @@ Result<KvStorage> create(const ir::Graph& graph, const std::vector<std::int64_t>
   return KvStorage::create(std::array{&graph}, num_pages, device, stream);
 }
 
-// Two layers of different widths. Their pages have 3·1·5 and 3·2·8 elements of 2 bytes; neither is a multiple of the
-// alignment.
+// Two layers of different widths. Their pages have 3·1·5 and 3·2·8 elements of 2 bytes. These page sizes, 30 and 96
+// bytes, are no multiples of the alignment.
 ir::Graph two_layers() {
   return *ir::parse_graph(R"(graph @g {
     group "full" paged layers [0, 1]
@@ -39,7 +39,7 @@ ir::Graph two_layers() {
                           nullptr);
 }
 
-// One layer with pages, and one layer with a slot of 44 bytes for each sequence.
+// One layer with pages, and one layer with a slot for each sequence. A slot takes (2·5 + 1) · 4 = 44 bytes.
 ir::Graph pages_and_slots() {
   return *ir::parse_graph(R"(graph @g {
     group "full" paged layers [0] group "memory" state layers [1]
@@ -104,7 +104,7 @@ TEST(KvStorage, StatesAreAlignedDisjointAndBeginWithZeros) {
     ASSERT_TRUE(states[name]) << name;
   }
 
-  // [begin, end) of each state: 7 pages of 30 bytes or of 96 bytes.
+  // The range [begin, end) of each state. A state has 7 pages of 30 bytes (layer 0) or of 96 bytes.
   std::vector<std::pair<DeviceAddress, DeviceAddress>> ranges;
   for (const auto& [name, begin] : states) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(begin.raw()) % kDeviceAlignment, 0u) << name;

@@ -16,7 +16,8 @@ bool takes_states_of(const ir::Graph& body, const ir::Node& node, std::size_t gr
   });
 }
 
-// Returns the operator that mixes tokens through caches of this kind. Graphs can run it for any batch.
+// Returns the operator that mixes tokens through caches of this kind. Captured graphs can run this operator for any
+// batch.
 std::string_view mixer_over(ir::CacheGroup::Kind kind) {
   switch (kind) {
     case ir::CacheGroup::Kind::kPaged:

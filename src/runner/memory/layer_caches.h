@@ -1,5 +1,5 @@
-// Finds which layers of a model's graph declare a cache: cache groups list their layers, and operators read and write
-// the groups' states.
+// Finds which layers of a model's graph declare a cache. A cache group lists its layers, and operators read and write
+// the states of the group.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Makes two layers: the first has attention; `rest` declares and computes the second.
+// Makes a graph of two layers. The first layer has attention, and `rest` is the text of the second layer.
 ir::Graph model(const std::string& groups, const std::string& rest) {
   Result<ir::Graph> graph = ir::parse_graph("graph @body { " + groups + R"(
     input %q: f32[T, 16]
@@ -75,7 +75,7 @@ TEST(LayerCaches, AnotherMixingOperatorIsDeclaredButNotGqa) {
   EXPECT_THAT(messages(caches), ElementsAre(kGqaNote));
 }
 
-// The second layer also has a convolution, which keeps a state of its own.
+// The second layer also has a convolution, which has its own state.
 TEST(LayerCaches, AGatedDeltaNetIsHeldByGraphs) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0] group \"memory\" state layers [1]", R"(
     state %c.1: f32[P1, 8] causal_conv(%q, mut %c.1) {group = 1}

@@ -13,22 +13,22 @@ struct RunnerModel;
 class RunnerParts;
 
 // Returns the bytes that the memory plan leaves free for the driver, kernels that are loaded later, and other
-// processes. The start warns if less than half of this reserve is free at the end of capture.
+// processes. A warning is logged if less than half of this reserve is free when the start has captured its graphs.
 std::int64_t memory_reserve(const DeviceProperties& device);
 
-// Returns the bytes of graphs with these stats. If the device does not report graph memory, returns `estimate` times
-// `of_estimate`. Here and below, `of_estimate` is the ratio of the measured to the estimated bytes of all graph objects
-// (GraphCapture::graph_bytes_of_estimate).
+// Returns the memory of graphs with these statistics, in bytes. If the device does not report graph memory, returns
+// `estimate` times `of_estimate`. Here and below, `of_estimate` is the ratio of the measured to the estimated bytes of
+// all graph objects (GraphCapture::graph_bytes_of_estimate).
 std::int64_t graph_bytes(const GraphStats& stats, std::int64_t estimate, double of_estimate);
 
-// Returns the estimated memory of graphs with this need.
+// Returns the estimated memory of graphs that need this many nodes and graph objects.
 GraphMemory estimated_graphs(const GraphNeed& need, const DeviceProperties& device);
 
 // Returns the memory of the sizes that are captured now. If the device does not report graph memory, multiplies
 // estimates by `of_estimate`.
 RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& device, double of_estimate);
 
-// Returns the memory that exchanges with other ranks have taken so far. Called on the rank's thread.
+// Returns the memory that exchanges with other ranks have taken so far. Must be called on the rank's thread.
 std::int64_t communication_bytes(const RunnerModel& model);
 
 // Returns the memory in use now, without step results. `available` is the device's free memory in bytes.

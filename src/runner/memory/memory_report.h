@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// What the memory is used for. Step results are host memory; everything else is device memory.
+// What the memory is used for. Step results lie in host memory, and everything else lies in device memory.
 enum class MemoryUse : std::uint8_t {
   kWeights,
   kKvCache,
@@ -25,34 +25,39 @@ enum class MemoryUse : std::uint8_t {
   // rows. More embedding rows may get memory later: a prediction counts those that have memory from the start, and a
   // measurement counts those that have memory when it is taken.
   kStaticInputs,
-  kPlans,  // operators' plans: lengths, page tables, the kernels' work lists
-  // Exchanges with other ranks: mailboxes, links between stages, NCCL's memory. On a CPU, values received from other
-  // stages and nodes: a prediction contains their largest possible size, and a measurement contains their size so far.
+  kPlans,  // operators' plans, which are lengths, page tables and the kernels' lists of work
+  // Memory for exchanges with other ranks: mailboxes, links between stages, and NCCL's memory. On a CPU it holds values
+  // received from other stages and nodes. A prediction counts their largest possible size, and a measurement counts the
+  // memory that they took until now.
   kCommunication,
-  // The objects of captured graphs. If the device does not report graph memory, a measurement is the device memory that
-  // captures took outside arena and workspace. It then includes kernels that were loaded during the captures.
+  // The objects of captured graphs. If the device does not report graph memory, the measured value is the device memory
+  // that captures took outside arena and workspace. This value includes kernels that were loaded during the captures.
   kGraphObjects,
   kStepResults,
-  kAdapters,  // the slots of low-rank adapters; only if adapters are served
+  kAdapters,  // the slots of low-rank adapters, if adapters are served
 };
 inline constexpr int kNumMemoryUses = 10;
 // Returns the name of a use in metrics and answers: "weights" "kv_cache" "arena" "workspace" "static_inputs"
 // "attention" (for plans) "communication" "graph_objects" "step_results" "adapters".
 std::string_view memory_use_name(MemoryUse use);
 
-// The graphs of one size. On a CPU every operator is one launch of a known number of bytes, so a prediction is exact.
-// On a GPU a prediction is an estimate, because it uses the estimate of DeviceProperties and because some operators
-// become several nodes.
+// The graphs of one size. On a CPU every operator becomes one launch, which takes a known number of bytes, so a
+// prediction is exact. On a GPU a prediction is an estimate, because it uses the estimated sizes in DeviceProperties
+// and because some operators become several nodes.
 struct GraphMemory {
   std::int64_t graphs = 0;
   std::int64_t nodes = 0;  // kernels, copies and fills; in a prediction, operators
-  std::int64_t bytes = 0;  // if the device does not report it, the size's share of the memory that all captures took
+  // The bytes of the graphs. If the device does not report graph memory, this is the size's share of the memory of all
+  // captures.
+  std::int64_t bytes = 0;
 };
 
 struct SizeMemory {
   std::int64_t size = 0;
   GraphMemory graphs{};  // empty in a prediction if the runner makes no graphs
-  MemoryNeed need{};     // memory need in arena and workspace; only in a prediction with kEverySize
+  // The memory that the size needs in arena and workspace. Only predictions with PredictionDetail::kEverySize contain
+  // it.
+  MemoryNeed need{};
 };
 
 // The memory of one runner: a runner with one of kCapturedRoles, or the vision tower. A prediction has an entry for
@@ -65,7 +70,7 @@ struct RunnerMemory {
 
 class MemoryReport {
  public:
-  // Returns the bytes of a use; 0 if the report does not have the use.
+  // Returns the bytes of a use, or 0 if the report does not contain the use.
   std::int64_t operator[](MemoryUse use) const { return bytes_[static_cast<std::size_t>(use)].value_or(0); }
   void set(MemoryUse use, std::int64_t bytes) { bytes_[static_cast<std::size_t>(use)] = bytes; }
 
@@ -76,11 +81,11 @@ class MemoryReport {
   // Returns the sum of arena, workspace, static inputs, plans, communication and adapters: the device memory of
   // forwards without their graphs.
   std::int64_t forwards() const;
-  // Returns the runner of the role; null if the report has none.
+  // Returns the memory of the runner with this role, or null if the report has no such runner.
   const RunnerMemory* runner(RunnerRole role) const;
 
   std::vector<RunnerMemory> runners{};  // in the order of kCapturedRoles, then the tower if the model has one
-  std::int64_t available = 0;           // measured: free device memory at the end of capture
+  std::int64_t available = 0;           // only in a measurement: free device memory at the end of capture
 
  private:
   std::array<std::optional<std::int64_t>, kNumMemoryUses> bytes_{};

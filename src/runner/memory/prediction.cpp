@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// Predicts every size of the ladder, including its memory need if `detail` asks for that.
+// Predicts the graphs of every size of the ladder. If `detail` is kEverySize, also predicts each size's memory need.
 Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DeviceProperties& device,
                                     PredictionDetail detail) {
   RunnerMemory memory{.role = runner.spec().role};
@@ -30,9 +30,8 @@ Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DevicePrope
   return memory;
 }
 
-// Makes executables that are never bound, because the prediction uses only their shapes. The stream and the arena of
-// their environment are therefore placeholders, and the environment has no addresses. This object must outlive the
-// runners made with it.
+// Makes executables that are never bound, because the prediction uses only their shapes. Their environment therefore
+// has no addresses, and its stream and arena are never used. This object must outlive the runners made with it.
 class Shapes {
  public:
   static Result<std::unique_ptr<Shapes>> create(const ModelGraphs& graphs, const RunnerOptions& options,

@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// kTotals plans only the largest sizes, since all sizes share one arena. It takes a few milliseconds for a large model.
-// kEverySize takes some tens of milliseconds.
+// kTotals plans only the largest sizes, since all sizes share one arena. This takes a few milliseconds for a large
+// model. kEverySize plans every size, which takes tens of milliseconds.
 enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 
 // Predicts all uses except weights and KV cache. The memory left for the KV cache follows from the result.

@@ -1,5 +1,6 @@
-// Catches: memory that is taken but not predicted; memory that is predicted but not taken (arena, workspace, every
-// static buffer and graph objects, for several kinds of models and ladders); and a report whose parts do not add up.
+// Catches: memory that is taken but not predicted; memory that is predicted but not taken; and a report whose parts do
+// not add up. The tests compare arena, workspace, every static buffer and graph objects, for several kinds of models
+// and ladders.
 #include "tessera/runner/memory/prediction.h"
 
 #include <gmock/gmock.h>
@@ -29,8 +30,8 @@ ModelGraphs graphs_of(const std::string& folder, const RunnerOptions& options, i
 }
 std::string golden(const std::string& name) { return testing::data_path("goldens/" + name); }
 
-// Checks that a prediction is exact for memory that is allocated once, within 1 % for arena and workspace, and within a
-// quarter for graph objects.
+// Checks that a prediction is within 1 % of the measurement for arena and workspace, within 25 % for graph objects, and
+// equal to it for all other uses.
 void expect_met(const MemoryReport& predicted, const MemoryReport& taken) {
   std::vector<std::string_view> uses;
   for (const auto& [use, bytes] : predicted.entries()) {
@@ -81,7 +82,7 @@ TEST(Prediction, IsWhatARunnerTakes) {
   }
 }
 
-// Uses the bundled model with the sizes with which it is served.
+// This test uses the demo model of the repository with the sizes with which it is served.
 TEST(Prediction, IsWhatTheBundledModelTakes) {
   const std::string folder = testing::source_path("models/demo");
   RunnerOptions options = small_options();
@@ -127,7 +128,7 @@ TEST(Prediction, GraphsAreCountedAsTheyAreMade) {
   const RunnerOptions options = small_options();
   const RunnerBench bench = make_captured("llama", options);
   const MemoryReport p = *predict_memory(graphs_of(golden("llama"), options), options, *bench.device);
-  // Three layers make four pieces around their attentions; decode is one piece.
+  // The attention operators of three layers cut a prefill into four pieces. A decode is one piece.
   const GraphMemory prefill = p.runner(RunnerRole::kPrefill)->sizes[0].graphs;
   const GraphMemory decode = p.runner(RunnerRole::kDecode)->sizes[0].graphs;
   EXPECT_EQ(prefill.graphs, 4);
@@ -170,8 +171,8 @@ TEST(MemoryReport, ListsCapturedSizesByRunner) {
   EXPECT_GT(report.available, 0);
 }
 
-// If the device does not report graph memory, sizes share the measured bytes in proportion to their estimates.
-// Otherwise the reported bytes are used.
+// If the device does not report graph memory, the measured bytes are divided among the sizes in proportion to their
+// estimates. Otherwise the reported bytes are used.
 TEST(MemoryReport, UnreportedGraphBytesAreShared) {
   EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 0}, 4000, 0.75), 3000);
   EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 500}, 4000, 0.75), 500);
@@ -226,7 +227,7 @@ std::string log_of_capture(std::int64_t available, const RunnerOptions& options 
 }
 
 TEST(MemoryReport, LogsMemoryAndWarnsWhereLittleIsLeft) {
-  // The reserve is 512 + 128 MiB, and half of it should remain free.
+  // The reserve is 512 + 128 MiB. The test leaves 319 MiB, which is less than the half that should remain free.
   const std::string poor = log_of_capture(319 << 20);
   EXPECT_THAT(poor, HasSubstr("memory: weights"));
   EXPECT_THAT(poor, HasSubstr("memory: only 0.33 GB of the device's memory are left"));

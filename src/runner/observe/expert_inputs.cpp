@@ -20,8 +20,8 @@ using namespace experts_operands;  // NOLINT(google-build-using-namespace): only
 
 bool is_quantised(const ir::Node& node) { return node.attribute_or("quantised", false); }
 
-// Returns one expert's part of a stack of matrices or vectors. If `counts_rows`, the stack's first dimension counts the
-// rows of all experts; otherwise it counts the experts.
+// Returns one expert's part of a tensor that stacks the matrices or vectors of all experts. If `counts_rows` is true,
+// the first dimension of the tensor counts the rows of all experts. Otherwise it counts the experts.
 TensorView part_of(TensorView stack, std::int64_t experts, std::int64_t expert, bool counts_rows) {
   stack.data += stack.bytes() / experts * expert;
   if (counts_rows) {
@@ -33,7 +33,7 @@ TensorView part_of(TensorView stack, std::int64_t experts, std::int64_t expert, 
   return stack;
 }
 
-// A linear operator with the gate and up matrices of one expert: its node, and its operands after x.
+// A linear operator that multiplies by the gate and up matrices of one expert. `matrix` holds its operands after x.
 struct GateUpLinear {
   ir::Node node;
   std::vector<TensorView> matrix;
@@ -68,7 +68,8 @@ Result<GateUpLinear> gate_up_of(const ObservedCall& call, std::int64_t expert, c
   return linear;
 }
 
-// Computes a(g, u) of moe_experts.h. Each row of `both` has `columns` numbers of g, then as many of u.
+// Computes the activation a(g, u) that moe_experts.h defines. Each row of `both` has `columns` numbers of g (gate), and
+// then `columns` numbers of u (up).
 void activate(const ir::Node& node, std::span<const float> both, std::int64_t columns, std::span<float> to) {
   const std::string activation = string_attribute(node, "activation", "silu");
   const auto limit = static_cast<float>(node.attribute_or("limit", 0.0));

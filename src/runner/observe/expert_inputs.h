@@ -1,5 +1,5 @@
 // Computes the inputs of the experts' down matrices again, because moe_experts does not return them. The device's
-// kernel for linears multiplies by the expert's gate and up matrices, and the host then applies the activation.
+// kernel for linears multiplies by the expert's gate and up matrices. The host then applies the activation.
 #pragma once
 
 #include <cstddef>
@@ -23,18 +23,19 @@ struct ObservedRows {
   std::int64_t cols = 0;
 };
 
-// The rows that chose each expert. A row that chose an expert twice counts twice.
+// For each expert, the rows that chose it. If a row chose an expert twice, it is listed twice.
 struct ExpertRows {
   std::vector<std::vector<std::int64_t>> rows_of;  // [experts]
 
-  // `ids` is i32[rows, experts of a row]. Ids outside [0, experts) name no expert. Returns kInternal for another type.
+  // `ids` is i32[rows, experts chosen by a row]. Ids outside [0, experts) are ignored. Returns kInternal if `ids` has
+  // another type.
   static Result<ExpertRows> of(const ObservedRows& ids, std::int64_t experts);
 };
 
 // Copies the given rows of `from` to `to`.
 void gather_rows(const ObservedRows& from, std::span<const std::int64_t> rows, std::vector<std::byte>& to);
 
-// The operands of moe_experts. Biases, and the further operands of quantised matrices, come after these.
+// The indices of moe_experts' operands. Biases, and the additional operands of quantised matrices, come after these.
 namespace experts_operands {
 inline constexpr std::size_t kX = 0;
 inline constexpr std::size_t kIds = 1;
@@ -47,9 +48,9 @@ class ExpertInputs {
   // `parts` must outlive this object.
   explicit ExpertInputs(RunnerParts& parts) : parts_(parts) {}
 
-  // Precondition of both functions: `call` is a moe_experts whose matrices are not MXFP4.
+  // Precondition of both functions: `call` is a call of moe_experts whose matrices are not MXFP4.
   static Result<ExpertSizes> sizes(const ObservedCall& call);
-  // Computes the inputs of the expert's down matrix for the rows in `x`: [x.rows, intermediate]. `x` has some rows of
+  // Computes the inputs of the expert's down matrix, [x.rows, intermediate], for the rows in `x`. `x` has some rows of
   // the call's first operand. The result is valid until the next call.
   Result<std::span<const float>> down_inputs(const ObservedCall& call, std::int64_t expert, const ObservedRows& x);
 

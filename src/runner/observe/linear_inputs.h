@@ -1,4 +1,4 @@
-// Adds up the squares of the inputs of all linears and experts, for an importance matrix.
+// Adds up the squares of the inputs of all linears and experts. Quantisation uses these sums as an importance matrix.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,9 @@
 
 namespace tessera {
 
-// Observes the operators linear, quantised_linear and moe_experts. The columns of experts' inputs are added up for each
-// expert. Sums are in double precision, so that the order of the forwards changes only their rounding.
+// Observes the operators linear, quantised_linear and moe_experts. Squares are added up for each column of an input,
+// and in experts separately for each expert. The sums are in double precision, so the order of forwards changes only
+// their rounding.
 //
 // Threads: the runner's thread.
 class LinearInputs final : public OperatorObserver {
@@ -35,7 +36,7 @@ class LinearInputs final : public OperatorObserver {
  private:
   Status add_linear(const ObservedCall& call);
   Status add_experts(const ObservedCall& call);
-  // Reads the rows of an operand that belong to requests.
+  // Reads the rows of an operand, without the padding rows.
   Result<ObservedRows> read_rows(const ObservedCall& call, std::size_t operand);
   ObservedInput& sums_of(const std::string& weight, ObservedWeight kind, std::int64_t matrices, std::int64_t cols);
 

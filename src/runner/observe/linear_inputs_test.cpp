@@ -24,7 +24,7 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-const std::vector<TestRequest> kTwo = {{ids(13, 5)}, {ids(10, 2)}};  // 23 tokens
+const std::vector<TestRequest> kTwo = {{ids(13, 5)}, {ids(10, 2)}};  // 13 + 10 = 23 tokens
 
 RunnerBench make_uncaptured(const std::string& golden, LastLayer last = LastLayer::kOfAllRows) {
   return testing::make_bench(golden, small_options(), ir::DType::kFloat32, last);
@@ -53,7 +53,8 @@ TEST(LinearInputs, EveryRowOfARequestCountsOnce) {
   }
 }
 
-// The head's inputs are the hidden states that a forward returns.
+// The inputs of the head are the hidden states that a forward returns, so the test can compute the head's sums from
+// them.
 TEST(LinearInputs, SumsAreThoseOfTheSquares) {
   RunnerBench bench = make_uncaptured("llama");
   const ForwardBatch batch = make_batch(kTwo, Rows::kAll);
@@ -86,7 +87,7 @@ TEST(LinearInputs, LastLayerSeesWantedRowsAlone) {
   EXPECT_THAT(counts, ::testing::Contains(23));
 }
 
-// 23 tokens are padded to 40.
+// The 23 tokens are padded to the captured size 40.
 TEST(LinearInputs, CapturedSizesRunWithoutTheirGraphs) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::vector<float> replayed = bench.logits(kTwo);
@@ -98,7 +99,7 @@ TEST(LinearInputs, CapturedSizesRunWithoutTheirGraphs) {
   for (const ObservedInput& input : observed.inputs()) EXPECT_EQ(input.counts, std::vector<double>{23}) << input.weight;
 }
 
-// Returns the CPU's kernels with a joined kernel that fails when it runs.
+// Returns the CPU's kernels, with a joined kernel (one for several operators) that fails when it runs.
 KernelTable failing_joins() {
   class Fails final : public BoundOp {
     Status enqueue(Stream& /*stream*/) const override { return internal_error("the joined kernel ran"); }

@@ -8,14 +8,14 @@
 namespace tessera {
 namespace {
 
-// Returns whether a joined kernel runs the operator together with others.
+// Returns whether a joined kernel runs the operator together with its neighbours.
 Result<bool> is_joined(const ObservedCall& call) {
   if (TRY(call.executable.runs_later(call.bucket, call.part, call.instruction))) return true;
   if (call.instruction == 0) return false;
   return call.executable.runs_later(call.bucket, call.part, call.instruction - 1);
 }
 
-// Runs the operator by its own kernel, in the memory of its forward.
+// Runs the operator by its own kernel, on the forward's memory.
 Status run_alone(RunnerParts& parts, const ObservedCall& call, const ForwardContext& context) {
   const Program& program = *call.of_part().program;
   const auto views_of = [&](const std::vector<ir::ValueId>& values) -> Result<std::vector<TensorView>> {

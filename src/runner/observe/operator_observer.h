@@ -1,5 +1,5 @@
-// Lets code see the values of a forward while it runs operator by operator. Forwards without an observer do not pay for
-// it.
+// Lets code read the values of a forward that runs operator by operator. Forwards without an observer have no extra
+// cost.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct ObservedCall {
   const CompiledPart& of_part() const { return executable.parts(bucket)[part]; }
   const ir::Node& node() const { return of_part().program->instructions[instruction].call; }
   Result<TensorView> operand(std::size_t i) const { return executable.value(bucket, part, node().operands[i]); }
-  // Returns the name of the operand's value, which tells the weights of layers apart.
+  // Returns the name of the operand's value. Weights of different layers have different names.
   const std::string& operand_name(std::size_t i) const { return of_part().value_names[node().operands[i].index()]; }
 };
 

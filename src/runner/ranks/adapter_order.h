@@ -1,5 +1,5 @@
-// Encodes the RankOrder kWriteAdapter, which copies an adapter to a slot on every rank. Ranks of rank 0's process read
-// their shares of the adapter from that process's memory. Ranks of other processes get their shares in the message.
+// Encodes the RankOrder kWriteAdapter, which copies an adapter to a slot on every rank. Ranks in the same process as
+// rank 0 read their shares of the adapter from memory. Ranks of other processes get their shares in the message.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace tessera {
 
 // Packs the shares of ranks 1 and up.
 void pack_shares(const Adapter& adapter, MessageWriter& to);
-// Copies the share of the layout's rank to host memory, and reads the message to its end. Returns kDataLoss if the
-// message is malformed or made for another layout.
+// Reads the whole message, and copies the share of the rank that `layout` belongs to into host memory. Returns
+// kDataLoss if the message is malformed or made for another layout.
 Result<AdapterShare> unpack_share(MessageReader& from, const AdapterLayout& layout, Device& device);
 
 }  // namespace tessera

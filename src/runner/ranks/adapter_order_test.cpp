@@ -1,4 +1,4 @@
-// Catches: a share that arrives changed or is taken for another rank's share, and a read past the end of a message.
+// Catches: a share that arrives changed or that another rank takes, and a read past the end of a message.
 #include "tessera/runner/ranks/adapter_order.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kModule = "model.layers.0.q_proj";
 
-// Divides the four rows of q among three ranks: two, one and one.
+// Divides the four rows of q among three ranks, which get two, one and one row.
 AdapterLayout layout_of(std::size_t rank) {
   const auto of_rank = [](std::int64_t first, std::int64_t rows) {
     return std::vector<AdaptableLinear>{
@@ -69,7 +69,7 @@ TEST_F(AdapterOrder, EachRankReadsItsOwnShare) {
 TEST_F(AdapterOrder, EveryTruncatedMessageIsAnError) {
   for (std::size_t bytes = kMessageHeaderBytes; bytes < message_.size(); bytes += 8) {
     std::vector<std::byte> cut(message_.begin(), message_.begin() + static_cast<std::ptrdiff_t>(bytes));
-    const std::uint64_t size = cut.size();  // stored in the header, so that header and message agree
+    const std::uint64_t size = cut.size();  // the size in the header must agree with the cut message
     std::memcpy(cut.data() + 24, &size, sizeof(size));
     EXPECT_EQ(unpacked(cut, 1).status().code(), StatusCode::kDataLoss) << bytes;
   }

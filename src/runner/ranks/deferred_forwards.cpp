@@ -22,7 +22,7 @@ void DeferredForwards::push(std::span<const std::byte> message, const ForwardInp
   entry.failed = ok_status();
 }
 
-// Also unpacks failed forwards, because later messages refer to their page tables.
+// take() also unpacks forwards that fail() has marked, because later messages refer to their page tables.
 Result<ForwardInputs> DeferredForwards::take() {
   Entry& oldest = entries_[first_];
   first_ = (first_ + 1) % entries_.size();

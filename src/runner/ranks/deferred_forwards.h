@@ -1,5 +1,5 @@
-// Holds forwards that rank 0 has sent to the other ranks but not run itself yet (steps/host_pipeline.cpp). By the time
-// rank 0 runs a forward, the submitted spans are no longer valid, so the packed message is kept.
+// Holds forwards that rank 0 has sent to the other ranks but has not run itself yet (steps/host_pipeline.cpp). When
+// rank 0 runs such a forward, the spans of its inputs are no longer valid, so the packed message is kept.
 //
 // Allocates nothing if forwards are no larger and no more numerous than before. Threads: one thread owns it.
 #pragma once

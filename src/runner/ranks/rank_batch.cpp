@@ -37,9 +37,9 @@ void BatchPacker::pack(const ForwardBatch& batch, MessageWriter& to) {
   }
 }
 
-// Packs each table as its difference from the previous forward's table with the same number. A table drops out when its
-// request ends, but the other tables keep their order from forward to forward. The search for a table therefore starts
-// after the last match.
+// Packs each table as its difference from the previous forward's table with the same number. When a request ends, its
+// table is missing from the next forward, but the other tables keep their order. The search for a table therefore
+// starts after the last match.
 void BatchPacker::pack_tables(std::span<const PageTable> tables, Group& group, MessageWriter& to) {
   to.word(std::ssize(tables));
   group.next.clear();
@@ -95,7 +95,7 @@ Status ReceivedBatch::unpack(MessageReader& from) {
   return ok_status();
 }
 
-// Unpacks the page tables. Never shrinks `group.next`, so that unused rows keep their memory for later forwards.
+// Unpacks the page tables. `group.next` never shrinks, so later forwards can reuse the memory of its unused rows.
 Status ReceivedBatch::unpack_tables(MessageReader& from, Group& group, std::vector<PageTable>& tables) {
   const std::int64_t count = TRY(from.choice("page_tables", std::ssize(batch_.query_lens)));
   const auto rows = static_cast<std::size_t>(count);

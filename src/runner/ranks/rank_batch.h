@@ -1,8 +1,8 @@
-// Packs batches into messages between ranks. Sender and receiver both keep state, so batches must arrive in the order
-// in which they were packed.
+// Packs batches into messages between ranks. The sender and the receiver both keep state, so batches must be unpacked
+// in the order in which they were packed.
 //
-// Page tables are sent as differences. Both ends keep the tables of the last batch by number (PageTable). A table that
-// was not in that batch is sent whole.
+// Page tables are sent as differences. The sender and the receiver keep the tables of the last batch, each under its
+// number (PageTable::number). A table that was not in the last batch is sent whole.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// The sender's end of the stream. Allocates nothing for batches no larger than earlier ones.
+// The sender's end of the stream of batches. Allocates nothing for batches no larger than earlier ones.
 class BatchPacker {
  public:
   void pack(const ForwardBatch& batch, MessageWriter& to);
@@ -24,7 +24,8 @@ class BatchPacker {
  private:
   struct Sent {
     PageTableNumber number{};
-    std::size_t length = 0;  // number of pages sent; 0 after a table of the next batch was matched with this entry
+    // The number of pages that were sent. It is 0 after a table of the next batch was matched with this entry.
+    std::size_t length = 0;
   };
   struct Group {
     std::vector<Sent> last;
@@ -35,11 +36,12 @@ class BatchPacker {
   std::vector<Group> groups_;
 };
 
-// The receiver's end of the stream. The batch is valid until the next unpack(). Its embedding writes point into the
-// message.
+// The receiver's end of the stream of batches. The batch is valid until the next unpack(). Its embedding writes point
+// into the message.
 class ReceivedBatch {
  public:
-  // Unpacks the next batch. After an error the two ends may hold different page tables, so the group cannot continue.
+  // Unpacks the next batch. After an error the sender and the receiver may have different page tables, so the ranks
+  // cannot continue.
   Status unpack(MessageReader& from);
   const ForwardBatch& batch() const { return batch_; }
 

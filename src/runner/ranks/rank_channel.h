@@ -1,6 +1,6 @@
 // The channel between rank 0 and the other ranks. Rank 0 sends each message to all other ranks, and each of them
-// answers it. Ranks of this process are threads that call receive() and reply(). For ranks of other nodes, the
-// connections of a NodeGroup send the messages and take the answers (rank_wire.h).
+// answers it. Ranks of this process are threads that call receive() and reply(). Messages to ranks of other nodes and
+// their answers travel over the connections of a NodeGroup (rank_wire.h).
 //
 //   // rank 0
 //   std::vector<std::byte>& message = TRY(channel.begin());
@@ -14,8 +14,8 @@
 //     channel.reply(r, message->number, …);
 //
 // The channel is a ring of kSlots buffers that are reused, so it allocates nothing for messages no larger than earlier
-// ones. A buffer above kMostKeptBytes, such as one with images, is freed once all ranks have answered. The sender frees
-// it in wait() or the next begin(), when no connection can still be sending it.
+// ones. A buffer of more than kMostKeptBytes, such as one with images, is freed after all ranks have answered. The
+// sender frees it in wait() or in the next begin(), when no connection can still be sending it.
 #pragma once
 
 #include <chrono>
@@ -33,19 +33,19 @@
 
 namespace tessera {
 
-// A rank's answer to a message. A rank answers after it has carried out the message's order.
+// A rank's answer to a message. A rank answers after it has done what the message orders.
 struct RankAnswer {
   Status status{};
-  std::int64_t value = 0;            // the value that the order asks for
+  std::int64_t value = 0;            // the value that the order requests
   std::uint64_t digest = 0;          // hash of the results (steps/step_digest.h)
   bool replay_failed = false;        // the error is a failed launch of a graph
-  std::vector<std::byte> content{};  // a message, if the order asks for one
+  std::vector<std::byte> content{};  // a message, if the order requests one
 };
 
 class RankChannel {
  public:
-  static constexpr std::uint64_t kSlots = 8;                      // messages that may be unanswered at a time
-  static constexpr std::size_t kMostKeptBytes = 4 * 1024 * 1024;  // largest buffer that a slot keeps
+  static constexpr std::uint64_t kSlots = 8;                      // maximum number of unanswered messages
+  static constexpr std::size_t kMostKeptBytes = 4 * 1024 * 1024;  // maximum size of a buffer that a slot keeps
 
   // The range of ranks that receive messages. In a process without rank 0, all ranks of the process receive them.
   struct Followers {
@@ -55,9 +55,9 @@ class RankChannel {
   // Called for each reply, on the replying rank's thread, before wait() sees it.
   using OnReply = std::function<void(int rank, std::uint64_t number, const RankAnswer& answer)>;
 
-  // Connects rank 0 with the ranks 1 … ranks - 1. Every wait of rank 0 takes `limit` at most.
+  // Connects rank 0 with the ranks 1 … ranks - 1. `limit` is the maximum time of every wait of rank 0.
   RankChannel(int ranks, std::chrono::milliseconds limit) : RankChannel({1, ranks}, ranks, limit, {}) {}
-  // Connects a sender that acts for rank 0 with `followers`, which are some of the `ranks` ranks.
+  // Connects a sender that acts for rank 0 with `followers`. These are some of the ranks 0 … ranks - 1.
   RankChannel(Followers followers, int ranks, std::chrono::milliseconds limit, OnReply on_reply);
 
   int ranks() const { return ranks_; }
@@ -71,32 +71,33 @@ class RankChannel {
   // Sends the message. `beside` is an object that only the ranks of this process receive with the message. It is kept
   // until all ranks have answered.
   std::uint64_t send(std::shared_ptr<const void> beside = {});
-  // Waits until all ranks have answered this message and all earlier ones. After `limit`, returns kDeviceLost and names
-  // the ranks that have not answered; their state is unknown. After lose(why), returns `why` at once.
+  // Waits until all ranks have answered this message and all earlier ones. After `limit`, returns kDeviceLost with the
+  // names of the ranks that have not answered, because the state of these ranks is unknown. After lose(why), returns
+  // `why` at once.
   Status wait(std::uint64_t number);
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
   // Returns a rank's answer to a message. Precondition: wait(number) returned ok, and fewer than kSlots messages were
-  // sent since.
+  // sent after message `number`.
   const RankAnswer& answer(std::uint64_t number, int rank) const;
   // Makes receive() return nothing on all ranks from now on. May be called from any thread.
   void close();
-  // Declares ranks lost: every current and later wait returns `why`. May be called from any thread; only the first call
-  // counts.
+  // Declares ranks lost. Every current and later wait then returns `why`. Any thread may call this function. Only the
+  // first call has an effect.
   void lose(Status why);
   // Returns the error of lose(), or ok. May be called from any thread.
   Status lost() const;
 
-  // Functions below are called on the thread of rank `rank`.
+  // The functions below are called on the thread of rank `rank`, except take_reply().
   struct Message {
     std::uint64_t number = 0;
     std::span<const std::byte> bytes;  // valid until the message is answered
     std::shared_ptr<const void> beside{};
   };
-  // Returns the next message, waiting without a limit; nothing once the channel is closed.
+  // Waits for the next message without a time limit and returns it. Returns nothing if the channel is closed.
   std::optional<Message> receive(int rank);
   void reply(int rank, std::uint64_t number, RankAnswer answer);
-  // Takes the reply of a rank on another node, from any thread. Returns kDataLoss if this is not the rank's next
-  // answer, because a second answer to a message would overwrite one that rank 0 may be reading.
+  // Stores the answer of a rank on another node. May be called from any thread. Returns kDataLoss if this is not the
+  // rank's next answer, because a second answer to a message would overwrite an answer that rank 0 may be reading.
   Status take_reply(int rank, std::uint64_t number, RankAnswer answer);
 
  private:
@@ -106,7 +107,7 @@ class RankChannel {
     std::vector<RankAnswer> answers;  // [ranks]; the entry of rank 0 is unused
   };
   Slot& slot(std::uint64_t number) { return slots_[number % kSlots]; }
-  // Called under the lock.
+  // These functions are called while mutex_ is locked.
   bool all_answered(std::uint64_t number) const;
   void answer_with(int rank, std::uint64_t number, RankAnswer answer);
   void free_answered();
@@ -117,10 +118,10 @@ class RankChannel {
   const OnReply on_reply_;
   std::vector<Slot> slots_;  // [kSlots]
   mutable std::mutex mutex_;
-  std::condition_variable came_;      // signals a message or close()
+  std::condition_variable came_;      // signals a new message or the closed channel
   std::condition_variable answered_;  // signals an answer
   std::uint64_t sent_ = 0;            // number of the last message; the first one is 1
-  std::vector<std::uint64_t> done_;   // [ranks]: number of the last message that each rank has answered
+  std::vector<std::uint64_t> done_;   // number of the last message that each rank has answered
   bool closed_ = false;
   Status lost_;
 };

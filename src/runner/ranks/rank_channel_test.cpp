@@ -1,5 +1,5 @@
-// Catches: an answer taken for the answer to another message, a buffer that is overwritten while a rank reads it, an
-// endless wait, and ranks that start although their plans contradict each other.
+// Catches: an answer that counts as the answer to another message, a buffer that is overwritten while a rank reads it,
+// an endless wait, and ranks that start although their plans contradict each other.
 #include "tessera/runner/ranks/rank_channel.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST(RankChannel, LostRanksEndEveryWait) {
   EXPECT_THAT(channel.lost().message(), HasSubstr("node 1 is gone"));
 }
 
-// A process without rank 0 uses the channel for its own ranks and reports each answer.
+// A process without rank 0 uses a channel for its own ranks. The channel reports each answer through OnReply.
 TEST(RankChannel, ServesTheRanksOfOneProcess) {
   std::vector<std::pair<int, std::uint64_t>> replied;
   RankChannel channel({.first = 2, .end = 4}, 4, std::chrono::milliseconds(50),
@@ -69,7 +69,8 @@ TEST(RankChannel, ServesTheRanksOfOneProcess) {
   EXPECT_THAT(replied, ElementsAre(std::pair(2, number), std::pair(3, number)));
 }
 
-// Another node may send anything. An answer that was already given must not be overwritten while rank 0 reads it.
+// Another node may send anything. If it sends a second answer to a message, this answer must not overwrite the first
+// one, which rank 0 may be reading.
 TEST(RankChannel, TakesOnlyTheNextAnswerOfAnotherNode) {
   RankChannel channel(3, std::chrono::seconds(60));
   EXPECT_EQ(channel.take_reply(1, 1, {}).code(), StatusCode::kDataLoss) << "nothing was asked";

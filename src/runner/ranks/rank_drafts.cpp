@@ -6,7 +6,7 @@ void DraftPacker::pack(const DraftInputs& inputs, MessageWriter& to) {
   batch_.pack(inputs.batch, to);
   for (const std::vector<std::int32_t>& axis : inputs.rope_positions) to.list(axis);
   to.list(inputs.rows);
-  to.word(inputs.first_id ? *inputs.first_id + 1 : 0);  // 0: no drafts
+  to.word(inputs.first_id ? *inputs.first_id + 1 : 0);  // 0 means that no drafts are made
 }
 
 Status ReceivedDraftInputs::unpack(MessageReader& from) {

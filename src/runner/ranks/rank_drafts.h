@@ -1,5 +1,5 @@
-// Packs the work of a next-token layer or a draft model into messages between ranks (drafts/draft_step.h): the rows
-// that its body reads, and the rows from which its head drafts.
+// Packs the inputs of a next-token layer or a draft model (drafts/draft_step.h) into messages between ranks. The inputs
+// are the rows that the body reads, and the rows from which the head drafts.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ class DraftPacker {
 // The receiver's end of the stream. Its contents are valid until the next unpack().
 class ReceivedDraftInputs {
  public:
-  // Unpacks the next rows. After an error the two ends may hold different page tables, so the group cannot continue.
+  // Unpacks the next rows. After an error the sender and the receiver may have different page tables, so the ranks
+  // cannot continue.
   Status unpack(MessageReader& from);
   DraftInputs inputs() const {
     return {.batch = batch_.batch(), .rope_positions = rope_positions_, .rows = rows_, .first_id = first_id_};
@@ -41,7 +42,7 @@ class ReceivedDraftInputs {
 };
 
 void pack_draft_rows(const DraftRows& rows, MessageWriter& to);
-// Unpacks the rows from which the head drafts. They point into the message.
+// Unpacks the rows from which the head drafts. The result points into the message.
 Result<DraftRows> unpack_draft_rows(MessageReader& from);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Packs a forward into a message from rank 0 to other ranks: all inputs of rank 0's runner, and rank 0's Decision, for
-// example which runner runs the forward and at which size.
+// Packs a forward into a message from rank 0 to the other ranks. The message contains all inputs of rank 0's runner and
+// rank 0's Decision, which says for example which runner runs the forward and at which size.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,12 @@ class ForwardPacker {
   BatchPacker batch_;
 };
 
-// The receiver's end of the stream. Its contents are valid until the next unpack(). Embedding writes point into the
-// message.
+// The receiver's end of the stream. Its contents are valid until the next unpack(). The values of embedding writes
+// point into the message.
 class ReceivedForward {
  public:
-  // Unpacks the next forward. After an error the two ends may hold different page tables, so the group cannot continue.
+  // Unpacks the next forward. After an error the sender and the receiver may have different page tables, so the ranks
+  // cannot continue.
   Status unpack(MessageReader& from);
 
   const Decision& decision() const { return decision_; }

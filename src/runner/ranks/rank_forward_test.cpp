@@ -193,7 +193,7 @@ TEST(RankForward, RandomForwardsComeAsTheyWereSent) {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     RandomForwards forwards(seed);
     ForwardPacker packer;
-    ForwardPacker second;  // packs each received forward again
+    ForwardPacker second;  // packs each received forward again, for comparison
     ReceivedForward received;
     for (int step = 0; step < 60; ++step) {
       const ForwardInputs& sent = forwards.next();
@@ -214,7 +214,7 @@ TEST(RankForward, UnchangedTablesSendOnlyNewPages) {
   ForwardPacker packer;
   EXPECT_GT(pack(packer, {.batch = batch}, {}).size(), 4000u);
   EXPECT_LT(pack(packer, {.batch = batch}, {}).size(), 600u);
-  // A table in which an entry was replaced must get a new number. A table with a new number is sent whole.
+  // If an entry of a table was replaced, the table must get a new number. A table with a new number is sent whole.
   batch.groups[0].page_tables[0].number = new_page_table_number();
   EXPECT_GT(pack(packer, {.batch = batch}, {}).size(), 4000u);
 }
@@ -229,15 +229,15 @@ TEST(RankForward, EveryTruncatedMessageIsAnError) {
       ReceivedForward received;
       EXPECT_EQ(unpack(received, cut).code(), StatusCode::kDataLoss) << bytes;
       if (bytes < kMessageHeaderBytes) continue;
-      const std::uint64_t size = cut.size();  // stored in the header, so that header and message agree
+      const std::uint64_t size = cut.size();  // the size in the header must agree with the cut message
       std::memcpy(cut.data() + 24, &size, sizeof(size));
       EXPECT_EQ(unpack(received, cut).code(), StatusCode::kDataLoss) << bytes;
     }
   }
 }
 
-// Messages are not trusted. Changed bytes may lead to errors or to other forwards, but never to a read outside the
-// message.
+// The receiver must not trust messages. Changed bytes may cause an error or a different forward, but never a read
+// outside the message.
 TEST(RankForward, ChangedMessagesNeverReadOutside) {
   RandomForwards forwards(4);
   int errors = 0;
@@ -282,7 +282,7 @@ TEST(RankForward, ATableOfAnUnknownNumberIsAnError) {
   batch.groups[0].page_tables = {{.pages = pages, .number = new_page_table_number()}};
   ForwardPacker packer;
   pack(packer, {.batch = batch}, {});
-  ReceivedForward received;  // has missed the first message
+  ReceivedForward received;  // this receiver has missed the first message
   EXPECT_THAT(unpack(received, pack(packer, {.batch = batch}, {})).message(), HasSubstr("of the last forward"));
 }
 

@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Returns the error of a group that ended because of a lost node.
+// Returns the error of a group that ended because `node` was lost.
 Status lost_with(const std::string& node, const Status& why) {
   try {
     return why.ok() ? device_lost(node + " is gone: the node left the group") : why;
@@ -53,8 +53,8 @@ void RankGroup::start_nodes(int ranks_here) {
       const std::lock_guard lock(when_lost_mutex_);
       if (when_lost_) when_lost_();
     }
-    // Without the lost ranks, the ranks of all other nodes are useless, so they are told to leave. Their processes then
-    // end, which their supervisors notice.
+    // Without the lost ranks, the other nodes cannot compute anything, so they are told to leave the group. Their
+    // processes then end, and a supervisor can restart them.
     nodes_->leave(channel_->lost());
   });
   nodes_->start();
@@ -86,8 +86,8 @@ Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack, std:
                                           message.size(), kMostFrameBytes));
   if (kind == RankOrderKind::kForward) last_forward_ = &message;
   const std::uint64_t number = channel_->send(std::move(beside));
-  // A node that does not get the message is lost, and wait() reports that. The message stays valid until all ranks have
-  // answered.
+  // The result of the call is ignored. If a node does not get the message, it is lost, and wait() returns that error.
+  // The message stays valid until all ranks have answered.
   if (nodes_ != nullptr) (void)nodes_->send_to_all(FrameKind::kOrder, std::array{std::span<const std::byte>(message)});
   return number;
 }
@@ -106,8 +106,8 @@ Status RankGroup::wait(std::uint64_t number, std::chrono::milliseconds limit) {
   return waited;
 }
 
-// Returns the gravest error, or the earliest of equally grave ones. kDeviceLost is the gravest. kCancelled is the least
-// grave, because a rank reports it when another rank has failed and is the cause.
+// Returns the most serious error, or the earliest of equally serious ones. kDeviceLost is the most serious error.
+// kCancelled is the least serious error, because a rank reports it when another rank caused the failure.
 ForwardEnd RankGroup::first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const {
   const auto weight = [](const Status& status) {
     switch (status.code()) {
@@ -140,9 +140,9 @@ ForwardEnd RankGroup::cause(std::span<const std::uint64_t> numbers, const Forwar
   return end;
 }
 
-// Restarts the communicator after a fault. All ranks have answered, so none is in a collective. If the restart fails,
-// the group ends, because later results could be wrong: a GPU with a broken connection stops waiting, computes on
-// incomplete data and reports no error.
+// Restarts the communicator after a fault. All ranks have answered, so no rank is inside a collective operation. If the
+// restart fails, the group ends, because later results could be wrong: a GPU with a broken connection stops waiting,
+// computes on incomplete data and reports no error.
 void RankGroup::restart() {
   if (!lost_.ok() || communicator_->status().ok()) return;
   const Status again = communicator_->restart();
@@ -260,8 +260,8 @@ Result<std::uint64_t> RankGroup::send_draft_rows(const DraftRows& rows) {
   return send(RankOrderKind::kDraft, [&](MessageWriter& writer) { pack_draft_rows(rows, writer); });
 }
 
-// Compares the digests of the last stage's ranks. Earlier stages return no results, but their faults change the last
-// stage's results.
+// Compares the digests of the last stage's ranks. The ranks of earlier pipeline stages return no results, but a fault
+// on them changes the results of the last stage.
 Status RankGroup::same_results(std::uint64_t number, std::uint64_t digest) const {
   for (int rank = 1; rank < layout_.tp_size; ++rank) {
     if (channel_->answer(number, rank).digest == digest) continue;

@@ -1,20 +1,20 @@
-// All ranks of one model, from rank 0's side. Rank 0's ModelRunner belongs to the engine, and the other ranks repeat
-// its work. Each other rank is a thread with its own device, slice of the weights, KV cache and runner. The thread runs
-// in this process or, with a NodeGroup, in another one (rank_node.h).
+// Controls all ranks of one model from rank 0. The engine owns the ModelRunner of rank 0, and the other ranks repeat
+// its forwards. Every other rank is a thread with its own device, slice of the weights, KV cache and runner. The thread
+// belongs to this process or, with a NodeGroup, to another process (rank_node.h).
 //
 //   std::unique_ptr<RankGroup> ranks = RankGroup::start({.ranks = 2, .body = following(make_host)});
 //   const RankLimits agreed = TRY(ranks->agree(own_limits));
 //   TRY(ranks->load(agreed, [&] { … the same for rank 0 … }));
 //   RunnerOptions options{.communicator = ranks->communicator(), .ranks = ranks.get()};
 //
-// Rank 0 decides and the others follow (rank_follower.h). It decides which sizes exist, when they are captured, and
-// which graph runs a forward. Rank 0's runner sends every step with its decision, and every order (rank_order.h), to
-// the other ranks. A size that fails to capture on one rank is dropped on all.
+// Rank 0 decides which sizes exist, when they are captured, and which graph runs a forward. The other ranks follow
+// (rank_follower.h). Rank 0's runner sends every step with its decision, and every order (rank_order.h), to the other
+// ranks. A size that fails to capture on one rank is dropped on all.
 //
-// A rank that fails aborts the communicator, which ends the collective operation on all ranks. Once all have answered,
-// the communicator is restarted and the group continues. The error names the rank that it came from. If a rank does not
-// answer within the limit, or has lost its device, the group ends. The current call and all later calls then return
-// kDeviceLost.
+// If a rank fails, it aborts the communicator, which ends the collective operation on all ranks. After all ranks have
+// answered, the communicator is restarted and the group continues. The error names the rank that it came from. If a
+// rank does not answer within the limit, or has lost its device, the group ends. The current call and all later calls
+// then return kDeviceLost.
 //
 // Threads: rank 0's thread owns the group. The group must outlive the runner that has it in its options.
 #pragma once
@@ -51,12 +51,12 @@ class RankGroup {
     int ranks = 2;                             // number of ranks in all stages together
     int stages = 1;                            // pipeline stages; must divide the ranks (RankLayout)
     std::chrono::milliseconds limit{300'000};  // limit of every wait for another rank, except the loading of weights
-    RankBody body{};                           // what every rank but rank 0 does
-    // The group of processes, each with the same number of ranks. It must have joined but not started, and this process
-    // must be its node 0. Null: all ranks are in this process.
+    RankBody body{};                           // the function that every rank except rank 0 runs
+    // The group of processes, each with the same number of ranks. NodeGroup::join must have succeeded, start() must not
+    // have been called, and this process must be node 0. If `nodes` is null, all ranks are in this process.
     std::shared_ptr<NodeGroup> nodes{};
   };
-  // Limit for loading weights, which takes as long as the disk or network needs.
+  // The maximum time for loading weights. It is long because the speed of the disk or network limits the loading.
   static constexpr std::chrono::hours kLoadLimit{1};
   static std::unique_ptr<RankGroup> start(Options options);
   // Ends the threads. If a thread has not ended within the limit, logs an error and abandons the thread.
@@ -67,46 +67,46 @@ class RankGroup {
   int ranks() const { return channel_->ranks(); }
   // Called on rank 0's thread. Returns ok, or the reason why the group has ended. A lost node is reported at once.
   Status health() const;
-  // Sets a function that is called on another thread when a node is lost; null removes it. May be called from any
-  // thread.
+  // Sets a function that is called on another thread when a node is lost. Null removes the function. May be called from
+  // any thread.
   void when_lost(std::function<void()> call);
   Communicator& communicator() { return *communicator_; }
 
   // Returns limits that fit all ranks. If some ranks have room for fewer requests than others, all ranks plan again for
-  // the smallest number; `plan` does so for rank 0. Returns kInvalidArgument if `plan` is needed and missing.
+  // the minimum. Rank 0 then calls `plan`. Returns kInvalidArgument if this call is needed and `plan` is empty.
   using PlanAgain = std::function<Result<RankLimits>(std::int64_t max_requests)>;
   Result<RankLimits> agree(RankLimits own, const PlanAgain& plan = {});
-  // Loads on all ranks at once; `local` is rank 0's part. If `local` fails, ends the group without waiting for the
-  // other ranks.
+  // Loads on all ranks at once. Rank 0 calls `local`. If `local` fails, ends the group without waiting for the other
+  // ranks.
   Status load(const RankLimits& agreed, const std::function<Status()>& local);
-  // Makes every rank carry the order out; rank 0 does so by `local`. Returns ok if all ranks succeeded. Within `local`
-  // rank 0 sends nothing, because the other ranks already carry out the same order.
+  // Makes every rank carry out the order. Rank 0 calls `local` for this. Returns ok if all ranks succeeded. While
+  // `local` runs, rank 0 sends no messages, because the other ranks are already carrying out the order.
   Status together(const RankOrder& order, const std::function<Status()>& local);
   // Sends the order. Returns the minimum of the ranks' answers and `own`, which is rank 0's value.
   Result<std::int64_t> least(const RankOrder& order, std::int64_t own);
   // Encodes images to rows of embeddings on all ranks, each with its own tower.
   Status encode_images(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                        const std::function<Status()>& local);
-  // Copies an adapter to a slot on all ranks, for forwards that are sent later; `local` is rank 0's part.
+  // Copies an adapter to a slot on all ranks, for forwards that are sent later. Rank 0 calls `local`.
   Status write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter,
                        const std::function<Status()>& local);
-  // Returns the memory of ranks 1 and up. The other ranks answer only after they have finished their current work, so
-  // this call waits for that work.
+  // Returns the memory of ranks 1 and up. Each rank answers after it has finished its current work, so this call waits
+  // for that work.
   Result<std::vector<MemoryReport>> memory();
 
   // Sets a function that is called before each RankOrder except kCollect, and before each adapter copy. Null removes
   // it.
   void before_orders(std::function<void()> call) { before_orders_ = std::move(call); }
 
-  // Returns whether rank 0 must send its forwards to the others; false within together().
+  // Returns whether rank 0 must send its forwards to the other ranks. It must not do so within together().
   bool leads() const { return !alone_; }
 
   // The functions below are for the classes that run a step (runner/steps/) and for DraftStep.
   //
-  // Sends a forward, and returns the message's number. In one process a steady decode allocates nothing; frames to and
-  // from other nodes allocate memory.
+  // Sends a forward, and returns the message's number. If all ranks are in one process, a decode like the previous one
+  // allocates nothing. Messages to and from other nodes allocate memory.
   Result<std::uint64_t> send_forward(const ForwardInputs& inputs, const Decision& decision);
-  // Returns the message of the last sent forward; valid until the next message.
+  // Returns the message of the last sent forward. The message is valid until the next one is sent.
   std::span<const std::byte> last_forward() const { return *last_forward_; }
   // Send work of a next-token layer or a draft model (drafts/draft_step.h), and return the message's number. Allocate
   // nothing for work no larger than earlier work.
@@ -114,12 +114,14 @@ class RankGroup {
   Result<std::uint64_t> send_draft_rows(const DraftRows& rows);
   // Sends an order to the other ranks, and returns the message's number.
   Result<std::uint64_t> send(const RankOrder& order);
-  // Waits for the answers to a message and to all earlier ones. An error ends the group.
+  // Waits for the answers to this message and to all earlier ones. If it returns an error, the group has ended.
   Status wait(std::uint64_t number) { return wait(number, channel_->limit()); }
-  // Returns the gravest failure among the received answers and `own`, rank 0's result; kDeviceLost is the gravest and
-  // kCancelled the least grave. kCancelled means that an earlier forward caused the failure, not one of these messages.
+  // Returns the most serious failure among the received answers and `own`, which is rank 0's result. kDeviceLost is the
+  // most serious failure and kCancelled the least serious. kCancelled means that an earlier forward caused the failure,
+  // and not one of these messages.
   ForwardEnd first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
-  // Returns first_failure(), but kInternal instead of kCancelled. Used if no earlier forward can be the cause.
+  // Returns first_failure(), with kInternal in place of kCancelled. For callers without an earlier forward that could
+  // be the cause.
   ForwardEnd cause(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
   // Restarts the communicator after a failure, so that the group continues. If the restart fails, or if `end` is
   // kDeviceLost, the group has ended. Returns `end`, or the error that ended the group. Precondition: all ranks have
@@ -142,7 +144,7 @@ class RankGroup {
   // Packs a message by `pack(writer)`, sends it together with `beside`, and returns its number.
   template <class Pack>
   Result<std::uint64_t> send(RankOrderKind kind, const Pack& pack, std::shared_ptr<const void> beside = {});
-  // Returns the results of RankHost::plan on ranks 1 and up.
+  // Makes ranks 1 and up call RankHost::plan, and returns the results.
   Result<std::vector<RankLimits>> plans(std::int64_t max_requests);
   // Sends the order, does rank 0's part, and waits for the other ranks.
   Status finish(Result<std::uint64_t> number, const std::function<Status()>& local);
@@ -152,7 +154,7 @@ class RankGroup {
   const RankLayout layout_;
   std::shared_ptr<RankChannel> channel_;
   std::unique_ptr<Communicator> communicator_;  // rank 0's communicator
-  const std::shared_ptr<NodeGroup> nodes_;      // null: all ranks are in this process
+  const std::shared_ptr<NodeGroup> nodes_;      // null if all ranks are in this process
   RankThreads threads_;
   std::mutex when_lost_mutex_;
   std::function<void()> when_lost_;
@@ -161,7 +163,7 @@ class RankGroup {
   const std::vector<std::byte>* last_forward_ = nullptr;
   std::function<void()> before_orders_;
   bool alone_ = false;
-  Status lost_;  // not ok: the group has ended
+  Status lost_;  // not ok if the group has ended
 };
 
 }  // namespace tessera

@@ -14,9 +14,9 @@ namespace tessera {
 namespace {
 
 // Passes an order of node 0 to the ranks of this process. begin() waits until all ranks here have answered the message
-// that last used the slot. The wait is short: node 0 sends this order only after it has received those answers, and a
-// rank sends its answer to node 0 (OnReply) just before this channel records the answer. If node 0 sends the order too
-// early all the same, begin() waits up to the channel's limit.
+// that last used the slot. Node 0 sends this order only after it has received those answers, and a rank sends its
+// answer to node 0 (OnReply) just before this channel records the answer. The wait is therefore short. If node 0 sends
+// the order too early, begin() waits up to the channel's limit.
 Status pass_on(RankChannel& channel, std::vector<std::byte>& order) {
   std::vector<std::byte>& message = *TRY(channel.begin());
   message.swap(order);
@@ -39,7 +39,8 @@ Status follow_node_0(const RankNodeOptions& options) {
       const std::vector<std::byte> bytes = pack_answer(rank, number, answered);
       return to->send(0, FrameKind::kAnswer, std::array{std::span<const std::byte>(bytes)});
     };
-    // A lost node 0 needs no answer. If an answer is too long for a frame, node 0 gets that error instead.
+    // If node 0 is lost, no answer is needed. If the answer is too long for a frame, node 0 gets this error in its
+    // place.
     const Status sent = send(made);
     if (!sent.ok() && sent.code() != StatusCode::kDeviceLost) (void)send({.status = sent});
   };
@@ -51,7 +52,7 @@ Status follow_node_0(const RankNodeOptions& options) {
   RankThreads threads;
   for (std::unique_ptr<Communicator>& communicator : communicators)
     threads.start(channel, std::move(communicator), options.body);
-  Status why = ended.get_future().get();  // the end of the group has also aborted the collectives
+  Status why = ended.get_future().get();  // the thread that ended the group has also aborted the collectives
   channel->close();
   nodes.end();
   threads.join(options.limit);

@@ -1,4 +1,4 @@
-// Runs the ranks of a node other than node 0: threads of this process that follow rank 0 through a connection.
+// Runs the ranks of a node other than node 0. They are threads of this process, and follow rank 0 through a connection.
 #pragma once
 
 #include <chrono>
@@ -12,11 +12,11 @@
 namespace tessera {
 
 struct RankNodeOptions {
-  std::shared_ptr<NodeGroup> nodes{};  // has joined but not started; node 0 is another process
-  // The ranks of all nodes; if there are several stages, each node has whole stages.
+  std::shared_ptr<NodeGroup> nodes{};  // the group has joined but not started, and node 0 is another process
+  // The ranks of all nodes. If the pipeline has several stages, each node runs whole stages.
   RankLayout layout{};
   std::chrono::milliseconds limit{300'000};  // limit of every wait for another rank
-  RankBody body{};                           // what each rank does
+  RankBody body{};                           // the function that each rank runs
 };
 
 // Follows rank 0 until node 0 ends the group, and then returns ok. Returns kDeviceLost if node 0 is lost.

@@ -13,17 +13,17 @@
 
 namespace tessera {
 
-// Receives and answers the channel's messages for the rank of the communicator, until the channel is closed. Called on
-// that rank's thread.
+// A function that receives and answers the channel's messages for the rank of the communicator until the channel is
+// closed. It is called on the thread of this rank.
 using RankBody = std::function<void(RankChannel& channel, std::unique_ptr<Communicator> communicator)>;
 
 class RankThreads {
  public:
   // Starts a rank's thread.
   void start(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator, RankBody body);
-  // Waits for all threads, for up to `limit` each. If a thread has not ended by then, logs an error and abandons the
-  // thread: it keeps running, and everything that it uses stays in memory. Precondition: the channel is closed, and the
-  // communicator aborted.
+  // Waits for each thread up to `limit`. If a thread has not ended by then, logs an error and abandons the thread. An
+  // abandoned thread keeps running, and everything that it uses stays in memory. Precondition: the channel is closed,
+  // and the communicator aborted.
   void join(std::chrono::milliseconds limit);
 
  private:

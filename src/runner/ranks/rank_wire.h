@@ -1,8 +1,9 @@
-// Encodes the answers of ranks on other nodes. Messages from node 0 need no encoding here, because the bytes in
-// RankChannel (net/message.h) are sent as they are. Within a process, RankChannel carries messages and answers.
+// Encodes the answers of ranks on other nodes, which go to node 0. Messages from node 0 need no encoding here, because
+// the bytes in RankChannel (net/message.h) are sent unchanged. Between ranks of the same process, RankChannel carries
+// messages and answers.
 //
-// Node 0 sends each message once to each node, and a channel in that node's process passes it to the node's ranks.
-// Every rank's answer returns in a frame of its own.
+// Node 0 sends each message once to each node, and a channel in that node's process passes it to the node's ranks. The
+// answer of each rank returns in a separate frame.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Catches: an answer that loses parts between processes, and an unreadable answer that is accepted.
+// Catches: an answer that loses information between processes, and an unreadable answer that is accepted.
 #include "tessera/runner/ranks/rank_wire.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ TEST(RankWire, EveryCutAnswerIsRefused) {
 
 TEST(RankWire, AnUnknownStatusCodeIsRefused) {
   std::vector<std::byte> wrong = pack_answer(1, 2, {});
-  wrong[32 + 8] = std::byte{99};  // the status code, which follows the header of 32 bytes and the rank
+  wrong[32 + 8] = std::byte{99};  // the status code comes after the 32-byte header and the rank
   EXPECT_THAT(unpack_answer(wrong).status().message(), ::testing::HasSubstr("code of a message is 99"));
 }
 

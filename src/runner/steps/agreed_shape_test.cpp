@@ -1,5 +1,5 @@
-// Catches: ranks that choose different graphs for one forward, and a prefill that is taken for a decode because another
-// rank decodes.
+// Catches: ranks that choose different graphs for the same forward, and a prefill that is treated as a decode because
+// another rank decodes.
 #include "tessera/runner/steps/agreed_shape.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// The StepWay of a model's only rank. If a graph cannot be launched, this StepWay runs the forward again without it.
+// The StepWay (the class that runs each step) for a model with a single rank. If a graph cannot be launched, it runs
+// the forward again without graphs.
 
 #include <algorithm>
 
@@ -23,8 +24,8 @@ class Alone final : public StepWay {
   LocalForwards& forwards_;
 };
 
-// Returns whether a batch may run again after some of its graphs ran. The second run writes the same keys and values to
-// the cache. Recurrent states are different: the first run has already changed them, and the second run would continue
+// Returns whether a batch may run again after some of its graphs ran. Keys and values do no harm, because the second
+// run writes the same ones. But the first run has already changed recurrent states, and the second run would continue
 // from the changed states. If the model has such states, only a batch whose requests have no cached tokens may run
 // again, because the states of these requests start from zero.
 bool may_run_again(const RunnerParts& parts, const ForwardBatch& batch) {
@@ -33,7 +34,8 @@ bool may_run_again(const RunnerParts& parts, const ForwardBatch& batch) {
   return batch.kv_lens == batch.query_lens;
 }
 
-// Runs a forward, and runs it again eagerly if one of its graphs cannot be launched and a second run does no harm.
+// Runs a forward. If one of its graphs cannot be launched and may_run_again() allows a second run, runs the forward
+// again eagerly.
 Result<Decision> Alone::submit(const ForwardInputs& inputs) {
   Decision decision = TRY(dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager)));
   TRY(forwards_.begin(inputs));

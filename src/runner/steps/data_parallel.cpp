@@ -1,7 +1,8 @@
-// The StepWay of data-parallel ranks, each of which has tokens of its own (ModelGraphs::dp_size). All ranks take part
-// in every forward: by submit() or, on a rank without tokens, by run_idle_forward(). Each call blocks until all ranks
-// have called, and the ranks agree on one graph. A failed forward ends the group, because the other ranks may wait
-// forever for data of the failed rank, or may have received wrong data.
+// The StepWay (the class that runs each step) for data-parallel ranks. Each rank has its own tokens
+// (ModelGraphs::dp_size). All ranks take part in every forward: they call submit() or, on a rank without tokens,
+// run_idle_forward(). Each call blocks until all ranks have called, and then the ranks agree on one graph. A failed
+// forward ends the group, because the other ranks may wait forever for data of the failed rank, or may have received
+// wrong data.
 
 #include <utility>
 #include <vector>
@@ -73,7 +74,7 @@ Result<StepOutputs> DataParallel::collect() {
 Status DataParallel::make_idle_forward() {
   Event& passed = *passed_[next_passed_];
   next_passed_ = (next_passed_ + 1) % passed_.size();
-  TRY(forwards_.wait(passed));  // waits for the oldest idle forward, whose event is reused
+  TRY(forwards_.wait(passed));  // waits for the oldest idle forward, because its event is reused
   TRY(forwards_.step().run_idle_forward(TRY(dispatcher_.decide(TRY(agree_on_shape(group_, {}))))));
   return stream_.record(passed);
 }

@@ -1,9 +1,9 @@
-// The StepWay of rank 0 of a pipeline on a host device, where a forward runs while it is enqueued. Rank 0 belongs to
-// the last stage. If it ran its part in submit(), it would block until the earlier stages are done and could not send
-// them the next forward. It therefore only sends a forward in submit(), and runs its own part when the forward is
-// collected, or before an order to all ranks. The other ranks answer a forward once they have run and collected it. On
-// a device that runs in parallel with the host, leader.cpp suffices, because the other ranks continue while rank 0
-// waits for its own part.
+// The StepWay (the class that runs each step) for rank 0 of a pipeline on a host device, where enqueueing a forward
+// runs it. Rank 0 belongs to the last stage. If it ran its part in submit(), it would block until the earlier stages
+// are done, and could not send them the next forward. submit() therefore only sends the forward. Rank 0 runs its own
+// part when the forward is collected, or before an order to all ranks. The other ranks answer a forward after they have
+// run and collected it. On a device that runs in parallel with the host, leader.cpp suffices, because enqueueing does
+// not block there.
 
 #include <algorithm>
 #include <array>
@@ -22,8 +22,8 @@ namespace {
 class HostPipeline final : public LeadingWay {
  public:
   HostPipeline(const StepContext& context, std::unique_ptr<StepWay> peer) : LeadingWay(context, std::move(peer)) {
-    // The other ranks of this stage carry out an order after the forwards sent before it. Those forwards also need rank
-    // 0, so rank 0 must run them first.
+    // The other ranks of this stage carry out an order after the forwards that were sent before it. These forwards also
+    // need rank 0, so rank 0 must run its parts of them first.
     ranks_.before_orders([this] { run_all(); });
   }
   ~HostPipeline() override { ranks_.before_orders({}); }
@@ -37,7 +37,7 @@ class HostPipeline final : public LeadingWay {
   Result<StepOutputs> run_oldest();
   ForwardEnd end_oldest(const ForwardEnd& own);
 
-  std::vector<std::uint64_t> sent_;  // messages of forwards that rank 0 has not run, oldest first
+  std::vector<std::uint64_t> sent_;  // numbers of messages whose forwards rank 0 has not run, oldest first
   DeferredForwards deferred_;
   std::deque<Result<StepOutputs>> ran_;  // results of forwards that ran before they were collected
   bool runs_ = false;
@@ -63,7 +63,7 @@ void HostPipeline::run_all() {
 
 // Runs the oldest forward. If it fails on any rank, all forwards in flight fail.
 Result<StepOutputs> HostPipeline::run_oldest() {
-  runs_ = true;  // makes run_all() do nothing if an order, for example kDrop, is sent meanwhile
+  runs_ = true;  // if an order, for example kDrop, is sent meanwhile, run_all() does nothing
   Result<StepOutputs> outputs = [&]() -> Result<StepOutputs> {
     const ForwardInputs inputs = TRY(deferred_.take());
     const Decision decision = deferred_.decision();

@@ -1,5 +1,6 @@
-// The StepWay of rank 0 if there are several ranks. It sends each forward to the other ranks and runs its own part at
-// the same time. The other ranks collect a forward when rank 0 sends the order kCollect (followed_forwards.h).
+// The StepWay (the class that runs each step) for rank 0 of several ranks. It sends each forward to the other ranks and
+// runs rank 0's part at the same time. The other ranks collect a forward when rank 0 sends the order kCollect
+// (followed_forwards.h).
 
 #include <array>
 #include <utility>
@@ -45,9 +46,9 @@ Result<Decision> Leader::lead(const ForwardInputs& inputs) {
   return end.status;
 }
 
-// Ends the newest forward on all ranks after submit() has failed on rank 0. The cause may be a failure of another rank,
-// which the returned error then names. The error is kCancelled if no rank has failed in this forward. The cause is then
-// a failure in an earlier forward that is not collected yet.
+// Ends the newest forward on all ranks after submit() has failed on rank 0. If another rank's failure is the cause, the
+// returned error names this rank. If no rank has failed in this forward, the error is kCancelled, and the cause is a
+// failure in an earlier forward that is not collected yet.
 ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   ranks_.communicator().abort(own.status.message());
   if (Status waited = ranks_.wait(number); !waited.ok()) return {std::move(waited)};
@@ -57,8 +58,8 @@ ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   return left.ok() ? end : ForwardEnd{std::move(left), end.replay_failed};
 }
 
-// Collects the oldest forward on all ranks. If a launch fails on another rank after the last collective of the forward,
-// no other rank waits for the failed rank. This function is then the first to notice the failure.
+// Collects the oldest forward on all ranks. If a launch fails on another rank after the forward's last collective
+// operation, no rank waits for the failed rank, so only this function notices the failure.
 Result<StepOutputs> Leader::collect_led() {
   const Sent oldest = sent_.front();
   sent_.erase(sent_.begin());
@@ -73,7 +74,8 @@ Result<StepOutputs> Leader::collect_led() {
 ForwardEnd Leader::end_collected(std::uint64_t collecting, const Status& own) {
   if (Status waited = ranks_.wait(collecting); !waited.ok()) return {std::move(waited)};
   ForwardEnd end = ranks_.settle(ranks_.cause(std::array{collecting}, {.status = own}));
-  // Results are compared only if no rank failed. After an error they may differ, but the difference is not the cause.
+  // Results are compared only if no rank failed. After an error the results may differ, but the difference is not the
+  // cause of the error.
   if (end.status.ok()) end.status = ranks_.same_results(collecting, forwards_.digest());
   return end;
 }

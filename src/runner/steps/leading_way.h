@@ -1,6 +1,6 @@
-// The base of the classes that run rank 0's steps (StepWay). Rank 0 leads the other ranks, except while all ranks carry
-// out an order (RankGroup::together). During an order every rank submits the same forwards, so rank 0 acts as a peer
-// (peer.cpp).
+// The base of the StepWay classes that run the steps of rank 0. Rank 0 leads the other ranks, except while all ranks
+// carry out an order (RankGroup::together). During an order every rank submits the same forwards, so rank 0 acts as a
+// peer (peer.cpp).
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// Runs forwards of one rank as they were decided. Tracks the results, events and number of the forwards in flight.
+// Runs one rank's part of forwards after dispatch has decided them. Tracks the results, events and number of the
+// forwards in flight.
 //
 // Threads: the runner's thread. Allocates nothing for sizes that were seen before.
 #pragma once
@@ -28,12 +29,12 @@ class LocalForwards {
   // collected.
   Status check(const ForwardInputs& inputs, int in_flight) const;
 
-  // Enqueues a forward by begin(), run() and finish(). After success it is in flight. A pipeline stage without a head
-  // samples nothing and computes no logits, even if the inputs want them.
+  // Enqueues a forward by calling begin(), run() and finish(). After success the forward is in flight. A pipeline stage
+  // without a head samples nothing and computes no logits, even if the inputs want them.
   ForwardEnd submit(const ForwardInputs& inputs, const Decision& decision);
   // Takes a slot for the results, and enqueues the embedding writes and slot copies that precede the forward.
   Status begin(const ForwardInputs& inputs);
-  // Enqueues the forward itself. May be called again after a launch that failed.
+  // Enqueues the forward itself. If a launch failed, run() may be called again.
   ForwardEnd run(const ForwardInputs& inputs, const Decision& decision);
   // Enqueues the download of the sampled tokens, and counts the forward.
   Status finish(const ForwardInputs& inputs, const Decision& decision);
@@ -44,8 +45,8 @@ class LocalForwards {
   // Waits for the newest forward in flight and drops its results.
   Status discard();
   int in_flight() const { return in_flight_; }
-  // Returns a hash of all results of the last collected forward. It is computed only if rank 0 compares it with other
-  // ranks.
+  // Returns a hash of all results of the last collected forward. The hash is computed only if rank 0 compares results
+  // with other ranks.
   std::uint64_t digest() const { return digest_; }
 
   // Waits for an event recorded after a forward. If the wait fails, ends profiling, because the profiler's events may

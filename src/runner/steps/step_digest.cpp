@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::uint64_t kStart = 0x9e3779b97f4a7c15;
 
-// Hashes 8 bytes at a time. The multiplication carries differences to higher bits, and the shift brings them back to
-// lower bits.
+// Hashes 8 bytes at a time. The multiplication spreads a difference to higher bits, and the shift spreads it to lower
+// bits.
 template <class T>
 std::uint64_t add(std::uint64_t hash, std::span<const T> values) {
   const std::span<const std::byte> bytes = std::as_bytes(values);

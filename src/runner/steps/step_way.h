@@ -1,5 +1,5 @@
-// The way in which the ranks of one model take a step together. ModelRunner has one StepWay, chosen once (step_ways.h).
-// No other part of ModelRunner deals with ranks.
+// The interface for running one step on the ranks of a model. Each implementation is for one arrangement of ranks.
+// ModelRunner has one StepWay, which is chosen once (step_ways.h). No other part of ModelRunner deals with ranks.
 //
 // A StepWay decides each forward (Dispatcher), runs this rank's part of it (LocalForwards), and tells other ranks what
 // to do (RankGroup, Communicator).
@@ -37,10 +37,10 @@ class StepWay {
   // Returns the number of forwards that were submitted and not yet collected.
   virtual int in_flight() const = 0;
 
-  // Called if this rank cannot make a step for which other ranks may wait. Returns the error for the caller.
+  // Must be called if this rank cannot run a step for which other ranks may wait. Returns the error that the caller
+  // should return.
   virtual Status fail(const Status& why) { return why; }
-  // Makes an idle forward: takes part in the other ranks' forward without tokens of its own
-  // (ModelRunner::run_idle_forward).
+  // Takes part in the forward of the other ranks without tokens of this rank (ModelRunner::run_idle_forward).
   virtual Status run_idle_forward() { return internal_error("a rank that computes all tokens makes no idle forward"); }
   // Waits for all idle forwards.
   virtual Status end_idle_forwards() { return ok_status(); }

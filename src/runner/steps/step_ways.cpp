@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-// Returns the first StepWay that fits.
+// Returns the first StepWay in the list that fits.
 Result<std::unique_ptr<StepWay>> make_step_way(const StepContext& context) {
   for (MakeStepWay* const make : {make_data_parallel, make_host_pipeline, make_leader, make_peer, make_alone}) {
     std::unique_ptr<StepWay> way = TRY(make(context));

@@ -1,6 +1,6 @@
-// Lists all ways to run a step (StepWay), and chooses one.
+// Lists all implementations of StepWay (step_way.h), and chooses one.
 //
-// To add one, write a class that implements StepWay and a function that makes it, both in one file. Declare the
+// To add another, write a class that implements StepWay and a function that makes it, both in one file. Declare the
 // function here, and add it to the list in make_step_way() (see the layer's README.md).
 #pragma once
 

@@ -1,5 +1,5 @@
-// Catches: a StepWay that is chosen although it does not fit; public classes that do not suffice to write a StepWay;
-// and results that depend on the StepWay.
+// Catches: a StepWay that is chosen although it does not fit the options; public classes that do not suffice to write a
+// new StepWay; and results that depend on which StepWay runs the steps.
 #include "tessera/runner/steps/step_ways.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using testing::Rows;
 using testing::RunnerBench;
 using testing::small_options;
 
-// A StepWay that runs each step to its end when the step is submitted.
+// A StepWay whose submit() waits until the step is complete.
 class AtOnce final : public StepWay {
  public:
   explicit AtOnce(const StepContext& context) : dispatcher_(context.dispatcher), forwards_(context.forwards) {}

@@ -1,4 +1,4 @@
-// The rows of a forward's outputs that verify() compares, and their memory.
+// Selects the rows of a forward's outputs that verify() compares, and finds their memory.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,8 @@ class ComparedRows {
   std::vector<std::int32_t> wanted_;
 };
 
-// Returns the memory of the given rows of an output. Row 0 lies at `first`. Joins neighbouring rows into one range.
+// Returns the memory ranges of the given rows of an output. Row 0 lies at `first`. Neighbouring rows are joined into
+// one range.
 inline std::vector<MemoryRange> ranges_of(std::span<const std::int32_t> rows, DeviceAddress first,
                                           std::size_t row_bytes) {
   std::vector<MemoryRange> ranges;

@@ -14,25 +14,25 @@ namespace tessera {
 class DebugMode {
  public:
   // `stream` and `arena` must outlive this object. `ranks` is the number of ranks that run each forward together. If
-  // there are several, one rank cannot run a forward again alone, so a NaN is reported without the operator that made
-  // it.
+  // there are several, a rank cannot run a forward again alone, so the error of a NaN does not name the operator that
+  // made it.
   DebugMode(Stream& stream, const Arena& arena, int ranks)
       : history_(arena), nans_(stream, arena), can_run_again_(ranks == 1) {}
 
-  // Called before a forward of `runner` at `size` (captured or bound). Checks that the runner's graphs hold the
-  // addresses that the runner would use now. Then fills the arena with NaN, except for values that an earlier
-  // executable of the same forward left there for this runner. The error is kInternal and names the piece, the size and
-  // the argument.
+  // Called before a forward of `runner` at `size` (captured or bound). Checks that the runner's graphs contain the
+  // addresses that the runner would use now. If they do not, returns kInternal, and the message names the piece, the
+  // size and the argument. Then fills the arena with NaN, except for values that an earlier executable of the same
+  // forward left there for this runner.
   Status before(const GraphRunner& runner, std::int64_t size) const;
-  // Called after the forward. Checks that no output row below `real_rows` has a NaN. The error is kInternal and names
-  // the operator that made the first NaN.
+  // Called after the forward. Checks that no output row below `real_rows` has a NaN. If one has, returns kInternal, and
+  // the message names the operator that made the first NaN.
   Status after(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
   // Turns the checks off until resume().
   void pause() { paused_ = true; }
   void resume() { paused_ = false; }
 
-  // Returns the record of forwards that used the arena. It tells whether an output view still holds what its forward
-  // wrote.
+  // Returns the record of forwards that used the arena. It shows whether the memory of an output still contains what
+  // its forward wrote.
   ArenaHistory& history() { return history_; }
 
  private:

@@ -1,6 +1,6 @@
-// Tests debug mode. Catches: a changed result or a refusal of a correct forward; a moved address or changed page table
-// that is not noticed; a kernel or memory plan that reads values of the last replay; a NaN that is not found or is
-// blamed on the wrong operator; and a checked forward that breaks the next one.
+// Tests debug mode. Catches: a changed result or an error in a correct forward; a moved address or changed page table
+// that is not noticed; a kernel or memory plan that reads values of the last replay; a NaN that is not found or for
+// which the wrong operator is named; and a checked forward that breaks the next one.
 #include "tessera/runner/verify/debug_mode.h"
 
 #include <gmock/gmock.h>
@@ -158,7 +158,7 @@ TEST(DebugMode, AMovedAddressFailsItsForwardAndNoOther) {
     externals.add(c.name, address);
     EXPECT_TRUE(forward_error(bench, kPrompt).ok());
   }
-  // The fault dropped no graph.
+  // The faults did not make the runner drop a graph.
   EXPECT_EQ(bench.runner->dispatch_table().prefill_sizes, small_options().prefill_sizes);
 }
 
@@ -185,7 +185,7 @@ TEST(DebugMode, AWeightWithANaNIsNamed) {
                     HasSubstr("weight %lm_head.weight, has one at row 0 column 5")));
 }
 
-// Only one embedding row has memory, so the search must not read the others.
+// Only one embedding row has memory, so the search for the NaN must not read other rows.
 TEST(DebugMode, TracesNanEmbeddingsToTheirOperator) {
   RunnerBench bench = make_captured("llama", debug_options());
   ASSERT_TRUE(bench.runner->reserve_embeddings(1).ok());
@@ -214,7 +214,8 @@ TEST(DebugMode, RefusesAnOutputAfterAnOverwritingForward) {
     EXPECT_THAT(runner.step().launcher().check_fresh(stale).message(), HasSubstr("which overwrote it from byte 0 on"));
 }
 
-// Binds a silu_mul that does not write its last row, so this row keeps the value of the previous forward.
+// Binds a silu_mul that does not write the last row of its result, so this row keeps the values of the previous
+// forward.
 Result<std::unique_ptr<BoundOp>> bind_forgetful(const BindArgs& args) {
   const TensorView gate_up = args.operands[0];
   const TensorView out = args.results[0];
@@ -231,7 +232,7 @@ Result<std::unique_ptr<BoundOp>> bind_forgetful(const BindArgs& args) {
 
 TEST(DebugMode, NamesAKernelThatLeavesStaleValues) {
   const KernelTable kernels = cpu_kernels().with({.op = "silu_mul", .name = "forgetful", .bind = bind_forgetful});
-  const std::vector<TestRequest> full = {{ids(16, 2)}};  // without padding, so that the last row is a real one
+  const std::vector<TestRequest> full = {{ids(16, 2)}};  // 16 tokens need no padding, so the last row is a real row
   RunnerOptions options = small_options();
   options.kernels = &kernels;
   RunnerBench plain = make_captured("llama", options);
@@ -245,8 +246,8 @@ TEST(DebugMode, NamesAKernelThatLeavesStaleValues) {
   EXPECT_TRUE(forward_error(bench, kPrompt).ok()) << "a padded row may be anything";
 }
 
-// An operator whose graph computes something else than the operator does eagerly. It copies x to y. A launch that was
-// recorded in a graph also overwrites the first element of y with NaN.
+// An operator whose results in a graph differ from its eager results. It copies x to y. A launch that was recorded in a
+// graph then overwrites the first element of y with NaN.
 class BakingOp final : public BoundOp {
  public:
   BakingOp(TensorView x, TensorView y) : x_(x), y_(y) {}

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Returns the index of the first NaN of a row-major [*, cols] array, or -1. Skips column `ignored_col`; -1: skips none.
-// Integer arrays have no NaNs.
+// Returns the index of the first NaN in a row-major [*, cols] array, or -1 if there is none. Skips column
+// `ignored_col`, unless it is -1. Integer arrays have no NaNs.
 std::int64_t find_nan(std::span<const std::byte> bytes, ir::DType dtype, std::int64_t cols,
                       std::int64_t ignored_col = -1);
 

@@ -1,4 +1,4 @@
-// Finds the memory from which a head reads, for the comparison of heads.
+// Finds the memory from which a head reads. verify() uses it to compare heads.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 namespace tessera {
 
 // Returns the values whose rows the head with this role reads, each with its largest shape. The head of a draft reads
-// one value, a copy of draft_hidden. The copy lies where other heads read the body's hidden states, and may have longer
+// only a copy of draft_hidden. This copy lies where other heads read the body's hidden states, and it may have longer
 // rows.
 Result<std::vector<TensorView>> rows_of_head(const RunnerParts& parts, RunnerRole role);
 

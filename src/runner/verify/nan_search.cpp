@@ -17,7 +17,7 @@ bool rows_lead(const ir::Type& type) {
                                             [](const ir::Dim& dim) { return dim.constant().has_value(); });
 }
 
-// Returns the results and mutated operands of a call, but no states, because most pages of a cache belong to no
+// Returns the results and mutated operands of a call. States are left out, because most pages of a cache belong to no
 // request.
 std::vector<ir::ValueId> written_by(const Program& program, const ir::Node& call) {
   std::vector<ir::ValueId> written = call.results;
@@ -63,8 +63,8 @@ Result<std::string> NanSearch::origin(const GraphRunner& runner, std::int64_t si
   return std::string("a second run of the same forward makes none");
 }
 
-// Runs the operators until the result of one of them has a NaN. The operators before it wrote no NaN, so this operator
-// made the NaN or read it from an external operand.
+// Runs the operators one by one until a result has a NaN. The operators before wrote no NaN, so this operator made the
+// NaN or read it from an external operand.
 Result<std::string> NanSearch::first_step(const Forward& forward) {
   for (std::size_t p = 0; p < forward.executable.parts(forward.bucket).size(); ++p) {
     const CompiledPart& part = forward.executable.parts(forward.bucket)[p];
@@ -92,11 +92,11 @@ Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, c
     const std::string& name = of.value_names[id.index()];
     if (value.kind == ir::ValueKind::kResult) continue;
     const TensorView view = TRY(forward.executable.value(forward.bucket, part, id));
-    // An earlier executable of the forward left this value in the arena, and debug mode has already checked that
-    // executable's outputs.
+    // An earlier executable of the same forward left this value in the arena. Debug mode has already checked the
+    // outputs of that executable.
     if (view.data.handle == arena_.base().handle) continue;
-    // States and given embeddings are not searched, because most of their rows belong to no request, and some embedding
-    // rows have no memory.
+    // States and embeddings from prompts are not searched, because most of their rows belong to no request, and some
+    // embedding rows have no memory.
     if (value.kind == ir::ValueKind::kState || name == input_names::kEmbeddings) {
       unknown += fmt::format(", and {} %{} was not searched", ir::value_kind_name(value.kind), name);
       continue;

@@ -1,5 +1,5 @@
-// Finds the operator that made the first NaN of a forward: it runs the kernels again one by one and inspects each
-// result. It is for debug mode and tests, since every step waits for the device.
+// Finds the operator that made the first NaN of a forward. It runs the kernels again one by one and inspects each
+// result. It is only for debug mode and tests, since it waits for the device after every kernel.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,26 @@ class NanSearch {
   NanSearch(Stream& stream, const Arena& arena) : stream_(stream), arena_(arena) {}
 
   // Finds the first NaN in the real output rows of the forward that `runner` has just run at `size`. Returns its place,
-  // such as "%logits row 3 column 17"; empty: there is none.
+  // for example "%logits row 3 column 17", or an empty string if there is none.
   Result<std::string> in_outputs(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
-  // Poisons the forward's values and runs it again from the inputs that are still staged, operator by operator. Returns
-  // the origin of the NaN as the end of a sentence. The text names the operator that makes the first NaN, and its part.
-  // If an input or weight of this operator already has a NaN, the text also names that operand. If the single operators
-  // make no NaN, the text names the part whose graph makes one, or says that the second run makes none.
+  // Fills the forward's values with NaN and runs it again, operator by operator, from the inputs that are still staged.
+  // Returns the origin of the NaN as the end of a sentence. The text names the operator that makes the first NaN, and
+  // its part. If an input or weight of this operator already has a NaN, the text also names that operand. If the single
+  // operators make no NaN, the text names the part whose graph makes one, or says that the second run makes none.
   Result<std::string> origin(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
 
  private:
   struct Forward {
     const Executable& executable;
     ir::Bucket bucket;
-    ir::Bucket real;  // the symbols of the forward without padding
+    ir::Bucket real;  // the values of the symbols for the forward without padding
   };
   Result<std::string> first_step(const Forward& forward);
   Result<std::string> first_graph(const Forward& forward);
   Result<std::string> blame(const Forward& forward, std::size_t part, const ir::Node& call, const std::string& place);
-  // Returns where the first NaN in the real rows is: " row 3 column 17", or " element 3" in a vector. Empty if there is
-  // none. Also empty for values that are not searched: those that are not floating-point, have no dimension, or have a
-  // dimension after the first that depends on the batch.
+  // Returns the place of the first NaN in the real rows, such as " row 3 column 17", or " element 3" in a vector.
+  // Returns an empty string if there is none. The result is also empty for values that are not searched: values that
+  // are not floating-point, have no dimension, or have a dimension after the first that depends on the batch.
   Result<std::string> place_in(const ir::Type& type, DeviceAddress data, const ir::Bucket& real);
 
   Stream& stream_;

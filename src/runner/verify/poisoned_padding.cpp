@@ -10,7 +10,7 @@ namespace tessera {
 
 Result<TokenId> PoisonedPadding::poison() {
   const ModelGraphs& graphs = parts_.model.graphs;
-  if (graphs.own_layers.begin > 0)  // the first stage embeds the ids
+  if (graphs.own_layers.begin > 0)  // only the first pipeline stage embeds the ids
     return TokenId(static_cast<std::int32_t>(parts_.model.vocab_size - 1));
   const std::vector<ir::Node>& nodes = graphs.body.nodes;
   const auto embedding = std::ranges::find(nodes, kEmbedding.name, &ir::Node::op);

@@ -1,5 +1,5 @@
-// Gives padding rows a token id whose embedding is NaN, so that the oracle notices a padding row that influences a real
-// row.
+// Gives padding rows a token id whose embedding is NaN, so that the oracle (verify.h) notices a padding row that
+// influences a real row.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ class PoisonedPadding {
   // `parts` must outlive this object.
   explicit PoisonedPadding(RunnerParts& parts) : parts_(parts) {}
 
-  // Returns the id, which is the vocabulary's last, and fills its embedding with NaN on the rank that holds it. Waits
-  // for the stream.
+  // Fills the embedding of the vocabulary's last id with NaN, on the rank that holds it, and returns this id. Waits for
+  // the stream.
   Result<TokenId> poison();
   // Restores the id's embedding, and waits for the stream.
   Status restore();
@@ -26,7 +26,7 @@ class PoisonedPadding {
  private:
   RunnerParts& parts_;
   DeviceAddress row_;
-  std::vector<std::byte> saved_;  // empty: this rank does not have the embedding
+  std::vector<std::byte> saved_;  // empty if this rank does not have the embedding
 };
 
 }  // namespace tessera

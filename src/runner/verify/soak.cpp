@@ -21,7 +21,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostKept = 8;  // limit of the kept failures, and of the kept ties
+constexpr std::size_t kMostKept = 8;  // maximum number of kept failures and of kept ties
 
 std::int64_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
@@ -47,7 +47,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// Returns the name of the first part in which two outcomes differ; empty: they are equal.
+// Returns the name of the first part in which two outcomes differ, or an empty string if they are equal.
 std::string difference(const Outcome& a, const Outcome& b) {
   if (!same_bits(a.hidden, b.hidden)) return "hidden states";
   if (!same_bits(a.logits, b.logits)) return "logits";
@@ -94,8 +94,8 @@ class Soak {
     available = runner_.device().available_bytes();
   }
 
-  // Fills all pages except page 0 with NaN before the first batch. A kernel that reads a page of no sequence, for
-  // instance through another group's page table, then computes NaNs.
+  // Fills all pages except page 0 with NaN before the first batch. If a kernel reads a page that belongs to no
+  // sequence, for example through another group's page table, it then computes NaNs.
   Status poison_all() {
     const RunnerParts& parts = runner_.parts();
     for (std::size_t g = 0; g < parts.model.num_cache_groups(); ++g)
@@ -109,8 +109,8 @@ class Soak {
     return ok_status();
   }
 
-  // Gives half of the embedding rows to images. If there are several ranks, uses no images, because soak runs rank 0's
-  // tower without telling the other ranks.
+  // Gives half of the embedding rows to images. If there are several ranks, uses no images, because soak() runs the
+  // tower of rank 0 without an order to the other ranks.
   void use_images() {
     if (runner_.vision() == nullptr || runner_.parts().model.ranks() > 1) return;
     const std::int64_t others = runner_.embedding_rows() / 2;
@@ -131,7 +131,7 @@ class Soak {
     TRY(poison_given_back());
     report_.tokens += batch.num_tokens();
     draw_wishes(batch);
-    // The graph runs last, because later batches read its keys and values.
+    // The graph runs after the eager forward, because later batches should read the graph's keys and values.
     ForwardInputs first = inputs_of(batch);
     first.force_eager = true;
     TRY(compute(first, unpadded_).with_context("eager"));
@@ -159,8 +159,8 @@ class Soak {
     return ok_status();
   }
 
-  // Draws the batch's sampling parameters at random. Also draws whether the forward returns log-probabilities, whether
-  // it edits logits, and whether it returns hidden states.
+  // Chooses the batch's sampling parameters at random. Also chooses at random whether the forward returns
+  // log-probabilities, edits logits, and returns hidden states.
   void draw_wishes(const ForwardBatch& batch) {
     const std::int64_t rows = batch.num_wanted_rows();
     const std::int64_t sampled = std::min(rows, runner_.options().max_requests);
@@ -248,7 +248,7 @@ class Soak {
 
   ModelRunner& runner_;
   SoakOptions options_;
-  std::optional<SoakImages> images_;  // set if the model has a tower; declared before the world, which borrows from it
+  std::optional<SoakImages> images_;  // set if the model has a tower; must outlive world_, which refers to it
   SoakWorld world_;
   bool routes_;  // whether the model routes rows to experts
   SoakReport report_;

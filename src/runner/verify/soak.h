@@ -4,12 +4,12 @@
 //   in bucket  the same size's operators, enqueued one by one: must equal the graph's results bit for bit
 //   unpadded   eagerly at the real size: must agree within a tolerance, since kernels are chosen by size
 //
-// The batches come from a small random world of sequences. New sequences arrive, are computed in chunks and decode.
-// Some sequences are cancelled, and other sequences then take their pages. Sizes are log-uniform. Some batches want
+// The batches come from random sequences (soak_world.h). New sequences arrive, are computed in chunks and decode. Some
+// sequences are cancelled, and other sequences then take their pages. Batch sizes are log-uniform. Some batches want
 // log-probabilities, hidden states or penalties, and some tokens use embeddings. Each cache group has a pool of pages,
-// and gets back the pages that a window no longer reaches. Pages that belong to no sequence are NaN. With a vision
-// tower, several new and known images arrive at a time and lie anywhere in prompts. Batches then read the tower's
-// output rows (soak_images.h).
+// to which pages return when a window no longer reaches them. Pages that belong to no sequence contain NaN. If the
+// model has a vision tower, several new and known images arrive at a time, anywhere in prompts. Batches then read the
+// tower's output rows (soak_images.h).
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace tessera {
 struct SoakOptions {
   std::int64_t batches = 1000;
   std::uint64_t seed = 1;
-  // The largest accepted difference between an unpadded forward and a graph forward. It is relative to the row's
-  // greatest magnitude or, for rows of a few numbers, to the greatest magnitude so far.
+  // The largest accepted difference between an unpadded forward and a graph forward. It is relative to the greatest
+  // magnitude in the row or, for rows of a few numbers, in all rows so far.
   double tolerance = 1e-5;
   bool show_progress = false;
 };
@@ -46,9 +46,9 @@ struct SoakReport {
   std::int64_t cancelled = 0;      // number of sequences
   std::int64_t finished = 0;       // number of sequences
   ForwardCounters forwards;        // the forwards that dispatch decided
-  double greatest_difference = 0;  // without ties
+  double greatest_difference = 0;  // in all batches, without ties
   double greatest_tie = 0;
-  std::vector<std::string> ties{};  // the first few: batch, shape, and difference
+  std::vector<std::string> ties{};  // the first few ties with batch, shape and difference
   std::int64_t num_ties = 0;
   SoakImageReport images{};
   // The resident memory of the process and the device's free memory, after half of the batches (early) and at the end.
@@ -56,15 +56,15 @@ struct SoakReport {
   std::int64_t resident_end = 0;
   std::int64_t available_early = 0;
   std::int64_t available_end = 0;
-  std::vector<std::string> failures;  // the first few: batch, shape, and what differs
+  std::vector<std::string> failures;  // the first few failures with batch, shape and what differs
   std::int64_t num_failures = 0;
   double seconds = 0;
 };
 
-// Runs the test. Precondition: runner.capture() ran. Overwrites the KV cache. The report depends only on the seed,
-// except for times and memory. An error means that a forward failed; differences are in the report. If there are
-// several ranks, each compares its own results. The report is rank 0's, and a difference on another rank becomes an
-// error that names the rank.
+// Runs the test. Precondition: runner.capture() ran. Overwrites the KV cache. The report depends only on the options,
+// except for times and memory. soak() returns an error if a forward failed, and lists differences in the report. If
+// there are several ranks, each rank compares its own results. The result is the report of rank 0, and a difference on
+// another rank becomes an error that names the rank.
 Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options);
 
 }  // namespace tessera

@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// Returns the greatest difference in rows of `cols` values, relative to the row's greatest magnitude; infinity if a
+// Returns the greatest difference in rows of `cols` values, relative to the row's greatest magnitude, or infinity if a
 // value is not finite. `scale` is the greatest magnitude seen so far, and is updated. Rows of fewer than kFew values,
-// such as a classifier's, are compared relative to `scale`, since all of their values may be near zero.
+// for example a classifier's, are compared relative to `scale`, since all of their values may be near zero.
 inline double relative_difference(std::span<const float> a, std::span<const float> b, std::int64_t cols,
                                   double& scale) {
   constexpr std::size_t kFew = 16;

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kSlots = 6;
-constexpr std::int64_t kMostTokens = 512;  // most tokens of one image
+constexpr std::int64_t kMostTokens = 512;  // maximum number of tokens in one image
 
 bool same_rows(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
@@ -51,7 +51,7 @@ Result<std::string> SoakImages::next(SoakWorld& world) {
   return coming.empty() ? std::string() : encode(coming);
 }
 
-// Draws an image of log-uniform size and any aspect ratio, with small values like those of pixels.
+// Makes a random image of log-uniform size and any aspect ratio, with small values like those of pixels.
 Patches SoakImages::draw_image(SoakWorld& world) const {
   const VisionConfig& config = tower_.config();
   const std::int64_t tokens = world.log_uniform(slot_rows_);
@@ -101,8 +101,8 @@ Result<std::string> SoakImages::encode_packed(std::span<const std::size_t> slots
     const std::vector<float> rows = TRY(read(address_of(slots[i]), images[i]->tokens(), runner_.embedding_dtype()));
     alone.insert(alone.end(), rows.begin(), rows.end());
   }
-  // In this call the tower itself chooses how to run. The call comes after the runs of single images, because all runs
-  // write the same embedding rows, and later batches must read the results of this call.
+  // In the next call the tower itself chooses size and graph. The call comes after the runs of single images, because
+  // all of them write the same embedding rows, and later batches must read the rows of this call.
   const VisionCounters before = tower_.counters();
   TRY(tower_.encode(images, first_rows, runner_.embeddings_base()));
   const std::int64_t size = patches + tower_.counters().padded_patches - before.padded_patches;

@@ -1,4 +1,4 @@
-// Assigns images of soak() to embedding rows, and checks the vision tower's results.
+// Assigns the images of soak() to embedding rows, and checks the results of the vision tower.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace tessera {
 
 struct SoakImageReport {
   std::int64_t encoded = 0;         // number of images
-  std::int64_t cache_hits = 0;      // checks that the rows of a known image are unchanged
-  std::int64_t graph_forwards = 0;  // forwards that the tower itself chose to replay as graphs
+  std::int64_t cache_hits = 0;      // number of checks that the rows of a known image are unchanged
+  std::int64_t graph_forwards = 0;  // forwards for which the tower chose a graph
   std::int64_t eager_forwards = 0;
-  double greatest_difference = 0;  // largest difference between an image alone and in a packed forward
+  double greatest_difference = 0;  // between an image alone and in a forward with others
 };
 
 // Computes each image three times: alone and eagerly; packed with other images, where the tower chooses size and graph;
@@ -35,7 +35,7 @@ class SoakImages {
   // Returns the images that sequences may use. Their addresses do not change.
   std::vector<SoakImage>& gallery() { return gallery_; }
   // In about a quarter of the calls, encodes a few new images or checks that the rows of known images are unchanged.
-  // Returns a description of a difference; empty: there is none.
+  // Returns a description of a difference, or an empty string if there is none.
   Result<std::string> next(SoakWorld& world);
   const SoakImageReport& report() const { return report_; }
 
@@ -56,7 +56,7 @@ class SoakImages {
   // each slot.
   std::vector<SoakImage> gallery_;
   std::vector<Patches> images_;           // the pixels of each slot's image
-  std::vector<std::vector<float>> rows_;  // rows that the tower wrote
+  std::vector<std::vector<float>> rows_;  // the rows that the tower wrote for each slot's image
   SoakImageReport report_;
 };
 

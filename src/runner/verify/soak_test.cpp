@@ -1,4 +1,4 @@
-// Catches: a soak that passes wrong graphs, fails correct ones, or is not reproducible.
+// Catches: a soak() that accepts wrong graphs, reports failures of correct ones, or is not reproducible.
 #include "tessera/runner/verify/soak.h"
 
 #include <gmock/gmock.h>
@@ -80,13 +80,14 @@ TEST(Soak, FindsValuesThatShareBytes) {
     for (LiveRange& r : changed) r.last = r.first;
     return plan_memory(changed);
   };
-  // Eager and graph runs at a size share the plan, so only the run at another size shows the fault.
+  // The eager run and the graph run of the same size share the faulty plan, so only the run at another size shows the
+  // fault.
   const SoakReport report = soaked(make_captured("llama", options), {.batches = 20});
   EXPECT_GT(report.num_failures, 0);
 }
 
-// Ties are rare, so differences in many batches are failures even for a model that routes. A negative tolerance makes
-// every batch differ by more than is allowed.
+// Router ties are rare, so differences in many batches are failures even for a model with routers. With a negative
+// tolerance, the difference of every batch is too large.
 TEST(Soak, ManyRouterTiesAreFailures) {
   const RunnerBench routes = make_captured("qwen3-moe", small_options());
   const SoakReport one = soaked(routes, {.batches = 1, .tolerance = -1});

@@ -55,7 +55,7 @@ bool SoakWorld::has_room(std::int64_t length) const {
   return true;
 }
 
-// Admits new sequences while there is room.
+// Adds new sequences while there is room.
 void SoakWorld::admit() {
   const std::int64_t wanted = 1 + draw(options_.max_requests);
   while (std::ssize(live_) < wanted) {
@@ -92,8 +92,7 @@ std::int32_t SoakWorld::image_row(const Sequence& sequence, std::int64_t token) 
   return -1;
 }
 
-// Puts the page back at a random place of the free list, so that other sequences soon reuse pages in a different
-// order.
+// Inserts the page at a random place of the free list, so that other sequences get pages in a different order.
 void SoakWorld::give_back(std::size_t group, PageId page) {
   free_[group].insert(free_[group].begin() + draw(std::ssize(free_[group]) + 1), page);
   given_back_.push_back({group, page});
@@ -191,7 +190,7 @@ const ForwardBatch& SoakWorld::next() {
     ++finished_;
   }
   admit();
-  // The kinds of requests that this batch may contain: decodes, prompts, or both.
+  // The kinds of requests that this batch may contain: decodes (0), prompts (1), or both (2).
   const std::int64_t kind = draw(3);
   const std::int64_t budget = log_uniform(options_.max_tokens);
   const bool all_rows = chance(0.2);
@@ -202,13 +201,13 @@ const ForwardBatch& SoakWorld::next() {
     const bool decodes = sequence.computed >= sequence.prompt;
     if (kind != 2 && decodes != (kind == 0)) continue;
     const std::int64_t wanted = decodes ? 1 : std::min(left, 1 + draw(sequence.prompt - sequence.computed));
-    // The count is 0 if another sequence's chunk took the pages of a window group.
+    // The count is 0 if a chunk of another sequence has taken the free pages of a window group.
     const std::int64_t count = fitting(sequence, wanted);
     if (count == 0) continue;
     append(sequence, count, all_rows, turned);
     left -= count;
   }
-  // If no sequence had requests of the drawn kind, continues any sequence.
+  // If no sequence fits the kind, any sequence continues.
   if (batch_.query_lens.empty()) {
     Sequence& sequence = live_[static_cast<std::size_t>(draw(std::ssize(live_)))];
     append(sequence, fitting(sequence, std::min(budget, sequence.length - sequence.computed)), all_rows, turned);

@@ -1,4 +1,4 @@
-// Makes the random sequences of soak(): chooses the tokens of the next batch and their pages in each cache group.
+// Makes the random sequences of soak(). It chooses the tokens of the next batch and their pages in each cache group.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace tessera {
 
-// An image. Sequences may read its embedding rows.
+// An image whose embedding rows sequences may read.
 struct SoakImage {
   std::int64_t first_row = 0;
-  std::int64_t tokens = 0;  // 0: the slot is empty
-  std::int64_t users = 0;   // sequences that use it
+  std::int64_t tokens = 0;  // if 0, the slot is empty
+  std::int64_t users = 0;   // number of sequences that use the image
 };
 
 class SoakWorld {
@@ -29,20 +29,20 @@ class SoakWorld {
             std::int64_t row_values, std::uint64_t seed);
 
   // Lets sequences use images of `gallery`, which must outlive this object. An image keeps its rows while it has users.
-  // Other embeddings use rows below `most_embeddings`.
+  // Embeddings that are not images use rows below `most_embeddings`.
   void use_images(std::vector<SoakImage>& gallery, std::int64_t most_embeddings) {
     gallery_ = &gallery;
     most_embeddings_ = most_embeddings;
   }
 
-  // Returns the next batch, which is never empty and is valid until the next call. Its tokens then count as computed.
-  // The batch saves the states of its sequences before it changes them.
+  // Returns the next batch, which is never empty and is valid until the next call. Afterwards its tokens count as
+  // computed. The batch copies the states of its sequences to spare slots before it changes them.
   const ForwardBatch& next();
   // Returns the same batch again. This batch first restores the states that the batch of next() saved.
   const ForwardBatch& again();
   // Returns the positions of the batch.
   const RopeAxes& rope_positions() const { return rope_positions_; }
-  // Pages that sequences gave back in next(); other sequences may have taken some of them since.
+  // A page that a sequence gave back in next(). Another sequence may have taken it since then.
   struct GroupPage {
     std::size_t group = 0;
     PageId page;
@@ -59,8 +59,8 @@ class SoakWorld {
   bool chance(double probability) { return std::uniform_real_distribution<double>(0, 1)(random_) < probability; }
 
  private:
-  // A sequence's page table in one group. Indices below `first` hold page 0 in place of pages that the window no longer
-  // reaches.
+  // A sequence's page table in one group. The entries below index `first` are page 0, in place of pages that the window
+  // no longer reaches.
   struct Held {
     std::int64_t first = 0;
     std::vector<PageId> table;
@@ -72,16 +72,16 @@ class SoakWorld {
     SoakImage* image;
   };
   struct Sequence {
-    std::int64_t length;    // tokens of the whole sequence
-    std::int64_t prompt;    // tokens of the prompt, computed in chunks
-    std::int64_t computed;  // tokens computed so far
-    bool embedded;          // some of its tokens use an embedding instead of an id
+    std::int64_t length;    // number of tokens in the whole sequence
+    std::int64_t prompt;    // number of tokens in the prompt, which is computed in chunks
+    std::int64_t computed;  // number of tokens computed so far
+    bool embedded;          // whether some tokens use an embedding instead of an id
     std::vector<PlacedImage> images;
-    std::vector<Held> held;  // [cache groups]
+    std::vector<Held> held;  // one page table for each cache group
   };
 
-  // Returns the number of pages that an admitted sequence of `length` tokens is guaranteed to get: all of its pages or,
-  // in a window group, the pages of one window and one page to grow.
+  // Returns the number of pages that an admitted sequence of `length` tokens is guaranteed to get. These are all of its
+  // pages or, in a window group, the pages of one window and one more page.
   std::int64_t promised(std::size_t group, std::int64_t length) const;
   // Returns the number of pages that sequences can use. Page 0 belongs to no sequence, and each state needs a second
   // slot for its saved copy.
@@ -99,18 +99,18 @@ class SoakWorld {
   void append_pages(Sequence& sequence, std::int64_t length);
   void give_back(std::size_t group, PageId page);
   void end(std::size_t index);
-  // Places images in the prompt, one after another with text between them, as far as they fit.
+  // Places as many images in the prompt as fit, one after another with text between them.
   void place_images(Sequence& sequence);
-  // Returns the embedding row of the token if it belongs to an image; -1 otherwise.
+  // Returns the embedding row of the token if it belongs to an image, and -1 otherwise.
   static std::int32_t image_row(const Sequence& sequence, std::int64_t token);
 
   const RunnerOptions& options_;
   std::span<const ir::CacheGroup> groups_;
-  std::int64_t longest_;  // limit of a sequence's tokens; two sequences of this length always fit
+  std::int64_t longest_;  // maximum number of tokens in a sequence; two sequences of this length always fit
   std::int64_t vocab_size_;
   std::int64_t row_values_;
   std::mt19937_64 random_;
-  std::vector<std::vector<PageId>> free_;  // [cache groups]: free pages, taken from the back
+  std::vector<std::vector<PageId>> free_;  // free pages of each cache group, taken from the back
   std::vector<Sequence> live_;
   ForwardBatch batch_;
   RopeAxes rope_positions_;

@@ -52,7 +52,8 @@ class Verifier {
  private:
   Status compare_all() {
     if (r_.vision() != nullptr) report_.rows = TRY(verify_vision(*r_.vision()));
-    if (table_.prefill_sizes.empty() && table_.decode_sizes.empty()) return ok_status();  // nothing to verify
+    // without sizes there is nothing to verify
+    if (table_.prefill_sizes.empty() && table_.decode_sizes.empty()) return ok_status();
     const std::vector<RunnerSpec> specs = TRY(make_runner_specs(r_.model.graphs, r_.model.options));
     const auto isolated = [&](RunnerRole role) {
       const RunnerSpec& spec = *std::ranges::find(specs, role, &RunnerSpec::role);
@@ -80,7 +81,8 @@ class Verifier {
     return ok_status();
   }
 
-  // Compares the next-token layer without graphs at its largest size and at all sizes that are powers of two.
+  // Compares the next-token layer, which runs without graphs here, at its largest size and at all sizes that are powers
+  // of two.
   Status compare_draft_layer(GraphRunner& runner, Executable& isolated) {
     const std::vector<std::int64_t>& ladder = runner.spec().ladder;
     for (std::size_t i = 0; i < ladder.size(); ++i) {
@@ -96,7 +98,7 @@ class Verifier {
     return ok_status();
   }
 
-  // Compares the head, which has no graphs. Its memory plan must not overwrite its inputs.
+  // Compares the head, which has no graphs. Also checks that its memory plan does not overwrite its inputs.
   Status compare_heads(GraphRunner& runner, Executable& isolated) {
     const std::vector<TensorView> read_rows = TRY(rows_of_head(r_, runner.spec().role));
     for (const TensorView& view : read_rows) TRY(content_of(static_cast<std::size_t>(view.bytes()), view.dtype));
@@ -138,7 +140,7 @@ class Verifier {
                                [](const ir::Node& node) { return node.attribute_or(kWantedRowsOnly, false); });
   }
 
-  // Compares the prefill sizes. A size with a full graph is compared in both forms.
+  // Compares the prefill sizes. If a size has a full graph, both the pieces and the full graph are compared.
   Status compare_prefill(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
     TRY(compare_sizes(runner, isolated, sizes));
     TRY(compare_full(runner, isolated, runner.report().full));
@@ -164,7 +166,7 @@ class Verifier {
       const std::int64_t size = sizes[i];
       const std::int64_t below = i == 0 ? 0 : sizes[i - 1];
       TRY(isolated.bind(runner.bucket(size)));
-      // Compares the size without padding, and with the most padding that dispatch gives it.
+      // Compares the size without padding, and with the maximum padding that dispatch may add.
       TRY(compare(runner, isolated, size, size, {}));
       if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1, {}));
       const bool drafts = is_decode_role(runner.spec().role) && r_.model.options.max_drafts > 0 && size > 1;
@@ -178,7 +180,7 @@ class Verifier {
     return ok_status();
   }
 
-  // Compares sizes that are replayed as one graph, without padding and with one padding row.
+  // Compares the full graphs of `sizes`, without padding and with one padding row.
   Status compare_full(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
     for (const std::int64_t size : sizes) {
       TRY(isolated.bind(runner.bucket(size)));
@@ -191,8 +193,8 @@ class Verifier {
 
   struct Way {
     GraphForm form = GraphForm::kPieces;
-    bool last_rows = false;  // only the last row of each request is wanted and compared
-    bool drafts = false;     // a decode whose requests have drafts
+    bool last_rows = false;  // whether only the last row of each request is wanted and compared
+    bool drafts = false;     // whether the batch is a decode whose requests have drafts
   };
   // Compares one batch at `size`. `real` is the batch's number of rows.
   Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real, const Way& way) {
@@ -270,8 +272,8 @@ class Verifier {
     return {r_.externals().find(state.name, {}) + range.begin * page_bytes,
             static_cast<std::size_t>(range.count() * page_bytes)};
   }
-  // Returns the range of pages, beginning with page 0, that a kernel could read through the page table of any group.
-  // The range includes the batch's own pages.
+  // Returns the range of pages, beginning with page 0, that contains every page in the page tables of all groups. A
+  // kernel that reads another group's page table stays in this range.
   PageRange named_pages(std::size_t group) const {
     PageRange named{.begin = 0, .end = 0};
     for (const PageRange& pages : pages_) named.end = std::max(named.end, pages.end);
@@ -279,7 +281,7 @@ class Verifier {
     return named;
   }
 
-  // Fills the batch's pages with numbers, and the other pages of named_pages(), page 0 included, with NaN.
+  // Fills the batch's pages with numbers. Fills the other pages of named_pages(), including page 0, with NaN.
   Status fill_kv_cache() {
     for (const ir::ValueId id : stateful_->states) {
       const ir::Value& state = stateful_->value(id);
@@ -311,8 +313,8 @@ class Verifier {
     return content->data();
   }
 
-  // Downloads the compared rows of every output and, for each state, the batch's pages except page 0. Page 0 takes the
-  // keys and values of padding, which no request reads.
+  // Downloads the compared rows of every output and, for each state, the batch's pages except page 0. Page 0 holds the
+  // keys and values of padding rows, which no request reads.
   Status read(const Executable& executable, const ir::Bucket& bucket, bool states, VerifyOutcome& outcome) {
     std::vector<std::vector<MemoryRange>> sections;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
@@ -336,7 +338,7 @@ class Verifier {
     return executable.graph().slots[static_cast<std::size_t>(executable.graph().outputs[i])];
   }
 
-  // Compares replayed_ with expected_. `executable` is the one that made expected_.
+  // Returns the first difference between replayed_ and expected_. `executable` has made expected_.
   Result<std::string> first_difference(const Executable& executable, const ir::Bucket& bucket) {
     const std::size_t num_outputs = executable.graph().outputs.size();
     for (std::size_t i = 0; i < num_outputs; ++i) {
@@ -350,7 +352,8 @@ class Verifier {
       const auto element = static_cast<std::int64_t>(ir::dtype_size(slot.type.dtype));
       if (const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i)); at >= 0)
         return fmt::format("{} differs from the isolated run", place(at / element));
-      // If the head shares the embedding's weights, the logit of the poisoned id is NaN. No other value may be NaN.
+      // If the head shares the weights of the embedding, the logit of the poisoned id (whose embedding is NaN) is NaN.
+      // No other value may be NaN.
       const std::int64_t poisoned_col = slot.name == "logits" ? poisoned_id_.value() : -1;
       if (const std::int64_t at = find_nan(expected_.section(i), slot.type.dtype, cols, poisoned_col); at >= 0)
         return fmt::format("{} is NaN: a real row read padding, or a page that is not its request's", place(at));
@@ -370,13 +373,13 @@ class Verifier {
   VerifyReport report_;
   VerifyOutcome replayed_;
   VerifyOutcome expected_;
-  std::vector<PageRange> pages_;  // [cache groups]: pages of the current batch
+  std::vector<PageRange> pages_;  // pages of the current batch in each cache group
   ComparedRows rows_;
   std::map<ir::DType, std::unique_ptr<Allocation>> content_;  // the initial content of every state, on the device
   PoisonedPadding padding_;
   TokenId poisoned_id_;
   const ir::Graph* stateful_;  // the graph whose states are compared
-  // The current batch's rows of draft_hidden; empty for the model's own forwards.
+  // For each token of the current batch, its row of draft_hidden. Empty for forwards of the model itself.
   std::vector<std::int32_t> draft_rows_;
 };
 

@@ -1,22 +1,21 @@
-// The oracle: once all sizes are captured, compares every captured size of every runner with the same kernels on
-// isolated memory.
+// The oracle compares every captured size of every runner with a run of the same kernels on isolated memory.
 //
-// Eager and graph runs share program and memory plan, so a faulty plan would corrupt both alike. The oracle therefore
-// compares each size's replay, bit for bit, with an isolated run. In that run every value has a guarded allocation of
-// its own, which is first filled with NaN.
+// An eager run and a graph run share the program and the memory plan, so a faulty plan would make both wrong in the
+// same way. The oracle therefore compares each size's replay, bit for bit, with an isolated run. In this run every
+// value has its own guarded allocation, which is first filled with NaN.
 //
 // The oracle notices a padding row that influences a real row: padding rows have a token id whose embedding row is NaN,
 // and in the isolated run the padding rows of attention's output are NaN. The batches have several requests with cached
-// prefixes, and other lengths than the batches of the captures. Each cache group takes pages from its own pool and
-// leaves out the pages before a window. Pages that belong to no request are NaN, which exposes a kernel that reads
-// another group's page table. KV cache contents are compared too.
+// prefixes, and their lengths differ from those of the batches with which sizes were captured. Each cache group takes
+// pages from its own pool and leaves out the pages before a window. Pages that belong to no request are NaN, which
+// exposes a kernel that reads another group's page table. KV cache contents are compared too.
 //
 // The head, a next-token layer and the layer's head are also compared in runs without graphs. The layer is compared at
-// its largest size and at all sizes that are powers of two. Graphs of whole drafts are compared as decodes are, and
-// above size 1 also with a batch that wants only the last row of each request. verify_vision.h compares a vision tower.
-// A prefill size with a full graph is compared in both forms. If the last attention computes only the wanted rows, it
-// uses other kernels than for all rows. Each prefill size above 1 is then also compared with a batch that wants only
-// the last row of each request.
+// its largest size and at all sizes that are powers of two. Graphs of whole drafts are compared in the same way as
+// decodes, and above size 1 also with a batch that wants only the last row of each request. verify_vision.h compares a
+// vision tower. A prefill size with a full graph is compared in both forms. If the last attention computes only the
+// wanted rows, it uses other kernels than for all rows. Each prefill size above 1 is then also compared with a batch
+// that wants only the last row of each request.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +32,8 @@ struct VerifyRow {
   // example "prefill, full, last rows".
   std::string runner;
   std::int64_t size = 0;
-  std::int64_t real = 0;   // rows that are not padding
-  std::string difference;  // empty: the results are equal
+  std::int64_t real = 0;   // number of rows that are not padding
+  std::string difference;  // empty if the results are equal
 };
 
 struct VerifyReport {
@@ -44,9 +43,10 @@ struct VerifyReport {
 };
 
 // Captures pending sizes, and compares every size. Precondition: runner.capture() ran, and no forward is in flight.
-// Overwrites the KV cache, and needs memory for one isolated copy of the largest size. An error means that the
-// comparison could not run; a difference is a row of the report. If there are several ranks, each compares its own
-// results. The report is rank 0's, and a difference on another rank becomes an error that names the rank.
+// Overwrites the KV cache, and needs memory for one isolated copy of the largest size. verify() returns an error if the
+// comparison could not run. A difference is no error, but a row of the report. If there are several ranks, each rank
+// compares its own results. The result is the report of rank 0, and a difference on another rank becomes an error that
+// names the rank.
 Result<VerifyReport> verify(ModelRunner& runner, bool show_progress);
 
 }  // namespace tessera

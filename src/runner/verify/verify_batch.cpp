@@ -13,13 +13,13 @@
 namespace tessera {
 namespace {
 
-// Query and cached lengths of each request of a batch.
+// The numbers of new tokens (query) and of cached tokens (prefix) of each request in a batch.
 struct Lengths {
   std::vector<std::int32_t> query;
   std::vector<std::int32_t> prefix;
 };
 
-// Divides `tokens` tokens into uneven requests, none longer than `context`.
+// Divides `tokens` tokens into requests of different lengths, of at most `context` tokens each.
 Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t max_requests) {
   Lengths lengths;
   const std::int64_t share =
@@ -34,8 +34,8 @@ Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t 
   return lengths;
 }
 
-// Removes requests of a single row, by joining each with the request before or after it. If the joined request would
-// have more than `context` rows, moves one row from the earlier request to the later one instead. Precondition:
+// Removes requests of a single row by joining each of them with the request before or after it. If the joined request
+// would have more than `context` rows, moves one row from the earlier request to the later one instead. Precondition:
 // can_have_several_rows_each().
 Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
   Lengths merged;
@@ -55,8 +55,8 @@ Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
   return merged;
 }
 
-// Divides `rows` rows into requests of one row and up to `max_drafts` drafts, after cached prefixes of different
-// lengths.
+// Divides `rows` rows into decoding requests. A request has one row and up to `max_drafts` drafts, and the cached
+// prefixes have different lengths.
 Lengths decode_lengths(std::int64_t rows, std::int64_t max_drafts, std::int64_t context) {
   Lengths lengths;
   for (std::int64_t i = 0, left = rows; left > 0; ++i) {
@@ -111,7 +111,8 @@ Status check_room(const VerifyModel& model, const std::vector<std::int64_t>& nee
   return ok_status();
 }
 
-// Gives each group pages with higher ids than the pages of all groups before it, if its pool is large enough.
+// Gives each group a range of pages. If its pool is large enough, these have higher ids than the pages of all groups
+// before it.
 std::vector<PageRange> page_ranges(const VerifyModel& model, const std::vector<std::int64_t>& needed) {
   std::vector<PageRange> ranges;
   std::int64_t before = 0;
@@ -123,8 +124,8 @@ std::vector<PageRange> page_ranges(const VerifyModel& model, const std::vector<s
   return ranges;
 }
 
-// Assigns the range's pages to the requests: in ascending order in one group, in descending order in the next, and so
-// on.
+// Assigns the pages of the range to the requests. The order is ascending in one group, descending in the next group,
+// and so on.
 void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange& range, std::size_t g,
                CacheGroupBatch& batch) {
   const ir::CacheGroup& group = model.groups[g];
@@ -145,7 +146,7 @@ void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange
   batch.own(std::move(tables));
 }
 
-// Adds a token. Some tokens get an embedding, and an id that must not be read.
+// Adds a token. Some tokens get an embedding and also an id, which the forward must then ignore.
 void add_token(const VerifyModel& model, std::int32_t position, VerifyBatch& made) {
   ForwardBatch& batch = made.batch;
   const std::int64_t token = batch.num_tokens();
@@ -158,7 +159,7 @@ void add_token(const VerifyModel& model, std::int32_t position, VerifyBatch& mad
     made.embeddings.push_back(static_cast<float>((token + i * 31) % 17 - 8) / 64.0F);
   batch.input_rows.push_back(-1);
   batch.positions.push_back(position);
-  // The positions are like those in an image with rows of 7 tokens.
+  // The three-dimensional positions are like those in an image with rows of 7 tokens.
   made.rope_positions[0].push_back(position / 2);
   made.rope_positions[1].push_back(position / 2 + position % 49 / 7);
   made.rope_positions[2].push_back(position / 2 + position % 7);
@@ -170,8 +171,8 @@ void add_tokens(const VerifyModel& model, const Lengths& lengths, VerifyBatch& m
     const std::int32_t length = lengths.prefix[b] + lengths.query[b];
     for (std::int32_t position = lengths.prefix[b]; position < length; ++position) add_token(model, position, made);
     if (model.adapter_slots > 0) {
-      // The requests take the slots in turn, beginning with slot 0; after the last slot comes one request without an
-      // adapter.
+      // The requests take the slots in turn, beginning with slot 0. After the last slot comes one request without an
+      // adapter, and then slot 0 again.
       const auto slot = static_cast<std::int64_t>(b) % (model.adapter_slots + 1);
       batch.adapter_slots.resize(batch.input_ids.size(),
                                  slot == model.adapter_slots ? -1 : static_cast<std::int32_t>(slot));

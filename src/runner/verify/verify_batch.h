@@ -1,5 +1,6 @@
-// Makes the batches on which verify() compares forwards: uneven requests with cached prefixes and their pages in each
-// group. For models with three-dimensional rotary positions, tokens have positions like those of images.
+// Makes the batches on which verify() compares forwards. Their requests have different lengths, cached prefixes, and
+// pages in each cache group. For models with three-dimensional rotary positions, tokens have positions like those of
+// images.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@ namespace tessera {
 
 struct VerifyBatch {
   ForwardBatch batch;
-  // [cache groups]: ids of the requests' pages. If pools are large enough, no id is in two groups, so a kernel that
-  // reads another group's page table finds pages outside the batch.
+  // For each cache group, the ids of the requests' pages. If pools are large enough, no id is in two groups, so a
+  // kernel that reads another group's page table finds pages outside the batch.
   std::vector<PageRange> pages;
   std::vector<float> embeddings{};  // the embeddings that the batch writes
   RopeAxes rope_positions{};
@@ -28,12 +29,13 @@ struct VerifyBatch {
 struct VerifyModel {
   const RunnerOptions& options;
   std::span<const ir::CacheGroup> groups;
-  std::int64_t row_values = 0;     // values of an embedding
-  TokenId poisoned_id{};           // the vocabulary's last id; its embedding row must reach no result
+  std::int64_t row_values = 0;     // number of values in an embedding
+  TokenId poisoned_id{};           // the vocabulary's last id, whose embedding row must reach no result
   bool several_rows_each = false;  // for a prefill of two or more tokens: no request has a single row
   bool last_rows_wanted = false;   // only the last row of each request is wanted; otherwise every row is
-  std::int64_t max_drafts = 0;     // most drafts of a decode's request; above 0, some requests have accepted_drafts
-  std::int64_t adapter_slots = 0;  // above 0: requests take slots 0, 1 … and then none, in turn
+  // Maximum number of drafts of a request in a decode. If above 0, some requests have accepted_drafts.
+  std::int64_t max_drafts = 0;
+  std::int64_t adapter_slots = 0;  // if above 0, requests take slots 0, 1, … and then none, in turn
 };
 
 // Returns whether `size` tokens can be divided into requests of 2 to `context` tokens. If they cannot, no prefill of

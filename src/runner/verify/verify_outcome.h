@@ -1,4 +1,4 @@
-// Holds the results of a forward that verify() compares, and finds where two of them differ.
+// Holds the results of one run that verify() compares, and finds where the results of two runs differ.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@ struct MemoryRange {
   std::size_t bytes;
 };
 
-// Sections of a run's memory, copied to the host. The copy is in the host memory to which the device copies fastest,
-// and that memory is reused from run to run.
+// Sections of a run's memory, copied to the host. The copies lie in host memory to which the device copies fastest.
+// This memory is reused from run to run.
 class VerifyOutcome {
  public:
   explicit VerifyOutcome(Device& device) : device_(device) {}
 
-  // Replaces the last run's sections. A section joins its ranges one after another. The sections are valid once the
-  // stream has completed the copy.
+  // Replaces the sections of the last run. Each section consists of its memory ranges, one after another. The sections
+  // are valid once the stream has completed the copy.
   Status download(std::span<const std::vector<MemoryRange>> sections, Stream& stream) {
     std::size_t total = 0;
     for (const std::vector<MemoryRange>& ranges : sections)
@@ -60,7 +60,7 @@ class VerifyOutcome {
   std::vector<std::span<const std::byte>> sections_;
 };
 
-// Returns the index of the first byte in which two runs differ; -1: they are equal.
+// Returns the index of the first byte in which two runs differ, or -1 if they are equal.
 inline std::int64_t find_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
   if (std::memcmp(a.data(), b.data(), a.size()) == 0) return -1;
   return std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();

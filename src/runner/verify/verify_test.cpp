@@ -77,7 +77,7 @@ TEST(Verify, ComparesEverySizeFullAndPadded) {
                                        "prefill 17/40", "decode 1/1", "decode 2/2", "decode 4/4", "decode 3/4"}));
 }
 
-// Runs the real planner on live ranges that `change` has falsified.
+// Returns a planner that runs the real planner on live ranges after `change` has made them wrong.
 template <class Change>
 Planner planner_of(const Change& change) {
   return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
@@ -121,14 +121,15 @@ TEST(Verify, WithoutRowsNothingIsProven) {
 
 TEST(Verify, LeavesTheModelAsItWas) {
   RunnerBench bench = make_captured("qwen3", small_options());
-  // The prompt contains the last id of the vocabulary, whose embedding row is poisoned during the comparison.
+  // The prompt contains 511, the last id of the vocabulary. Its embedding row is NaN during the comparison.
   const std::vector<testing::TestRequest> requests = {{.ids = {7, 511, 3, 511}, .computed = 0}};
   const std::vector<float> before = bench.logits(requests);
   EXPECT_TRUE(verified(bench).equal());
   EXPECT_EQ(bench.logits(requests), before);
 }
 
-// Makes the real plan, but moves the longest-lived range onto the first other range that is alive at the same time.
+// Makes the correct plan, and then moves the longest-lived range to the address of the first other range that is alive
+// at the same time.
 Result<MemoryPlan> move_the_longest_lived(std::span<const LiveRange> ranges) {
   MemoryPlan plan = TRY(plan_memory(ranges));
   const auto lives = [&](std::size_t i) { return ranges[i].fixed_offset >= 0 ? -1 : ranges[i].last - ranges[i].first; };
@@ -187,7 +188,7 @@ TEST(Verify, CatchesBrokenPlansOfAWholePrefill) {
   }
 }
 
-// A plan that is broken for one size must be reported for that size.
+// If the plan is broken for one size only, the report must show a difference at this size.
 TEST(Verify, FindsABrokenPlanAtItsSize) {
   RunnerOptions options = small_options();
   options.graphs.decode = false;
@@ -212,7 +213,7 @@ TEST(Verify, CatchesAnOperatorThatBakesInHostData) {
   testing::baked_number = 0.5F;
   RunnerBench bench = make_captured("llama", options);
   EXPECT_TRUE(verified(bench).equal()) << "with the number it was captured with";
-  testing::baked_number = 0.75F;  // now differs from the captured value, as another batch's lengths would
+  testing::baked_number = 0.75F;  // differs from the captured value, like the lengths of another batch
   const std::vector<std::string> found = differences(verified(bench));
   EXPECT_THAT(found, Contains(HasSubstr("prefill 16")));
   EXPECT_THAT(found, Contains(HasSubstr("decode 4")));

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Makes an image of rows × columns merge units.
+// Makes an image of rows × columns merge units (squares of patches that become one token).
 Patches make_image(const VisionConfig& config, std::int64_t rows, std::int64_t columns) {
   Patches image{.grid = {.t = 1,
                          .h = static_cast<std::int32_t>(rows * config.merge_size),

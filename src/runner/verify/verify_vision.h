@@ -1,5 +1,5 @@
-// The oracle for a vision tower: once all budgets are captured, compares each one bit for bit with the same kernels on
-// isolated memory. Each budget is compared without padding and with the most padding that dispatch gives it. Padding
+// The oracle for a vision tower. It compares the graph of each budget (a captured number of patches), bit for bit, with
+// the same kernels on isolated memory. Each budget is compared without padding and with the maximum padding. Padding
 // patches are NaN. The images have different grids in each forward, so that a read of another image's row changes the
 // result.
 #pragma once

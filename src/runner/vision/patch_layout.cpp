@@ -8,7 +8,7 @@ namespace {
 // The place of a merge unit (merge size × merge size patches) in its image.
 struct Unit {
   std::int32_t frame;
-  std::int32_t row;  // in merge units, like the column
+  std::int32_t row;  // counted in merge units
   std::int32_t column;
 };
 
@@ -20,7 +20,7 @@ float linspace(std::int64_t last, std::int64_t count, std::int64_t i) {
   return i < count / 2 ? step * static_cast<float>(i) : end - step * static_cast<float>(count - 1 - i);
 }
 
-// One axis of a bilinear sample: two learned positions and the weight of the second.
+// One axis of a bilinear sample. It has two learned positions and the weight of the second one.
 struct AxisSample {
   std::int32_t low;
   std::int32_t high;
@@ -114,7 +114,8 @@ class ImageLayout {
       }
   }
 
-  // Adds the image's part of token_order: for each merge unit, in the order of the image, its output row.
+  // Adds the image's part of token_order, which gives the output row of each merge unit. Merge units are in the order
+  // of the image.
   void append_token_order() {
     const auto end = static_cast<std::int64_t>(layout_.units.size());
     layout_.token_order.resize(static_cast<std::size_t>(end));
@@ -127,7 +128,7 @@ class ImageLayout {
   const VisionConfig& config_;
   PatchLayout& layout_;
   std::int32_t merge_;
-  std::int32_t rows_;  // rows of the image in merge units, like the columns
+  std::int32_t rows_;  // number of rows of the image, in merge units
   std::int32_t columns_;
   std::int64_t first_unit_;  // first unit of the image
 };

@@ -1,5 +1,5 @@
-// Computes the index inputs of a tower, which say where the patches of packed images lie. The functions are pure
-// functions of the images' grids.
+// Computes the index inputs of a vision tower, which describe where the patches of packed images lie. The functions are
+// pure functions of the images' grids.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace tessera {
 
-// The index lists of a forward of S patches and U merge units. Rows are in the tower's order (model/vision/towers.h has
-// the inputs' names). A list stays empty if the tower has no such input.
+// The index lists of a forward of S patches and U merge units (squares of patches that become one token). Rows are in
+// the tower's order. model/vision/towers.h defines the names of the inputs. A list stays empty if the tower has no such
+// input.
 struct PatchLayout {
   std::vector<std::int32_t> positions;      // [S, 2]: row and column in the image
   std::vector<std::int32_t> image_ranges;   // [S, 2]: first patch of the patch's frame, and one past the last

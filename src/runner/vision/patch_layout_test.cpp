@@ -1,5 +1,6 @@
-// Catches: windows that are cut or ordered wrongly; ranges of a second image or frame that begin where the first one
-// begins; tokens that are returned in the tower's order; and weights of learned positions that do not sum to 1.
+// Catches: windows that are cut or ordered wrongly; ranges of a second image or frame that begin where the ranges of
+// the first begin; tokens that are returned in the tower's order; and weights of learned positions that do not sum to
+// 1.
 #include "tessera/runner/vision/patch_layout.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +28,7 @@ TEST(PatchLayout, OrdersWindowsByRowsWithSmallEdges) {
   append_image({.t = 1, .h = 6, .w = 6}, kWindows, layout);  // 3 × 3 units
   EXPECT_THAT(layout.units, ElementsAre(0, 1, 3, 4, 2, 5, 6, 7, 8));
   EXPECT_THAT(layout.token_order, ElementsAre(0, 1, 4, 2, 3, 5, 6, 7, 8));
-  // Each entry belongs to a unit's first patch.
+  // every(…, 8) takes the entry of each unit's first patch.
   EXPECT_THAT(every(layout.window_ranges, 8), ElementsAre(0, 0, 0, 0, 16, 16, 24, 24, 32));
   EXPECT_THAT(every(layout.window_ranges, 8, 1), ElementsAre(16, 16, 16, 16, 24, 24, 32, 32, 36));
   EXPECT_THAT(every(layout.image_ranges, 2), ::testing::Each(0));
@@ -85,7 +86,7 @@ TEST(PatchLayout, LearnedPositionsAreInterpolated) {
   EXPECT_THAT(sample(0), ElementsAre(std::pair(0, 1.0F)));
   EXPECT_THAT(sample(1), ElementsAre(std::pair(4, 1.0F)));
   EXPECT_THAT(sample(7), ElementsAre(std::pair(24, 1.0F)));
-  // The second of four rows lies at 4/3, a third of the way from position 1 to position 2.
+  // Four rows cover positions 0 to 4. The second row lies at 4/3, a third of the way from position 1 to position 2.
   const auto second = sample(2);
   ASSERT_EQ(second.size(), 2U);
   EXPECT_EQ(second[0].first, 5);

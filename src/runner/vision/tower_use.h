@@ -14,12 +14,12 @@ namespace tessera {
 // One forward of packed images.
 struct TowerForward {
   std::size_t images = 0;
-  std::int64_t patches = 0;  // patches of the images; how.size includes padding
+  std::int64_t patches = 0;  // without padding, which how.size includes
   VisionChoice how{};
 };
 
 struct TowerKey {
-  std::int64_t size = 0;  // the graph's budget; all eager forwards count under 0
+  std::int64_t size = 0;  // the graph's budget; eager forwards have size 0
   VisionReason reason = VisionReason::kNotCaptured;
   static TowerKey of(const VisionChoice& how) { return {how.graph ? how.size : 0, how.reason}; }
   friend auto operator<=>(const TowerKey&, const TowerKey&) = default;
@@ -29,22 +29,23 @@ struct TowerCount {
   std::int64_t forwards = 0;
   std::int64_t images = 0;
   std::int64_t patches = 0;
-  std::int64_t padding = 0;  // patches of padding
+  std::int64_t padding = 0;  // number of padding patches
   void add(const TowerCount& more);
 };
 
-// Counts, ascending by key. The list is flat, so assigning it to a snapshot with as many keys allocates nothing.
+// Holds counts in ascending order of their keys. The list is a flat vector, so copying it to a snapshot that already
+// has as many keys allocates nothing.
 class TowerCounts {
  public:
   void add(const TowerForward& forward) { add_of(forward, forward.images, forward.patches); }
-  // Counts a forward as if it had only `images` images and `patches` patches, for a request that owns these.
+  // Counts a forward for one request. Only `images` images and `patches` patches of the forward belong to this request.
   void add_of(const TowerForward& forward, std::size_t images, std::int64_t patches);
   void add(const TowerCounts& more);
 
   const std::vector<std::pair<TowerKey, TowerCount>>& by_key() const { return by_key_; }
-  // Return sums over all keys with this reason, or with this size.
+  // Return sums over all keys with this reason or this size.
   TowerCount of(VisionReason reason) const;
-  TowerCount of_size(std::int64_t size) const;  // replayed forwards only
+  TowerCount of_size(std::int64_t size) const;  // only replayed forwards
 
  private:
   TowerCount& entry(const TowerKey& key);

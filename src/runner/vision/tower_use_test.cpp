@@ -1,4 +1,5 @@
-// Catches: tower forwards that are lost, counted under another budget or reason, or counted without their padding.
+// Catches: forwards of a vision tower that are not counted, are counted under another budget or reason, or are counted
+// without their padding.
 #include "tessera/runner/vision/tower_use.h"
 
 #include <gtest/gtest.h>

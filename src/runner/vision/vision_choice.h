@@ -1,5 +1,5 @@
 // Chooses how many patches a vision tower's forward is padded to, and whether the forward replays a graph. A budget is
-// a number of patches for which a graph is captured; forwards of fewer patches are padded to it. The choice is a pure
+// a number of patches for which a graph is captured. Forwards of fewer patches are padded to it. The choice is a pure
 // function.
 #pragma once
 
@@ -17,28 +17,28 @@ enum class VisionReason : std::uint8_t {
   kFirstUse,         // captured now because VisionOptions::exact_graphs asks for it, and then replayed
   kGraphsDisabled,   // eager: graphs are switched off
   kTooLarge,         // eager: more patches than the largest budget
-  kNothingCaptured,  // eager: the memory for graphs has no room for any budget's graph
+  kNothingCaptured,  // eager: the graph memory has no room for a graph of any budget
   kNotCaptured,      // eager: its budget has no graph yet
   kDropped,          // eager: its budget's capture failed
   kEagerFaster,      // eager: measured to be faster than its budget's graph
-  kForced,           // eager: the caller of encode() asked for it
+  kForced,           // eager: the caller of encode() requested it
 };
 inline constexpr int kNumVisionReasons = 9;
 std::string_view vision_reason_name(VisionReason reason);  // "above_largest_size", for counters
 std::string_view vision_reason_text(VisionReason reason);  // "more patches than the largest budget"
 // Returns whether a graph was replayed.
 bool is_replay(VisionReason reason);
-// Returns true if graphs are switched on but none can run the forward, and if captures in idle moments will not change
-// that. The log warns of such a fallback.
+// Returns true if graphs are switched on but no graph can run the forward, and later captures in idle moments will not
+// change this. The log warns of such a fallback.
 bool is_fallback(VisionReason reason);
 
 // The inputs of the choice. The spans and `costs` must stay valid during choose_budget().
 struct VisionBudgets {
   std::span<const std::int64_t> sizes;     // budgets that are captured or will be, ascending
   std::span<const std::int64_t> captured;  // budgets that are captured, ascending
-  const CostTable& costs;                  // kPrefill: replays of a size; kEager: its operators one by one
-  std::int64_t step = 1;                   // eager sizes are multiples of this, or equal a budget
-  bool enabled = true;                     // false: graphs are switched off
+  const CostTable& costs;                  // kPrefill: graph replays of a size; kEager: eager runs of a size
+  std::int64_t step = 1;                   // eager sizes are multiples of `step`, or equal a budget
+  bool enabled = true;                     // whether graphs are switched on
 };
 
 struct VisionChoice {
@@ -48,11 +48,11 @@ struct VisionChoice {
   friend bool operator==(const VisionChoice&, const VisionChoice&) = default;
 };
 
-// Chooses for a forward of `patches` patches. Its budget is the smallest one that holds the patches. Normally the
-// forward replays the budget's graph. It runs operators, which have less padding, if they were measured to be faster by
-// more than measurement noise. If the budget has no graph, the forward replays the graph of the next larger captured
-// budget, provided that this graph was measured to be no slower than operators. Otherwise it runs operators. Sizes
-// without measurements are not compared.
+// Chooses for a forward of `patches` patches. Its budget is the smallest one that is at least `patches`. Normally the
+// forward replays the budget's graph. It runs eagerly, with less padding, if this was measured to be faster by more
+// than measurement noise. If the budget has no graph, the forward replays the graph of the next larger captured budget,
+// provided that this graph was measured to be no slower than an eager run. Otherwise it runs eagerly. Sizes without
+// measurements are not compared.
 VisionChoice choose_budget(const VisionBudgets& budgets, std::int64_t patches);
 
 }  // namespace tessera

@@ -15,8 +15,8 @@
 namespace tessera {
 namespace {
 
-// Up to kSlice merge units are converted and uploaded at a time. One more thread is worthwhile for every
-// kUnitsPerThread merge units.
+// Up to kSlice merge units are converted and uploaded at a time. For every kUnitsPerThread merge units, one more thread
+// is worthwhile.
 constexpr std::size_t kSlice = 128;
 constexpr std::int64_t kUnitsPerThread = 16;
 

@@ -1,5 +1,5 @@
-// Holds the static inputs of a vision tower in device memory. Patches have memory of their own; the index lists that
-// locate them are in a step buffer. Each input has one address for all sizes.
+// Holds the static inputs of a vision tower in device memory. Patches have separate memory. The index lists that
+// describe their places lie in a step buffer. Each input has one address for all sizes.
 #pragma once
 
 #include <array>
@@ -38,15 +38,16 @@ class VisionInputs {
   std::int64_t bytes() const { return bytes_; }
 
   // Stages images one after another, then padding up to `size` patches. Worker threads reorder and convert the patches,
-  // and the call uploads them; `images` may be reused when it returns. The step buffer's next upload transfers the
-  // lists. Padding patches keep their old values. Precondition: the images fit, and check() accepts them.
+  // and stage() uploads them. The caller may reuse `images` when stage() returns. The step buffer's next upload
+  // transfers the lists. Padding patches keep the values of earlier forwards. Precondition: the images fit, and check()
+  // accepts them.
   Status stage(std::span<const Patches* const> images, std::int64_t size, Stream& stream);
 
  private:
   // A list of 4-byte values.
   struct List {
     std::string_view name;
-    std::size_t offset;  // in the step buffer
+    std::size_t offset;  // offset in the step buffer
   };
 
   // A buffer for uploading merge units, in host memory from which the device can copy asynchronously.

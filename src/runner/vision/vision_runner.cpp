@@ -16,12 +16,14 @@
 namespace tessera {
 namespace {
 
-// Sizes without a graph are rounded up to a multiple of this, so that few different sizes are bound.
+// If a forward runs without a graph, its size is rounded up to a multiple of kStep, so that few different sizes are
+// bound.
 constexpr std::int64_t kStep = 64;
 // Images are packed into one forward up to this many patches. The limit keeps forwards short, because decoding requests
 // wait for a whole forward.
 constexpr std::int64_t kMostPacked = 16384;
-// If a size takes longer than this, no larger size is measured, so that requests do not wait for long measurements.
+// If the measurement of a size takes longer than this, no larger size is measured, so that requests do not wait for
+// long measurements.
 constexpr double kMostMeasuredMs = 30;
 
 }  // namespace
@@ -133,7 +135,8 @@ VisionChoice VisionRunner::choose(std::int64_t patches, bool eagerly) const {
 
 std::size_t VisionRunner::num_packed(std::span<const Patches* const> images) const {
   std::size_t count = 1;
-  if (parts_.options.deterministic) return count;  // an image's place in a forward may change the last bits of its rows
+  // the place of an image in a forward may change the last bits of its rows
+  if (parts_.options.deterministic) return count;
   std::int64_t patches = images.front()->grid.patches();
   const std::int64_t most = std::min(options_.max_patches, kMostPacked);
   while (count < images.size() && patches + images[count]->grid.patches() <= most)
@@ -265,7 +268,7 @@ Status VisionRunner::capture(std::span<const std::int64_t> sizes) {
                                [&](std::int64_t size) { return capture_one(size); });
 }
 
-// Captures one size. Kernels that have not run yet are warmed up on padding alone.
+// Captures one size. Kernels that have not run yet first run on a forward of padding only.
 Status VisionRunner::capture_one(std::int64_t size) {
   return runner_->capture_one(size, [&](std::int64_t staged) { return stage({}, staged); });
 }
@@ -281,7 +284,7 @@ Result<bool> VisionRunner::capture_next() {
 }
 
 Result<bool> VisionRunner::measure_next() {
-  // All ranks must choose alike, which they would not do if each rank used its own measured times.
+  // All ranks must make the same choice. If each rank used its own measured times, the choices could differ.
   if (!parts_.options.measure_costs || parts_.options.deterministic || parts_.options.communicator != nullptr)
     return false;
   for (const std::int64_t size : runner_->report().captured) {
@@ -303,7 +306,7 @@ Result<bool> VisionRunner::measure_next() {
   return false;
 }
 
-// Returns the shortest host time of a few runs with one image that fills the forward.
+// Runs the tower a few times with one image that fills the forward. Returns the shortest time, measured on the host.
 Result<double> VisionRunner::measure(std::int64_t size, bool graph) {
   using Clock = std::chrono::steady_clock;
   constexpr int kRuns = 3;

@@ -1,5 +1,6 @@
-// A model's vision tower on one device: takes images' patches and writes rows of embeddings. There is one graph for
-// each budget of patches. A graph runs any images that fit into its budget, because their layout is input data.
+// Runs a model's vision tower on one device. It takes the patches of images and writes rows of embeddings. There is one
+// graph for each budget (a number of patches, to which forwards are padded). A graph runs any images that fit into its
+// budget, because their layout is input data.
 //
 //   VisionRunner* vision = runner.vision();                    null: the model has no tower
 //   const Patches* images[] = {&first, &second};
@@ -32,7 +33,7 @@
 
 namespace tessera {
 
-// Describes the tower as a runner whose sizes are numbers of patches.
+// Returns the spec of a runner for the tower. The sizes of this runner are numbers of patches.
 RunnerSpec vision_spec(const VisionGraph& tower, const VisionOptions& options);
 
 // The objects that the tower runs on. All of them must outlive the runner. They may include the language model's arena
@@ -45,7 +46,7 @@ struct VisionParts {
   Arena& arena;
   Arena& workspace;
   KernelVariants& warm;
-  const RunnerOptions& options;  // the language model's; VisionOptions has the tower's own options
+  const RunnerOptions& options;  // options of the language model
 };
 
 struct VisionCounters {
@@ -54,7 +55,7 @@ struct VisionCounters {
   std::int64_t padded_patches = 0;  // patches of padding
   std::int64_t graph_forwards = 0;
   std::int64_t eager_forwards = 0;
-  TowerCounts forwards{};  // the same forwards by budget and reason
+  TowerCounts forwards{};  // the same forwards, counted by budget and reason
 };
 
 class VisionRunner {
@@ -68,21 +69,21 @@ class VisionRunner {
   Device& device() const { return parts_.device; }
   Stream& stream() const { return parts_.stream; }
 
-  // Returns kInvalidArgument for an image that encode() refuses: one with too many patches (the message names the
-  // limit), or one that does not match the tower.
+  // Returns kInvalidArgument for an image that encode() does not accept, because it has too many patches (the message
+  // names the limit) or does not match the tower.
   Status check(const Patches& image) const;
-  // Encodes images, packed in order into as few forwards as possible; deterministic forwards hold one image each.
-  // Writes the tokens of image i to consecutive rows of `rows` (device memory, [·, row_values()], the body's type),
-  // beginning at row first_rows[i]. Asynchronous on the stream; the patches may be reused when it returns. If
-  // `eagerly`, replays no graph.
+  // Encodes images in order. Packs them into as few forwards as possible, or into one forward each if forwards are
+  // deterministic. Writes the tokens of image i to consecutive rows of `rows` (device memory, [·, row_values()], the
+  // body's type), beginning at row first_rows[i]. Asynchronous on the stream. The caller may reuse the patches when
+  // encode() returns. If `eagerly`, replays no graph.
   Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
                 bool eagerly = false);
 
   // Returns how many of `images`, counted from the first, go into one forward. Precondition: `images` is not empty.
   std::size_t num_packed(std::span<const Patches* const> images) const;
 
-  // Captures the given sizes, which are some of VisionOptions::sizes. A size that fails is dropped and reported.
-  // Returns only kDeviceLost errors.
+  // Captures the given sizes, which are some of VisionOptions::sizes. If the capture of a size fails, the size is
+  // dropped, and the report lists it. The only returned error is kDeviceLost.
   Status capture(std::span<const std::int64_t> sizes);
   // Captures one more size: one that images have needed, or else the smallest. Returns false if none is left. A capture
   // takes milliseconds, so this function is never called while a request waits.
@@ -91,17 +92,18 @@ class VisionRunner {
   // Returns whether images have needed a size that has no graph yet.
   bool has_wanted() const { return !wanted_.empty(); }
   // Measures one captured size as a graph and eagerly, so that choose() can compare the two times. Begins with the
-  // smallest size, and skips larger sizes after a forward of more than 30 ms. Returns false if none is left, if
-  // options.measure_costs is off, if forwards are deterministic, or if there are several ranks. Called in idle moments.
+  // smallest size. If a forward takes more than 30 ms, larger sizes are skipped. Returns false if no size is left, if
+  // options.measure_costs is off, if forwards are deterministic, or if there are several ranks. Call it only in idle
+  // moments.
   Result<bool> measure_next();
-  // Returns the measured costs of forwards; tests set them.
+  // Returns the measured costs of forwards. Tests may set them.
   CostTable& costs() { return costs_; }
 
   VisionReason last_reason() const { return last_reason_; }  // reason of the last enqueued forward
   // Returns the numbers of patches that have graphs because of VisionOptions::exact_graphs, ascending.
   std::vector<std::int64_t> exact_sizes() const;
-  // Returns the forwards of the last encode(), in the order of its images; after an error, the forwards that were
-  // enqueued before the error.
+  // Returns the forwards of the last encode(), in the order of its images. If encode() failed, returns the forwards
+  // that were enqueued before the error.
   std::span<const TowerForward> last_forwards() const { return last_forwards_; }
   const VisionCounters& counters() const { return counters_; }
   GraphRunner& runner() { return *runner_; }  // for the oracle (verify/verify.h), inventories and measurements
@@ -131,7 +133,8 @@ class VisionRunner {
   Result<double> measure(std::int64_t size, bool graph);
   Status capture_one(std::int64_t size);
   Status bind_exact(std::int64_t size);
-  // Captures a bound size whose inputs are staged. Returns false if the capture failed; the size then runs eagerly.
+  // Captures a bound size whose inputs are staged. Returns false if the capture failed. In this case the size runs
+  // eagerly.
   Result<bool> capture_exact(std::int64_t size);
   Status copy_rows(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, std::int64_t size,
                    DeviceAddress rows);
@@ -145,7 +148,7 @@ class VisionRunner {
   std::optional<GraphRunner> runner_;
   std::set<std::int64_t> wanted_;  // pending sizes that images have needed
   CostTable costs_;
-  std::int64_t measured_below_ = INT64_MAX;  // this size and larger ones take too long to be measured
+  std::int64_t measured_below_ = INT64_MAX;  // sizes from this one on take too long to be measured
   std::vector<std::int64_t> exact_;          // sizes with a graph captured on first use, least recently used first
   VisionReason last_reason_ = VisionReason::kNotCaptured;
   std::vector<TowerForward> last_forwards_;

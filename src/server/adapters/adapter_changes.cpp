@@ -22,7 +22,7 @@ template <class T>
 class Answers {
  public:
   explicit Answers(int engines) : left_(engines) {}
-  // Adds an engine's answer. Returns true once all engines have answered. Threads: any.
+  // Adds an engine's answer. Returns true once all engines have answered. Any thread may call it.
   bool add(T answer) {
     const std::lock_guard lock(mutex_);
     answers_.push_back(std::move(answer));
@@ -58,7 +58,7 @@ void ask_each_engine(const EachEngine& engines, Task task, Done done) {
   });
 }
 
-// Returns the adapter's content in host memory of the engine's device.
+// Returns the copy of the adapter that is in host memory of the engine's device.
 std::shared_ptr<const Adapter> content_for(const Engine& engine, const LoadAdapterRequest& request,
                                            const ServedAdapters& adapters) {
   const auto at = std::ranges::find(adapters.devices(), &engine.device());

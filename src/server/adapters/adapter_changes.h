@@ -4,7 +4,7 @@
 // All engines have the same adapters, because each engine carries out the same changes in the same order. All engines
 // therefore give the same answer to a change, and the client gets it once.
 //
-// Threads: any.
+// Threads: any thread may call every function.
 #pragma once
 
 #include <functional>

@@ -23,7 +23,7 @@ ApiResult<LoadAdapterFields> read_load_adapter_fields(const ServedModel& model, 
 
 struct LoadAdapterRequest {
   AdapterLoad load{};
-  std::vector<std::shared_ptr<const Adapter>> contents{};  // one for each of ServedAdapters::devices()
+  std::vector<std::shared_ptr<const Adapter>> contents{};  // one copy for each of ServedAdapters::devices()
 };
 
 // Reads the fields, and loads the adapter from its folder. Errors: 400 if the server serves no adapters, for a wrong

@@ -2,7 +2,7 @@
 // disk. Each engine's thread then makes the adapter available between two steps of the engine. Once all engines have
 // the adapter, requests can name it.
 //
-// Threads: the I/O thread.
+// Threads: used on the I/O thread only.
 #pragma once
 
 #include <functional>

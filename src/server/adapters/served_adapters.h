@@ -1,6 +1,6 @@
 // The names and paths of the low-rank adapters that requests may use, shared by the server's threads.
 //
-// Threads: any.
+// Threads: any thread may call every function.
 #pragma once
 
 #include <map>
@@ -43,7 +43,7 @@ class ServedAdapters {
   bool has(std::string_view name) const;
   void add(std::string name, std::string path);
   void remove(std::string_view name);
-  std::map<std::string, std::string> all() const;  // paths by name
+  std::map<std::string, std::string> all() const;  // maps names to paths
   // Returns a JSON object of all names and paths.
   std::string json() const;
 
@@ -53,7 +53,7 @@ class ServedAdapters {
 
   const AdapterLayout& layout_;
   std::vector<Device*> devices_;
-  const std::string folder_;  // with links resolved; "": no limit
+  const std::string folder_;  // the allowed folder, with links resolved; "": every folder is allowed
   mutable std::mutex mutex_;
   std::map<std::string, std::string, std::less<>> paths_;
 };

@@ -74,7 +74,7 @@ ApiStatus read_tool(const Json& json, const std::string& param, ToolPlace place,
   return api_ok();
 }
 
-// Reads the tools that system messages define. Skips malformed messages, which the reader of turns refuses.
+// Reads the tools that system messages define. Skips malformed messages, which read_turns() refuses.
 ApiStatus read_additions(const Json& messages, MessageTools& out) {
   for (std::size_t i = 0; i < messages.as_array().size(); ++i) {
     const Json& message = messages.as_array()[i];

@@ -240,7 +240,7 @@ class TurnReader {
   const MessageTools& tools_;
   bool images_allowed_;
   ChatMessages out_;
-  std::map<std::string, std::string> calls_;  // names of tools by the ids of their calls
+  std::map<std::string, std::string> calls_;  // maps the ids of calls to the names of the called tools
 };
 
 }  // namespace

@@ -20,7 +20,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kTooLong = "prompt is too long: ";  // agents recognise it and shorten the conversation
+constexpr std::string_view kTooLong = "prompt is too long: ";  // agents know this text and shorten the conversation
 
 ApiResult<std::string> read_model(const ApiFields& fields) {
   const std::optional<std::string> name = TRY(fields.string("model"));
@@ -62,8 +62,8 @@ ApiResult<OutputFields> read_output(const ApiFields& fields, const ServedModel& 
 }
 
 // Rewords an error of make_prompt() for clients of this protocol. An error about continue_final_message, a field that
-// Messages requests lack, names "messages" instead. The message about a prompt that is too long begins as agents
-// expect.
+// Messages requests lack, names "messages" instead. The message about a prompt that is too long begins with kTooLong,
+// by which agents recognise it.
 ApiError in_known_words(ApiError error) {
   if (error.param == "continue_final_message") {
     return unsupported_field("messages",

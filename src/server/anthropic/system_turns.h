@@ -11,8 +11,8 @@ namespace tessera {
 
 // The places at which a template prints a system message.
 struct SystemPlaces {
-  bool in_front = true;  // as the first message
-  bool in_place = true;  // after a user's message, before the assistant's answer
+  bool in_front = true;  // the template prints it as the first message
+  bool in_place = true;  // the template prints it between a user's message and the assistant's answer
 };
 
 // Finds the places by rendering short conversations with the template. Tries only places at which `turns` has a system

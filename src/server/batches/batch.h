@@ -30,27 +30,27 @@ std::string_view batch_status_name(BatchStatus status);
 
 // The reason for which a batch failed.
 struct BatchFault {
-  std::string code{};  // "invalid_line"
+  std::string code{};  // for example "invalid_line"
   std::string message{};
   std::int64_t line = 0;  // line of the input file, from 1; 0: the fault belongs to no line
 };
 
 struct Batch {
-  std::string id{};        // "batch_…"
+  std::string id{};        // begins with "batch_"
   std::string owner{};     // owner_of() of the client that made the batch
-  std::string endpoint{};  // "/v1/chat/completions"
+  std::string endpoint{};  // for example "/v1/chat/completions"
   std::string input_file_id{};
   BatchStatus status = BatchStatus::kValidating;
   std::string output_file_id{};  // "": there is none
   std::string error_file_id{};   // "": there is none
   std::int64_t created_at = 0;   // Unix time
   std::int64_t expires_at = 0;   // Unix time
-  // [BatchStatus]: the Unix time at which the batch reached the status; 0 if the batch has not reached it.
+  // For each BatchStatus, the Unix time at which the batch reached the status; 0 if the batch has not reached it.
   std::array<std::int64_t, kNumBatchStatuses> reached{};
   std::int64_t output_age_s = 0;  // seconds after which the batch's answer files are erased
   std::int64_t total = 0;         // number of requests
-  std::int64_t completed = 0;     // requests with an answer of status 200
-  std::int64_t failed = 0;        // other requests that have ended
+  std::int64_t completed = 0;     // number of requests with an answer of status 200
+  std::int64_t failed = 0;        // number of other requests that have ended
   Usage usage{};                  // token counts of the completed requests
   Json metadata{};                // an object of strings, or null
   std::vector<BatchFault> errors{};

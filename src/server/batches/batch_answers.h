@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-// Threads: one at a time.
+// Threads: one thread at a time may use an object.
 class BatchAnswers {
  public:
   // Opens or creates the files of a batch. Cuts off a line that a killed process left unfinished. Reserves the files'

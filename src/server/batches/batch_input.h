@@ -19,7 +19,7 @@ namespace tessera {
 inline constexpr std::int64_t kMostBatchRequests = 50'000;
 inline constexpr std::size_t kMostBatchLine = std::size_t{32} << 20;
 
-// Reads the lines of a file in order, without blank ones. Threads: one at a time.
+// Reads the lines of a file in order, without blank ones. Threads: one thread at a time may use an object.
 class BatchInput {
  public:
   struct Line {
@@ -39,7 +39,7 @@ class BatchInput {
 // The result of checking a file.
 struct CheckedInput {
   std::int64_t requests = 0;
-  std::vector<BatchFault> faults{};  // the first 100; empty: the file is valid
+  std::vector<BatchFault> faults{};  // the first 100 faults; empty: the file is valid
 };
 
 // Reads a whole file. Every line must be a request to `endpoint` with a "custom_id" that no other line has. The

@@ -29,7 +29,7 @@ std::string batch_urls();
 // routes need the whole form.
 struct BatchRequest {
   BatchRequestKind kind = BatchRequestKind::kCompletion;
-  std::string body{};  // JSON for the reader of the route
+  std::string body{};  // the JSON body of a request to the route
 };
 
 // Reads a line. `custom_id`, a string or null, is set as soon as it is known, even if an error is returned.
@@ -37,9 +37,9 @@ Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id);
 // Reads a line that must have all four members, and a "custom_id" that is not empty.
 Result<BatchRequest> read_whole_batch_line(std::string_view line, Json& custom_id);
 
-// Makes a request's job with the reader of its route. Stores responses in `store` for `owner`. Slow: do not call it on
-// the I/O thread. `model` and `store` outlive the job. Errors: those of the route, and a 400 if the request asks for a
-// stream or for a background response.
+// Makes a request's job with the function that reads requests to its route. Stores responses in `store` for `owner`.
+// Slow: do not call it on the I/O thread. `model` and `store` outlive the job. Errors: those of the route, and a 400 if
+// the request asks for a stream or for a background response.
 ApiResult<ApiJob> prepare_batch_request(const ServedModel& model, const BatchRequest& request, ResponseStore& store,
                                         const std::string& owner);
 

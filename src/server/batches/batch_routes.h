@@ -1,7 +1,7 @@
 // The routes of /v1/batches. A client makes a batch from an uploaded file, lists its batches, and watches or cancels
 // a batch. A client reaches only the batches of its own API key.
 //
-// Threads: the I/O thread.
+// Threads: used on the I/O thread only.
 #pragma once
 
 #include <functional>

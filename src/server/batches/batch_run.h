@@ -1,6 +1,6 @@
 // The state of one batch while it runs: chooses its next requests and stores their answers.
 //
-// Threads: one at a time.
+// Threads: one thread at a time may use an object.
 #pragma once
 
 #include <deque>

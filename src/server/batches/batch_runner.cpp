@@ -199,7 +199,7 @@ bool BatchRunner::fill() {
   if (runs_.empty()) return false;
   const std::int64_t most = requests_ + room();
   int prepared = 0;
-  std::size_t without = 0;  // consecutive batches that have no request to start
+  std::size_t without = 0;  // number of consecutive batches that have no request to start
   while (!runs_.empty() && without < runs_.size() && requests_ < most) {
     BatchRun& run = *runs_.front();
     runs_.splice(runs_.end(), runs_, runs_.begin());

@@ -1,4 +1,4 @@
-// Runs batches on a thread of its own. The requests of batches are read and run like live requests, by the same readers
+// Runs batches on a thread of its own. The requests of batches are read and run like live requests, by the same code
 // and engines, but with the lowest priority. If a live request finds no room in the engine, it preempts a request of a
 // batch. The preempted request continues later.
 //
@@ -114,7 +114,7 @@ class BatchRunner {
   BatchStore& batches_;
   ResponseStore& responses_;
   const Hooks hooks_;
-  std::atomic<std::int64_t> requests_ = 0;  // batches' requests that the engines run or queue; set only by `thread_`
+  std::atomic<std::int64_t> requests_ = 0;  // number of batch requests in the engines; set only by `thread_`
 
   // Used only by `thread_`:
   EngineJobs jobs_;
@@ -130,7 +130,7 @@ class BatchRunner {
   std::vector<EngineThread::Event> inbox_;  // guarded by mutex_
   bool woken_ = true;                       // guarded by mutex_
   bool stopping_ = false;                   // guarded by mutex_
-  std::thread thread_;                      // last member, because it uses the others
+  std::thread thread_;                      // last member, because the thread uses the other members
 };
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // Owns what a server needs for files and batches: the stores in one folder, the thread that runs batches, and the
 // routes.
 //
-// Threads: the I/O thread. Any thread may call dispatch().
+// Threads: used on the I/O thread, but any thread may call dispatch().
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class BatchService {
     BatchRunner::Hooks hooks;
   };
 
-  // `folder`: "" for none; the routes then refuse every request. `bytes`: the most bytes of all files together. Errors
-  // name the folder.
+  // `folder`: "" for none; the routes then refuse every request. `bytes`: the maximum number of bytes of all files
+  // together. Errors name the folder.
   static Result<std::unique_ptr<BatchService>> create(const std::string& folder, std::int64_t bytes, Server server);
 
   // Adds the routes. This object must outlive the use of the router.

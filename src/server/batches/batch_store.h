@@ -29,8 +29,8 @@ namespace tessera {
 class BatchStore {
  public:
   struct Limits {
-    std::size_t running = 1000;   // limit of batches that have not ended
-    std::size_t number = 10'000;  // limit of all batches, ended or not
+    std::size_t running = 1000;   // maximum number of batches that have not ended
+    std::size_t number = 10'000;  // maximum number of all batches, ended or not
   };
 
   // Reads the records in the folder. Skips a record that cannot be read, and logs a warning.

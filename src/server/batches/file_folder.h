@@ -1,4 +1,4 @@
-// The folder in which the server keeps uploaded files and batches:
+// The folder in which the server keeps uploaded files and batches. Its entries are:
 //
 //   lock             held by the one server that uses the folder
 //   files/ID         the content of a file; files/ID.json describes it

@@ -1,7 +1,7 @@
 // The routes of /v1/files. A client uploads a file as a form, lists its files, reads them and deletes them. A client
 // reaches only the files of its own API key.
 //
-// Threads: the I/O thread.
+// Threads: used on the I/O thread only.
 #pragma once
 
 #include <memory>

@@ -44,8 +44,8 @@ struct StoredFile {
 class FileStore {
  public:
   struct Limits {
-    std::int64_t bytes = std::int64_t{16} << 30;  // the most bytes of all files together
-    std::size_t number = 10'000;                  // the most files
+    std::int64_t bytes = std::int64_t{16} << 30;  // the maximum number of bytes of all files together
+    std::size_t number = 10'000;                  // the maximum number of files
   };
   using Clock = std::function<std::int64_t()>;  // Unix time
 

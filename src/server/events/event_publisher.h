@@ -64,7 +64,7 @@ class EventPublisher {
   std::vector<Waiting> waiting_;   // guarded by mutex_
   std::uint64_t next_number_ = 0;  // guarded by mutex_
   bool ending_ = false;            // guarded by mutex_
-  std::thread thread_;             // last member, because it uses the others
+  std::thread thread_;             // last member, because the thread uses the other members
 };
 
 }  // namespace tessera

@@ -21,7 +21,7 @@ constexpr std::size_t kNumberBytes = 8;
 
 struct EventSockets::Impl {
   ~Impl() {
-    context.reset();  // before `wakes` is closed
+    context.reset();  // the context must end before `wakes` is closed
     if (wakes >= 0) close(wakes);
   }
   const ZmqLibrary& zmq() const { return context->library(); }
@@ -30,7 +30,7 @@ struct EventSockets::Impl {
   std::string topic;
   void* events = nullptr;
   void* replays = nullptr;  // null: nothing is replayed
-  int wakes = -1;           // an eventfd
+  int wakes = -1;           // an eventfd, by which wake() ends wait()
 };
 
 Result<std::unique_ptr<EventSockets>> EventSockets::open(const KvEventsOptions& options, int rank) {

@@ -29,7 +29,7 @@ class EventSockets {
 
   struct Request {
     std::string client{};     // the name that the ROUTER socket gives the client
-    std::uint64_t first = 0;  // the first batch that the client wants
+    std::uint64_t first = 0;  // number of the first batch that the client wants
   };
   // Returns the next valid request of a client, if one has come.
   std::optional<Request> next_request();

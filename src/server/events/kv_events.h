@@ -30,7 +30,7 @@ class KvEvents {
   explicit KvEvents(std::vector<Engine*> engines) : engines_(std::move(engines)) {}
 
   std::vector<Engine*> engines_;
-  std::vector<std::unique_ptr<EventPublisher>> publishers_;  // [engines]
+  std::vector<std::unique_ptr<EventPublisher>> publishers_;  // one for each engine
 };
 
 // Checks that this number of engines can publish. Errors: libzmq is missing, an engine's port would be above 65535, or

@@ -16,9 +16,9 @@ struct KvEventsOptions {
   std::optional<bool> bind{};             // whether the PUB socket listens at the endpoint; unset: see listens()
   std::string replay_endpoint{};          // where the ROUTER socket listens; "": nothing is replayed
   std::string topic{};
-  std::int64_t buffer_steps = 10'000;     // batches that can be replayed
-  std::int64_t hwm = 100'000;             // batches that ZMQ keeps for a subscriber that does not read
-  std::int64_t max_queue_size = 100'000;  // batches that wait for the publisher's thread
+  std::int64_t buffer_steps = 10'000;     // maximum number of batches that can be replayed
+  std::int64_t hwm = 100'000;             // maximum number of batches that ZMQ keeps for a slow subscriber
+  std::int64_t max_queue_size = 100'000;  // maximum number of batches that wait for the publisher's thread
   // The endpoint at which the first engine's load is also published (see load_endpoint()); "": loads are not published.
   std::string load_endpoint{};
 

@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-// Subscribers read the numbers by their places. Older subscribers read only the first five.
+// Subscribers know the numbers by their positions in the message. Older subscribers read only the first five.
 std::string load_message(const PublishedLoad& load, int rank) {
   const LoadNumbers& numbers = load.numbers;
   MsgpackWriter writer;

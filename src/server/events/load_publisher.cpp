@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-// The most messages that wait for a subscriber that does not read. The number is small, because old loads are of no
-// use.
+// The maximum number of messages that wait for a subscriber that does not read. The number is small, because old loads
+// are of no use.
 constexpr std::int64_t kMostWaiting = 8;
 
 }  // namespace

@@ -63,7 +63,7 @@ class LoadPublisher {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool ending_ = false;  // guarded by mutex_
-  std::thread thread_;   // last member, because it uses the others
+  std::thread thread_;   // last member, because the thread uses the other members
 };
 
 // Checks that this number of engines can publish their loads at the endpoint; "" is accepted. Errors: libzmq is

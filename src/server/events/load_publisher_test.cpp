@@ -50,7 +50,7 @@ class LoadPublisherTest : public ::testing::Test {
 
   const int port_ = free_ports(3) + 1;  // the port before it is free too
   std::array<std::atomic<std::int64_t>, 2> running_{};
-  std::unique_ptr<LoadPublisher> publisher_;  // last member, because its thread reads the others
+  std::unique_ptr<LoadPublisher> publisher_;  // last member, because its thread reads the other members
 };
 
 TEST_F(LoadPublisherTest, AChangedLoadIsSentAtTheEnginesPort) {

@@ -85,7 +85,7 @@ struct LoadReport::Field {
   std::string_view prefix;   // the section's prefix in the names of metrics
   std::string_view name;
   double number = 0;
-  bool whole = true;           // an integer
+  bool whole = true;           // the number is an integer
   std::string_view text = {};  // if not empty, the value is this text, and no metric reports the field
 };
 

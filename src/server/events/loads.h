@@ -1,6 +1,6 @@
 // GET /v1/loads and /get_load: report how busy each engine is, in the form that SGLang's gateways read.
 //
-// Threads: one at a time.
+// Threads: one thread at a time may use an object.
 #pragma once
 
 #include <chrono>
@@ -18,9 +18,9 @@ namespace tessera {
 
 // Facts that all engines have in common.
 struct LoadFacts {
-  std::string accelerator;                // "NVIDIA H200"
-  std::int64_t num_accelerators = 1;      // accelerators of one engine
-  std::int64_t max_running_requests = 0;  // limit of one engine
+  std::string accelerator;                // for example "NVIDIA H200"
+  std::int64_t num_accelerators = 1;      // number of accelerators of one engine
+  std::int64_t max_running_requests = 0;  // maximum number of running requests of one engine
 };
 
 // The numbers of requests and tokens of one engine, which every report of a load has.
@@ -64,7 +64,7 @@ class LoadReport {
   void count(std::span<const EngineStats> engines, Clock::time_point now);
 
   LoadFacts facts_;
-  std::vector<Counted> counted_;  // [engines]
+  std::vector<Counted> counted_;  // one for each engine
 };
 
 }  // namespace tessera

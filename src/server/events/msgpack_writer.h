@@ -25,15 +25,15 @@ class MsgpackWriter {
   void text(std::string_view text);
   void integer(std::uint64_t value);
   void integer(std::int64_t value);
-  void number(double value);  // a double, even if it is whole
+  void number(double value);  // writes a double, even for a whole number
   void null() { byte(0xc0); }
 
   const std::string& bytes() const { return bytes_; }
 
  private:
-  // Says how the header of a value is written if the value has a size, such as a text. A size of at most `fixed_most`
-  // is written in one byte: `fixed` + size. A larger size is written as the byte `sized` and 2 bytes with the size, or
-  // as the byte `sized` + 1 and 4 bytes with the size.
+  // The way to write the header of a value that has a size, such as a text. If the size is at most `fixed_most`, the
+  // header is one byte: `fixed` + size. Otherwise the header is the byte `sized` and 2 bytes with the size, or the byte
+  // `sized` + 1 and 4 bytes with the size.
   struct Kind {
     std::uint8_t fixed = 0;
     std::size_t fixed_most = 0;

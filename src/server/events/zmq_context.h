@@ -20,7 +20,7 @@ std::string number_bytes(std::uint64_t number);
 
 class ZmqContext {
  public:
-  // Errors: the library is missing.
+  // Returns an error if the library is missing.
   static Result<std::unique_ptr<ZmqContext>> create();
   // Closes the sockets. Afterwards their addresses are free again.
   ~ZmqContext();
@@ -30,7 +30,7 @@ class ZmqContext {
   struct SocketOptions {
     int type = 0;              // ZMQ_PUB or another of ZeroMQ's types
     bool listens = false;      // listens at the endpoint; otherwise connects to it
-    std::int64_t waiting = 0;  // most messages that wait for each peer
+    std::int64_t waiting = 0;  // maximum number of messages that wait for each peer
     int linger_ms = 0;         // how long the destructor waits for messages that are not sent yet
   };
   // Opens a socket, which belongs to the context. Errors name the endpoint and the reason, such as an address in use.
@@ -40,7 +40,7 @@ class ZmqContext {
 
   const ZmqLibrary& library() const { return zmq_; }
 
-  static constexpr std::int64_t kLargestRequest = 1024;  // bytes; longer messages of a peer end its connection
+  static constexpr std::int64_t kLargestRequest = 1024;  // in bytes; a longer message ends the connection of its sender
 
  private:
   explicit ZmqContext(const ZmqLibrary& zmq) : zmq_(zmq) {}

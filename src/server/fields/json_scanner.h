@@ -55,7 +55,7 @@ class JsonScanner {
   State state_ = State::kStart;
   std::string open_;  // the open brackets, '{' or '['
   bool string_is_key_ = false;
-  int hex_digits_ = 0;        // digits still expected
+  int hex_digits_ = 0;        // number of hexadecimal digits still expected
   const char* literal_ = "";  // the rest of the literal still expected
 };
 

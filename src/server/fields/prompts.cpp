@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// The most engine requests that one HTTP request may make, and the most token ids in all of these (64 MiB).
+// The maximum number of engine requests that one HTTP request may make, and the maximum number of token ids in all of
+// them (16 Mi ids of 4 bytes each take 64 MiB).
 constexpr std::int64_t kMaxRequestsAtOnce = 1024;
 constexpr std::int64_t kMaxTokensAtOnce = 16 << 20;
 constexpr std::string_view kAccepted = "a string, a list of token ids, or a list of either, not empty";

@@ -24,7 +24,7 @@ ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, c
 
 // vLLM's truncate_prompt_tokens and truncation_side. If a prompt is too long, they say which part of it is kept.
 struct Truncation {
-  std::optional<std::int64_t> most{};  // most tokens to keep; unset: all
+  std::optional<std::int64_t> most{};  // maximum number of tokens to keep; unset: all are kept
   bool keeps_first = false;            // keeps the first tokens instead of the last
   void apply(std::vector<TokenId>& prompt) const;
 };

@@ -1,5 +1,5 @@
-// Lists the members that the objects of a request may have: the fields of OpenAI's, Anthropic's, SGLang's and vLLM's
-// requests in the versions that request_fields.json names, and fields of this server's own. request_fields.json is
+// Lists the members that the objects of a request may have. They are the fields of OpenAI's, Anthropic's, SGLang's and
+// vLLM's requests, in the versions that request_fields.json names, and this server's own fields. request_fields.json is
 // compiled in and says how each field is treated; docs/request-fields.md shows it as tables. No field is silently
 // ignored: a field that is not served is an error, unless it cannot change the answer.
 #pragma once
@@ -18,7 +18,7 @@ enum class FieldTreatment : std::uint8_t {
   kRefused,   // refused unless the value means the same as an absent field: null, a value in "accepted" of
               // request_fields.json, or a list of such values
   kChecked,   // refused if the value would have an effect in this request. The effect depends on other fields, so the
-              // field's reader checks the value
+              // function that reads the field checks the value
 };
 
 // Bits for the JSON objects that have fields of their own: the requests of each route, and objects inside them.
@@ -65,8 +65,8 @@ std::vector<AcceptedField> accepted_fields(std::uint32_t objects);
 
 // Checks the members of `fields`. `object` is one bit. Errors: 400 with code unsupported_value for a field that is
 // kRefused, unless its value means the same as an absent field; 400 with code unknown_parameter and the nearest names
-// for an unlisted field, unless `ignore_unknown`. Does not check a field that is kChecked, because the field's reader
-// does. Cost: some microseconds for a common request.
+// for an unlisted field, unless `ignore_unknown`. Does not check a field that is kChecked, because the function that
+// reads the field does. Cost: some microseconds for a common request.
 ApiStatus check_request_fields(const ApiFields& fields, std::uint32_t object, bool ignore_unknown);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Sends requests with a field of request_fields.json to the reader that the field belongs to. For tests only.
+// Sends requests with a field of request_fields.json to the function that reads the field. For tests only.
 #pragma once
 
 #include <fmt/format.h>
@@ -78,7 +78,7 @@ struct FieldModel {
 
 // An example request that contains one of the objects of request_object, and the place of the object in the request.
 struct Place {
-  std::string request;  // without the field
+  std::string request;  // the request without the tested field
   std::string within;   // the member that is the object; "": the request itself
   std::string route;
 };
@@ -226,7 +226,7 @@ inline std::string param_of(const Json& row, const std::string& object) {
   return place.within.empty() ? name : place.within + "." + name;
 }
 
-// The rows of request_fields.json, and the readers that they are compared with.
+// The rows of request_fields.json, and the functions that read the fields. The tests compare both.
 class FieldsTest : public ::testing::Test {
  protected:
   static const Json& fields() {

@@ -1,5 +1,5 @@
-// Catches: a type or a range at /openapi.json that differs from the reader's, so that a generated client sends refused
-// values or cannot send accepted ones; and an optional field that is described as required.
+// Catches: a type or a range at /openapi.json that differs from what the server accepts, so that a generated client
+// sends refused values or cannot send accepted ones; and an optional field that is described as required.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -17,7 +17,7 @@ struct Usage {
   std::int64_t cached_tokens = 0;
   std::int64_t image_tokens = 0;  // the part of prompt_tokens that images take; written if not 0
   std::int64_t reasoning_tokens = 0;
-  DraftTotals drafts{};  // written if there were any
+  DraftTotals drafts{};  // counts of draft tokens; written if there were any
 
   void add(const Usage& more);
 };

@@ -1,6 +1,6 @@
 // One HTTP request: its route, its arrival time, and its answer. An answer is counted in the metrics and logged.
 //
-// Threads: as for HttpExchange; copies are handles to the same exchange.
+// Threads: as for HttpExchange (http.h). Copies are handles to the same exchange.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // Says which shape the errors at a path have. Each protocol's clients expect a shape of their own, also for errors that
-// arise before a route's reader runs (a wrong key, a large body, a full queue).
+// arise before a route reads the request (a wrong key, a large body, a full queue).
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ using net::ip::tcp;
 // How many connections beyond HttpOptions::max_connections get an error. Further connections are closed without an
 // answer.
 constexpr std::size_t kMaxRefusing = 64;
-// The pause after an accept that failed for lack of file descriptors. Closing connections may free some meanwhile.
+// The pause after an accept that failed for lack of file descriptors. Meanwhile, connections that close may free some.
 constexpr std::chrono::milliseconds kAcceptPause{50};
 // The time that clients have to receive the last answers before a stopping server closes their connections.
 constexpr std::chrono::seconds kLastSend{2};
@@ -142,7 +142,7 @@ class HttpServer::Impl {
   net::steady_timer last_end_{sessions_.io};
   net::steady_timer next_look_{sessions_.io};  // fires at the next check of the certificate's files
   bool notice_given_ = true;
-  std::function<void()> give_up_;                                   // Stop::give_up
+  std::function<void()> give_up_;                                   // the value of Stop::give_up
   std::unordered_set<std::shared_ptr<net::steady_timer>> delayed_;  // timers of after()
   std::uint16_t port_ = 0;
   bool ended_ = false;

@@ -116,7 +116,7 @@ struct GenerationFacts {
 // A request whose answer has ended.
 struct FinishedRequest {
   std::string method{};       // as sent, so a HEAD appears as HEAD; "": unknown, because the head is not valid HTTP
-  std::string path{};         // as HttpRequest::path; "": unknown
+  std::string path{};         // the same text as HttpRequest::path; "": unknown
   std::string user_agent{};   // the header, which may have bytes that are not UTF-8
   std::string address{};      // the client's whole address; "": the client left before the server read it
   int status = 0;             // 499: the client left before an answer
@@ -192,7 +192,7 @@ class HttpServer {
     std::function<void()> give_up{};
   };
   // Drains the server; then run() returns. Callable from any thread. While exchanges run, and for at least `notice_s`,
-  // requests on old and new connections still go to the handler, which refuses them; each answer announces that its
+  // requests on old and new connections still go to the handler, which refuses them. Each answer announces that its
   // connection closes. After that the server accepts no connection and closes idle ones. Exchanges that run longer than
   // `drain_s` are answered 503, or cut off if a stream has begun. A further call can only shorten these times.
   void stop(Stop how);

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostShown = 100;  // bytes of a client's value that an error shows
+constexpr std::size_t kMostShown = 100;  // maximum number of bytes of a client's value in an error
 
 // Returns a host such as "[::1]:80" or "name:80" without its port.
 std::string_view without_port(std::string_view host) {

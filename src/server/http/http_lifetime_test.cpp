@@ -123,7 +123,7 @@ TEST(HttpSlowReader, IsServedWhileItReadsSomething) {
   client.send(get("/"));
   const std::size_t head = client.read_through("\r\n\r\n").size();
   ASSERT_GT(head, 0u);
-  // The rounds take 1.8 s together, which is longer than the timeout. They read at most 15 MiB.
+  // The 30 rounds take 30 · 60 ms = 1.8 s in all, which is longer than the timeout. They read at most 60 · 16 KiB.
   for (int i = 0; i < 30; ++i) {
     for (int reads = 0; reads < 2; ++reads) ASSERT_TRUE(client.receive());
     std::this_thread::sleep_for(std::chrono::milliseconds(60));
@@ -180,7 +180,7 @@ TEST(HttpTasks, RunInOrderAndWhenDue) {
   EXPECT_EQ(order, "abcd");
 }
 
-// Every tenth client of 400 concurrent streams leaves midway. The others get all their text, and nothing leaks.
+// Every tenth of 400 clients with concurrent streams leaves midway. The others get all their text, and nothing leaks.
 TEST(HttpStreams, ManyStreamsAtOnceLoseNoText) {
   constexpr int kClients = 400;
   constexpr int kWords = 20;

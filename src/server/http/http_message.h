@@ -31,7 +31,7 @@ Result<RequestTarget> parse_target(std::string_view target);
 // Returns whether the connection was reset or both sides have closed it.
 bool has_hung_up(int socket);
 
-// Returns the most bytes that a body of this Content-Type may have.
+// Returns the maximum number of bytes in a body of this Content-Type.
 std::size_t body_limit(const HttpOptions& options, std::string_view content_type);
 // Returns the message for a body of more than `most` bytes.
 std::string long_body(std::size_t most);
@@ -42,7 +42,7 @@ struct BodyFraming {
   // Used only if the length is unknown. If true, a last chunk ends the body; otherwise the end of the connection does.
   bool chunked = false;
   bool keep_alive = true;
-  std::int64_t keep_alive_s = 0;  // idle seconds that the client may rely on; 0: not announced
+  std::int64_t keep_alive_s = 0;  // seconds for which an idle connection stays open; 0: not announced
 };
 
 // Returns the head with its empty line. `more` has further header lines with their line ends. Control characters in the

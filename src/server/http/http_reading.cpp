@@ -26,8 +26,8 @@ using boost::system::error_code;
 
 constexpr std::size_t kHeadRead = 4 * 1024;
 constexpr std::size_t kBodyRead = 64 * 1024;
-constexpr std::size_t kReadAhead = 16 * 1024;     // most bytes that are read ahead while a request is being answered
-constexpr std::size_t kMaxChunkHead = 16 * 1024;  // most bytes of a chunk's extensions, or of the trailer
+constexpr std::size_t kReadAhead = 16 * 1024;     // byte limit for reading ahead while a request is being answered
+constexpr std::size_t kMaxChunkHead = 16 * 1024;  // byte limit for a chunk's extensions, and for the trailer
 // The seconds that a client has to read the last answer before the connection closes. Closing at once while the client
 // still sends would reset the connection and lose the answer.
 constexpr double kLingerS = 1;

@@ -131,8 +131,8 @@ void HttpSession::lose() {
   if (sessions_.one_ended) sessions_.one_ended();
 }
 
-// Functions of deadlines. Postponing a deadline does not touch the timer; when the timer fires, it checks the deadline
-// again.
+// The next functions handle deadlines. Postponing a deadline does not touch the timer. When the timer fires, the
+// deadline is checked again.
 
 void HttpSession::set(Deadline& deadline, double seconds) {
   deadline.at = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -164,7 +164,7 @@ void HttpSession::read_deadline_passed() {
   wake_.emit(net::cancellation_type::total);
 }
 
-// Functions of the writing side.
+// The next functions belong to the writing side.
 
 bool HttpSession::refuse(int status, const std::string& message) {
   return refuse(fault(status, replace_invalid_utf8(message)));
@@ -335,7 +335,7 @@ void HttpSession::send_whole(std::string head, std::string body) {
   if (!socket_full_) flush();
 }
 
-// Removes the sent bytes from the buffer if they are most of it.
+// Removes the sent bytes from the buffer if they are more than half of it and more than kKeptBuffer.
 void HttpSession::make_room() {
   if (sent_ <= kKeptBuffer || sent_ <= unsent()) return;
   out_.erase(0, sent_);

@@ -36,7 +36,7 @@ struct HttpSessions {
   bool loopback = false;              // the server listens on a loopback address only
   bool stopping = false;              // every answer closes its connection
   bool closing = false;               // no further request is read
-  std::size_t answering = 0;          // running exchanges
+  std::size_t answering = 0;          // number of running exchanges
   std::unordered_set<HttpSession*> alive{};
   std::function<void()> one_ended{};  // called when a session or an exchange has ended
   // The last member, because sessions that are destroyed with it use the other members.
@@ -165,8 +165,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool reused_ = false;        // read_request() was called on this connection before
   bool client_ended_ = false;  // the client sends no more, but may still read
   bool lost_ = false;
-  std::string peer_;     // HttpRequest::peer
-  std::string address_;  // FinishedRequest::address
+  std::string peer_;     // the value of HttpRequest::peer
+  std::string address_;  // the value of FinishedRequest::address
 
   // The state of the current request:
   std::shared_ptr<HttpExchange::State> exchange_;  // set while the request is being answered

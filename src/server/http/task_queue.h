@@ -31,7 +31,7 @@ class TaskQueue {
 
  private:
   // Gives asio the queue's memory for its single handler. asio returns a handler's memory before it calls the handler,
-  // and the next handler is posted only after that, so one block of memory suffices.
+  // and the next handler is posted only after that. One block of memory therefore suffices.
   template <class T>
   struct Allocator {
     using value_type = T;

@@ -165,8 +165,8 @@ Result<std::shared_ptr<SSL_CTX>> make_context(const TlsOptions& options) {
   return context;
 }
 
-// Functions of a BIO over a socket. OpenSSL's own socket BIO would raise SIGPIPE if the client has gone, and SIGPIPE
-// would end the process.
+// The next functions implement a BIO over a socket. OpenSSL's own socket BIO would raise SIGPIPE if the client has
+// gone, and SIGPIPE would end the process.
 int socket_of(BIO* bio) { return *static_cast<const int*>(BIO_get_data(bio)); }
 
 int send_to_socket(BIO* bio, const char* data, std::size_t size, std::size_t* taken) {
@@ -191,7 +191,7 @@ long control_socket(BIO* bio, int command, long, void*) {
   return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
-// Borrows `socket`, which holds the socket's number.
+// Makes a BIO over a socket. Borrows `socket`, which holds the socket's file descriptor.
 BIO* make_socket_bio(int& socket) {
   static BIO_METHOD* const method = [] {
     BIO_METHOD* made = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "socket");

@@ -1,6 +1,6 @@
 // TLS with OpenSSL: a server's certificate and key, and the encrypted bytes of one connection. No function blocks.
 //
-// Threads: the I/O thread, except for create().
+// Threads: all functions except create() are called on the I/O thread.
 #pragma once
 
 #include <array>

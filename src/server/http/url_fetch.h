@@ -18,17 +18,17 @@
 namespace tessera {
 
 struct UrlFetchOptions {
-  std::int64_t most_bytes = std::int64_t{64} << 20;  // largest body
+  std::int64_t most_bytes = std::int64_t{64} << 20;  // maximum number of bytes in a body
   double timeout_s = 10;                             // limit from the call to the last byte, including all redirects
   int most_redirects = 5;
-  int most_at_once = 8;  // simultaneous fetches; more are refused
+  int most_at_once = 8;  // maximum number of simultaneous fetches; more are refused
   // Decides which addresses may be connected to. Default: public addresses, except this machine's own.
   std::function<bool(const sockaddr&)> may_connect = [](const sockaddr& address) {
     return is_public_address(address) && !is_own_address(address);
   };
 };
 
-// Threads: any thread may call get(), also several at the same time.
+// Threads: several threads may call get() at the same time.
 class UrlFetcher {
  public:
   static Result<UrlFetcher> create(UrlFetchOptions options);
@@ -36,9 +36,9 @@ class UrlFetcher {
   UrlFetcher& operator=(UrlFetcher&&) noexcept;
   ~UrlFetcher();
 
-  // Returns the body at `url`. Blocks. No error reveals an address. Errors: invalid_argument for a URL that may not be
-  // fetched, a server that does not answer, a status other than 2xx, a body that is too large or too late;
-  // resource_exhausted if most_at_once fetches are running.
+  // Returns the body at `url`. Blocks. No error reveals an address. Errors: invalid_argument if the URL may not be
+  // fetched, if the server does not answer or answers with a status other than 2xx, or if the body is too large or too
+  // late; resource_exhausted if most_at_once fetches are running.
   Result<std::string> get(const std::string& url) const;
 
  private:

@@ -42,8 +42,8 @@ void expect_refused(const UrlFetcher& fetch, const std::string& address, const s
   EXPECT_THAT(got.status().message(), HasSubstr(message));
 }
 
-// Has two servers: `outer_` stands for a site of the internet, and `inner_` for a server that must not be reached.
-// Counts the requests to each.
+// A fixture with two servers: `outer_` stands for a site of the internet, and `inner_` for a server that must not be
+// reached. The fixture counts the requests to each server.
 class UrlFetch : public ::testing::Test {
  protected:
   void answer(const HttpExchange& exchange) {

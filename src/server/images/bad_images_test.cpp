@@ -81,7 +81,7 @@ TEST(BadImage, RefusesUrlsThatAreNoImages) {
 TEST(BadImage, RefusesFilesThatAreNoImages) {
   const std::string png = read_data("rgb.png");
   std::string claims = png;
-  claims.replace(16, 8, std::string("\x00\x01\x86\xa0\x00\x01\x86\xa0", 8));  // 100000 × 100000
+  claims.replace(16, 8, std::string("\x00\x01\x86\xa0\x00\x01\x86\xa0", 8));  // claims 100000 × 100000 pixels
   expect_image_errors(prepare_chat, {
                                         file("not an image", "field"),
                                         file("<svg xmlns='http://www.w3.org/2000/svg'/>", "field"),
@@ -171,7 +171,8 @@ TEST(BadImage, NamesTheFirstOfSeveralWrongImages) {
 
 TEST(BadImage, MemoryThatOtherRequestsHoldIs503) {
   ServedModel model = vision_model();
-  // An image of 16 patches takes 75264 bytes, and some more while it is prepared.
+  // An image of 16 patches takes 16 · 2 · 3 · 14 · 14 floats, which are 75264 bytes, and some more while it is
+  // prepared.
   model.images->memory = std::make_shared<MemoryBudget>(150'000);
   const std::string body = image_chat(image_part(data_url(ppm(56, 56))));
   const ApiResult<ApiJob> first = prepare_chat(model, body);

@@ -12,8 +12,8 @@ namespace tessera {
 
 // Returns the images of each prompt, in order. An image is a text (a URL or base64) or an object with "url" and
 // "detail". With one prompt, the field is an image or a list of images. With a batch, the field is a list with one
-// entry for each prompt: an image, a list of images, or null. The result borrows from the request. Errors: 400, also
-// for a model that reads no images.
+// entry for each prompt: an image, a list of images, or null. The result borrows from the request. Errors: 400 for a
+// wrong value, and for a model that reads no images.
 ApiResult<std::vector<std::vector<GivenImage>>> read_image_data(const ApiFields& fields, const ServedModel& model,
                                                                 const Prompts& prompts);
 

@@ -166,7 +166,7 @@ class Preparation {
           input_.free_threads->fetch_add(1);
         });
         return true;
-      } catch (const std::exception&) {  // no thread, or no memory for one
+      } catch (const std::exception&) {  // no thread could be started, or memory ran out
       }
     }
     input_.free_threads->fetch_add(1);

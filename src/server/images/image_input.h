@@ -32,8 +32,8 @@ struct ImageInput {
   TokenId placeholder{};  // every token of an image has this id
   // The placeholder's text, which a template writes once per image.
   std::string placeholder_text{};
-  std::int64_t most_images = 16;                              // per prompt
-  DecodeLimits limits{.most_bytes = std::int64_t{32} << 20};  // per image
+  std::int64_t most_images = 16;                              // maximum number of images in a prompt
+  DecodeLimits limits{.most_bytes = std::int64_t{32} << 20};  // limits for one image
   std::shared_ptr<const UrlFetcher> fetcher{};                // null: URLs are refused
   // The budget for images. While images are prepared, it is charged with their files and pixels. Afterwards it is
   // charged with the patches until the engine no longer needs them.

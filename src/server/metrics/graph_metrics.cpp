@@ -50,7 +50,7 @@ void add_inventory(MetricFamilies& families, const GraphInventory& graphs) {
 
 void add_forwards(MetricFamilies& families, const ForwardCounters& forwards) {
   Samples replays;
-  std::array<std::int64_t, 3> tokens{};  // [RunnerKind]
+  std::array<std::int64_t, 3> tokens{};  // indexed by RunnerKind
   std::map<std::pair<RunnerKind, std::int64_t>, std::int64_t> padding;
   for (const auto& [key, count] : forwards.by_key) {
     tokens[static_cast<std::size_t>(key.runner)] += count.tokens;

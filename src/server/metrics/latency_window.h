@@ -2,7 +2,7 @@
 // slices expire.
 //
 // A percentile is within 5 % of the true one and never above the greatest duration seen. Adding takes some tens of
-// nanoseconds and allocates nothing. Threads: one at a time.
+// nanoseconds and allocates nothing. Threads: one thread at a time may use an object.
 #pragma once
 
 #include <array>
@@ -55,7 +55,7 @@ class LatencyWindow {
   static std::size_t bucket_of(double seconds);
   static double percentile(const std::array<std::int64_t, kBuckets>& counts, std::int64_t count, double share);
 
-  std::vector<Slice> slices_;  // [kSlices], indexed by the slice's number modulo kSlices
+  std::vector<Slice> slices_;  // kSlices slices, indexed by the slice's number modulo kSlices
 };
 
 }  // namespace tessera

@@ -29,7 +29,7 @@ struct StyleBuckets {
   Buckets request;
   Buckets tokens;
   Buckets queue;
-  Buckets stage;  // prefill and decode
+  Buckets stage;  // for the stages prefill and decode
 };
 
 // Returns SGLang's buckets for the stages of a request. They have 30 limits: 1 ms, 1.62 ms, 1.62² ms and so on.

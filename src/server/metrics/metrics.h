@@ -1,7 +1,7 @@
 // The server's metrics at /metrics in Prometheus' text format. A metric that SGLang or vLLM also has gets the same
 // name, so that their dashboards work. The names of metrics for graphs, padding and memory begin with "tessera:".
 //
-// Threads: the I/O thread. An observation takes some tens of nanoseconds.
+// Threads: used on the I/O thread only. An observation takes some tens of nanoseconds.
 #pragma once
 
 #include <chrono>

@@ -62,7 +62,7 @@ class VectorAnswer final : public Answer {
   }
 
   VectorStyle style_;
-  std::vector<std::vector<float>> vectors_;  // [inputs], as the engine pooled them
+  std::vector<std::vector<float>> vectors_;  // one for each input, as the engine pooled it
   PooledUsage usage_;
   double longest_ms_ = 0;
 };

@@ -56,7 +56,7 @@ TEST(CompletionAnswer, StreamsEachPieceOnce) {
   const auto answer = make_completion_answer(style);
   Completion end = end_of(3, 7, 0);
   std::string stream = on_event(*answer, 0, step("a"), nullptr);
-  EXPECT_EQ(on_event(*answer, 0, step(""), nullptr), "");  // the token is only part of a character
+  EXPECT_EQ(on_event(*answer, 0, step(""), nullptr), "");  // the token is only a part of a character
   stream += on_event(*answer, 0, step("é"), nullptr);
   stream += on_event(*answer, 0, last("!", FinishReason::kLength), &end);
   stream += answer->last_events();

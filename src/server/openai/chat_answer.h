@@ -18,7 +18,7 @@ namespace tessera {
 struct ChatStyle {
   std::string id;
   std::string model;
-  std::string fingerprint{};  // ServedModel::fingerprint
+  std::string fingerprint{};  // the value of ServedModel::fingerprint
   StreamFields stream{};
   int n = 1;
   bool logprobs = false;
@@ -35,7 +35,7 @@ struct ChatStyle {
   bool token_ids = false;                    // each choice has its output ids, and the answer has the prompt's ids
   bool choices_have_prompt_ids = false;      // each choice has the prompt's ids
   std::vector<TokenId> prompt_ids{};         // set if token_ids or choices_have_prompt_ids
-  std::optional<std::string> prompt_text{};  // set: the answer shows the prompt's text
+  std::optional<std::string> prompt_text{};  // if set, the answer shows the prompt's text
   std::int64_t hidden_size = 0;
   const Tokenizer* tokenizer = nullptr;  // borrowed
 };

@@ -115,7 +115,8 @@ ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model
 ApiResult<std::optional<ChatTemplate>> read_template(const ApiFields& fields) {
   const std::optional<std::string> source = TRY(fields.string("chat_template"));
   if (!source) return std::optional<ChatTemplate>();
-  // Rendering a client's template may take until TemplateLimits stop it, so it belongs in the pool for large work.
+  // Rendering a client's template may run until TemplateLimits stop it, so rendering belongs in the pool for large
+  // work.
   TRY(take_on(TextWork::kLarge));
   Result<ChatTemplate> parsed = ChatTemplate::parse(*source, "chat_template");
   if (!parsed.ok()) return invalid_field("chat_template", parsed.status().message());

@@ -20,10 +20,10 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
 // Returns whether the text must contain special tokens, with which some models mark calls or reasoning.
 bool needs_special_tokens(const ChatTextStyle& style);
 
-// Models without a call format of their own use the generic format (kGenericToolParser). Returns a note for the answer;
-// "" if the request has no tools or the model has its own format. The note normally says that the generic format is
-// used. If the model may choose whether to call (kAuto) but the output is constrained, removes the tools, because the
-// constraint forbids the text of a call. The note then says that the model was not shown the tools.
+// Prepares tools for a model without a call format of its own, which uses the generic format (kGenericToolParser).
+// Removes the tools if the model may choose whether to call (kAuto) and the output is constrained, because the
+// constraint forbids the text of a call. Returns a note for the answer: that the model was not shown the tools, or that
+// the generic format is used. The note is "" if the request has no tools or the model has its own format.
 std::string withdraw_generic_tools(const ServedModel& model, bool constrained, ToolFields& tools);
 
 }  // namespace tessera

@@ -15,9 +15,9 @@ namespace tessera {
 struct CompletionStyle {
   std::string id;
   std::string model;
-  std::string fingerprint{};  // ServedModel::fingerprint
+  std::string fingerprint{};  // the value of ServedModel::fingerprint
   StreamFields stream{};
-  int n = 1;  // choices per prompt; choice c of prompt p has the index p · n + c
+  int n = 1;  // number of choices per prompt; choice c of prompt p has the index p · n + c
   bool logprobs = false;
   bool graph_info = false;
   bool echo_logprobs = false;    // log-probabilities of the prompt precede those of the output
@@ -26,8 +26,8 @@ struct CompletionStyle {
   bool hidden_states = false;    // choices have the last row of "hidden_states"; not with a stream
   // Choices have "token_ids". In a stream, these are the ids of the chunk, and every token has a chunk of its own.
   bool token_ids = false;
-  std::vector<std::string> echo{};            // [prompts]: text before the output; empty: no echo
-  std::vector<std::int64_t> prompt_tokens{};  // [prompts]
+  std::vector<std::string> echo{};            // for each prompt, the text before the output; empty: no echo
+  std::vector<std::int64_t> prompt_tokens{};  // the length of each prompt
   std::int64_t hidden_size = 0;
   const Tokenizer* tokenizer = nullptr;  // borrowed
 };

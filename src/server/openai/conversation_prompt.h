@@ -1,5 +1,5 @@
-// Makes the prompt of a conversation: a chat template renders its messages, and images get their tokens. The readers of
-// all protocols with conversations share it.
+// Makes the prompt of a conversation: a chat template renders its messages, and images get their tokens. All protocols
+// with conversations use this code.
 #pragma once
 
 #include <span>

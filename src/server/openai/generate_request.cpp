@@ -24,7 +24,7 @@ constexpr std::int64_t kDefaultTokens = 128;  // SGLang's default
 // The prompts of a request. If embeddings are given, the ids are zeros.
 struct Inputs {
   Prompts prompts;
-  std::vector<std::vector<float>> embeds;  // [prompts]; empty: no embeddings were given
+  std::vector<std::vector<float>> embeds;  // one matrix for each prompt; empty: no embeddings were given
 };
 
 // Reads a matrix [tokens][hidden size] of numbers.

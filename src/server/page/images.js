@@ -1,7 +1,7 @@
 // Images for the next question: dropped, pasted or chosen. They are shown below the input until they are sent as data:
 // URLs with the question.
 const kImageTypes = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
-const kMaxImages = 16;            // per question
+const kMaxImages = 16;            // maximum number of images in a question
 const kMaxImageBytes = 20 << 20;  // bytes of a file
 const attached = [];              // data: URLs of the attached images
 

@@ -1,6 +1,6 @@
 // The speed of an answer. The server counts the tokens (`usage` in every event of a stream). A token's time is the
-// arrival of its bytes, so tokens that arrived together have one time. The clock starts with the first arrival, whose
-// tokens do not count: their time is the time to the first token.
+// arrival of its bytes, so tokens that arrived together have one time. The clock starts with the first arrival. The
+// tokens of this arrival do not count, because their time is the time to the first token.
 const kLeastSpan_ms = 50;  // shorter spans measure buffers and the browser's work, not the server
 
 class TokenRate {

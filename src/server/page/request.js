@@ -1,5 +1,5 @@
 // The body of a request for an answer to a chat, or, if the model has no chat template, for the continuation of a text.
-const kAlternatives = 5;      // per token, if log-probabilities are requested
+const kAlternatives = 5;      // number of alternatives per token, if log-probabilities are requested
 const kCompletionTokens = 256;  // limit of a continued text if the settings have none; nothing else may end such a text
 
 const requestPath = (completes) => completes ? "/v1/completions" : "/v1/chat/completions";

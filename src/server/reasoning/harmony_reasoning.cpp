@@ -28,7 +28,7 @@ ReasoningText HarmonyReasoning::push(std::string_view text) {
   for (const char c : text) {
     std::string passed;
     const auto tag = finder_.push(c, passed);
-    // The finder may pass several bytes at once; each is taken by itself.
+    // The finder may pass several bytes at once. Each byte is taken by itself.
     for (const char p : passed) take_text({&p, 1}, out);
     if (tag) take_tag(tags()[*tag], out);
   }
@@ -105,7 +105,7 @@ void HarmonyReasoning::begin_body(ReasoningText& out) {
   parts_ = is_analysis ? had_reasoning_ : had_content_;
 }
 
-// Makes the held text content, because it is not a header.
+// Turns the held text into content, because it is not a header.
 void HarmonyReasoning::flush_header(ReasoningText& out) {
   state_ = State::kContent;
   add(std::exchange(header_, {}), out);

@@ -26,7 +26,8 @@ const Json& harmony_tools() {
   return kTools;
 }
 
-// Reads a text in pieces of `cut()` bytes into reasoning, content and calls, like a chat's answer.
+// Splits a text into reasoning, content and calls, like a chat's answer. The text arrives in pieces, and cut() returns
+// the length of the next piece in bytes.
 template <class Cut>
 Turn read(std::string_view text, Cut cut, bool inside = false) {
   HarmonyReasoning reasoning(inside);

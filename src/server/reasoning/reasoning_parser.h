@@ -4,6 +4,7 @@
 //   for (delta : deltas) send(parser.push(delta));
 //   send(parser.finish());
 //
+//   name                         place of the reasoning
 //   qwen3, deepseek-v3, glm45    <think>…</think> at the beginning of the text, or the prompt has the opening tag
 //   deepseek-r1, qwen3-thinking  the text begins inside the reasoning, with or without "<think>"
 //   mistral                      [THINK]…[/THINK] at the beginning of the text
@@ -48,7 +49,7 @@ std::string_view guess_reasoning_parser(std::string_view chat_template);
 // tokens.
 bool reads_special_tokens(std::string_view name);
 
-// Returns whether the model's turn begins inside its reasoning: whether the prompt ends with an opening tag.
+// Returns whether the model's turn begins inside its reasoning, that is, whether the prompt ends with an opening tag.
 bool opens_reasoning(std::string_view prompt);
 // Return whether a message that the model continues ends inside the reasoning, and whether it ends after the reasoning.
 bool is_inside_reasoning(std::string_view begun);

@@ -19,7 +19,7 @@ std::ostream& operator<<(std::ostream& out, const Parts& parts) {
   return out << '[' << parts.reasoning << "][" << parts.content << ']';
 }
 
-// Parses the text in pieces of `cut()` bytes.
+// Parses the text in pieces. cut() returns the length of the next piece in bytes.
 template <class Cut>
 Parts parse(std::string_view name, bool opened, std::string_view text, Cut cut) {
   Result<ReasoningParser> parser = ReasoningParser::create(name, opened);

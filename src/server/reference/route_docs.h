@@ -9,7 +9,7 @@ namespace tessera {
 
 struct RouteDoc {
   std::string_view method;
-  std::string_view route;    // as Route::path
+  std::string_view route;    // the same text as Route::path
   std::string_view path;     // as clients write it: "/v1/models/{model}". A route may have several such paths
   std::string_view group;    // heading under which the route is shown
   std::string_view summary;  // one sentence

@@ -17,7 +17,7 @@ std::string access_line(const FinishedRequest& finished, std::string_view time, 
 
 // Writes lines to the end of a file.
 //
-// Threads: one at a time.
+// Threads: one thread at a time may use an object.
 class AccessLog {
  public:
   // Opens the file, pipe or device at `path`, or standard error for "-". Creates a missing file. `model` is the name of

@@ -1,6 +1,6 @@
 // Writes the records of each request that has ended: a line of the access log, and a span of a trace.
 //
-// Threads: the I/O thread.
+// Threads: used on the I/O thread only.
 #pragma once
 
 #include <functional>

@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// The largest number of bytes that are sent to a follower at once. It is less than HttpOptions::max_unsent_bytes,
-// because a client with more unsent bytes is dropped.
+// The largest number of bytes that are sent at once to a follower, a client that streams the response. It is less than
+// HttpOptions::max_unsent_bytes, because a client with more unsent bytes is dropped.
 constexpr std::size_t kSliceBytes = std::size_t{128} << 10;
 
 }  // namespace

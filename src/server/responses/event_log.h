@@ -1,7 +1,7 @@
 // The stored events of a background response. A client can follow the response, leave, and come back to the events
 // after the last one that it has seen.
 //
-// Threads: the I/O thread.
+// Threads: used on the I/O thread only.
 #pragma once
 
 #include <cstddef>

@@ -319,8 +319,8 @@ ApiStatus ResponseAnswer::keep_running(std::shared_ptr<EventLog> events) {
                                     .running = true});
 }
 
-// Stores the response. If it does not fit into the store, this is logged, and the client still gets the response. If
-// only its items do not fit, the response is stored without them, so no conversation can continue from it.
+// Stores the response. If it does not fit into the store, this failure is logged, and the client still gets the
+// response. If only its items do not fit, the response is stored without them, so no conversation can continue from it.
 void ResponseAnswer::keep(std::string body, bool running, bool complete) const {
   const ResponseKeeping& keeping = style_.keeping;
   if (keeping.store == nullptr) return;

@@ -87,7 +87,7 @@ class ResponseAnswer : public Answer {
 
   ResponseStyle style_;
   ChatText parts_;
-  std::optional<OutputItem> item_{};  // the open item
+  std::optional<OutputItem> item_{};  // the open item, which is still growing; unset: there is none
   int call_index_ = -1;               // ChatText's index of the open call
   CustomInput input_;                 // input of the open custom call
   std::string output_;                // the ended items, as the elements of a JSON list

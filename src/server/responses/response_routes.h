@@ -1,7 +1,7 @@
 // The routes of /v1/responses, also without /v1. They make responses, in the foreground or background, and read,
 // follow, delete or cancel stored responses. A client reaches only the responses of its own API key.
 //
-// Threads: the I/O thread.
+// Threads: used on the I/O thread only.
 #pragma once
 
 #include <functional>

@@ -94,7 +94,7 @@ class ResponseStore {
   // All members below are guarded by mutex_.
   std::list<Kept> kept_;  // the most recently used first
   std::unordered_map<std::string, Place> places_;
-  std::unordered_map<std::string, std::string> items_;  // id of an item → id of its response
+  std::unordered_map<std::string, std::string> items_;  // maps the id of an item to the id of its response
 };
 
 }  // namespace tessera

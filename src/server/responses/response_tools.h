@@ -16,7 +16,7 @@ struct ResponseTool {
   std::string shown;    // the name that the model sees
   std::string name;     // the name that the request gives the tool
   std::string space{};  // the namespace; "": none
-  bool custom = false;  // takes free text
+  bool custom = false;  // the tool takes free text
 };
 
 struct ResponseTools {

@@ -1,4 +1,4 @@
-// The known formats of tool calls; tool_call_parser.h shows each.
+// The known formats of tool calls. tool_call_parser.h shows the form of each.
 #pragma once
 
 #include <memory>

@@ -73,7 +73,7 @@ Json assistant_text(const Json& message) {
   return out;
 }
 
-// Names of functions by the ids of their calls.
+// Maps the ids of calls to the names of the called functions.
 using CallNames = std::map<std::string, std::string>;
 
 void note_names(const Json& message, CallNames& names) {

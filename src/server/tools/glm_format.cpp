@@ -1,5 +1,5 @@
-// glm45: <tool_call>NAME\n<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n…</tool_call>, one call after the
-// other. GLM-4.7 writes no line breaks.
+// The format glm45. A call is <tool_call>NAME\n<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n…</tool_call>.
+// Calls follow one another. GLM-4.7 writes no line breaks.
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/tagged_call_body.h"

@@ -26,7 +26,7 @@ inline constexpr std::size_t kMaxHarmonyHeaderBytes = 1024;
 
 struct HarmonyHeader {
   std::string_view channel{};    // "": the header names no channel
-  std::string_view recipient{};  // "functions.get"; "": the user
+  std::string_view recipient{};  // for example "functions.get"; "": the user
 };
 
 // Reads a header. `text` is the text before <|message|>; the returned views point into it. A header consists of a role,

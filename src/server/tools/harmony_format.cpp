@@ -1,4 +1,4 @@
-// gpt-oss: a call is a message (harmony.h) to functions.NAME. The message's body is the arguments.
+// The format gpt-oss. A call is a message (harmony.h) to functions.NAME. The message's body is the arguments.
 #include <utility>
 
 #include "tessera/server/tools/call_formats.h"

@@ -1,6 +1,6 @@
-// hermes:  <tool_call>{"name": …, "arguments": {…}}</tool_call>
-// generic: like hermes; at the beginning of the text, the object may also stand without tags, with or without a
-//          Markdown fence
+// The formats hermes and generic. A call in hermes is <tool_call>{"name": …, "arguments": {…}}</tool_call>. The format
+// generic is the same, but at the beginning of the text the object may also stand without tags, with or without a
+// Markdown fence.
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/json_call_body.h"

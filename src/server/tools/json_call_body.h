@@ -42,7 +42,7 @@ class JsonCallBody : public CallBody {
   std::string arguments_;  // text that take_arguments() has not returned yet
   Slot slot_ = Slot::kNone;
   bool is_arguments_ = false;
-  bool streams_ = false;   // the arguments are an object and are handed on as they arrive
+  bool streams_ = false;   // the arguments are an object and are passed on as they arrive
   bool complete_ = false;  // the arguments are complete
 };
 

@@ -1,5 +1,5 @@
-// llama3: the whole text is {"name": …, "parameters": {…}}, or the call comes after <|python_tag|>. ";" separates
-// calls.
+// The format llama3. The whole text is {"name": …, "parameters": {…}}, or the call comes after <|python_tag|>. ";"
+// separates calls.
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/json_call_body.h"

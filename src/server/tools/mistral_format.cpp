@@ -1,5 +1,6 @@
-// mistral: [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]; at the beginning of the text the mark may be missing. Newer
-// models write [TOOL_CALLS]NAME[ARGS]{…} for each call; some add [CALL_ID]… before [ARGS], some leave out [ARGS].
+// The format mistral. All calls are [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]. At the beginning of the text, the
+// mark [TOOL_CALLS] may be missing. Newer models write [TOOL_CALLS]NAME[ARGS]{…} for each call. Some of them add
+// [CALL_ID]… before [ARGS], and some leave out [ARGS].
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/json_call_body.h"

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kMaxDepth = 16;  // nesting of schemas and references
+constexpr int kMaxDepth = 16;  // maximum nesting of schemas and references
 
 using Types = ParameterTypes;
 

@@ -37,8 +37,8 @@ class ParameterTypes {
 };
 
 // Returns the types of the parameter `name` in a function's schema; none if `schema` is null or does not name the
-// parameter. Reads "type" (also the names of other languages: "int", "float", "dict", "list"), "anyOf", "oneOf",
-// "allOf", "enum", "const", "properties", "items" and references within the schema.
+// parameter. Reads "type" (also names that JSON Schema does not have: "int", "float", "dict", "list"), "anyOf",
+// "oneOf", "allOf", "enum", "const", "properties", "items" and references within the schema.
 ParameterTypes parameter_types(const Json* schema, std::string_view name);
 // Returns whether the schema has the parameter; true if the schema lists no parameters.
 bool may_have_parameter(const Json* schema, std::string_view name);

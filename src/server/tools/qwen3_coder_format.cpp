@@ -1,5 +1,6 @@
-// qwen3_coder: <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n…</function>\n</tool_call>, one call
-// after the other. The <tool_call> tags may be missing.
+// The format qwen3_coder. A call is
+// <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n…</function>\n</tool_call>. Calls follow one
+// another. The <tool_call> tags may be missing.
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/tagged_call_body.h"

@@ -23,11 +23,11 @@ struct CallTags {
     std::string_view tag{};  // "": the value directly follows `name_end`
     Values values = Values::kBySchema;
   };
-  std::string_view name_begin;  // "<parameter="
-  std::string_view name_end;    // ">"
+  std::string_view name_begin;  // for example "<parameter="
+  std::string_view name_end;    // for example ">"
   std::span<const ValueBegin> value_begins{};
-  std::string_view value_end;  // "</parameter>"
-  std::string_view end;        // "</function>"
+  std::string_view value_end;  // for example "</parameter>"
+  std::string_view end;        // for example "</function>"
   // A tag that also ends the call, because a model may forget `end` or the last `value_end`; "": none.
   std::string_view outer_end{};
   // True if values stand on lines of their own. The line breaks after the opening tag and before the closing tag are
@@ -49,9 +49,9 @@ class TaggedCallBody final : public CallBody {
 
  private:
   enum class Mode : std::uint8_t {
-    kString,     // the value is handed on as it arrives
+    kString,     // the value is passed on as it arrives
     kMaybeNull,  // the value so far may be the beginning of "null"
-    kWhole,      // the value is handed on at its end
+    kWhole,      // the value is passed on at its end
   };
   enum class Match : std::uint8_t { kNo, kPart, kWhole };
   // The tag that follows a value or the call's head.
@@ -79,7 +79,7 @@ class TaggedCallBody final : public CallBody {
   Mode mode_ = Mode::kString;
   bool begun_ = false;  // the first parameter or the end of the call has come
   bool in_value_ = false;
-  bool at_line_end_ = false;  // directly after an opening tag
+  bool at_line_end_ = false;  // true directly after an opening tag
   bool done_ = false;
 };
 

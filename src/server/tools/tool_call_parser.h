@@ -4,6 +4,7 @@
 //   for (delta : deltas) send(parser.push(delta));
 //   send(parser.finish());
 //
+// name                     form of the calls
 // hermes, qwen25, qwen     <tool_call>{"name": …, "arguments": {…}}</tool_call>, one after the other
 // llama3                   the whole text is {"name": …, "parameters": {…}}, or the call comes after <|python_tag|>;
 //                          ";" separates several calls
@@ -14,7 +15,7 @@
 // qwen3_coder              <tool_call><function=NAME><parameter=KEY>VALUE</parameter>…</function></tool_call>
 // glm45                    <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>
 // gpt-oss                  <|channel|>commentary to=functions.NAME<|message|>{…}<|call|>
-// generic                  as hermes; at the beginning of the text, the object may also stand without tags, with or
+// generic                  like hermes; at the beginning of the text, the object may also stand without tags, with or
 //                          without a Markdown fence
 //
 // Some formats also have the names that SGLang and vLLM give them.
@@ -100,7 +101,7 @@ class ToolCallParser {
   std::size_t mark_size_ = 0;  // number of bytes at the front of raw_ that cannot begin another call
   std::string tail_;           // text after the body
   bool has_content_ = false;
-  bool counts_ = false;    // the current call was handed out: its name is known and its arguments have begun
+  bool counts_ = false;    // the current call counts: its name is known and its arguments have begun
   bool is_known_ = false;  // the current call's name was looked up
   int calls_ = 0;          // number of calls that count
   std::unique_ptr<CallBody> body_;

@@ -52,7 +52,7 @@ inline void add_deltas(const ToolText& part, Parsed& out) {
   }
 }
 
-// Parses the text in pieces of `cut()` bytes.
+// Parses the text in pieces. cut() returns the length of the next piece in bytes.
 template <class Cut>
 Parsed parse_calls(std::string_view name, const Json& tools, std::string_view text, Cut cut) {
   int calls = 0;

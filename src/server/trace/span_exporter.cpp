@@ -145,7 +145,7 @@ void SpanExporter::work() {
   for (std::vector<TraceSpan> spans = next(); !spans.empty(); spans = next()) {
     try {
       deliver(connection, spans);
-    } catch (const std::exception& e) {  // mostly out of memory
+    } catch (const std::exception& e) {  // usually std::bad_alloc
       dropped_ += std::ssize(spans);
       warn(e.what(), spans.size());
     }

@@ -28,7 +28,7 @@ namespace tessera {
 class SpanExporter {
  public:
   static constexpr std::size_t kMostWaiting = 8192;
-  static constexpr std::size_t kMostSent = 512;  // most spans in one request to the collector
+  static constexpr std::size_t kMostSent = 512;  // maximum number of spans in one request to the collector
 
   // Errors: options.endpoint is not a URL, or libcurl cannot be started. Does not check whether the collector answers,
   // because the collector may start later.
@@ -70,7 +70,7 @@ class SpanExporter {
   std::vector<TraceSpan> waiting_;  // guarded by the mutex
   bool ending_ = false;             // guarded by the mutex
   bool warned_ = false;             // used only by the thread
-  std::thread thread_;              // last member, because it uses the others
+  std::thread thread_;              // last member, because the thread uses the other members
 };
 
 // Returns the exporter's metrics in Prometheus' text format.

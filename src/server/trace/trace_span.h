@@ -33,8 +33,8 @@ struct FinishedLine {
 // A batch that has ended.
 struct FinishedBatch {
   std::string id{};
-  std::string endpoint{};     // "/v1/chat/completions"
-  std::string_view status{};  // "completed", a string literal
+  std::string endpoint{};     // for example "/v1/chat/completions"
+  std::string_view status{};  // for example "completed"; a string literal
   bool failed = false;        // the batch could not do what was asked
   std::int64_t total = 0;     // number of requests; the next members count the completed and the failed ones
   std::int64_t completed = 0;

@@ -71,7 +71,7 @@ Status EngineJobs::answer(Job& job, EngineThread::Event& event, Update& update) 
       update.body = answer.body();
       update.usage = answer.usage();
     }
-  } catch (const std::exception& e) {  // mostly out of memory; only this job fails
+  } catch (const std::exception& e) {  // usually std::bad_alloc; only this job fails
     return internal_error(e.what());
   }
   return ok_status();

@@ -5,7 +5,7 @@
 //   jobs.start(job);
 //   if (std::optional<EngineJobs::Update> update = jobs.take(event)) …  // for every event of the engine
 //
-// Threads: one at a time.
+// Threads: one thread at a time may use an object.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ class EngineJobs {
     Id id = 0;
     ApiJob api;
     std::size_t count = 0;      // number of requests; their tickets are id, id + 1, …
-    std::size_t remaining = 0;  // requests that have not ended
+    std::size_t remaining = 0;  // number of requests that have not ended
     GenerationFacts facts{};
   };
   // Passes the event to the job's answer, and adds the answer's output to `update`.

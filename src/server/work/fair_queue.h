@@ -13,8 +13,7 @@
 // - If the queue is full, the newest job of the client with the most waiting jobs is dropped. One client's jobs can
 //   therefore not keep out another client's jobs.
 //
-// Cost: linear in the number of clients that have jobs here.
-// Threads: one at a time.
+// Cost: linear in the number of clients that have jobs here. Threads: one thread at a time may use an object.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +31,8 @@ class FairQueue {
  public:
   using Job = std::uint64_t;
   struct Limits {
-    std::size_t threads = 1;       // jobs that run at once
-    std::size_t most_waiting = 1;  // jobs that wait, not counting running ones; at least 1
+    std::size_t threads = 1;       // maximum number of jobs that run at once
+    std::size_t most_waiting = 1;  // maximum number of waiting jobs; at least 1
   };
 
   explicit FairQueue(Limits limits) : limits_(limits) {}

@@ -6,7 +6,7 @@
 // end of a thread's heap. This end can reach 64 MiB, because glibc raises its thresholds to the size of the largest
 // freed block. limit_free_ends() keeps the thresholds low.
 //
-// Threads: the I/O thread.
+// Threads: used on the I/O thread only.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@ Request probe_request(bool generates) {
 
 void HealthProbe::ask(Call call) {
   calls_.push_back(std::move(call));
-  // Starts no second probe while one runs, even if all clients of the running one have left, because both would have
-  // the same ticket and could not be told apart.
+  // Starts no second probe while one runs, even if all clients of the running probe have left. Both probes would have
+  // the same ticket, and their events could not be distinguished.
   if (!std::exchange(under_way_, true)) submit_(kTicket, probe_request(generates_));
 }
 

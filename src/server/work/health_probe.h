@@ -6,7 +6,7 @@
 //   probe.ask(call);
 //   probe.dispatch(events);  // with the events of every step
 //
-// Threads: the I/O thread.
+// Threads: used on the I/O thread only.
 #pragma once
 
 #include <functional>

@@ -44,15 +44,15 @@ struct LiveJobs::Job {
   ApiJob job;
   Ticket first_ticket = 0;
   std::size_t count = 0;      // number of requests; their tickets are first_ticket, first_ticket + 1, …
-  std::size_t remaining = 0;  // requests that have not ended
+  std::size_t remaining = 0;  // number of requests that have not ended
   bool streaming = false;     // the stream's head was sent
   bool dropped = false;       // the tickets are forgotten
-  bool generates = false;     // its requests output tokens; otherwise they have no result before they end
+  bool generates = false;     // the requests output tokens; otherwise they have no result before they end
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::int64_t most_output_tokens = 0;          // output tokens of the request that has the most
+  std::int64_t most_output_tokens = 0;          // number of output tokens of the longest request so far
   Clock::time_point last_sent{};                // time of the last send; before the first send, the call's arrival
-  std::vector<Clock::time_point> last_token{};  // [requests]; before the first token, the call's arrival
+  std::vector<Clock::time_point> last_token{};  // one for each request; before its first token, the call's arrival
 
   std::string summary(std::string_view how) const {
     return fmt::format("{} {}, {} prompt tokens, {} output tokens: {}", job.id, count == 1 ? "text" : "texts",
@@ -118,7 +118,7 @@ void LiveJobs::dispatch(std::span<EngineThread::Event> events) {
     const std::shared_ptr<Job> job = found->second.job;
     try {
       dispatch(event, now);
-    } catch (const std::exception& e) {  // mostly out of memory; only this job fails
+    } catch (const std::exception& e) {  // usually std::bad_alloc; only this job fails
       fail(*job, api_error(internal_error(e.what())));
     }
   }

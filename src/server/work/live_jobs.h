@@ -1,6 +1,6 @@
 // Runs jobs from their submission to the engine until the end of their answer: turns engine events into HTTP answers.
 //
-// Threads: the I/O thread only.
+// Threads: used on the I/O thread only.
 #pragma once
 
 #include <cstdint>

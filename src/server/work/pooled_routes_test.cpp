@@ -271,7 +271,7 @@ TEST_F(RerankerServer, AnswersGatewaysInSglangsForm) {
   const double cat = logit("The little fox A cat");
   const double dog = logit("The little fox A dog");
   const Running running(*engine_);
-  // smg 1.13 writes these fields for a client that gave none of them.
+  // SGLang's gateway (smg 1.13) writes these fields for a client that gave none of them.
   const std::string by_smg = R"({"model": "unknown", "query": "The little fox", "documents": [" A cat", " A dog"],
                                  "return_documents": true, "user": null, "rid": )";
   for (const char* const id : {"null}", R"("mine"})"}) {

@@ -17,7 +17,7 @@ constexpr std::int64_t kCopiesOfText = 4;
 
 constexpr std::int64_t kFloat = sizeof(float);
 constexpr std::int64_t kFloatText = 13;  // bytes of a float in JSON, with the comma
-constexpr std::int64_t kIdCopies = 4;    // copies in the request, its sequence, the answer and the caches' keys
+constexpr std::int64_t kIdCopies = 4;    // copies: in the request, its sequence, the answer and the caches' keys
 constexpr std::int64_t kTokenText = 24;  // bytes of an output token: its id and text, and the JSON of both
 constexpr std::int64_t kLogprobText = 96;
 constexpr std::int64_t kRequest = 4096;                // fixed bytes of each request

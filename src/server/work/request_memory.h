@@ -18,7 +18,7 @@ std::int64_t reading_bytes(std::string_view json);
 std::int64_t encoding_bytes(std::size_t text_bytes);
 
 // Returns the bytes held until the answer's end: the requests, and an upper bound for their results. Images have their
-// own charges. `num_logits` is the number of a row's logits (ServedModel::num_logits()); `hidden_size` is the model's.
+// own charges. `num_logits` is the number of logits in a row (ServedModel::num_logits()). `hidden_size` is the model's.
 std::int64_t held_bytes(const ApiJob& job, std::int64_t num_logits, std::int64_t hidden_size);
 
 // Returns the bytes that cached grammars may take in addition to a budget of `budget_bytes`.

@@ -4,7 +4,7 @@
 // A body of up to kSmallTextBytes starts in the pool of small texts; a larger or compressed body starts in the pool of
 // large texts. If a body turns out to need other work, it is read again in that work's pool (text_work.h).
 //
-// Threads: the I/O thread.
+// Threads: used on the I/O thread only.
 #pragma once
 
 #include <cstddef>

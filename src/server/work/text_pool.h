@@ -20,9 +20,9 @@ class Histogram;
 namespace tessera {
 
 struct TextPoolOptions {
-  std::string name;  // name in metrics
+  std::string name;  // the pool's name in the metrics
   FairQueue::Limits limits{};
-  int nice = 0;  // nice value of its threads and their children, 0 to 19: the higher, the less CPU time they get
+  int nice = 0;  // nice value of the pool's threads and their children, 0 to 19; a higher value means less CPU time
 };
 
 class TextPool {
@@ -37,7 +37,7 @@ class TextPool {
   struct Stats {
     std::size_t waiting = 0;
     std::size_t running = 0;
-    std::size_t refused = 0;  // since the start
+    std::size_t refused = 0;  // number of refused jobs since the start
   };
 
   explicit TextPool(TextPoolOptions options);

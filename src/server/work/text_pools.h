@@ -4,7 +4,7 @@
 // The pool of small texts runs at the server's own priority. The other pools run at kHeavyNice, so that they yield the
 // CPU to the small texts, the I/O thread, and the engine's threads if there are too few cores for all.
 //
-// Threads: the I/O thread, except for the stats of a pool. Jobs run on the pools' threads.
+// Threads: used on the I/O thread only, except for the stats of a pool. Jobs run on the pools' threads.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@
 namespace tessera {
 
 struct TextPoolsOptions {
-  std::size_t cores = 1;    // cores of this machine
-  std::size_t fetches = 0;  // additional threads that mostly wait while images are fetched from other servers
+  std::size_t cores = 1;    // number of cores of this machine
+  std::size_t fetches = 0;  // number of additional threads, which mostly wait while images are fetched
 };
 
 class TextPools {
@@ -43,7 +43,7 @@ class TextPools {
   // Posts work that belongs to no call. The work is dropped if the pool is full.
   void post(TextWork work, std::function<void()> run);
 
-  // Returns the pools, [kNumTextWorks].
+  // Returns the pools, one for each TextWork.
   std::span<const std::unique_ptr<TextPool>> all() const { return pools_; }
 
  private:

@@ -1,6 +1,6 @@
-// Chat formats that plugins add. A chat format is the way in which a model writes reasoning and tool calls in its text.
-// The server has formats of its own (server/tools/tool_call_parser.h, server/reasoning/reasoning_parser.h). It looks up
-// all other names in ChatFormats.
+// Defines chat formats, which plugins add. A chat format is the way in which a model writes reasoning and tool calls in
+// its text. The server has formats of its own (server/tools/tool_call_parser.h, server/reasoning/reasoning_parser.h).
+// It looks up all other names in ChatFormats.
 #pragma once
 
 #include <cstdint>

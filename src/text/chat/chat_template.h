@@ -1,4 +1,4 @@
-// Chat templates: the Jinja program of a model that turns messages into the model's prompt text.
+// A chat template is a Jinja program that comes with a model and turns messages into the model's prompt text.
 //
 //   ChatTemplate chat = TRY(ChatTemplate::parse(*config.find_template()));
 //   RenderOptions options;

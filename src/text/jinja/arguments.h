@@ -30,8 +30,8 @@ class Arguments {
   // Returns argument i. Precondition: given(i).
   const Value& operator[](std::size_t i) const { return *values_[i]; }
 
-  // Return argument i, which must have the type that the name says. The error names the function, the parameter, the
-  // argument's type and what is accepted.
+  // Each of these functions returns argument i, which must have the type in the function's name. The error names the
+  // function, the parameter, the argument's type and what is accepted.
   Result<std::string> string(std::size_t i) const;
   Result<std::string> string_or(std::size_t i, std::string_view otherwise) const;  // `otherwise` if none is given
   Result<std::int64_t> integer(std::size_t i) const;

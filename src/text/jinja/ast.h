@@ -1,4 +1,4 @@
-// A parsed template. Never changes after parsing, so that several threads may render it at once.
+// Defines the form of a parsed template. It never changes after parsing, so that several threads may render it at once.
 #pragma once
 
 #include <memory>
@@ -56,7 +56,7 @@ struct Expression {
     kConditional,  // parts[0] if parts[1] else parts[2]; a null parts[2] is an undefined value
   };
   Kind kind;
-  std::size_t offset;  // in the source
+  std::size_t offset;  // position in the source
   int depth = 1;
   std::string name{};
   Value constant{};
@@ -94,10 +94,10 @@ struct Statement {
   enum class Kind {
     kText,         // name: the text
     kPrint,        // expressions
-    kFor,          // for targets[0] in expressions[0] if expressions[1] (or null); bodies[0], else bodies[1]
+    kFor,          // for targets[0] in expressions[0] if expressions[1], which may be null; bodies[0], else bodies[1]
     kIf,           // if expressions[i]: bodies[i] …, else bodies.back(), which has no expression
     kSet,          // targets[0] = expressions[0]
-    kSetBlock,     // targets[0] = the text of bodies[0], filtered by expressions[0] (or null)
+    kSetBlock,     // targets[0] = the text of bodies[0], filtered by expressions[0] unless null
     kMacro,        // name, signature, bodies[0]
     kCallBlock,    // call expressions[0] (a kCall), whose `caller` has signature and bodies[0]
     kFilterBlock,  // the text of bodies[0], filtered by expressions[0]
@@ -113,7 +113,7 @@ struct Statement {
   std::vector<ExpressionPtr> expressions{};
   std::vector<Body> bodies{};
   Signature signature{};
-  bool recursive = false;  // kFor
+  bool recursive = false;  // kFor: whether the loop may call itself
 };
 
 struct Program {

@@ -1,5 +1,6 @@
-// Parses the expressions of a template by recursive descent. expression_parser.cpp has the operators, from the weakest
-// binding one to the operands. postfix_parser.cpp has what may follow an operand: member, item, call, filter, test.
+// Parses the expressions of a template by recursive descent. expression_parser.cpp parses the operators, from those
+// that bind most weakly down to the operands. postfix_parser.cpp parses what may follow an operand: a member, an item,
+// a call, a filter or a test.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Jinja's filters, which templates use as {{ value | filter(…) }}. `tojson` works as Hugging Face defines it.
+// Implements Jinja's filters, which templates use as {{ value | filter(…) }}. `tojson` works as Hugging Face defines
+// it.
 #pragma once
 
 #include <span>
@@ -17,7 +18,7 @@ struct NamedFilter {
   Filter filter;
 };
 
-// Return the filters of texts and single values, and the filters of sequences.
+// text_filters() returns the filters of texts and single values. sequence_filters() returns the filters of sequences.
 std::span<const NamedFilter> text_filters();
 std::span<const NamedFilter> sequence_filters();
 

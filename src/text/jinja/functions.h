@@ -9,7 +9,7 @@
 
 namespace tessera::jinja {
 
-// The longest range(); longer ones are refused, as in Jinja's sandbox.
+// The maximum length of a range(). Longer ranges are refused, as in Jinja's sandbox.
 inline constexpr std::int64_t kMaxRange = 100'000;
 
 std::vector<std::pair<std::string, Value>> global_functions();

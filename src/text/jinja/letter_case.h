@@ -1,4 +1,4 @@
-// Upper and lower case as Python's str converts them, on UTF-8 text.
+// Converts UTF-8 text to upper and lower case as Python's str does.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The methods of strings, lists and dicts that templates may call. Methods that change a value are refused, as in the
-// sandbox in which Hugging Face renders templates.
+// Implements the methods of strings, lists and dicts that templates may call. Methods that change a value are refused,
+// as in the sandbox in which Hugging Face renders templates.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Operators and look-ups in expressions, as Python defines them.
+// Implements the operators and look-ups in expressions, as Python defines them.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,11 @@ Result<bool> apply_compare(CompareOperator op, const Value& left, const Value& r
 // Concatenates the texts of all pieces: a ~ b ~ c.
 Result<Value> concatenate(const std::vector<Value>& pieces, Budget& budget);
 
-// Returns value.name: a method or attribute, else the member; undefined if there is none.
+// Returns value.name. This is the method or attribute of that name if there is one, otherwise the member, otherwise an
+// undefined value.
 Result<Value> get_attribute(const Value& value, std::string_view name, Budget& budget);
-// Returns value[key]: the member or element, else (if the key is a string) the method or attribute.
+// Returns value[key]. This is the member or element if there is one. Otherwise, if the key is a string, it is the
+// method or attribute of that name.
 Result<Value> get_item(const Value& value, const Value& key, Budget& budget);
 Result<Value> get_slice(const Value& value, const Value& start, const Value& stop, const Value& step, Budget& budget);
 

@@ -1,4 +1,4 @@
-// Python's "%" formatting: "%d of %s" % (3, "x").
+// Implements Python's "%" formatting, for example "%d of %s" % (3, "x").
 #pragma once
 
 #include <string>

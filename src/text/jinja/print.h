@@ -1,4 +1,4 @@
-// Prints values: Python's str() and repr(), and JSON as json.dumps writes it.
+// Prints values like Python's str() and repr(), and as JSON like json.dumps.
 #pragma once
 
 #include <optional>

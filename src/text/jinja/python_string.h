@@ -1,4 +1,4 @@
-// Python's string operations on UTF-8 text, as templates use them.
+// Implements Python's string operations on UTF-8 text, as templates use them.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,27 @@ namespace tessera::jinja {
 // Returns str.isspace() of one character: true for White_Space and the four information separators (U+001C to U+001F).
 bool is_space(char32_t code);
 
-// str.lstrip() and str.rstrip(): strip white space, or any of the characters in `set`.
+// Like Python's str.lstrip() and str.rstrip(), these functions strip white space, or any of the characters in `set`.
 std::string_view trim_start(std::string_view text);
 std::string_view trim_end(std::string_view text);
 std::string_view trim_start(std::string_view text, std::string_view set);
 std::string_view trim_end(std::string_view text, std::string_view set);
 
-// Return the offset of the first occurrence of `part` at or after `from`, and of the last occurrence; npos if there is
-// none. Cost: linear in the sum of the sizes, even in the worst case.
+// find_first() returns the offset of the first occurrence of `part` at or after `from`. find_last() returns the offset
+// of the last occurrence. Both return npos if there is none. Their time is linear in the sum of the sizes, even in the
+// worst case.
 std::size_t find_first(std::string_view text, std::string_view part, std::size_t from = 0);
 std::size_t find_last(std::string_view text, std::string_view part);
 
-// str.replace; count < 0: replaces all.
+// Does the same as Python's str.replace(). If count < 0, replaces all occurrences.
 std::string replace(std::string_view text, std::string_view from, std::string_view to, std::int64_t count);
 
-// str.split() on runs of white space; limit < 0: no limit.
+// Does the same as Python's str.split() without a separator: splits at runs of white space. If limit < 0, there is no
+// limit.
 std::vector<std::string> split_space(std::string_view text, std::int64_t limit, bool from_right);
-// str.split(separator). Precondition: separator is not empty.
+// Does the same as Python's str.split(separator). Precondition: separator is not empty.
 std::vector<std::string> split(std::string_view text, std::string_view separator, std::int64_t limit, bool from_right);
-// str.splitlines(keep).
+// Does the same as Python's str.splitlines(keep_ends).
 std::vector<std::string> split_lines(std::string_view text, bool keep_ends);
 
 // Writes <, >, &, ', " as HTML entities, spelled as in MarkupSafe.

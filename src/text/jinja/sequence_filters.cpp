@@ -1,4 +1,4 @@
-// Filters over sequences: selection, ordering, joining.
+// Implements the filters of sequences, which select, order and join items.
 #include <algorithm>
 #include <numeric>
 
@@ -261,7 +261,7 @@ Result<Value> map_filter(Interpreter& interpreter, const Value& input, const Cal
   return generator(std::move(out));
 }
 
-// select, reject, selectattr, rejectattr: keep the items for which a test returns `wanted`.
+// Implements select, reject, selectattr and rejectattr. They keep the items for which a test returns `wanted`.
 template <bool wanted, bool by_attribute>
 Result<Value> select(Interpreter& interpreter, const Value& input, const CallArguments& call) {
   if (!truthy(input)) return generator({});  // as in map_filter

@@ -1,4 +1,4 @@
-// The methods of Python's str that templates may call.
+// Implements the methods of Python's str that templates may call.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The tokens of a template, read in order by the parsers of statements and expressions.
+// Holds the tokens of a template, which the parsers of statements and expressions read in order.
 #pragma once
 
 #include <string>

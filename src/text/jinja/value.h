@@ -1,4 +1,4 @@
-// The values of a template, which behave like Python's values. A Value is small and cheap to copy. Strings and
+// Defines the values of a template, which behave like Python's values. A Value is small and cheap to copy. Strings and
 // containers are shared and never change after they were made. Only a namespace can change; it cannot be put into a
 // container, so values never form a cycle.
 //
@@ -67,7 +67,7 @@ struct List {
 };
 
 struct Dict {
-  std::vector<std::pair<Value, Value>> items;               // in the order inserted; keys differ
+  std::vector<std::pair<Value, Value>> items;               // in the order of insertion; all keys differ
   std::unordered_map<std::string_view, std::size_t> index;  // position in `items` of each key that is a string
   int depth = 1;
 };
@@ -88,7 +88,8 @@ struct Loop {
   std::size_t index = 0;
   int depth = 1;
   bool running = true;
-  // Last arguments of loop.changed(); dropped when the loop ends, as they could hold the loop itself.
+  // The arguments of the last loop.changed(). They are dropped when the loop ends, because they could hold the loop
+  // itself.
   std::vector<Value> changed;
   bool has_changed = false;
   Function recurse;  // loop(…) of a recursive loop; empty otherwise
@@ -134,7 +135,8 @@ class Value {
   bool is_function() const { return is<std::shared_ptr<const Function>>(); }
   bool is_loop() const { return is<std::shared_ptr<Loop>>(); }
 
-  // Precondition for each: the matching is_…(), or the condition at the end of the line.
+  // For each function, the matching is_…() must be true, or the condition in the comment at the end of the function's
+  // line.
   const std::string& why_undefined() const { return get<std::shared_ptr<const Undefined>>()->why; }
   bool as_bool() const { return get<bool>(); }
   std::int64_t as_int() const { return is_bool() ? std::int64_t{as_bool()} : get<std::int64_t>(); }  // or is_bool()
@@ -177,7 +179,8 @@ std::string_view type_name(const Value& value);
 // Returns Python's bool(value).
 bool truthy(const Value& value);
 
-// Return a == b, and the order of a and b (< 0, 0, > 0). Comparing values without an order is an error.
+// equal() returns whether a == b. compare() returns a number below 0, 0 or above 0 if a is less than, equal to or
+// greater than b. It returns an error for values without an order.
 Result<bool> equal(const Value& a, const Value& b, Budget& budget);
 Result<int> compare(const Value& a, const Value& b, Budget& budget);
 

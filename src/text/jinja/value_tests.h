@@ -1,4 +1,4 @@
-// Jinja's tests, used in {% if value is test(…) %}.
+// Implements Jinja's tests, which templates use as {% if value is test(…) %}.
 #pragma once
 
 #include <string>

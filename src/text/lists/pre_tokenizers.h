@@ -1,4 +1,4 @@
-// The pre-tokenizers that GGUF files identify by name ("tokenizer.ggml.pre").
+// Defines the pre-tokenizers that GGUF files identify by name ("tokenizer.ggml.pre").
 #pragma once
 
 #include <optional>

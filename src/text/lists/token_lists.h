@@ -1,4 +1,4 @@
-// The lists of tokens that define a tokenizer in a GGUF file.
+// Holds the lists of tokens that define a tokenizer in a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ enum class TokenKind : std::uint8_t {
 
 // The lists of one tokenizer. The texts are borrowed, and must stay valid until the tokenizer has been made.
 struct TokenLists {
-  std::string file;  // for errors
+  std::string file;  // name of the file, for errors
   // "gpt2" and "gemma4" are byte-pair encoding with merges. "llama" is SentencePiece's byte-pair encoding with scores.
   std::string model;
   std::string pre;  // how texts are cut before merging: "qwen2", "llama-bpe", …; not used for "llama"
-  std::vector<std::string_view> tokens;  // [id]
+  std::vector<std::string_view> tokens;  // [id]: the text of each token
   std::vector<TokenKind> kinds;          // [id]; if empty, all tokens are kNormal
   std::vector<std::string_view> merges;  // "left right", in order of rank
-  std::vector<float> scores;             // [id]
+  std::vector<float> scores;             // [id]: the score of each token
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
   // If one of the three members below is unset, the default of most tokenizers with the same `model` applies.

@@ -14,8 +14,8 @@ std::uint32_t read_unit(std::string_view bytes) {
   return unit;
 }
 
-// Return the fields of a unit of the double array (Darts-clone): its label, the offset of its children, whether an
-// entry ends at the unit, and the value of an entry.
+// These functions return the fields of a unit of the double array (Darts-clone): its label, the offset of its children,
+// whether an entry ends at the unit, and the value of an entry.
 std::uint32_t label_of(std::uint32_t unit) { return unit & 0x800000FFu; }
 std::uint32_t offset_of(std::uint32_t unit) { return (unit >> 10) << ((unit & 0x200u) >> 6); }
 bool ends_entry(std::uint32_t unit) { return (unit & 0x100u) != 0; }

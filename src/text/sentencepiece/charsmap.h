@@ -25,7 +25,7 @@ class Charsmap {
     std::size_t length;
     std::string_view replacement;
   };
-  // Return the shortest or the longest entry that is a prefix of `text`.
+  // These functions return the shortest and the longest entry that is a prefix of `text`.
   std::optional<Match> shortest(std::string_view text) const;
   std::optional<Match> longest(std::string_view text) const;
 

@@ -1,6 +1,6 @@
-// A SentencePiece file (".model": Llama 2, Mistral, Gemma, T5, …). libsentencepiece parses it and splits text into
-// tokens. Normalisation and the leading space are done here: the file's table of replacements is looked up with bounds
-// checks, and the space can be left out after an added token.
+// Implements the model of a SentencePiece file (".model" of Llama 2, Mistral, Gemma, T5, …). libsentencepiece parses
+// the file and splits text into tokens. This class normalises texts and adds the leading space itself. It looks up the
+// file's table of replacements with bounds checks, and can leave out the space after an added token.
 #pragma once
 
 #include <cstdint>

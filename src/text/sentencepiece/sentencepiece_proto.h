@@ -13,9 +13,9 @@ namespace tessera {
 
 struct SentencePieceProto {
   std::string charsmap;                  // "": texts are not rewritten
-  bool add_dummy_prefix = true;          // puts a space before the text
-  bool remove_extra_whitespaces = true;  // removes spaces at the ends, and all but one between words
-  bool whitespace_as_suffix = false;     // "word▁" instead of "▁word"
+  bool add_dummy_prefix = true;          // whether to put a space before the text
+  bool remove_extra_whitespaces = true;  // whether to remove spaces at the ends, and all but one between words
+  bool whitespace_as_suffix = false;  // whether spaces become the end of a word ("word▁"), not its start ("▁word")
 
   // The whole file without its self-tests and with normalisation turned off.
   std::string without_normalization;

@@ -54,7 +54,7 @@ void Unigram::find_prefixes(std::string_view text, std::vector<Match>& out) cons
   out.clear();
   auto begin = sorted_.begin();
   auto end = sorted_.end();
-  // [begin, end) are the tokens that start with the first `length` bytes.
+  // The range [begin, end) of sorted_ has the tokens that start with the first `length` bytes of `text`.
   for (std::size_t length = 0; length < text.size(); ++length) {
     const auto byte_of = [&](std::int32_t id) { return static_cast<unsigned char>(token(id)[length]); };
     const auto byte = static_cast<unsigned char>(text[length]);

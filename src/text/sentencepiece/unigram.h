@@ -1,5 +1,5 @@
-// The unigram language model of SentencePiece (T5, XLM-R, …): splits a piece into the tokens with the greatest sum of
-// scores, which are logarithms of probabilities (Viterbi algorithm).
+// Implements the unigram language model of SentencePiece (T5, XLM-R, …). It splits a piece into the tokens with the
+// greatest sum of scores, which are logarithms of probabilities (Viterbi algorithm).
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ class Unigram : public TokenModel {
   std::string_view token(std::int32_t id) const { return *vocabulary_.token(id); }
 
   Vocabulary vocabulary_;
-  std::vector<double> scores_;        // [id]
+  std::vector<double> scores_;        // [id]: the score of each token
   std::vector<std::int32_t> sorted_;  // ids, sorted by their tokens' bytes
   std::array<std::int32_t, 256> byte_tokens_{};
   std::int32_t unknown_ = -1;

@@ -64,7 +64,7 @@ void FakeFunctions::set_device(Driver& t) {
 FakeDriver::FakeDriver(FakeDriverOptions options) : state_(std::make_unique<State>()) {
   the_fake = this;
   state_->options = options;
-// Each function without a definition below only counts its calls and succeeds.
+// A function without a definition below only counts its calls and returns success.
 #define TESSERA_FAKE_FUNCTION(name) \
   table_.name = [](auto...) { return FakeFunctions::call(#name, [](auto&) { return CUDA_SUCCESS; }); };
   TESSERA_DRIVER_FUNCTIONS(TESSERA_FAKE_FUNCTION)

@@ -1,7 +1,7 @@
-// A CUDA driver in host memory, for tests on machines without a GPU. It is asynchronous like a real driver. A stream's
-// work runs only when something waits for it, so memory that is reused too early gives wrong results. As in the real
-// driver, calls need a current context, and a call that is not allowed during a capture invalidates the thread's
-// capture.
+// A fake CUDA driver in host memory, for tests on machines without a GPU. It is asynchronous like a real driver. A
+// stream's work runs only when something waits for it, so memory that is reused too early gives wrong results. As in
+// the real driver, calls need a current context, and a call that is not allowed during a capture invalidates the
+// thread's capture.
 //
 //   FakeDriver fake;
 //   fake.fail("cuMemAlloc", 2, CUDA_ERROR_OUT_OF_MEMORY);
@@ -43,7 +43,8 @@ class FakeDriver {
   int calls(const std::string& function = "") const;
   // Returns the number of calls that failed because of fail().
   int faults() const;
-  // Returns the number of objects that were not released: memory, addresses, streams, events, graphs, contexts.
+  // Returns the number of objects that were not released. Objects are memory, addresses, streams, events, graphs and
+  // contexts.
   int live_objects() const;
 
  private:

@@ -28,22 +28,22 @@ struct FakeGraph {
 
 struct FakeStream {
   std::deque<Work> queue;
-  std::size_t done = 0;  // items that have run; done + queue.size() were enqueued
+  std::size_t done = 0;  // number of items that have run; done + queue.size() were enqueued
   bool capturing = false;
   bool capture_valid = false;
   std::thread::id capture_thread;
   FakeGraph captured;
-  std::shared_ptr<FakeStream> origin;  // the stream whose capture this stream takes part in; null: none
-  std::size_t unjoined = 0;            // items that this stream captured since the origin last waited for it
+  std::shared_ptr<FakeStream> origin;  // the stream whose capture this stream takes part in, or null
+  std::size_t unjoined = 0;            // number of items that this stream captured since the origin last waited for it
 };
 
 struct FakeEvent {
-  std::shared_ptr<FakeStream> stream;  // null: the event was never recorded
+  std::shared_ptr<FakeStream> stream;  // null if the event was never recorded
   // The event has passed when this many of the stream's items are done. If the event was recorded in a capture, `at` is
   // instead the stream's `unjoined` at the time of that recording.
   std::size_t at = 0;
   bool takes_time = false;
-  std::shared_ptr<FakeStream> capture;  // the capture in which the event was recorded; null: none
+  std::shared_ptr<FakeStream> capture;  // the capture in which the event was recorded, or null
 };
 
 struct FakePhysical {
@@ -64,7 +64,7 @@ struct FakeDriver::State {
   FakeDriverOptions options;
   std::recursive_mutex mutex;
   std::map<std::string, int> counts;
-  std::map<std::string, std::map<int, CUresult>> plan;  // function → call number → result
+  std::map<std::string, std::map<int, CUresult>> plan;  // for each function, a map from call number to result
   int faults = 0;
 
   std::size_t used_bytes = 0;
@@ -165,10 +165,11 @@ struct FakeDriver::State {
   }
 };
 
-// The existing fake driver; null: none.
+// The existing fake driver, or null if there is none.
 inline FakeDriver* the_fake = nullptr;
 
-// The driver's functions. Each counts the call. It then returns the planned fault or, if there is none, does its work.
+// The driver's functions. Each function counts its calls. It then returns the planned fault or, if there is none, does
+// its work.
 struct FakeFunctions {
   static FakeDriver::State& state() { return *the_fake->state_; }
 
@@ -181,7 +182,7 @@ struct FakeFunctions {
     return planned->second.at(nth);
   }
 
-  // Counts the call. Returns the planned fault if there is one; otherwise calls `body` with the locked state.
+  // Counts the call. Returns the planned fault if there is one. Otherwise calls `body` with the locked state.
   template <class F>
   static CUresult call(const char* function, const F& body) {
     std::lock_guard lock(state().mutex);
@@ -194,7 +195,7 @@ struct FakeFunctions {
       return current_context == nullptr || current_context != s.context ? CUDA_ERROR_INVALID_CONTEXT : body(s);
     });
   }
-  // Does what with_context() does, but refuses a capturing thread and invalidates its capture.
+  // Like with_context(), but if the thread is capturing, returns an error and invalidates the capture.
   template <class F>
   static CUresult unsafe(const char* function, const F& body) {
     return with_context(function, [&](FakeDriver::State& s) {

@@ -1,4 +1,4 @@
-// The fake driver's functions for memory: allocations, pinned memory, reserved addresses and their mappings.
+// Implements the fake driver's functions for memory: allocations, pinned memory, reserved addresses and their mappings.
 #include <sys/mman.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The fake driver's functions for code that is loaded at run time. Its only "kernel" adds one to the byte that the
-// first argument points to.
+// Implements the fake driver's functions for code that is loaded at run time. Its only "kernel" adds one to the byte
+// that the first argument points to.
 #include "tessera/device/cuda/testing/fake_driver_state.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-// The fake driver's functions for ordered work: copies, streams, events, captures and graphs.
+// Implements the fake driver's functions for ordered work: copies, streams, events, captures and graphs.
 #include <cstring>
 
 #include "tessera/device/cuda/testing/fake_driver_state.h"
@@ -8,7 +8,7 @@ namespace tessera {
 void FakeFunctions::set_work(Driver& t) {
   t.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
     return with_context("cuMemcpyHtoDAsync", [&](auto& s) {
-      // Copies from ordinary memory are refused, because the real copy would wait for the stream.
+      // A copy from ordinary memory is an error here, because the real copy would wait for the stream.
       if (!s.is_pinned(from)) return CUDA_ERROR_INVALID_VALUE;
       return s.enqueue(stream, [=] { std::memcpy(pointer_of(to), from, bytes); });
     });

@@ -48,7 +48,7 @@ Status to_status(fe::error_t error, const char* what) {
   return internal_error(fmt::format("attention (cudnn): {}: {}", what, error.get_message()));
 }
 
-// Identifies the graph's tensors in a launch.
+// The ids of the tensors of cuDNN's graph. A launch passes an address for each id.
 enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kQueryLens, kKvLens, kPages };
 using Addresses = std::unordered_map<std::int64_t, void*>;
 
@@ -74,7 +74,7 @@ class Handle {
   cudnnHandle_t handle_ = nullptr;
 };
 
-// A plan that cuDNN compiled for a number of rows, and its scratch memory. Only one stream uses it.
+// A plan that cuDNN compiled for one number of rows, and the plan's scratch memory. Only one stream uses the plan.
 class Plan {
  public:
   static Result<std::shared_ptr<const Plan>> create(const CudaAttention& a, std::shared_ptr<const Handle> handle,
@@ -109,7 +109,8 @@ class Plan {
         matrix(name, uid, {requests, 1, columns, 1}, {columns, columns, 1, 1}).set_data_type(fe::DataType_t::INT32));
   }
 
-  // Describes attention of one query row of each request over its pages. Padding requests have lengths of zero.
+  // Describes attention of one query row of each request over the request's pages. Padding requests have lengths of
+  // zero.
   void describe(const CudaAttention& a) {
     const AttentionShape& shape = a.shape;
     const std::int64_t rows = a.num_rows;

@@ -1,11 +1,11 @@
 // FlashInfer's FlashAttention-2 over our page table. A tile packs the query heads of one KV head, so the same kernel
-// runs extend (tiles of 64 rows) and decode (16 rows, keys cut into chunks).
+// runs extend (in tiles of 64 rows) and decode (in tiles of 16 rows, with keys cut into chunks).
 //
 // Deterministic forwards run the extend kernel for decode too, so that the values of a token's keys are always added in
 // the same order.
 //
-// Grids of recorded launches depend only on the bucket. A block that a forward does not need ends when it reads a 0 in
-// `valid`.
+// The grid of a recorded launch depends only on the bucket, which is the size to which the forward is padded. A block
+// that a forward does not need ends when it reads a 0 in BlockPlan::valid.
 #pragma once
 
 #include <flashinfer/attention/mask.cuh>
@@ -100,10 +100,10 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
   return p;
 }
 
-// Adds sinks to a variant. A sink acts as a key with a zero value. The score s of the sink and the
-// scores s_j of keys are exponents of two. A row has a running max m and a sum d of 2^(s_j - m). After the row's last
-// key the max becomes m' = max(m, s), the sums are multiplied by 2^(m - m'), and 2^(s - m') is added to d. With the
-// values v_j of the keys this is exact:
+// Adds sinks to a variant of FlashInfer's attention. A sink acts as a key with a zero value. The score s of the sink
+// and the scores s_j of keys are exponents of two. A row has a running max m and a sum d of 2^(s_j - m). After the
+// row's last key the max becomes m' = max(m, s), the sums are multiplied by 2^(m - m'), and 2^(s - m') is added to d.
+// With the values v_j of the keys this is exact:
 //   Σ 2^(s_j - m) v_j · 2^(m - m') / (d · 2^(m - m') + 2^(s - m')) = Σ 2^s_j v_j / (2^s + Σ 2^s_j).
 // If keys are cut into chunks, only the first chunk has the sink, and the chunk's log-sum-exp includes the sink. So the
 // merge needs no special case.
@@ -192,9 +192,10 @@ struct Fa2Kernel {
   static Status prepare() {
     return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
   }
-  // Launches the kernel. If `early`, blocks may start before the preceding kernels have ended. They read the plan's
-  // lists, which the host copied, and then wait for the preceding kernels. A block without work ends without waiting.
-  // Precondition of `early`: at least one block has work, or the results are not used (a warm-up launch).
+  // Launches the kernel. If `early`, blocks may start before the preceding kernels have ended. They first read the
+  // plan's lists, which only the host writes, and then wait for the preceding kernels. A block without work ends
+  // without waiting. Precondition of `early`: at least one block has work, or the results are not used (a warm-up
+  // launch).
   static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
                      cudaStream_t stream) {
     const cuda::LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),
@@ -229,7 +230,7 @@ inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& p
           .head_dim = static_cast<int>(a.shape.head_dim)};
 }
 
-// Makes the parameters of decode's kernel. With `split` the kernel writes its output to the plan's partial values.
+// Makes the parameters of the decode kernel. With `split` the kernel writes its output to the plan's partial values.
 template <class T, int kHeadDim>
 Fa2Params<T> make_chunked_params(const CudaAttention& a, const CudaAttentionPlanner& planner, const ChunkedPlan& plan,
                                  bool split) {
@@ -258,8 +259,8 @@ Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const C
   return make_cuda_op("attention (fa2)", launches, grid.split ? 1 : 0);
 }
 
-// Binds the single-row requests of an extend step. They are computed as in decode, but their rows may lie anywhere in
-// the forward.
+// Makes the operator for the single-row requests of an extend step. They are computed as in decode, but their rows may
+// lie anywhere in the forward.
 template <class T, int kHeadDim, class Variant>
 Result<std::unique_ptr<BoundOp>> make_fa2_single_rows_of(const CudaAttention& a, const CudaAttentionPlanner& planner) {
   using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T, Variant>;

@@ -18,8 +18,8 @@ class CudaAttentionPlanner;
 namespace flashinfer {
 
 inline constexpr std::int64_t kFa2TileRows = 64;  // rows of a tile in extend; a row is one query head of one token
-inline constexpr std::int64_t kFa2DecodeTileRows =
-    16;  // rows of a tile in decode, and the most query heads of a KV head
+// The number of rows of a tile in decode. It is also the maximum number of query heads of a KV head.
+inline constexpr std::int64_t kFa2DecodeTileRows = 16;
 
 // Softcaps need their own instantiations. There are such instantiations only for head sizes from this one up, because
 // no model with a softcap (Gemma 2) has smaller heads.

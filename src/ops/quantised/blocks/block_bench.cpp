@@ -3,9 +3,9 @@
 //   block_bench [THREADS [TYPE …]]      two threads and Q4_K, Q6_K, Q8_0 and others by default
 //
 // It prints a line for each type and shape. For one row of x it prints the GB/s at which products read weights, and the
-// GB/s at which the same threads add up plain memory. For 128 rows it prints 10^9 operations per second. Each product
-// uses the next of several matrices, which have 384 MiB in all, so that its weights are not in the caches. Runs of
-// products and of plain sums alternate. Each figure is from the fastest of several runs.
+// GB/s at which the same threads read memory to add up its words (the plain sum). For 128 rows it prints 10^9
+// operations per second. Each product uses the next of several matrices, which have 384 MiB in all, so that its weights
+// are not in the caches. Runs of products and of plain sums alternate. Each figure is from the fastest of several runs.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -10,7 +10,8 @@ using namespace block_bytes;  // NOLINT(google-build-using-namespace): only for 
 
 std::uint8_t signed_code(std::int32_t code) { return static_cast<std::uint8_t>(static_cast<std::int8_t>(code)); }
 
-// Each function below splits one block. Blocks of 32 numbers have one group.
+// Each function below splits one block into codes, scales and offsets (block_codes.h). A block of 32 numbers is one
+// group.
 
 void q4_0(const std::uint8_t* b, const BlockCodes& to) {
   to.scales[0] = f16(b);

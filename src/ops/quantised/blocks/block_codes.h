@@ -20,8 +20,8 @@ const QuantisedFormat* block_codes_format(BlockType type);
 
 // The addresses to which split_blocks() writes the parts of neighbouring blocks.
 struct BlockCodes {
-  // The codes, one for each number of the blocks. A code of int4 is 0 … 15. A code of int8 is 0 … 127 with offsets;
-  // without offsets it is the bits of −128 … 127.
+  // The codes, one for each number of the blocks. A code of int4 is 0 … 15. A code of int8 is 0 … 127 if the format has
+  // offsets. If not, it has the bits of a signed number, −128 … 127.
   std::uint8_t* codes;
   float* scales;   // one for each group; if int4 has no offsets, the code 8 stands for 0
   float* offsets;  // one for each group if the format has offsets (Scales::kPairs); otherwise not written

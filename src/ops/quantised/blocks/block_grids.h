@@ -1,5 +1,6 @@
-// The code books of GGUF's IQ1, IQ2 and IQ3 types. An entry stands for 8 neighbouring magnitudes of a row (IQ3: for 4).
-// It holds an index of 2 bits for each magnitude (IQ3: of 4 bits), the first in the lowest bits.
+// The code books of GGUF's IQ1, IQ2 and IQ3 types. An entry of 16 bits stands for neighbouring magnitudes
+// of a row: 8 codes of 2 bits in IQ1 and IQ2, and 4 codes of 4 bits in IQ3. The first code is in the lowest bits. A
+// code is an index into the type's list of magnitudes.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ struct Input {
   float sum;                     // scale · the sum of values
   std::int32_t minus_sum;        // − the sum of values
   std::int32_t minus_halves[2];  // − the sums of the first and of the last sixteen values
-  std::int32_t unused[3];        // fills a cache line
+  std::int32_t unused[3];        // padding to the 64 bytes of a cache line
 };
 static_assert(sizeof(Input) == 64);
 
@@ -27,7 +27,7 @@ inline constexpr int kChunkParts = 8;
 struct Inputs {
   const Input* at;
   std::int64_t rows;
-  std::int64_t parts;  // cols / 32
+  std::int64_t parts;  // number of parts of 32 columns in a row
 };
 // Returns the bytes of the inputs of a matrix with `rows` rows of `cols` columns.
 std::size_t input_bytes(std::int64_t rows, std::int64_t cols);

@@ -57,7 +57,8 @@ TESSERA_INLINE void read_codes(const std::uint8_t* p, typename V::U (&codes)[8])
   }
 }
 
-// Blocks of 32 columns: Q4_0, Q4_1, Q5_0, Q5_1. Each has a scale. Q4_1 and Q5_1 also store the minimum, negated.
+// Blocks of 32 columns: Q4_0, Q4_1, Q5_0, Q5_1. A block has one scale. Blocks of Q4_1 and Q5_1 also store the negated
+// minimum.
 template <class V, More kMore, int kCodeOffset, bool kHasMinimum>
 struct ShortReader : CodeForm<kMore == More::kOneBit ? 5 : 4, kCodeOffset, false, false, kHasMinimum> {
   using F = typename V::F;

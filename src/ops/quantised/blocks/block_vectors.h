@@ -47,7 +47,7 @@ struct Vectors {
   static TESSERA_INLINE U splat(std::uint32_t x) { return U{} + x; }
 };
 
-// Runs on any processor. It multiplies bytes to products of 16 bits, and adds these in 32 bits.
+// The instructions for any processor. Bytes are multiplied to products of 16 bits, which are added in 32 bits.
 struct PlainVectors : Vectors<16> {
   static constexpr bool kMultipliesSigned = true;
   static TESSERA_INLINE F each(const float* p) { return F{*p, *p, *p, *p}; }

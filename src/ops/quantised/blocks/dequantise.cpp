@@ -11,8 +11,8 @@ namespace {
 
 using namespace block_bytes;  // NOLINT(google-build-using-namespace): only for this file's formulas
 
-// Blocks of 32 values. Except in Q8_0, the lower halves of bytes have the first 16 values, and the upper halves have
-// the other 16.
+// The next functions write blocks of 32 values. Except in Q8_0, the lower halves of bytes have the first 16 values, and
+// the upper halves have the other 16.
 
 void q4_0(const std::uint8_t* b, float* y) {
   const float d = f16(b);
@@ -68,7 +68,7 @@ void nvfp4(const std::uint8_t* b, float* y) {
   }
 }
 
-// Blocks of 256 values.
+// The functions from here on write blocks of 256 values.
 
 void q2_k(const std::uint8_t* b, float* y) {
   const float d = f16(b + 80);

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMostElements = 256;  // elements of the largest block
+constexpr std::int64_t kMostElements = 256;  // number of elements in the largest block
 
 constexpr PackedLayout kFourBits{.bits = 4, .num_fields = 1, .fields = {{0, 2}}};
 constexpr PackedLayout kFourBitsAndMinimum{.bits = 4, .num_fields = 2, .fields = {{0, 2}, {2, 2}}};
@@ -21,7 +21,7 @@ constexpr PackedLayout kQ6K{.bits = 6, .num_fields = 2, .fields = {{208, 2}, {19
 constexpr PackedLayout kIq4Xs{.bits = 4, .num_fields = 3, .fields = {{0, 2}, {2, 2}, {4, 4}}};
 constexpr PackedLayout kMxfp4{.bits = 4, .num_fields = 1, .fields = {{0, 1}}};
 
-// Writes the codes of 2 · half values: the lower halves of `half` bytes, then the upper ones.
+// Writes the codes of 2 · `half` values: first the lower halves of `half` bytes, and then their upper halves.
 TESSERA_INLINE void split_halves(const std::uint8_t* from, std::uint8_t* codes, std::int64_t half) {
 #pragma omp simd
   for (std::int64_t i = 0; i < half; ++i) {
@@ -77,7 +77,8 @@ TESSERA_INLINE void split_block(BlockType type, const std::uint8_t* b, std::uint
   }
 }
 
-// Copies `count` words of four bytes of one row, each to the next vector. `to` is the row's place in the first vector.
+// Copies `count` four-byte words of one row to consecutive vectors, one word to each vector. `to` is the row's place in
+// the first vector.
 TESSERA_INLINE void place(const std::uint8_t* words, std::int64_t count, std::uint8_t* to) {
   for (std::int64_t v = 0; v < count; ++v) std::memcpy(to + v * kPackedVector, words + v * 4, 4);
 }

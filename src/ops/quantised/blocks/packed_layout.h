@@ -26,9 +26,9 @@
 
 namespace tessera {
 
-inline constexpr std::int64_t kPackedRows = 16;     // rows that are interleaved
-inline constexpr std::int64_t kPackedColumns = 32;  // columns whose codes are packed together
-inline constexpr std::int64_t kPackedVector = 64;   // bytes: four columns of each row
+inline constexpr std::int64_t kPackedRows = 16;     // number of rows that are interleaved
+inline constexpr std::int64_t kPackedColumns = 32;  // number of columns whose codes are packed together
+inline constexpr std::int64_t kPackedVector = 64;   // bytes of a vector: four columns of each row
 inline constexpr std::int64_t kRecordColumns = 256;
 
 struct PackedLayout {
@@ -38,7 +38,7 @@ struct PackedLayout {
     std::int16_t bytes;
     std::int16_t count = 1;
   };
-  int bits;  // bits of a code
+  int bits;  // number of bits of a code
   int num_fields;
   Fields fields[5];  // all fields of a block except its codes, in the order of the packed form
 

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMostElements = 256;  // elements of the largest block
+constexpr std::int64_t kMostElements = 256;  // number of elements in the largest block
 
 template <class T>
 TESSERA_CPU_CLONES void store_numbers(const float* numbers, std::int64_t count, T* y) {
@@ -21,7 +21,7 @@ TESSERA_CPU_CLONES void store_numbers(const float* numbers, std::int64_t count, 
   for (std::int64_t i = 0; i < count; ++i) y[i] = from_float<T>(numbers[i]);
 }
 
-// Writes a row of plain blocks.
+// Writes the numbers of a row of blocks that are not packed.
 template <class T>
 void plain_row(const BlockMatrix& m, const std::uint8_t* blocks, T* y) {
   const BlockTypeInfo& info = block_type_info(m.type);
@@ -32,7 +32,7 @@ void plain_row(const BlockMatrix& m, const std::uint8_t* blocks, T* y) {
   }
 }
 
-// Writes `parts` parts of one row of a panel.
+// Writes the numbers of one row of a panel, in `parts` parts of 32 columns.
 template <class T>
 TESSERA_CPU_CLONES void panel_row(const blocks::Panel& panel, const blocks::PanelForm& form, std::int64_t row,
                                   std::int64_t parts, T* y) {
@@ -52,7 +52,7 @@ TESSERA_CPU_CLONES void panel_row(const blocks::Panel& panel, const blocks::Pane
   }
 }
 
-// Writes the rows [first, end) of sixteen packed rows.
+// Writes the numbers of the rows [first, end) of sixteen packed rows.
 template <class T>
 void packed_rows(const BlockMatrix& m, const std::uint8_t* sixteen, std::int64_t first, std::int64_t end, T* y) {
   const blocks::BlockKernels& kernels = blocks::block_kernels();

@@ -22,14 +22,14 @@ constexpr int kBlock = 32;
 
 TESSERA_INLINE float inverse_of(float scale) { return scale == 0 ? 0 : 1 / scale; }
 
-// Truncates x to an integer, at most `most`.
+// Truncates x to an integer and limits it to `most`.
 TESSERA_INLINE std::uint32_t code_of(float x, std::uint32_t most) {
   const auto code = static_cast<std::uint32_t>(static_cast<std::int32_t>(x));
   return code > most ? most : code;
 }
 
-// Writes the codes of integers from −half to half − 1, and returns the scale. The number with the greatest magnitude
-// gets the least code.
+// Rounds a block to integers from −half to half − 1, writes their codes, and returns the scale. The number with the
+// greatest magnitude gets the least code.
 TESSERA_INLINE float signed_codes(const float* x, std::uint32_t half, std::uint32_t* codes) {
   const float d = greatest_of(x, kBlock) / -static_cast<float>(half);
   const float inverse = inverse_of(d);

@@ -21,7 +21,8 @@ TESSERA_INLINE void weigh(const float* x, const float* importance, float* w) {
 
 TESSERA_INLINE float inverse_of(float scale) { return std::abs(scale) < kLeast ? 0 : 1 / scale; }
 
-// Writes the block's scale to `to`, and the codes of integers from −half to half − 1.
+// Rounds a block to integers from −half to half − 1. Writes the block's scale to `to`, and the codes of the integers to
+// `codes`.
 TESSERA_INLINE void signed_codes(const float* x, const float* w, float half, std::uint8_t* to, std::uint32_t* codes) {
   constexpr float kStep = 0.1F;
   constexpr int kSteps = 9;
@@ -33,7 +34,8 @@ TESSERA_INLINE void signed_codes(const float* x, const float* w, float half, std
         static_cast<std::uint32_t>(clamped(nearest(clamped(x[i] * inverse, -half, half)), -half, half - 1) + half);
 }
 
-// Writes the block's scale and least number to `to`, and the codes of integers from 0 to `most`.
+// Rounds a block to integers from 0 to `most`. Writes the block's scale and least number to `to`, and the integers to
+// `codes`.
 TESSERA_INLINE void affine_codes(const float* x, const float* w, float most, std::uint8_t* to, std::uint32_t* codes) {
   const AffineFit fit = fit_affine<kBlock>(x, w, most);
   const float d = to_float(from_float<Float16>(fit.scale));

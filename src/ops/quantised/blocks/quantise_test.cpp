@@ -43,7 +43,7 @@ std::vector<WrittenRecord> read_written() {
   return records;
 }
 
-// `importance` may be empty.
+// Returns x rounded to the type's numbers. `importance` may be empty.
 std::vector<float> rounded(BlockType type, const std::vector<float>& x, const std::vector<float>& importance = {}) {
   const BlockTypeInfo& size = block_type_info(type);
   const std::int64_t count = std::ssize(x) / size.elements;
@@ -117,7 +117,8 @@ double weighted_error(const std::vector<float>& x, const std::vector<float>& y, 
   return error;
 }
 
-// One number in eight is a hundred times as important as the others, as columns of a model's inputs are.
+// Makes about one number in eight a hundred times as important as the others. In a model's inputs, too, a few columns
+// are far more important than the others.
 std::vector<float> uneven_importance(std::size_t count) {
   std::mt19937 generator(7);
   std::vector<float> importance(count);

@@ -3,8 +3,8 @@
 // For given integers q, weighted least squares gives the best scale. But the integers depend on the scale too, so
 // scales around the one that the extremes give are tried. All sums are in a fixed order, which vectorises, so that the
 // result does not depend on the CPU. Everything is inlined into functions that are compiled for several CPUs. The
-// pragma keeps g++ from unrolling loops of sixteen before its vectoriser sees them. The unrolling would cost half of
-// the speed.
+// pragma keeps g++ from unrolling loops of sixteen iterations before its vectoriser sees them. The unrolling would cost
+// half of the speed.
 #pragma once
 
 #include <algorithm>
@@ -93,7 +93,7 @@ template <int kCount>
 TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) {
   constexpr int kSteps = 20;
   constexpr float kStep = 0.1F;
-  constexpr float kLeastDeterminant = 1e-5F;  // as a share of the first of the two products in `determinant`
+  constexpr float kLeastDeterminant = 1e-5F;  // relative to the first product in `determinant`
   float least = 0;
   float greatest = 0;
 #pragma GCC unroll 1
@@ -121,8 +121,9 @@ TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) 
     }
     return sum_of<kCount>(terms);
   };
-  // The fit that the extremes give. The least-squares fit is only as precise as its determinant, which loses its digits
-  // by cancellation if one weight exceeds all others by far.
+  // The search begins with the fit that the extremes give, and keeps it if no least-squares fit is better. If one
+  // weight exceeds all others by far, a least-squares fit is imprecise, because its determinant loses digits by
+  // cancellation.
   AffineFit best{.scale = range / most, .minimum = -least};
   float first[kCount];
 #pragma GCC unroll 1

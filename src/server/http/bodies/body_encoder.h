@@ -10,7 +10,7 @@ namespace tessera {
 
 // Shorter bodies are not compressed, because that would save a few packets at most.
 inline constexpr std::size_t kLeastEncodedBytes = 4096;
-// The most memory that an encoder holds (0.98 MB were measured with zstd 1.5.4).
+// The maximum number of bytes that an encoder holds (0.98 MB were measured with zstd 1.5.4).
 inline constexpr std::size_t kEncoderBytes = std::size_t{1} << 20;
 
 // Returns the encoding for an answer to a request with this Accept-Encoding header: "zstd", "gzip", or "" for none. If

@@ -1,6 +1,6 @@
 // Inflates request bodies that a client has compressed with gzip, deflate or zstd (Content-Encoding).
 //
-// Takes up to a tenth of a second for the largest body, so it must not run on the I/O thread.
+// Inflating the largest body takes up to a tenth of a second, so decode_body() must not run on the I/O thread.
 #pragma once
 
 #include <cstddef>

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Reads the request's body and makes the job. Errors: 400 with the field, also if the model is no classifier; 404 for
-// another model.
+// Reads the request's body and makes the job. Errors: 400 that names the field; 400 if the model is no classifier; 404
+// for another model.
 ApiResult<ApiJob> prepare_classify(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

@@ -67,7 +67,7 @@ class LabelAnswer : public Answer {
 
  private:
   LabelStyle style_;
-  std::vector<std::vector<double>> scores_;  // [items][labels]
+  std::vector<std::vector<double>> scores_;  // for each item, the scores of all labels
   PooledUsage usage_;
 };
 

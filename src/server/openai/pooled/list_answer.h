@@ -36,7 +36,7 @@ class ListAnswer : public Answer {
 
   std::string id_;
   std::string model_;
-  std::vector<std::vector<float>> results_;  // [inputs]
+  std::vector<std::vector<float>> results_;  // one for each input
   PooledUsage usage_;
 };
 

@@ -22,9 +22,9 @@ constexpr std::int64_t kMaxTop = std::int64_t{1} << 31;
 constexpr std::string_view kTexts = "texts";  // TEI's name for the documents
 
 enum class RerankForm : std::uint8_t {
-  kObject,  // vLLM's: an object with the results and the usage
-  kTei,     // TEI's: only the list of results
-  kSglang,  // SGLang's: also only the list, with other names
+  kObject,  // vLLM's form: an object with the results and the usage
+  kTei,     // the form of TEI (Hugging Face's Text Embeddings Inference): only the list of results
+  kSglang,  // SGLang's form: also only the list, but its members have other names
 };
 
 struct RerankStyle {

@@ -46,8 +46,8 @@ class PairScores {
   bool use_sigmoid_ = true;
   std::size_t num_firsts_ = 0;
   std::size_t num_pairs_ = 0;
-  std::vector<Request> requests_;            // one per pair; for embeddings: all first texts, then all second texts
-  std::vector<std::vector<float>> results_;  // [requests]: logits, or an embedding
+  std::vector<Request> requests_;  // one for each pair; for embeddings, all first texts, then all second texts
+  std::vector<std::vector<float>> results_;  // for each request, its logits or its embedding
   PooledUsage usage_;
 };
 
