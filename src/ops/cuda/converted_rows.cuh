@@ -1,9 +1,12 @@
 // The two forms, E4M3 and fixed point, to which rows of x are converted for kernels of quantised matrices.
 #pragma once
 
+#include <memory>
 #include <type_traits>
 #include <variant>
 
+#include "tessera/ir/type.h"
+#include "tessera/ops/contract/op.h"
 #include "tessera/ops/cuda/fixed_rows.cuh"
 #include "tessera/ops/cuda/rounded_rows.cuh"
 
@@ -18,6 +21,20 @@ using ConvertedRows = std::variant<RoundedRows, FixedRows>;
 template <class Rows>
 constexpr const char* name_by_form(const char* rounded, const char* fixed) {
   return std::is_same_v<Rows, RoundedRows> ? rounded : fixed;
+}
+
+// Returns make<T>(rows) for the type T of `dtype` and the form that `to` has. Returns null for float32.
+template <class F>
+std::unique_ptr<BoundOp> make_in_form(ir::DType dtype, const ConvertedRows& to, const F& make) {
+  return std::visit(
+      [&](const auto& rows) -> std::unique_ptr<BoundOp> {
+        switch (dtype) {
+          case ir::DType::kBFloat16: return make.template operator()<__nv_bfloat16>(rows);
+          case ir::DType::kFloat16: return make.template operator()<__half>(rows);
+          default: return nullptr;
+        }
+      },
+      to);
 }
 
 }  // namespace tessera::cuda

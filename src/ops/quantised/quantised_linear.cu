@@ -65,12 +65,13 @@ std::size_t workspace_of(const QuantisedCall& call) {
   }
 }
 
-// Returns the greater of two workspace sizes: that of the call, and that of the same call with few rows.
+// Returns what the call needs, or what the same call with few rows needs if that is more.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  const QuantisedCall call = quantised_call(args);
-  QuantisedCall few = call;
-  few.m = std::min(few.m, kMostFixedPointRows);
-  return std::max(workspace_of(call), workspace_of(few));
+  QuantisedCall call = quantised_call(args);
+  const std::size_t bytes = workspace_of(call);
+  if (call.m <= kMostFixedPointRows) return bytes;
+  call.m = kMostFixedPointRows;
+  return std::max(bytes, workspace_of(call));
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {

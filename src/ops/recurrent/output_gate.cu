@@ -168,14 +168,8 @@ std::unique_ptr<BoundOp> make_converted(const BindArgs& args, const Rows& to) {
 }  // namespace
 
 std::unique_ptr<BoundOp> bind_converted_output_gate(const BindArgs& args, const ConvertedRows& to) {
-  const auto make = [&](const auto& rows) -> std::unique_ptr<BoundOp> {
-    switch (args.operands[0].dtype) {
-      case ir::DType::kBFloat16: return make_converted<__nv_bfloat16>(args, rows);
-      case ir::DType::kFloat16: return make_converted<__half>(args, rows);
-      default: return nullptr;
-    }
-  };
-  return std::visit(make, to);
+  return make_in_form(args.operands[0].dtype, to,
+                      [&]<class T>(const auto& rows) { return make_converted<T>(args, rows); });
 }
 
 const KernelDef kGatedNormCuda{.op = "gated_norm", .name = "cuda", .bind = bind_gated_norm};

@@ -121,14 +121,8 @@ Result<std::unique_ptr<BoundOp>> bind_softcap(const BindArgs& args) {
 
 std::unique_ptr<BoundOp> bind_converted_gate(const BindArgs& args, const ConvertedRows& to) {
   if (args.node.op != "silu_mul" && args.node.op != "gelu_mul") return nullptr;
-  const auto make = [&](const auto& rows) -> std::unique_ptr<BoundOp> {
-    switch (args.operands[0].dtype) {
-      case ir::DType::kBFloat16: return make_gated_converted<__nv_bfloat16>(args, rows);
-      case ir::DType::kFloat16: return make_gated_converted<__half>(args, rows);
-      default: return nullptr;
-    }
-  };
-  return std::visit(make, to);
+  return make_in_form(args.operands[0].dtype, to,
+                      [&]<class T>(const auto& rows) { return make_gated_converted<T>(args, rows); });
 }
 
 const KernelDef kSiluMulCuda{.op = "silu_mul", .name = "cuda", .bind = bind_silu_mul};

@@ -273,14 +273,8 @@ std::unique_ptr<BoundOp> make_converted_norm(const BindArgs& args, const Rows& y
 
 std::unique_ptr<BoundOp> bind_converted_norm(const BindArgs& args, const ConvertedRows& to) {
   if (args.node.op != "rms_norm" && args.node.op != "add_rms_norm") return nullptr;
-  const auto make = [&](const auto& rows) -> std::unique_ptr<BoundOp> {
-    switch (args.operands[0].dtype) {
-      case ir::DType::kBFloat16: return make_converted_norm<__nv_bfloat16>(args, rows);
-      case ir::DType::kFloat16: return make_converted_norm<__half>(args, rows);
-      default: return nullptr;
-    }
-  };
-  return std::visit(make, to);
+  return make_in_form(args.operands[0].dtype, to,
+                      [&]<class T>(const auto& rows) { return make_converted_norm<T>(args, rows); });
 }
 
 const KernelDef kRmsNormCuda{.op = "rms_norm", .name = "cuda", .bind = bind_rms_norm};
