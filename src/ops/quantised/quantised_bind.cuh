@@ -63,7 +63,7 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
     if (kBoundByMemory && (after_others || full > 0)) last = ceil_div(last * std::max(3 * rest, most), 3 * most);
     return full * (of_block + kEndStages) + (rest > 0 ? last + kEndStages : 0);
   };
-  Arrangement best{.shared = !Product::kRounds && tiles >= most_blocks,
+  Arrangement best{.shared = !Product::kRounds && !Product::kRowsFirst && tiles >= most_blocks,
                    .turns = turns_of(tiles / most_blocks, tiles % most_blocks, most_blocks, stages, false)};
   if (p.deterministic) return best;
   for (int split = 2; split <= kMostSplit && stages >= 2 * split; ++split) {
@@ -82,8 +82,8 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
 // kPersists says whether persistent_tiles() can compute tiles of a Product. PersistentMemory has the sizes of its
 // shared memory.
 template <class Product>
-inline constexpr bool kPersists = !Product::kRounds && Product::Ring::kStageScaleBytes == 0 && !Product::kLimitsBoxes &&
-                                  kMovesRegisters<Product::Ring::kN>;
+inline constexpr bool kPersists =
+    !Product::kRounds && Product::Ring::kStageScaleBytes == 0 && !Product::kLimitsBoxes && kMovesRegisters<Product>;
 template <class Product>
 struct PersistentMemory {
   static constexpr int kMostBytes = 226 << 10;

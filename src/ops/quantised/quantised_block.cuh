@@ -1,6 +1,6 @@
 // The code that quantised_linear's kernels of tiles on Hopper share (quantised_tiles.cuh, quantised_fp8.cuh,
-// quantised_fixed.cuh): the arrangement of blocks, the ring of stages in shared memory, and the store of a tile's
-// results.
+// rounded_wide.cuh, quantised_fixed.cuh): the arrangement of blocks, the ring of stages in shared memory, and the store
+// of a tile's results.
 //
 // A block computes 128 rows of w by kN rows of x. One warp copies stages of 64 to 256 columns of k to the ring. It
 // starts the first copies of weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows
@@ -82,6 +82,36 @@ __device__ inline void rows_of_thread(const TiledQuantised<T>& p, const TilePlac
   w_rows[1] = min(last, is_gated ? p.n + gate : plain + 8);
 }
 
+// Does what store_tile_sums() does, for a Product whose kRowsFirst is true. A thread has two rows of x, eight rows
+// apart, and two neighbouring rows of w in each eight. sum[4 j + 2 h + i] belongs to its row h of x, and to its row i
+// of the j-th eight rows of w. If w has one scale for each row, the function multiplies the sums by these scales.
+template <class T>
+__device__ inline void store_row_sums(const TiledQuantised<T>& p, const TilePlace& at, const float (&sum)[64],
+                                      std::uint32_t sums) {
+  const auto quad = static_cast<int>(threadIdx.x % 4) * 2;
+  const auto row = static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4);
+  const bool by_row = p.w.num_groups == 1;
+  const auto* const scales = reinterpret_cast<const float*>(p.w.scales);
+  const auto group_rows = static_cast<int>(p.w.format.group_rows);
+  const auto factor_of = [&](int w_row) { return by_row ? scales[w_row / group_rows] : 1.0F; };
+#pragma unroll
+  for (int j = 0; j < 16; j += 2) {
+    int w_rows[2][2];
+    rows_of_thread(p, at, j * 8 + quad, w_rows[0]);
+    rows_of_thread(p, at, j * 8 + quad + 1, w_rows[1]);
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const float factor[2] = {factor_of(w_rows[0][e]), factor_of(w_rows[1][e])};
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(
+                         sums + static_cast<std::uint32_t>(((row + half * 8) * kTileSumRow + (j + e) * 8 + quad) * 4)),
+                     "f"(sum[4 * (j + e) + 2 * half] * factor[0]), "f"(sum[4 * (j + e) + 2 * half + 1] * factor[1])
+                     : "memory");
+    }
+  }
+}
+
 // Waits for all threads of the block, or of its cluster.
 __device__ inline void sync_blocks(bool of_cluster) {
   __syncwarp();
@@ -108,9 +138,12 @@ __device__ inline void sync_multiplying() {
 //   first_weight()             the first of a thread's two rows of w, counted within the tile; the second is eight rows
 //                              further on
 //   kNextRow                   see store_tile_sums()
+//   kRowsFirst                 whether x is the first matrix of the products. A thread's sums are then those of
+//                              store_row_sums(), otherwise those of store_tile_sums()
 //   kRounds                    whether the block has warps that round x
-//   kLimitsBoxes               whether the block limits the boxes of weights in flight to kBoxesInFlight; if so,
-//                              weights and rows of x have separate barriers
+//   kLimitsBoxes               whether the block limits the boxes of weights in flight; if so, weights and rows of x
+//   have
+//                              separate barriers
 //   multiply(p, at, ring, weight, w_rows, place, sum, factor)
 // Each thread of the two warpgroups calls multiply(). It computes the thread's sums over the block's stages, and the
 // factors of the thread's two rows of w, `w_rows`. `weight` is the first of these rows, counted within the tile.
@@ -133,8 +166,10 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
   const TileCopies<typename Product::Element, Product> copies{p, at, ring};
   const bool is_copying = threadIdx.x == kTileWarpgroups * kWarpgroup;
   const int ahead = min(p.stages, at.count);
-  const int early = kLimits ? min(ahead, kBoxesInFlight) : ahead;  // number of boxes that are requested at once
-  BoxesInFlight in_flight(weights_full, p.stages, kBoxesInFlight);
+  // A block that has a multiprocessor to itself has as many boxes in flight as two blocks that share one.
+  constexpr int kInFlight = kBoxesInFlight * 2 / kTileBlocks<kN>;
+  const int early = kLimits ? min(ahead, kInFlight) : ahead;  // number of boxes that are requested at once
+  BoxesInFlight in_flight(weights_full, p.stages, kInFlight);
   const auto copy_weights = [&](int slot, int s) {
     if constexpr (kLimits) in_flight.wait_for_one();
     copies.weights(slot, at.first + s);
@@ -159,7 +194,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
   sync_blocks(p.shared);  // blocks that share x need each other's barriers from here on
 
   if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
-    if constexpr (kMovesRegisters<kN>) keep_registers<232, true>();
+    if constexpr (kMovesRegisters<Product>) keep_registers<232, true>();
     const int weight = Product::first_weight();
     int w_rows[2];
     rows_of_thread(p, at, weight, w_rows);
@@ -170,7 +205,11 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
     wait_for_previous();  // must precede the reads of the residual and the writes of y
     // The sums overwrite stages of the ring, so all warps must have read these stages first.
     sync_multiplying();
-    store_tile_sums<kN, Product::kNextRow>(sum, ring.base, weight, factor);
+    if constexpr (Product::kRowsFirst) {
+      store_row_sums(p, at, sum, ring.base);
+    } else {
+      store_tile_sums<kN, Product::kNextRow>(sum, ring.base, weight, factor);
+    }
     if constexpr (Product::kRounds) {
       sync_multiplying();
       wait_for_cluster();
@@ -185,7 +224,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
       store_tile_share<typename Product::Element, kN, true>(p, ring.base, at);
     }
   } else {
-    if constexpr (kMovesRegisters<kN>) keep_registers<40, false>();
+    if constexpr (kMovesRegisters<Product>) keep_registers<40, false>();
     if (is_copying) {
       for (int s = early; s < ahead; ++s) copy_weights(s, s);
     }

@@ -15,6 +15,7 @@
 #include "tessera/ops/quantised/quantised_kernels.cuh"
 #include "tessera/ops/quantised/rounded_library.h"
 #include "tessera/ops/quantised/rounded_many.cuh"
+#include "tessera/ops/quantised/rounded_wide.cuh"
 
 namespace tessera {
 namespace {
@@ -46,13 +47,27 @@ RoundedRows rounded_rows(const QuantisedCall& p) {
           .scale_stride = l.scale_stride};
 }
 
-// Returns whether the kernel of many rows (rounded_many.cuh) supports the call. It needs more rows than a tile has, and
-// one scale for each tile of w or for each row of w.
-bool many_serves(const QuantisedCall& p) {
-  const std::int64_t part = p.gate == Gate::kNone ? kManyWeights : kManyWeights / 2;
-  const bool whole =
-      p.w.num_groups == 1 || (p.w.format.group_rows % part == 0 && (p.gate == Gate::kNone || p.n / 2 % part == 0));
-  return p.m > kManyRows && p.n % 16 == 0 && whole;
+// Returns whether each tile of w has one scale for 128 columns, or one scale for each row of w. With a gate, a tile is
+// half gate rows and half up rows. rounded_many.cuh and WideRoundedProduct need this.
+bool has_tile_scales(const QuantisedCall& p) {
+  const std::int64_t part = p.gate == Gate::kNone ? kTileWeights : kTileWeights / 2;
+  const bool by_block = p.w.format.group_rows % part == 0 && (p.gate == Gate::kNone || p.n / 2 % part == 0);
+  return p.n % 16 == 0 && (p.w.num_groups == 1 || by_block);
+}
+
+// Returns whether clusters of blocks that split k (WideRoundedProduct) are faster than a block for each tile. Both
+// times are estimated, in nanoseconds: a fixed part, and a part for each stage of 128 columns that a block multiplies
+// (measured on an H200, where cuBLASLt has a block for each tile). With too many tiles no block can split k.
+bool wide_split_wins(const QuantisedCall& p) {
+  constexpr std::int64_t kSplitFixed = 5000;
+  constexpr std::int64_t kSplitStage = 630;
+  constexpr std::int64_t kWholeFixed = 3500;
+  constexpr std::int64_t kWholeStage = 380;
+  if (p.deterministic || p.m <= kWideRows / 2 || !has_tile_scales(p)) return false;
+  const std::int64_t tiles = ceil_div(p.m, std::int64_t{kWideRows}) * weight_tiles_of(p);
+  const std::int64_t split = std::min(p.workers / tiles, std::int64_t{kMostSplit});
+  const std::int64_t stages = ceil_div(p.k, std::int64_t{kRoundedGroup});
+  return split > 1 && kSplitFixed + kSplitStage * ceil_div(stages, split) < kWholeFixed + kWholeStage * stages;
 }
 
 template <class T>
@@ -106,12 +121,12 @@ Result<std::unique_ptr<BoundOp>> make_rounding_product(const QuantisedCall& p) {
 template <class T>
 Result<std::unique_ptr<BoundOp>> make_own(const QuantisedCall& p, const RoundedRows& rounded) {
   const char* const name = name_of(p);
-  if (many_serves(p)) return make_many<T>(name, p, rounded);
+  const bool is_wide = wide_split_wins(p);
+  if (p.m > 64 && !is_wide && has_tile_scales(p)) return make_many<T>(name, p, rounded);
   const TileRows rows{
       .data = rounded.values, .elements = p.k / 2, .scales = rounded.scales, .scale_stride = rounded.scale_stride};
   if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, rows);
-  if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, rows);
-  return make_block<RoundedProduct<T, 128>>(name, p, rows);
+  return is_wide ? make_block<WideRoundedProduct<T>>(name, p, rows) : make_block<RoundedProduct<T, 64>>(name, p, rows);
 }
 
 // Binds the product, and sets `rows` to the rounded rows that it reads.
@@ -157,7 +172,7 @@ bool quantised_fp8_serves(const QuantisedCall& p) {
 bool rounds_itself(const QuantisedCall& p) { return p.m <= kMostRoundingRows; }
 
 bool takes_library(const QuantisedCall& p) {
-  return !p.deterministic && p.gate == Gate::kNone && rounded_library_serves(p);
+  return !p.deterministic && p.gate == Gate::kNone && rounded_library_serves(p) && !wide_split_wins(p);
 }
 
 std::size_t quantised_fp8_workspace(const QuantisedCall& p) { return rounds_itself(p) ? 0 : lay_out_rounded(p).size; }

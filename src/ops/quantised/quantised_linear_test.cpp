@@ -221,8 +221,8 @@ TEST_P(RoundedInputs, AreRoundedAsTheCheckpointRequires) {
     for (const auto& [m, n, k] :
          {Sizes{1, 264, 1152}, Sizes{2, 136, 2048}, Sizes{3, 264, 1040}, Sizes{4, 4096, 1152}, Sizes{5, 392, 656},
           Sizes{6, 2064, 2560}, Sizes{7, 136, 400}, Sizes{8, 264, 4096}, Sizes{8, 34824, 512}, Sizes{17, 264, 1152},
-          Sizes{40, 128, 2048}, Sizes{70, 384, 400}, Sizes{128, 256, 4096}, Sizes{150, 272, 640}, Sizes{300, 2064, 256},
-          Sizes{1000, 400, 528}})
+          Sizes{40, 128, 2048}, Sizes{70, 384, 400}, Sizes{75, 256, 4224}, Sizes{100, 264, 1152}, Sizes{128, 256, 4096},
+          Sizes{150, 272, 640}, Sizes{190, 272, 3072}, Sizes{300, 2064, 256}, Sizes{1000, 400, 528}})
       for (const bool deterministic : {false, true}) {
         const QuantisedCase w = random_quantised(format, n, k, 3);
         HostTensor x = random_tensor(GetParam(), {m, k}, 1);

@@ -22,8 +22,8 @@ inline constexpr int kTileSumRow = kTileWeights + 4;
 
 // Says whether the warpgroups that multiply take over registers from the thread that starts the copies. If so, this
 // thread has a whole warpgroup to itself, because only a whole warpgroup can give up registers.
-template <int kN>
-inline constexpr bool kMovesRegisters = kN > 128;
+template <class Product>
+inline constexpr bool kMovesRegisters = Product::Ring::kN > 128 || Product::kRowsFirst;
 
 inline constexpr int kMostRoundingRows = 8;  // maximum number of rows of x that blocks round themselves
 // The number of warps that round x. They take the stages in turn, because a load of x takes longer than a product of a
@@ -32,9 +32,8 @@ inline constexpr int kRounders = 4;
 template <class Product>
 inline constexpr int kRoundingWarps = Product::kRounds ? kRounders : 0;
 template <class Product>
-inline constexpr int kTileThreads =
-    kTileWarpgroups* kWarpgroup +
-    (kMovesRegisters<Product::Ring::kN> ? kWarpgroup : kWarp) + kRoundingWarps<Product>* kWarp;
+inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup +
+                                    (kMovesRegisters<Product> ? kWarpgroup : kWarp) + kRoundingWarps<Product>* kWarp;
 
 // The number of blocks that run on a multiprocessor. With few rows there are two, so that one block loads while the
 // other converts or adds.
@@ -44,6 +43,7 @@ inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 // The rows of w and x whose sums a thread holds, for Products (quantised_block.cuh) that do not rearrange the rows.
 // They are the rows of a wgmma result.
 struct UsualSums {
+  static constexpr bool kRowsFirst = false;
   static constexpr int kNextRow = 1;
   __device__ static int first_weight() { return static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4); }
 };
