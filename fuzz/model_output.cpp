@@ -1,5 +1,5 @@
-// Catches: crashes of the reasoning and tool call parsers on a model's output; results that depend on the cuts of the
-// text; calls with arguments that are not a JSON object.
+// Catches: crashes of the reasoning and tool call parsers on a model's output; results that depend on where the text is
+// cut into pieces; calls with arguments that are not a JSON object.
 #include <map>
 #include <memory>
 

@@ -1,5 +1,5 @@
-// Catches: crashes and endless work on quantisation settings (in config.json or in a file of their own) and on their
-// patterns of modules; linears that are found to be both plain and quantised.
+// Catches: crashes and endless work on quantisation settings (in config.json or in a separate file) and on the module
+// patterns in these settings; linears that are found to be both plain and quantised.
 #include <array>
 #include <optional>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::array kModules = {"model.layers.0.self_attn.q_proj",
                                  "model.language_model.layers.11.mlp.experts.3.down_proj", "lm_head"};
 
-// Returns a type that depends on the tensor's name alone; every fourth tensor has none.
+// Returns a type that depends on the tensor's name alone. Every fourth tensor has no type.
 std::optional<StoredDtype> stored_type(std::string_view tensor) {
   constexpr std::array kTypes = {StoredDtype::kBF16, StoredDtype::kF8E4M3, StoredDtype::kI32,
                                  StoredDtype::kU8,   StoredDtype::kI8,     StoredDtype::kF32};

@@ -1,6 +1,6 @@
 // Catches: low-rank adapters whose logits differ from PEFT's; a row whose bits depend on the adapters of other rows;
-// keys of one adapter that are reused for another adapter; graphs with adapters whose results differ from those of the
-// same kernels run one by one.
+// cached keys that one adapter computed and another adapter reuses; captured graphs with adapters whose results differ
+// from those of the same kernels when they run one by one.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -231,7 +231,7 @@ Distances distances_from(Engine& engine, const Golden& golden) {
   return greatest;
 }
 
-// A format to which the base is quantised at the start, and the limit for the distance of the logits from PEFT's.
+// A format to which the base model is quantised at the start, and the limit for the distance of the logits from PEFT's.
 struct Rounding {
   const char* format;
   double most;

@@ -1,5 +1,6 @@
 // Catches: an adapter's head or embedding that does not replace the model's own, or that is applied to rows of other
-// adapters; graphs with such matrices whose results differ from those of the same kernels run one by one.
+// adapters; captured graphs with such matrices whose results differ from those of the same kernels when they run one by
+// one.
 #include <gtest/gtest.h>
 
 #include <algorithm>

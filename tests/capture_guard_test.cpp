@@ -1,6 +1,6 @@
-// Catches: a kernel that allocates, frees, synchronises, stages or initialises a library during a capture, and is
-// stopped only at the end of the recording, or not at all. Runs on the CPU and on the device that TESSERA_TEST_DEVICE
-// names.
+// Catches: a kernel that allocates, frees, synchronises, copies from or to the host, or initialises a library during a
+// capture, and that is stopped only at the end of the recording, or not at all. Runs on the CPU and on the device that
+// TESSERA_TEST_DEVICE names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -148,7 +148,7 @@ TEST_P(CaptureGuard, NamesOperatorPieceAndSize) {
   EXPECT_FALSE(stream_->recording());
   EXPECT_FALSE(executable->captured(bucket));
 
-  // The fault leaves nothing behind: without it, the same operator is captured and replayed.
+  // The fault has no lasting effect. Once the operator behaves, it is captured and replayed.
   deed = nullptr;
   ASSERT_TRUE(executable->capture(bucket).ok());
   const std::vector<float> given = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,

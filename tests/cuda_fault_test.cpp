@@ -1,7 +1,7 @@
 // Tests errors of the CUDA driver during capture, instantiation and launch of graphs. Catches: the program ends; only
 // some of the graphs of one batch size are kept; an error that leaves the device usable is reported as a lost device;
-// driver objects leak; the next forward fails or is wrong. The driver is a fake in host memory that fails when told to,
-// so no GPU is needed.
+// driver objects leak; the next forward fails or is wrong. The driver is a fake that works in host memory and fails
+// when the test tells it to, so no GPU is needed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ Status capture_all(GraphRunner& runner) {
                              [&](std::int64_t size) { return runner.capture_one(size, stage_nothing); });
 }
 
-// Owns the graphs of two pieces around a cut, captured for 4 and 8 rows.
+// Owns the graphs of two pieces, which the split operator "cut" separates. The graphs are captured for 4 and 8 rows.
 class GraphsOnFakeDriver {
  public:
   static constexpr std::int64_t kLargest = 8;

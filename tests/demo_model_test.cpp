@@ -1,5 +1,5 @@
 // Catches: a change anywhere that alters the text of the bundled model, which users see first, or that makes the drafts
-// of its next-token layer worse.
+// of its multi-token prediction (MTP) layer worse.
 //
 // tests/data/demo/golden.json has 20 prompts, with the greedy ids and texts that Hugging Face computes for them from
 // models/demo in float32. golden.safetensors has the logits of two of these prompts.

@@ -1,5 +1,6 @@
-// Catches: an answer that depends on requests that arrive beside it. Deterministic inference promises the same bits
-// whatever other requests are in the batch, however prompts are cut, and with or without cached prefixes.
+// Catches: an answer that depends on other requests that are computed at the same time. Deterministic inference
+// promises the same bits whatever other requests are in the batch, however prompts are cut, and with or without cached
+// prefixes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +29,8 @@ std::vector<std::string> golden_families() {
   return names;
 }
 
-// Returns a prompt of 2 to 92 tokens. Every third prompt begins like prompt 0, and every second request is sampled.
+// Returns a request with a prompt of 2 to 92 tokens. Every third prompt begins like prompt 0, and every second request
+// is sampled.
 Request request(std::int64_t index) {
   Request made{.stop = {.max_new_tokens = 8 + index, .ignore_eos = true}};
   const std::int64_t family = index % 3 == 0 ? 0 : index;
@@ -89,7 +91,7 @@ TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether)
   ASSERT_TRUE(together.ok()) << together.status().to_string();
   std::map<RequestId, std::size_t> index_of;
   std::vector<Stream> got(kRequests);
-  // Three requests arrive at a time while the earlier ones run.
+  // Up to three requests arrive before each step, while earlier requests run.
   for (std::int64_t step = 0; step == 0 || !(*together)->idle(); ++step) {
     for (int i = 0; i < 3 && std::ssize(index_of) < kRequests; ++i) {
       const std::size_t index = index_of.size();
@@ -120,7 +122,8 @@ std::vector<Model> every_golden() {
 
 INSTANTIATE_TEST_SUITE_P(EveryGolden, DeterministicIdentity, ::testing::ValuesIn(every_golden()), case_name);
 
-// Families with full attention, with windows, with sinks and with recurrent layers.
+// The families have full attention, sliding windows, attention sinks, and recurrent layers. Keys and values are cached
+// in FP8 or int8.
 INSTANTIATE_TEST_SUITE_P(NarrowCaches, DeterministicIdentity,
                          ::testing::Values(Model{"llama", "fp8_e4m3"}, Model{"llama", "int8"}, Model{"gemma3", "int8"},
                                            Model{"gpt-oss", "int8"}, Model{"qwen3.5", "int8"}),

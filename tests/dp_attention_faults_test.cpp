@@ -95,7 +95,7 @@ TEST(DpAttentionFaults, OneRanksFailedCaptureEndsTheStart) {
   EXPECT_GT(failed, 6);
 }
 
-// A rank without work sleeps; without a wake-up it would go on serving for a group that has ended.
+// A rank without work sleeps. If the failure did not wake it, it would stay in service although its group has ended.
 TEST(DpAttentionFaults, AFailureBetweenForwardsWakesOtherRanks) {
   const Result<Engines> engines = start({});
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();

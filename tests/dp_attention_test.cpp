@@ -1,6 +1,6 @@
-// Catches: rows that return to another rank or place; experts that no rank computes, or two ranks compute; ranks that
-// use different graphs for one forward; an engine that waits forever for an idle or failed engine; requests whose
-// results depend on other ranks' tokens.
+// Catches: rows that return to the wrong rank or to the wrong place; experts that no rank computes, or two ranks
+// compute; ranks that use different graphs for one forward; an engine that waits forever for an idle or failed engine;
+// requests whose results depend on other ranks' tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,8 +109,8 @@ class DpAttention : public ::testing::Test {
   }
 };
 
-// Both ranks do the following at the same time. Each compares its captured sizes with runs on isolated memory, and
-// random batches with runs without graphs.
+// Both ranks run the verification at the same time. Each compares its captured sizes with runs in which every value has
+// its own memory, and random batches with runs without graphs.
 TEST_F(DpAttention, EveryRankEqualsItsIsolatedRun) {
   Result<Engines> engines = start(options_for(testing::read_golden("qwen3-moe"), 2, 2));
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
@@ -152,7 +152,7 @@ TEST_F(DpAttention, DraftsFromTheTextChangeNothing) {
   }
 }
 
-// The rows of one half are gathered while the other half is computed.
+// With two-batch overlap, the rows of one half of a batch are gathered while the other half is computed.
 TEST_F(DpAttention, EqualsItsIsolatedRunInHalves) {
   const Golden golden = testing::read_golden("qwen3-moe");
   for (const int nodes : {1, 2}) {

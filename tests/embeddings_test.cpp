@@ -149,7 +149,7 @@ TEST(Embeddings, Bfloat16) {
   }
 }
 
-// The reference is computed from the hidden states of all tokens.
+// Here the expected vectors are computed from the hidden states of all tokens.
 TEST(Embeddings, MeanAndFirstAreThoseOfTheHiddenStates) {
   const Vectors golden = read_vectors("qwen3-embedding", "embedding");
   const std::unique_ptr<Engine> whole = make(options_for("qwen3-embedding", Way::kEager));
@@ -211,7 +211,7 @@ TEST(Reranker, Float32ScoresOnEveryWayAndWhenCached) {
   }
 }
 
-// A row's score does not depend on whether earlier rows are wanted too.
+// A row's score does not depend on whether the request also asks for the scores of earlier rows.
 TEST(Reranker, EveryRowHasAScore) {
   const Vectors golden = read_vectors("qwen3-reranker", "score");
   const std::unique_ptr<Engine> engine = make(options_for("qwen3-reranker", Way::kChunked));
@@ -268,7 +268,8 @@ TEST(ModelsWithoutTokens, RefuseToGenerateAndSayWhatTheyDo) {
   }
 }
 
-// An ordinary model also pools, beside requests that decode; with --is-embedding it captures no decode graphs.
+// A model that generates text can also pool, while other requests decode. With --is-embedding, it captures no decode
+// graphs.
 TEST(OrdinaryModel, PoolsBesideDecodesAndMayBeServedForEmbeddings) {
   const std::vector<TokenId> prompt = testing::read_golden("qwen3").prompts[2];
   const std::unique_ptr<Engine> engine = make(options_for("qwen3", Way::kGraphs));

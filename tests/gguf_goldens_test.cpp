@@ -1,5 +1,6 @@
-// Catches: a GGUF file whose metadata, tensors or tokenizer are read as a model other than the file's source. The
-// expected logits are those of the weights that gguf-py dequantises, put back into Hugging Face's order.
+// Catches: metadata, tensors or a tokenizer of a GGUF file that give another model than the one from which the file was
+// made. The expected logits come from weights that gguf-py has dequantised and that were then put back into Hugging
+// Face's order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +21,8 @@ using testing::read_golden;
 
 constexpr double kFloat32Limit = 1e-4;
 // Activations are rounded to eight bits in groups of 32, which changes each product by about half a percent. In these
-// small random models a prompt near a tie between experts differs more from the golden even without a fault, so the
-// median prompt is compared.
+// small random models, a prompt for which two experts have nearly equal scores differs more from the golden even
+// without a fault, so the median over the prompts is compared.
 constexpr double kRoundedLimit = 4e-2;
 
 EngineOptions options_for(const std::string& path, std::int64_t chunk) {

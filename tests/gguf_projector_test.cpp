@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 std::string model_of(const std::string& name) { return data_path("gguf/" + name) + "/golden-BF16.gguf"; }
 std::string projector_of(const std::string& name) { return data_path("gguf/" + name) + "/mmproj-golden-BF16.gguf"; }
 
-// Returns a copy of a projector's bytes in which one text is replaced by another of the same length, everywhere.
+// Returns a copy of a projector's bytes in which `to` replaces every occurrence of `from`. Both have the same length.
 std::string edited(const std::string& name, const std::string& from, const std::string& to) {
   std::string bytes = *read_text_file(projector_of(name));
   EXPECT_EQ(from.size(), to.size());
@@ -47,7 +47,7 @@ std::string with_true(const std::string& name, const std::string& key) {
   return bytes.insert(kPairCount + sizeof(std::uint64_t), pairs.string());
 }
 
-// Returns the error with which a model and a projector's bytes are refused.
+// Starts an engine with the model and a projector file of these bytes, and returns the error. The start must fail.
 std::string refusal(const std::string& model, const std::string& bytes) {
   const test::ScratchDir dir;
   EngineOptions options{.model_path = model_of(model), .projector_path = dir.write("mmproj-edited.gguf", bytes)};

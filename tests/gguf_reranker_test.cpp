@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kHidden = 64;
 
-// The numbers of a file's tensors, in the order of the file.
+// The names, shapes and values of a file's tensors, in the order of the file.
 struct Content {
   std::vector<GgufLayout> layouts;
   std::vector<std::vector<float>> numbers;
@@ -45,8 +45,8 @@ std::vector<float> numbers_of(const StoredTensor& tensor) {
   return values;
 }
 
-// Returns the golden reranker's body, with the names that llama.cpp's converter gives to tensors, and the row of its
-// head.
+// Returns the tensors of the golden reranker's body, under the names that llama.cpp's converter gives them, and the one
+// row of the reranker's head.
 std::pair<Content, std::vector<float>> body_and_head() {
   const Checkpoint checkpoint = *Checkpoint::open(golden_path("qwen3-reranker"));
   Content body;
@@ -102,7 +102,7 @@ EngineOptions options_of(const std::string& path) {
   return options;
 }
 
-// Expects the golden's scores from a file with the head `rows`.
+// Writes a GGUF file with the head `rows`, and checks that an engine with this file computes the golden's scores.
 void expect_scores(const std::vector<float>& rows) {
   const Json json = *Json::read_file(golden_path("qwen3-reranker") + "/golden.json");
   const SafetensorsFile golden = *SafetensorsFile::open(golden_path("qwen3-reranker") + "/golden.safetensors");

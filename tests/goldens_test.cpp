@@ -30,7 +30,7 @@ EngineOptions options_for(const std::string& folder, Way way, const std::string&
   options.max_running_requests = 16;
   options.chunked_prefill_size = 1600;
   if (way == Way::kChunked || way == Way::kChunkedEager) options.chunked_prefill_size = 16;
-  // A short ladder, so that the test covers prompts padded to these sizes.
+  // A short list of sizes, so that the test covers prompts that are padded to these sizes.
   options.graphs.piecewise_tokens = {4, 16, 48, 256, 1600};
   if (options.chunked_prefill_size == 16) options.graphs.piecewise_tokens = {4, 16};
   options.graphs.disable_cuda_graph = way == Way::kEager || way == Way::kChunkedEager;
@@ -76,9 +76,10 @@ double bfloat16_limit(std::string_view name) {
   return is_recurrent(name) ? 4e-2 : 2e-2;
 }
 
-// Returns the limit for float32 logits. In the larger checkpoint of Qwen3-Next some q·k are near zero, so the order of
-// sums shows. The chunked and the recurrent form of its delta nets are equal in exact arithmetic, but their logits
-// differ by up to 5e-5 here (1e-6 in qwen3.5-text). The reference, with its own order of sums, is 1.4e-4 from ours.
+// Returns the limit for float32 logits. In the larger checkpoint of Qwen3-Next, some products q·k are near zero, so the
+// order of their sums affects the logits. The chunked and the recurrent form of its delta nets are equal in exact
+// arithmetic, but their logits differ by up to 5e-5 here (1e-6 in qwen3.5-text). The reference has its own order of
+// sums, and its logits differ from ours by 1.4e-4.
 double float32_limit(std::string_view name) { return name == "shared/qwen3-next" ? 2e-3 : 1e-4; }
 
 class Goldens : public ::testing::TestWithParam<const char*> {
@@ -150,8 +151,9 @@ TEST_P(Bfloat16Goldens, Logits) {
   }
 }
 
-// Forwards in float32 keep the inputs of quantised linears; forwards in bfloat16 may round them as the checkpoint
-// expects. In both types the logits may differ from the exact ones only by as much as rounded inputs can change them.
+// Forwards in float32 do not round the inputs of quantised linear layers. Forwards in bfloat16 may round them as the
+// checkpoint expects. In both types, the logits may differ from the exact ones only by as much as rounded inputs can
+// change them.
 TEST_P(RoundedInputGoldens, LogitsAreNoFartherThanRoundedInputsMakeThem) {
   const Golden golden = read_golden(GetParam());
   for (const char* dtype : {"float32", "bfloat16"}) {
@@ -167,8 +169,8 @@ TEST_P(RoundedInputGoldens, LogitsAreNoFartherThanRoundedInputsMakeThem) {
           "%s %s prompt %zu: %.2e from the exact logits, %.2e from those of rounded inputs, which are %.2e apart\n",
           GetParam(), dtype, i, from_exact, from_rounded, own);
       EXPECT_LE(from_exact, 1.5 * own);
-      // Two independent roundings, with scales for groups of different sizes, differ by √2 times one rounding. A
-      // forward in bfloat16 adds a rounding of its own.
+      // The reference and the engine may round the inputs independently, with scales for groups of different sizes. Two
+      // such results differ by √2 times the error of one rounding. A forward in bfloat16 adds a rounding of its own.
       EXPECT_LE(from_rounded, (dtype == std::string_view("float32") ? 1.5 : 2) * own);
     }
   }
@@ -232,7 +234,7 @@ TEST(KvCacheType, MayDifferFromTheActivations) {
   }
 }
 
-// Compares a trained model; greedy_ids includes the prompt.
+// Compares a trained model. In its golden file, greedy_ids includes the prompt.
 TEST(Stories260k, GreedyTextEqualsTheReference) {
   if (!shared_exists("data/models/stories260k")) GTEST_SKIP() << "no shared data: models/stories260k";
   const std::string folder = shared_path("data/models/stories260k");

@@ -171,7 +171,7 @@ TEST_P(ImageGoldens, AnotherImageOfTheSameSizeIsAnotherOne) {
 }
 
 // A request of higher priority first preempts a request whose image is being computed, and later a request that decodes
-// behind its images.
+// after its images.
 TEST_P(ImageGoldens, GreedyTokensAfterPreemptions) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   for (const bool cached : {false, true}) {
@@ -228,7 +228,7 @@ TEST_P(ImageGoldens, AFailingTowerFailsItsRequestAlone) {
   EXPECT_EQ(run_one(*seeing.engine, generating(golden, 0)).output_ids, golden.greedy[0]);
 }
 
-// Each replay in turn is lost on the device while the next forward is in flight.
+// In each round, another replay is lost on the device while the next forward is in flight.
 TEST_P(ImageGoldens, ALostForwardLeavesNoRowsToOtherPrompts) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   EngineOptions options = options_for(golden, Way::kChunked);
@@ -306,7 +306,8 @@ TEST_P(ImageGoldens, VerifyAndSoakPass) {
   EXPECT_GT(soaked->images.graph_forwards, 10);
 }
 
-// Loads the checkpoint as a text model, whose graph has plain positions.
+// Loads the checkpoint as a text model. The graph of a text model takes one position for each token, and the graph of
+// an image model takes three (time, height and width).
 TEST(TextOfAnImageModel, HasTheLogitsOfPlainPositionsToTheBit) {
   const ImageGolden golden = testing::read_image_golden("qwen2.5-vl");
   const Json whole = *Json::read_file(golden.folder + "/config.json");

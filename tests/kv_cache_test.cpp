@@ -208,8 +208,8 @@ TEST_P(NarrowCacheTypes, TwoStagesComputeWhatOneDoes) {
   }
 }
 
-// With drafts, several rows of a request read the cache in one forward, and refused drafts leave keys that nobody may
-// read. The texts of these models repeat themselves, but not exactly.
+// With drafts, several rows of a request read the cache in one forward, and rejected draft tokens leave keys in the
+// cache that no later row may read. The texts of these models repeat themselves, but not exactly.
 TEST_P(NarrowCacheTypes, DraftsChangeNoBits) {
   for (const char* name : {"llama", "qwen3-d128", "gemma2", "gpt-oss"}) {
     const Golden golden = read_golden(name);

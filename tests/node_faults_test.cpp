@@ -1,4 +1,4 @@
-// Tests faults of nodes; rank_faults_test.cpp tests faults of ranks.
+// Tests faults of nodes. rank_faults_test.cpp tests faults of ranks.
 //
 // Catches: a wait for a node that has ended; a truncated message that is used; a rank that ends because it cannot carry
 // out a command; nodes with different plugins; a node that is left running.
@@ -75,7 +75,7 @@ TEST_F(NodeFaults, ANodeThatIsLostEndsTheOtherNodes) {
   EXPECT_THAT((*engine)->health().message(), HasSubstr("node 1 of 4"));
 }
 
-// Rank 0 is the last stage; rank 1 is the first, on the other node.
+// Rank 0 is the last stage. Rank 1, on the other node, is the first stage.
 EngineOptions stages() {
   EngineOptions options = options_for(1);
   options.pp_size = 2;

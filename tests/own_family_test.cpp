@@ -141,8 +141,8 @@ EngineOptions small_options() {
   return options;
 }
 
-// Returns a prompt of 8 to 96 tokens; of three prompts, two are beginnings of other prompts. Prompts end at the end of
-// a page, where a state can be kept.
+// Returns a request with a prompt of 8 to 96 tokens. Two of every three prompts are beginnings of one long text.
+// Prompts end at the end of a page, where a state can be kept.
 Request request(std::int64_t index) {
   Request made{.stop = {.max_new_tokens = 12 + index, .ignore_eos = true}};
   for (std::int64_t i = 0; i < 8 * (1 + index); ++i)

@@ -1,6 +1,6 @@
-// Catches: a weight made of several stored tensors (values and scales) with wrong values: a wrong scale for a block,
-// for the edge of a tensor or for a rank's slice, or a stored type that is decoded wrongly. The weights are dequantised
-// for an operator that takes no quantised matrix, or stay quantised and are divided among ranks.
+// Catches: wrong values in a weight that is made of several stored tensors (values and scales). The scale for a block,
+// for the edge of a tensor or for a rank's slice may be wrong, or a stored type may be decoded wrongly. The weights are
+// dequantised for an operator that takes no quantised matrix, or stay quantised and are divided among ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// Tests faults of ranks that make drafts with a draft layer; rank_faults_test.cpp tests faults of other steps.
+// Tests faults of ranks that make drafts with a draft layer. rank_faults_test.cpp tests faults of other steps.
 //
 // Catches: ranks that disagree after a fault within a draft; a rank that waits forever for another rank's part of a
-// draft; a fault that gives a request wrong tokens; a graph that a rank replays although it failed too often; an error
-// that does not name its origin or that is reported twice; a thread or a node that is left running.
+// draft; a fault that gives a request wrong tokens; a graph that a rank still replays although the graph failed too
+// often; an error that does not name its origin or that is reported twice; a thread or a node that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,10 +84,10 @@ class RankDraftFaults : public testing::FaultyRanks, public ::testing::WithParam
     EXPECT_GT(within_forwards, 5);
   }
 
-  // Fails the first replay of a rank in each of three steps. This replay makes the second draft, and is the only replay
-  // of a single row: the prompt of embeddings has no drafts, so each forward gives the layer two rows. After three
-  // failures the graph is dropped, and no rank replays it. If one rank still replayed it, the ranks' exchanges would
-  // not match, or that rank would count more replays.
+  // Fails the first replay of a rank in each of three steps. This replay makes the second draft token. No other replay
+  // has a single row: the request whose prompt is given as embeddings gets no drafts, so each forward gives the layer
+  // two rows. After three failures the graph is dropped, and no rank replays it. If one rank still replayed it, the
+  // ranks' exchanges would not match, or that rank would count more replays.
   static void fail_replays(Engine& engine, int rank, const std::vector<Completion>& want) {
     const GraphRunner& drafts = engine.runner().parts().runner(RunnerRole::kDraftDecode);
     std::vector<RequestId> ids;

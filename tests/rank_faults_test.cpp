@@ -1,6 +1,6 @@
-// Tests faults on several topologies. Each test is one fault; it runs on ranks that share layers and on stages of
-// layers, in one process and in two, with one step in flight and with several. Ranks with requests of their own (DP
-// attention) have an engine each and end together at any fault; dp_attention_faults_test.cpp tests them.
+// Tests faults on several topologies. Each test is for one fault. The test runs on ranks that share layers and on
+// stages of layers, in one process and in two, with one step in flight and with several. Ranks with requests of their
+// own (DP attention) have an engine each and end together at any fault; dp_attention_faults_test.cpp tests them.
 //
 // Catches: ranks that disagree after a fault of one of them; a rank that waits forever for another rank; an error that
 // does not name its origin; a fault of one request that ends other requests; results or values of a failed step that
@@ -31,11 +31,12 @@ struct Topology {
   int pp_size = 1;  // rank 0 belongs to the last stage, rank 1 to the first
   int nodes = 1;    // if 2, rank 1 is on the second node
   bool overlap = false;
-  // If one rank has a fault at these calls, a request fails, and so do the requests in flight with it.
+  // If one rank has a fault at one of these calls, the request fails, and so do the requests in flight with it.
   int last_replay = 11;  // number of a request's last replay, or launch
   int lost_from = 40;    // number of a call in the middle of a request
   // A fault that can make one of two requests fail while the other goes on (testing::first_alone_fails). The test
-  // places it at one call after another. For each rank, this must happen at more than num_alone of those calls.
+  // places the fault at one call after another. For each rank, only the first request must fail at more than num_alone
+  // of those calls.
   std::int64_t FaultPlan::*alone_at_fault = &FaultPlan::replay_lost_at;
   int num_alone = 2;
 };
@@ -71,7 +72,7 @@ std::string of_two(int rank) { return "rank " + std::to_string(rank) + " of 2"; 
 
 EngineOptions one_rank() { return testing::faulty_options(testing::faulty_registry(), 1); }
 
-// An engine over the ranks. Rank 1's device follows `plan`, from its start on.
+// An engine over the ranks. Rank 1's device follows `plan` from the start of the engine on.
 class Group {
  public:
   using Change = std::function<void(EngineOptions&)>;
@@ -118,8 +119,9 @@ class Group {
 
 class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInterface<Topology> {
  protected:
-  // For n = 1, 1 + step, …, starts a group in which the n-th `fault` of rank 1 occurs, and calls `check(group, n)`.
-  // Ends after a start without an n-th fault. On two nodes n grows faster, because starts are slower there.
+  // For n = 1, 1 + step, …, starts a group in which rank 1's n-th call of the kind that `fault` names fails, and calls
+  // `check(group, n)`. Ends after a start that makes fewer than n such calls. On two nodes, n grows faster, because
+  // starts are slower there.
   void each_start(std::int64_t FaultPlan::*fault, int step, const std::function<void(Group&, int)>& check) {
     bool past_the_last = false;
     for (int n = 1; !past_the_last; n += GetParam().nodes > 1 ? 2 * step + 1 : step) {
@@ -202,7 +204,7 @@ TEST_P(StepFaults, DropsASizeWhoseReplaysFailOnOneRank) {
   EXPECT_GT(group.engine().stats().forwards.forwards(Reason::kAboveLargestSize), 0);
 }
 
-// Requests with a failed step end, and later requests get the right tokens.
+// If a step fails, its requests end, and later requests get the right tokens.
 TEST_P(StepFaults, AFaultWithSeveralRequestsInService) {
   for (const int rank : {0, 1}) {
     Group group(GetParam());

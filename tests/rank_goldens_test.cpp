@@ -170,7 +170,8 @@ class ExpertRankGoldens : public RankGoldens {
 TEST_P(ExpertRankGoldens, EachRankHasWholeExperts) { run_parts(2, 2); }
 TEST_P(ExpertRankGoldens, TwoRanksShareAPart) { run_parts(4, 2); }
 
-// Each rank compares its captured sizes with a run on isolated memory, and random batches with runs without graphs.
+// Each rank compares its captured sizes with runs in which every value has its own memory, and random batches with runs
+// without graphs.
 void expect_verified(const EngineOptions& options) {
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);

@@ -1,7 +1,8 @@
-// Tests faults of ranks that share layers in one process; rank_faults_test.cpp tests faults of all topologies.
+// Tests faults of tensor-parallel ranks in one process. rank_faults_test.cpp tests faults of all topologies.
 //
-// Catches: a failure that is not noticed when the forward is collected; results of ranks whose group has ended; a rank
-// that waits forever for a rank that hangs, is still loading or could not be created; a thread that is left running.
+// Catches: a failure that is not noticed when the forward is collected; ranks that still return results after their
+// group has ended; a rank that waits forever for a rank that hangs, is still loading or could not be created; a thread
+// that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -93,7 +93,7 @@ TEST_P(RecurrentCache, ChunksPreemptionAndCompanyChangeNoToken) {
   EXPECT_GT(engine->stats().cached_tokens, 0);
 }
 
-// The prompts fit into the cache at first, and then grow until they no longer do.
+// The sequences fit into the cache at first, and then grow until they no longer fit.
 TEST_P(RecurrentCache, APreemptedSequenceIsComputedAgainFromItsStart) {
   std::vector<Request> all;
   for (std::int32_t i = 0; i < 4; ++i) {

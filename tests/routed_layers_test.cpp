@@ -16,8 +16,9 @@ using testing::Golden;
 using testing::Lesson;
 using testing::TaughtModel;
 
-// Returns the sum of each layer's values. This sum is the residual stream after the layer, because the norm of the next
-// layer adds the layer's last branch. A value without a layer is stored under its own name.
+// Returns the sum of the values that each layer passes on. This sum is the residual stream after the layer. The layer
+// passes on its last branch separately, because the norm of the next layer adds it. A value that belongs to no layer is
+// stored under its own name.
 std::map<std::string, std::vector<float>> by_layer(const Lesson& lesson) {
   std::map<std::string, std::vector<float>> sums;
   for (const auto& [name, values] : lesson.values) {
@@ -43,7 +44,7 @@ struct Difference {
   double relative() const { return std::isnan(difference2) ? INFINITY : std::sqrt(difference2 / norm2); }
 };
 
-// Counts the rows for which two routers chose the same experts, in any order.
+// Counts the rows for which the routers of two forwards chose the same experts, in any order.
 struct Alike {
   std::int64_t rows = 0;
   std::int64_t alike = 0;

@@ -1,5 +1,5 @@
-// Catches: models with images whose results, computed from pixels through tower and body, differ from Hugging Face's in
-// some way of running a prompt, in some dtype, or on one or two ranks.
+// Catches: a model with a vision tower whose results, computed from pixels, differ from Hugging Face's in one of the
+// ways to run a prompt, in one of the dtypes, or on one or two ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,8 @@ using testing::run_one;
 using testing::scored;
 using testing::Way;
 
-// Starts from pixels and checks the tower's rows, including the levels that later layers add (Qwen3-VL).
+// Starts from pixels and checks the vision tower's rows, including the deepstack levels, which later layers of the
+// language model add (Qwen3-VL).
 class SeeingGoldens : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {

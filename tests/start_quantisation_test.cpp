@@ -56,7 +56,7 @@ Result<LoadedWeights> load(const std::string& folder, const ModelConfig& config,
   return loaded;
 }
 
-// Returns the linears that are quantised, each with the number of columns that share a scale.
+// Returns the linear layers that are quantised, each with the number of columns that share a scale.
 std::map<std::string, std::int64_t> rounded_modules(const std::vector<WeightSpec>& specs) {
   std::map<std::string, std::int64_t> modules;
   for (const WeightSpec& spec : specs)

@@ -29,8 +29,8 @@ class TensorParallelFour : public TensorParallel {};
 TEST_P(TensorParallel, TwoRanksEqualHuggingFaceAndEachOther) { expect_ranks_equal_reference(GetParam(), 2); }
 TEST_P(TensorParallelFour, FourRanksEqualHuggingFaceAndEachOther) { expect_ranks_equal_reference(GetParam(), 4); }
 
-// The cases: biases on q, k, v, o; a tied head; norms of heads and of whole rows; joint tensors; experts, with and
-// without biases; latents; sinks.
+// The cases: biases on q, k, v, o; a tied head; norms of heads and of whole rows; tensors that join several matrices;
+// experts, with and without biases; latents; sinks.
 INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                          ::testing::Values("llama", "llama-bias", "qwen2", "qwen3", "llama3-rope-tied", "olmo2", "phi3",
                                            "qwen3-moe", "gemma2", "gemma4", "gemma4-moe", "gemma4-e", "qwen3.5-text",

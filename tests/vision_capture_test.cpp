@@ -51,7 +51,7 @@ class VisionCapture : public ::testing::Test {
     ASSERT_TRUE(rows.ok());
     rows_ = *std::move(rows);
   }
-  // Returns the rows of an image of `patches` patches; sets `size` to the size of its forward.
+  // Returns the rows of an image of `patches` patches. Sets size_ to the size of the forward that computed the image.
   std::vector<float> encode(std::int64_t patches) {
     const VisionConfig& config = tower_->config();
     Patches image{.grid = {.t = 1, .h = 2, .w = static_cast<std::int32_t>(patches / 2)},

@@ -1,5 +1,5 @@
-// Catches: in a model with a tower, a soak that never uses an image; a soak that never reuses an image; a soak that
-// does not notice rows that another image has overwritten.
+// Catches, for models with a vision tower: a soak test that never uses an image; a soak test that never reuses an
+// image; a soak test that does not notice overwritten rows of a kept image.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -312,7 +312,7 @@ TEST_P(VisionTower, RowsDependOnTheirImageAlone) {
   EXPECT_LE(testing::distance(at_end, alone).absolute, 1e-5);
 }
 
-// There are more images than one forward or the largest graph can hold; the rows must still be in order.
+// There are more images than one forward or the largest graph can hold. The rows must still be in order.
 TEST_P(VisionTower, PacksImagesIntoForwards) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 128, .sizes = {64}});
   ASSERT_NE(t, nullptr);

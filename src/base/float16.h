@@ -27,7 +27,8 @@ TESSERA_INLINE float to_float(Float16 x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000) << 16;
   const std::uint32_t normal = magnitude + ((127u - 15u) << 23);
   const std::uint32_t special = magnitude + ((255u - 31u) << 23);
-  // Computes a subnormal m·2^-24 as the difference of two normal floats, so flush-to-zero modes do not affect it.
+  // A subnormal number is its ten fraction bits times 2^-24. It is computed as the difference of two normal floats, so
+  // flush-to-zero modes do not affect it.
   const float base = std::bit_cast<float>(113u << 23);  // 2^-14
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude + (113u << 23)) - base);
   std::uint32_t bits = magnitude >= (31u << 23) ? special : normal;
@@ -56,7 +57,7 @@ TESSERA_INLINE Float16 from_float<Float16>(float x) {
   // For a magnitude of 65520 or more, rounding carries into exponent 31, which means infinity.
   const std::uint32_t normal = (bits - ((127u - 15u) << 23) + 0xfffu + ((bits >> 13) & 1u)) >> 13;
   // A result below 2^-14 is subnormal. The last bit of a subnormal is 2^-24, which is also the last bit of a float
-  // between 0.5 and 1. So adding 0.5 rounds correctly.
+  // between 0.5 and 1. So adding 0.5 rounds the number to a multiple of 2^-24, with ties to even.
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5f) - std::bit_cast<std::uint32_t>(0.5f);
   const std::uint32_t special = bits > 0x7f800000u ? 0x7e00u : 0x7c00u;

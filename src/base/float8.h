@@ -18,8 +18,8 @@ struct Float8E4M3 {
 // Returns the number that the lowest eight bits of `v` encode, exactly.
 TESSERA_INLINE float number_of_e4m3(std::uint32_t v) {
   const std::uint32_t magnitude = (v & 0x7fu) << 20;
-  // A normal number only needs another exponent bias, 127 instead of 7. A subnormal number becomes the fraction of a
-  // normal float; subtracting that float's leading bit, 2^-6, leaves the number.
+  // A normal number only needs another exponent bias, 127 instead of 7. The bits of a subnormal number become the
+  // fraction of a float whose leading bit is 2^-6. Subtracting 2^-6 then leaves the number.
   const float normal = std::bit_cast<float>(magnitude + (120u << 23));
   const float subnormal = std::bit_cast<float>(magnitude + (121u << 23)) - std::bit_cast<float>(121u << 23);
   float value = magnitude < (1u << 23) ? subnormal : normal;
@@ -29,7 +29,7 @@ TESSERA_INLINE float number_of_e4m3(std::uint32_t v) {
 
 TESSERA_INLINE float to_float(Float8E4M3 x) { return number_of_e4m3(x.bits); }
 
-// Rounds to nearest, ties to even. Magnitudes above 448, infinities included, become 448; every NaN becomes 0x7f.
+// Rounds to nearest, ties to even. Magnitudes above 448, infinities included, become 448. Every NaN becomes 0x7f.
 template <>
 TESSERA_INLINE Float8E4M3 from_float<Float8E4M3>(float x) {
   const std::uint32_t all = std::bit_cast<std::uint32_t>(x);
@@ -38,7 +38,7 @@ TESSERA_INLINE Float8E4M3 from_float<Float8E4M3>(float x) {
   const std::uint32_t bounded = bits < kGreatest ? bits : kGreatest;
   const std::uint32_t normal = (bounded - (120u << 23) + 0x7ffffu + ((bounded >> 20) & 1u)) >> 20;
   // The last bit of a subnormal number is 2^-9, which is also the last bit of a float between 2^14 and 2^15. So adding
-  // 2^14 rounds correctly.
+  // 2^14 rounds the number to a multiple of 2^-9, with ties to even.
   const float base = std::bit_cast<float>(141u << 23);
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(bounded) + base) - std::bit_cast<std::uint32_t>(base);

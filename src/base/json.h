@@ -1,6 +1,6 @@
-// Defines an ordered type for JSON values, with a strict parser and a printer. No other file includes a JSON library.
-// The parser refuses trailing input, nesting deeper than kMaxJsonDepth, duplicate keys, invalid UTF-8 and numbers out
-// of range. The parser's errors name the byte offset or the line.
+// Defines an ordered type for JSON values, with a strict parser and a printer. No header includes a JSON library. The
+// parser refuses trailing input, nesting deeper than kMaxJsonDepth, duplicate keys, invalid UTF-8 and numbers out of
+// range. The parser's errors name the byte offset or the line.
 #pragma once
 
 #include <cstdint>

@@ -48,8 +48,8 @@ class Fields {
   // Returns access to the members of the object `member`, which is the value of `key`.
   Fields inside(std::string_view key, const Json& member) const;
 
-  // Both functions return the error `<file>: field "<key>" is <value>; accepted: <accepted>`. The code is
-  // kInvalidArgument from wrong() and kUnimplemented from unsupported().
+  // Both functions return the error `<file>: field "<key>" is <value>; accepted: <accepted>`. The error of wrong() has
+  // the code kInvalidArgument, and the error of unsupported() has kUnimplemented.
   Status wrong(std::string_view key, std::string_view accepted) const;
   Status unsupported(std::string_view key, std::string_view accepted) const;
 

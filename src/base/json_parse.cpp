@@ -1,7 +1,7 @@
 // Parses JSON. simdjson reads the texts of requests several times as fast as nlohmann's parser: it takes 3 instead of 8
 // ms for 100 000 token ids, and 0.15 instead of 1.7 ms for 400 KB of prose. But simdjson's errors name no place, and
 // simdjson refuses integers of more than 64 bits. So if simdjson or convert() refuses a text, nlohmann's parser parses
-// it again, and nlohmann's result counts.
+// it again, and its result is returned.
 #include <simdjson.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ bool has_duplicate_keys(const Json::Object& members) {
   return false;
 }
 
-// Converts a value of simdjson's document; `depth` containers enclose the value. Returns false for duplicate keys, and
-// for nesting deeper than kMaxJsonDepth.
+// Converts a value of simdjson's document. `depth` is the number of arrays and objects that enclose the value. Returns
+// false for duplicate keys, and for nesting deeper than kMaxJsonDepth.
 bool convert(dom::element from, int depth, Json& to) {
   switch (from.type()) {
     case dom::element_type::NULL_VALUE: return true;

@@ -40,7 +40,8 @@ inline constexpr LogTopicName kLogTopics[] = {
     {"split", "a forward cut into pieces and split ops"},
 };
 
-// A topic. Code writes it as a string, the topic's name. A name that is not in kLogTopics does not compile.
+// The topic of a log line. Callers pass the topic's name as a string literal. A name that is not in kLogTopics does not
+// compile.
 class LogTopic {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a topic is written as its name

@@ -33,7 +33,8 @@ class MappedFile {
   ~MappedFile();
 
   const std::string& path() const { return path_; }
-  // Returns the file's content; its size is the file's size at open(). Valid as long as this object exists.
+  // Returns the file's content, with the size that the file had at open(). The bytes are valid as long as this object
+  // exists.
   std::span<const std::byte> bytes() const { return bytes_; }
   // Returns kDataLoss if bytes that were read since open() were no longer in the file, so that zeros were read instead.
   // Call it after reading and before using the result.

@@ -21,7 +21,8 @@ class OpenFile {
 
   // Returns the size in bytes.
   Result<std::int64_t> size() const;
-  // Reads from the current position. Returns the number of bytes read; fewer than `size` mean the end of the file.
+  // Reads from the current position. Returns the number of bytes read. If it is less than `size`, the end of the file
+  // has been reached.
   Result<std::int64_t> read(char* to, std::size_t size);
   // Writes all of `bytes` at the current position.
   Status write(std::string_view bytes);

@@ -10,8 +10,8 @@ namespace tessera {
 
 class Progress {
  public:
-  // Starts a bar. If `unit` is "B", bytes are printed in MiB; any other unit is printed after the number. If `enabled`
-  // is false, nothing is drawn.
+  // Starts a bar. If `unit` is "B", numbers of bytes are printed in MiB. Any other unit is printed after the number. If
+  // `enabled` is false, nothing is drawn.
   Progress(std::string title, std::int64_t total, std::string unit, bool enabled);
   ~Progress();  // draws the bar a last time and ends its line
   Progress(const Progress&) = delete;

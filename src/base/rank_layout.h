@@ -15,7 +15,7 @@ struct RankLayout {
   int pp_size = 1;  // number of stages
 
   int ranks() const { return tp_size * pp_size; }
-  // stage_of() returns a rank's stage, and rank_in_stage() its index in the stage. Stage 0 has the embedding; stage
+  // stage_of() returns a rank's stage, and rank_in_stage() its index in the stage. Stage 0 has the embedding, and stage
   // pp_size - 1 has the head.
   int stage_of(int rank) const { return pp_size - 1 - rank / tp_size; }
   int rank_in_stage(int rank) const { return rank % tp_size; }

@@ -7,7 +7,7 @@
 //   Config config = TRY(Config::read(path));
 //
 // A message says what went wrong, names the wrong value, and says what is accepted. with_context() prepends what the
-// caller was doing; the outermost caller comes first.
+// caller was doing, so the outermost caller comes first.
 #pragma once
 
 #include <cassert>
@@ -140,10 +140,10 @@ T take_value(Result<T>&& r) {
 }  // namespace internal
 
 // Evaluates to the value of a Result, or to nothing for an ok Status. If there is an error, returns it from the
-// enclosing function. g++, clang++ and nvcc accept this statement expression. When a TRY returns early, g++ 12 leaks
-// the members of a braced initialiser that are already built, the first captures of a lambda, and memory that `new` has
-// allocated. A TRY must therefore be in a statement of its own before such an expression (tools/check_try.py). As the
-// first member of an initialiser, or as a function's argument, a TRY leaks nothing.
+// enclosing function. g++, clang++ and nvcc accept this statement expression. If a TRY returns early inside a braced
+// initialiser, a lambda's captures or a `new` expression, g++ 12 leaks the members and captures that are already built,
+// and the memory that `new` has allocated. The TRY must therefore be in a statement of its own before the expression
+// (tools/check_try.py). As the first member of an initialiser, or as a function's argument, a TRY leaks nothing.
 #define TRY(...) TESSERA_TRY_NUMBERED(__COUNTER__, __VA_ARGS__)
 // The counter makes the variable's name unique, so that a TRY may be used in another TRY's argument.
 #define TESSERA_TRY_NUMBERED(number, ...) TESSERA_TRY_NUMBERED_(number, __VA_ARGS__)

@@ -1,5 +1,6 @@
-// Catches: an adapter that gives other results if it is loaded into a running engine than if the engine is opened with
-// it; loads that stop other requests; waits that end while a request uses the adapter; wrong calls without an error.
+// Catches: an adapter whose results depend on whether it was loaded into a running engine or when the engine was
+// opened; loads that stop other requests; waits that end while a request uses the adapter; wrong calls without an
+// error.
 #include <atomic>
 #include <chrono>
 #include <string>

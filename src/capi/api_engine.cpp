@@ -23,7 +23,7 @@ Result<OpenOptions> read_options(const char* text, ModelContent content) {
   const auto registry = std::make_shared<Registry>(built_in_registry());
   OpenOptions options = TRY(
       read_open_options(registry, text, [&](const std::string& file) { return plugin::add_plugin(file, *registry); }));
-  // By default the library logs only warnings and errors; the caller may ask for more. Log lines name options without
+  // By default the library logs only warnings and errors. The caller may ask for more. Log lines name options without
   // dashes, as in the JSON of tessera_open().
   static std::once_flag quiet;
   Status status;

@@ -36,7 +36,8 @@ Result<std::unique_ptr<tessera_request>> submit(const std::shared_ptr<EmbeddedEn
   return made;
 }
 
-// Returns kFailedPrecondition if another process opened the request's engine. The request never ends in this process.
+// Returns kFailedPrecondition if another process opened the request's engine. In that case the request never ends in
+// this process.
 Status check_process(const tessera_request& request) {
   const std::shared_ptr<EmbeddedEngine> engine = request.engine.lock();
   return engine == nullptr ? ok_status() : engine->check_process();

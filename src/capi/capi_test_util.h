@@ -33,8 +33,8 @@ inline std::string taken(char* text) {
   return owned == nullptr ? "" : std::string(owned.get());
 }
 
-// Returns options in JSON for the bundled model. Few sizes are captured, so that the engine opens quickly. `more` has
-// additional options and begins with a comma.
+// Returns options in JSON for the bundled model. Graphs of only a few sizes are captured, so that the engine opens
+// quickly. `more` has additional options and begins with a comma.
 inline std::string demo_options(const std::string& more = "") {
   return R"({"model-path": ")" + testing::source_path("models/demo") +
          R"(", "disable-cost-measurement": true, "piecewise-cuda-graph-tokens": [64], "cuda-graph-bs": [1, 2],)"

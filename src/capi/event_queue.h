@@ -1,7 +1,7 @@
 // Carries the events of one request from the engine to the caller: keeps them until they are taken, or passes them to a
 // callback.
 //
-// Threads: one thread at a time calls push(), in the order of the events; any thread may call the other functions.
+// Threads: one thread at a time calls push(), in the order of the events. Any thread may call the other functions.
 #pragma once
 
 #include <tessera.h>
@@ -43,14 +43,16 @@ class EventQueue {
   // Moves the next event to `item`. Waits at most `timeout_ms` for an event, or without a limit if `timeout_ms` is
   // negative.
   Take take(std::int64_t timeout_ms, Item& item);
-  // Waits until the last event was added and its callback has returned. Returns false on a timeout.
+  // Waits until the last event was added and its callback has returned. Waits at most `timeout_ms` milliseconds, or
+  // without a limit if `timeout_ms` is negative. Returns false on a timeout.
   bool wait(std::int64_t timeout_ms);
   bool ended();
   // Stops the callbacks. When this function returns, no callback runs, unless a callback itself called this function.
   void detach();
 
  private:
-  // Waits until `ready` returns true; `ready` is called under the lock.
+  // Waits until `ready` returns true. `timeout_ms` has the same meaning as in wait(). Returns false on a timeout.
+  // `ready` is called under the lock.
   template <class Ready>
   bool wait_for(std::unique_lock<std::mutex>& lock, std::int64_t timeout_ms, const Ready& ready);
   bool call(const Item& item);

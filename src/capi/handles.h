@@ -27,7 +27,7 @@ struct tessera_request {
 
 namespace tessera::capi {
 
-// Copies the text; the caller frees the copy. Throws bad_alloc.
+// Copies the text. The caller frees the copy. Throws bad_alloc if memory runs out.
 inline char* copy_out(std::string_view text) {
   char* copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (copy == nullptr) throw std::bad_alloc();

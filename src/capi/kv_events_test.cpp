@@ -20,7 +20,8 @@ std::string events_at(const std::string& endpoint) {
          endpoint + R"(\"}")";
 }
 
-// Returns the first message about stored blocks that a subscriber gets after a generation; no frames if it gets none.
+// Returns the first message about stored blocks that a subscriber gets after a generation. If the subscriber gets none,
+// the result has no frames.
 ZmqFrames stored_event(tessera_engine* engine, const std::string& endpoint) {
   ZmqPeer subscriber(ZMQ_SUB, endpoint);
   subscriber.set(ZMQ_RCVTIMEO, 250);

@@ -137,7 +137,7 @@ Status run_calibrate(const CalibrateOptions& options) {
   if (!engine->generates())
     return invalid_argument(
         fmt::format("--model-path: {} generates no text; accepted is a model that generates text", model));
-  // Refuses a family without names in GGUF files before the model runs on the text.
+  // Before the model runs on the text, refuses a model family that has no name in GGUF files.
   TRY(architecture_of_folder(engine->config(), model));
   const std::vector<std::vector<TokenId>> chunks = TRY(chunks_of(*engine, options));
   const auto start = std::chrono::steady_clock::now();

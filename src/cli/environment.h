@@ -1,4 +1,5 @@
-// Reads SGLang's environment variables. Some replace a flag; others have no effect here and cause a warning.
+// Reads SGLang's environment variables. Some of them replace a flag. The others have no effect here and cause a
+// warning.
 #pragma once
 
 #include <functional>
@@ -16,11 +17,11 @@ using Environment = std::function<const char*(const char*)>;
 // Reads a variable of this process.
 const char* process_environment(const char* name);
 
-// Applies the variables that replace a flag, unless the command line or the configuration file has the flag. Each line
-// shows a variable and the flag that it sets:
+// Applies the variables that replace a flag. A flag on the command line or in the configuration file takes precedence.
+// Each line shows a variable and the flag that it sets:
 //   SGLANG_VIT_ENABLE_CUDA_GRAPH=1   --enable-vit-cuda-graph
 //   SGLANG_VLM_CACHE_SIZE_MB=N       --image-cache-bytes, N MiB
-// A switch is off if its value is "", "0" or "false". Returns kInvalidArgument for a wrong value; the message names the
+// A switch is off if its value is "", "0" or "false". Returns kInvalidArgument for a wrong value. The message names the
 // variable, its value and what is accepted.
 Status take_environment(const Environment& get, CommandLine& line);
 

@@ -127,8 +127,8 @@ TEST(DocumentedFlags, SetTheirOptions) {
   EXPECT_TRUE(plain.measure_costs);
 }
 
-// Values that have no effect are refused: a notice longer than the whole drain, and origins and hosts that no request
-// can have.
+// Values without an effect are refused: a --drain-notice longer than --drain-timeout, and allowed origins and hosts
+// that no request can have.
 TEST(ServeFlags, RefuseCombinationsWithoutEffect) {
   EXPECT_THAT(parse_serve({"--drain-timeout", "5", "--drain-notice", "6"}).status().message(),
               StartsWith("--drain-notice: 6 is more than --drain-timeout, 5, after which the server ends"));

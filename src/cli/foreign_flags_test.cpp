@@ -49,7 +49,7 @@ TEST(ForeignFlags, MeanTheSameAsOurFlags) {
 const std::vector<std::string> kWholeExperts[] = {
     {"--enable-expert-parallel"}, {"--enable-ep-moe"}, {"--enable-deepep-moe"}, {"--moe-a2a-backend", "deepep"}};
 
-// Parses `words` together with `flag`, which asks for whole experts on each rank.
+// Parses `words` together with `flag`, which asks for expert parallelism: each rank holds whole experts.
 Result<CommandLine> parse_with(std::vector<std::string> words, const std::vector<std::string>& flag) {
   words.insert(words.end(), flag.begin(), flag.end());
   return parse_foreign(words);
@@ -69,8 +69,8 @@ TEST(ForeignFlags, WholeExpertsMakeOnePartPerRank) {
   EXPECT_EQ(ep_size(parse_foreign({"--tp-size", "4"})), 1);
 }
 
-// With --tp-size 4, the flags ask for whole experts, which means --ep-size 4. Another --ep-size is refused, even if its
-// value is the default. The message shows the flags as the user wrote them.
+// With --tp-size 4, the flags ask for expert parallelism, which means --ep-size 4. Another --ep-size is refused, even
+// if its value is the default. The message shows the flags as the user wrote them.
 TEST(ForeignFlags, WholeExpertsRefuseAnotherNumberOfParts) {
   for (const std::vector<std::string>& flag : kWholeExperts)
     for (const std::string parts : {"1", "2"}) {

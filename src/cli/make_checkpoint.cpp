@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One data type, as config.json and as graphs name it.
+// One data type, as files store it, as graphs use it, and as config.json names it.
 struct DtypeNames {
   StoredDtype stored;
   ir::DType dtype;

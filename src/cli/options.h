@@ -119,11 +119,11 @@ struct ImageSize {
 struct BenchOptions {
   EngineOptions engine;
   BenchKind kind = BenchKind::kPrefill;
-  // Token counts for the benchmarks prefill, graphs and profile. Empty: profile runs no prefill; the other benchmarks
-  // choose the counts.
+  // Token counts for the benchmarks prefill, graphs and profile. If empty, profile runs no prefill, and the other
+  // benchmarks choose the counts.
   std::vector<std::int64_t> num_tokens;
-  // Request counts for the benchmarks decode, graphs and profile. Empty: profile runs no decode; the other benchmarks
-  // choose the counts.
+  // Request counts for the benchmarks decode, graphs and profile. If empty, profile runs no decode, and the other
+  // benchmarks choose the counts.
   std::vector<std::int64_t> batch_sizes;
   std::vector<ImageSize> image_sizes;  // for vision; empty: six sizes from small to large
   std::vector<std::int64_t> images;    // for vision: numbers of images encoded together; empty: 1, 4 and 16
@@ -149,7 +149,8 @@ struct BenchServeOptions {
   std::vector<double> request_rates;
   std::int64_t max_concurrency = 0;  // 0: no limit
   std::int64_t warmup = 4;           // uncounted requests before each run
-  // Each entry starts an engine with graphs (true) or without graphs (false). Empty: starts one engine with `engine`.
+  // Each entry starts an engine with graphs (true) or without graphs (false). If empty, one engine starts with
+  // `engine`.
   std::vector<bool> graphs;
   std::string profile;  // file for a timeline of the engine's steps; "": no profile
   bool json = false;

@@ -14,8 +14,8 @@ Status write_output(std::string_view text);
 // Writes to standard error. A failure is ignored, because it cannot be reported.
 void write_error(std::string_view text);
 
-// Writes "tessera: error: <message>", the error that ends the process. Only the first call in the process writes; calls
-// of other threads wait until it has written.
+// Writes "tessera: error: <message>", the error that ends the process. Only the first call in the process writes. Calls
+// on other threads wait until the first call has written.
 void write_last_error(std::string_view message);
 
 }  // namespace tessera::cli

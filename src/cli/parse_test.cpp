@@ -211,7 +211,7 @@ TEST(Parse, ReadsModelsOfTheHub) {
   EXPECT_EQ(std::get<PullCommandOptions>(parse({"pull", "name"})->command).model.revision, "main");
 }
 
-// The parsers of all commands share the model's flags.
+// The parsers of all commands share the model's flags, but only calibrate sets no_mmproj by itself.
 TEST(Parse, CalibrateAloneUsesNoProjector) {
   EXPECT_FALSE(parse(generate_with({}))->model.no_mmproj);
   EXPECT_TRUE(parse(generate_with({"--no-mmproj"}))->model.no_mmproj);

@@ -1,5 +1,5 @@
-// Catches: a plugin that is loaded after flags that name its additions, plugins loaded in another order than given, and
-// a plugin's error that is lost.
+// Catches: a plugin that is loaded only after a flag that names something from the plugin is read, plugins loaded in
+// another order than given, and a plugin's error that is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 
 const std::string kLlama = testing::data_path("goldens/llama");
 
-// A flag at any position of the command line may name additions of a plugin.
+// A flag at any position of the command line may name a device or compiler that a plugin adds.
 TEST(PluginFlag, LoadsInOrderBeforeAnythingIsNamed) {
   const auto registry = std::make_shared<Registry>(built_in_registry());
   std::vector<std::string> loaded;

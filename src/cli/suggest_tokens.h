@@ -38,8 +38,8 @@ struct TokenSuggestion {
   SuggestedLadder proposed;
 };
 
-// Reads forwards from a trace (load/trace.h) or a saved /metrics text; the file's first bytes tell which it is. An
-// error's text begins with the flag's name, and names the file and the line.
+// Reads forwards from a trace (load/trace.h) or a saved /metrics text. The first bytes of the file tell which of the
+// two it is. An error's text begins with the flag's name, and names the file and the line.
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan);
 
 // Suggests at most as many sizes as the plan for `options` has. Suggests fewer sizes if these let 90 % of the forwards

@@ -104,8 +104,8 @@ Status Communicator::exchange(std::string_view call, const TensorView& result, S
                        : nodes.trade(call, group_->tensors_here(), group_->result, limit_);
 }
 
-// Returns a buffer with one tensor like `own` for each rank. On node 0 these are all ranks. On any other node they are
-// only the ranks of this process.
+// Returns a buffer with one tensor like `own` for each rank. On node 0 the buffer is for all ranks. On any other node
+// it is only for the ranks of this process.
 TensorView Communicator::rows_of_all(const TensorView& own) const {
   const std::int64_t ranks = group_->follows() ? group_->here : group_->size();
   group_->rows.resize(static_cast<std::size_t>(own.bytes() * ranks));
@@ -185,7 +185,8 @@ Status Communicator::reduce_scatter(const TensorView& x, const TensorView& y) {
   return dispatch_dtype(x.dtype, "reduce_scatter", [&]<class T>() -> Status {
     return together("reduce_scatter", x, y, Share::kRows, [&] {
       reduce_range<T>(group_->tensors, std::span(&y, 1), rank_ * rows, (rank_ + 1) * rows, rank_ * rows);
-      // The ranks of node 0 also compute the sums for ranks of other nodes. Each of them does a part of this work.
+      // The ranks of node 0 also compute the sums for the ranks of other nodes. Each rank of node 0 does a part of this
+      // work.
       for (int other = rank_ + group_->here; other < group_->size(); other += group_->here)
         reduce_range<T>(group_->tensors, std::span(&group_->result, 1), other * rows, (other + 1) * rows);
     });

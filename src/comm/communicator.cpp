@@ -93,7 +93,8 @@ NodeGroup* Communicator::nodes() const {
   return group_->nodes == nullptr ? nullptr : &group_->nodes->nodes();
 }
 
-// Ends the group, and tells the other nodes. The lock is not held while messages are sent, because this may take time.
+// Ends the group, and tells the other nodes. The lock is not held while messages are sent, because sending may take
+// time.
 void Communicator::end_group(const Status& why) {
   if (!(stages_ != nullptr ? stages_->end_once(why) : group_->end_once(why))) return;
   if (NodeGroup* const others = nodes(); others != nullptr) tell_end(*others, why.message());

@@ -113,7 +113,7 @@ class Communicator {
   enum class Share { kWhole, kRows };
   Communicator(std::shared_ptr<Group> group, int rank, std::chrono::milliseconds limit);
   // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run their body(). body()
-  // writes `result`. With several nodes only the ranks of node 0 run body(); the other ranks receive their share of the
+  // writes `result`. With several nodes only the ranks of node 0 run body(). The other ranks receive their share of the
   // result.
   template <class Body>
   Status together(std::string_view call, const TensorView& x, const TensorView& result, Share share, const Body& body);

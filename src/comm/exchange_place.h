@@ -7,8 +7,8 @@ namespace tessera {
 
 // A rank's place. Every node has the same number of consecutive ranks. In a pipeline, every node has whole stages.
 struct ExchangePlace {
-  // layout.tp_size counts all ranks that exchange rows or sums. With data-parallel attention, where each rank has its
-  // own requests, this is also true.
+  // layout.tp_size counts all ranks that exchange rows or sums. It also counts the ranks of data-parallel attention,
+  // each of which has its own requests.
   RankLayout layout{};
   int rank = 0;  // this rank's number among the ranks of all stages
   int nodes = 1;

@@ -65,7 +65,7 @@ struct Communicator::Group {
     if (call) call();
     return true;
   }
-  // Returns the group to its initial state. With several nodes, `epoch` is the number of the restart.
+  // Resets the group to its initial state. With several nodes, `epoch` is the number of the restart.
   void begin(std::uint64_t epoch) {
     if (nodes != nullptr) nodes->begin(epoch);
     const std::lock_guard lock(mutex);

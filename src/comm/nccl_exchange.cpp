@@ -28,9 +28,9 @@ constexpr std::chrono::milliseconds kLook(50);
 // After that it aborts NCCL's communicator.
 constexpr std::chrono::seconds kRankEnds(1);
 // The maximum wait for the end of the watching thread. The thread may be inside an NCCL abort, which waits for NCCL's
-// own threads and for threads that serve other processes of the machine. It may also be telling a node that no longer
-// answers that the group has ended. This takes up to NodeGroupOptions::silence, which is 15 s. The limit is above 15 s,
-// because the Communicator must exist until the thread has ended.
+// own threads and for threads that serve other processes of the machine. Or the thread may be telling another node that
+// the group has ended. If that node no longer answers, this takes up to NodeGroupOptions::silence, which is 15 s. The
+// limit is above 15 s, because the Communicator must exist until the thread has ended.
 constexpr std::chrono::seconds kAbortLimit(20);
 
 // The data that each rank sends to the other ranks before NCCL connects the ranks.

@@ -50,9 +50,9 @@ class NcclExchange final : public DeviceExchange {
   // on the same GPU or load different versions of NCCL. Returns kCancelled if a rank does not call of() or the group
   // ends. Also returns errors of NcclLibrary.
   static Result<std::shared_ptr<NcclExchange>> of(Communicator& communicator, const Place& place);
-  // Returns the exchange of a pipeline link between two processes. This is the link to the next stage or the link from
-  // the previous stage. The exchange has two ranks, and the sender is the first. If there is no exchange yet, makes it
-  // together with the other rank. Returns the same errors as of().
+  // Returns the exchange of a pipeline link between two processes. If `to_next`, it is the link to the next stage,
+  // otherwise the link from the previous stage. The exchange has two ranks, and the sender is the first. If there is no
+  // exchange yet, makes it together with the other rank. Returns the same errors as of().
   static Result<std::shared_ptr<NcclExchange>> link(Communicator& communicator, bool to_next, const Place& place);
   ~NcclExchange() override;
   NcclExchange(const NcclExchange&) = delete;

@@ -19,8 +19,8 @@
 namespace tessera {
 
 // Tells the other nodes that the group has ended. Node 0 tells all other nodes except `except`, which already knows.
-// Any other node tells node 0, which tells the remaining nodes. If a node cannot be told, it is lost, and it ends by
-// itself.
+// Any other node tells node 0, which tells the remaining nodes. If a node cannot be reached, it is lost, and its group
+// ends by itself.
 inline void tell_end(NodeGroup& nodes, std::string_view reason, int except = 0) {
   (void)nodes.tell_all(FrameKind::kAbort, std::array{std::as_bytes(std::span(reason))}, except);
 }

@@ -42,9 +42,9 @@ struct LinkEnd {
 // rank is running.
 class PeerLink final : public DeviceExchange {
  public:
-  // Returns the communicator's link to the next stage or the link from the previous stage. If there is none, makes it
-  // together with the neighbouring rank. For this it blocks until this other rank has called of(). Returns the same
-  // errors as PeerExchange::of().
+  // Returns the communicator's link to the next stage if `to_next`, otherwise the link from the previous stage. If
+  // there is none, makes it together with the neighbouring rank, and blocks until that rank has called of(). Returns
+  // the same errors as PeerExchange::of().
   static Result<std::shared_ptr<PeerLink>> of(Communicator& communicator, bool to_next, Device& device);
   ~PeerLink() override;
   PeerLink(const PeerLink&) = delete;

@@ -63,7 +63,7 @@ TEST(CheckProgram, NamesTheMistake) {
 
 TEST(CheckProgram, AcceptsAValueThatWasFusedAway) {
   EXPECT_EQ(error_of([](Program& p) {
-              // One instruction computes b = 6 x; nothing uses %a and %flat any more.
+              // One instruction computes b = 6 x. Nothing uses %a and %flat any more.
               p.instructions.erase(p.instructions.begin());
               p.instructions[0].call.operands = {ir::ValueId(0)};
             }),

@@ -23,7 +23,8 @@ class RowKernelBuilder;
 
 struct CompilerOptions {
   bool deterministic = false;  // whether kernels must give a row the same bits in every batch
-  // Buckets of at least this many tokens run in halves (halves.h). If 0, no bucket does.
+  // Buckets of at least this many tokens run with two-batch overlap, in halves of their rows (halves.h). If 0, no
+  // bucket runs in halves.
   std::int64_t halves_from = 0;
 };
 

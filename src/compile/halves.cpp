@@ -143,9 +143,10 @@ void add_halves(Program& program, std::int64_t least_tokens) {
   }
 }
 
-// Returns half of the tokens. If this is at least kTile, a tile of a matrix multiplication, it is rounded down to whole
-// tiles. Then the second half's tensors begin at multiples of 64 rows, so they are aligned to 64 bytes. Below 128
-// tokens, the second half's tensors may be unaligned if the size of their rows is no multiple of 16 bytes.
+// Returns the number of tokens in the first half. A half of at least kTile tokens, the rows of a matrix
+// multiplication's tile, is rounded down to a multiple of kTile. The second half's tensors then begin at multiples of
+// 64 rows, so they are aligned to 64 bytes. Below 128 tokens, the second half's tensors may be unaligned if the size of
+// their rows is no multiple of 16 bytes.
 std::int64_t tokens_of_first_half(std::int64_t tokens) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t half = tokens / 2;

@@ -1,6 +1,7 @@
 // Memory that checks use in place of the planned arena (MemoryPlanKind::kIsolated). Every value has its own allocation,
 // which is filled with NaN and lies between two guard zones. No two values share bytes, so an error in the memory plan
-// causes a difference between the results. The guard zones reveal a kernel that writes past its result.
+// shows as a difference from the results with the planned arena. The guard zones reveal a kernel that writes past its
+// result.
 #pragma once
 
 #include <cstdint>

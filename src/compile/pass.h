@@ -25,8 +25,8 @@ namespace tessera {
 
 // The changed graph, or std::nullopt if the pass changes nothing.
 using PassResult = Result<std::optional<ir::Graph>>;
-// Returns the result of a pass that changes nothing. A caller that returned std::nullopt itself would make a Result
-// without a value.
+// Returns the result of a pass that changes nothing. A pass must not write `return std::nullopt`, because that would
+// make a Result without a value.
 inline std::optional<ir::Graph> unchanged() { return std::nullopt; }
 
 struct Pass {

@@ -59,9 +59,9 @@ struct Instruction {
   ir::RowUse rows = ir::RowUse::kMixed;
   std::vector<ir::Dim> grid{};  // number of blocks in x, y and z; if empty, binding decides
   std::string listing{};        // lines that describe generated code; empty for a registered kernel
-  // The joins in order of preference. In each bucket the first one that accepts the bucket runs. If the first operand
-  // has at most `most_rows` rows in a bucket, the operands and results of all instructions of the join stay live until
-  // the last of these instructions.
+  // The joins in order of preference. In each bucket the first one that accepts the bucket runs. A join may run in a
+  // bucket if this instruction's first operand has at most Join::most_rows rows there. In this bucket the operands and
+  // results of all joined instructions then stay live until the last of them, because one kernel may run them all.
   std::vector<Join> joins{};
 };
 

@@ -174,13 +174,13 @@ class Stream {
   virtual Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) = 0;
   virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) = 0;
 
-  // Returns the side stream, whose work runs concurrently with this stream's work. Side work may be recorded too. If
-  // work is enqueued on the side stream after fork_side(), it begins when all work that was enqueued here before has
-  // ended. If work is enqueued here after join_side(), it begins when all work of the side stream has ended. Between
-  // fork and join, both streams may run at the same time, so neither stream may write memory that the other uses. Each
-  // fork must be joined. A fork in a recording must be joined before the recording ends. This stream owns the side
-  // stream, which takes only kernels, copies and fills. The first call of side() must not be made while recording. The
-  // default implementation runs all work in order on this stream.
+  // Returns the side stream, whose work runs concurrently with this stream's work. Side work may be recorded too. Work
+  // on the side stream after fork_side() begins when all work that was enqueued on this stream before fork_side() has
+  // ended. Work on this stream after join_side() begins when all work that was enqueued on the side stream before
+  // join_side() has ended. Between fork and join, both streams may run at the same time, so neither stream may write
+  // memory that the other uses. Each fork must be joined. A fork in a recording must be joined before the recording
+  // ends. This stream owns the side stream, which takes only kernels, copies and fills. The first call of side() must
+  // not be made while recording. The default implementation runs all work in order on this stream.
   virtual Result<Stream*> side() { return this; }
   virtual Status fork_side() { return ok_status(); }
   virtual Status join_side() { return ok_status(); }

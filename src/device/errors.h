@@ -30,11 +30,11 @@ enum class DeviceCall : std::uint8_t {
   kInitialiseLibrary,  // a library is initialised or code is loaded
 };
 
-// Returns a text such as "allocation of" or "upload on stream", which the object's name follows.
+// Returns the words that precede the object's name in a message, such as "allocation of" or "upload on stream".
 std::string_view device_call_name(DeviceCall call);
 
-// Returns whether a thread with an open recording may make this call on the device or on a stream that does not record.
-// The recording stream itself allows only launches and the end of the recording.
+// Returns whether the recording thread may make this call during its recording, on the device or on a stream other than
+// the recording one. The recording stream itself allows only launches and the end of the recording.
 bool allowed_while_recording(DeviceCall call);
 
 // Returns kFailedPrecondition. The message says that the thread that records `recording` may not make `call` on
@@ -50,15 +50,16 @@ Status out_of_device_memory(DeviceCall call, std::string_view object, std::size_
 Status out_of_addresses(std::string_view arena, std::size_t bytes);
 Status past_reserved(std::string_view arena, std::size_t bytes, std::size_t reserved);
 
-// Returns kInvalidArgument if there are bytes to copy but the source or the destination is null.
+// Returns kInvalidArgument if there are bytes to copy but an address is null. `to` and `from` say whether the
+// destination and the source are not null.
 Status check_addresses(DeviceCall call, std::string_view stream, bool to, bool from, std::size_t bytes);
 
 // Return kInvalidArgument. The message says that the event or the graph belongs to another device than the stream.
 Status event_of_another_device(DeviceCall call, std::string_view stream);
 Status graph_of_another_device(std::string_view graph);
 
-// Returns kFailedPrecondition. The message says that `event` measures no time, or that `event` or the earlier event has
-// not passed.
+// Returns kFailedPrecondition. The message says that `event` measures no time, or that `event` or the event at which
+// the measurement begins has not passed yet.
 Status event_without_time(std::string_view event);
 
 // Returns kFailedPrecondition. The message says that the stream has no recording to end.

@@ -69,8 +69,8 @@ struct DraftOptions {
   std::int64_t most_tokens = 8;
   std::int64_t layer_steps = 3;  // speculative_num_steps: the same limit for drafts by a layer or draft model; >= 1
 
-  // speculative_draft_model_quantization: the format to which a draft layer and the head of its drafts are quantised at
-  // the start: fp8, int8, int4 or nvfp4. Empty: they stay as they are.
+  // speculative_draft_model_quantization: the format to which the start quantises a draft layer and the head that its
+  // drafts use: fp8, int8, int4 or nvfp4. Empty: they stay as they are.
   std::string quantization = {};
   // speculative_draft_vocab_size: the drafts of a next-token layer or of a draft model are ids below this number. 0:
   // any ids.
@@ -85,8 +85,8 @@ struct DraftOptions {
   bool any() const { return source != DraftSource::kNone; }
   // Returns whether the drafts come from speculative_draft_model_path.
   bool from_folder() const { return source == DraftSource::kEagle || source == DraftSource::kModel; }
-  // Returns whether a next-token layer or a draft model makes the drafts. For kAuto returns true, because a layer may
-  // then make them; EnginePlan::drafts holds the decision.
+  // Returns whether a next-token layer or a draft model makes the drafts. Returns true for kAuto, because the engine
+  // may then choose the layer. EnginePlan::drafts says what it chose.
   bool by_layer() const { return source == DraftSource::kAuto || source == DraftSource::kLayer || from_folder(); }
   // Returns the limit of drafts per request and step for the chosen source.
   std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
@@ -104,7 +104,7 @@ struct AdapterOptions {
   std::vector<AdapterPath> paths = {};  // lora_paths
 };
 
-// A chunked_prefill_size that computes every prompt in one forward.
+// The value of chunked_prefill_size with which every prompt is computed in one forward.
 inline constexpr std::int64_t kWholePrompts = -1;
 
 struct EngineOptions {
@@ -116,8 +116,8 @@ struct EngineOptions {
   // The number of ranks that share every layer. Each rank has its own device. The first rank has the device that
   // `device` names ("cuda:N"), and the other ranks have the devices after it.
   int tp_size = 1;
-  // The number of groups among which the experts of a mixture-of-experts model are divided; must divide the number of
-  // ranks. If it equals tp_size, each expert is on one rank.
+  // The number of groups among which the experts of a mixture-of-experts model are divided. It must divide the number
+  // of ranks. If it equals tp_size, each expert is on one rank.
   int ep_size = 1;
   int pp_size = 1;  // pipeline stages of neighbouring layers, each with tp_size ranks
   // Index of this engine among the engines that share the requests. On a node, the engines take devices in the order of
@@ -128,8 +128,9 @@ struct EngineOptions {
   // their own. `lockstep` must then be set.
   bool dp_attention = false;
   std::shared_ptr<Lockstep> lockstep{};
-  // The number of processes, one on each machine; each has an equal part of the ranks. With several, node 0 has the
-  // engine and the other nodes follow it (engine_node.h). With dp_attention each node has the engines of its own ranks.
+  // The number of nodes. Each node is one process on a machine of its own and has an equal part of the ranks. If there
+  // are several nodes, node 0 has the engine and the other nodes follow it (engine_node.h). With dp_attention each node
+  // has the engines of its own ranks.
   int nnodes = 1;
   int node_rank = 0;
   std::string dist_init_addr{};  // "HOST:PORT" at which node 0 listens for the other nodes
@@ -142,30 +143,30 @@ struct EngineOptions {
   // The format to which the head (lm_head) is quantised at the start: fp8, int8, int4 or nvfp4. Empty: the head stays
   // as it is, even if `quantization` is set. A tied head becomes a matrix of its own.
   std::string lm_head_quantization{};
-  // Type of the KV cache: a name that dtype accepts, "fp8_e4m3", or on the CPU "int8"; auto: the type of the
-  // activations.
+  // Type of the KV cache: a name that `dtype` accepts, or "fp8_e4m3", or "int8" (only on the CPU). "auto" means the
+  // type of the activations.
   std::string kv_cache_dtype = "auto";
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;  // 0: the model's context length
   // The maximum number of tokens in a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB or more, else 4096.
   // kWholePrompts: the context length.
   std::int64_t chunked_prefill_size = 0;
-  // The maximum number of requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256. It is lower if
-  // there is memory for fewer state slots.
+  // The maximum number of requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256. The number is lower if
+  // memory has room for fewer slots of recurrent states.
   std::int64_t max_running_requests = 0;
   std::int64_t max_queued_requests = 0;  // maximum number of requests that wait for room; 0: no limit
   std::int64_t max_total_tokens = 0;     // number of tokens in the KV cache; 0: as many as memory allows
   std::int64_t page_size = 16;
-  // Serves embeddings: the normalised hidden state of a prompt's last token, unless modules.json says otherwise. A
-  // model whose modules.json has a Pooling always serves embeddings.
+  // True if the engine serves embeddings. An embedding is the normalised hidden state of a prompt's last token, unless
+  // modules.json says otherwise. A model whose modules.json has a Pooling always serves embeddings.
   bool is_embedding = false;
   bool disable_radix_cache = false;  // no prompt uses the prefix cache
   bool deterministic = false;        // the bits of a request's results do not depend on other requests
   // With several ranks, cuts prefill forwards of many tokens into two halves. The ranks exchange the results of one
   // half while they compute the other half.
   bool two_batch_overlap = false;
-  // The minimum number of tokens of a forward that is cut into two halves; at least 2. The halves of a shorter forward
-  // would not fill a device.
+  // Only forwards of at least this many tokens are cut into two halves. The value must be at least 2. The halves of a
+  // shorter forward would not fill a device.
   std::int64_t two_batch_least_tokens = 1024;
   double mem_fraction_static = 0;  // share of memory for weights and KV cache; 0: chosen by the plan
   std::uint64_t random_seed = 0;   // 0: the engine draws a random seed

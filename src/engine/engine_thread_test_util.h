@@ -1,4 +1,4 @@
-// Helpers of the tests of engines on their own threads: a sink for their events.
+// A helper for tests of engines that run on threads of their own: a sink for the engines' events.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -41,7 +41,8 @@ struct SamplingParams {
   // Forbidden sequences of one or more ids. The last id of a sequence is not chosen when the output ends with the ids
   // before it.
   std::vector<std::vector<TokenId>> bad_words{};
-  // Only these tokens may be chosen; empty: all may be. Not allowed together with a grammar.
+  // The only tokens that may be chosen. If the list is empty, all tokens may be chosen. Not allowed together with a
+  // grammar.
   std::vector<TokenId> allowed_tokens{};
   std::optional<std::int64_t> seed{};  // unset: the engine draws one and returns it
   std::int32_t choice = 0;             // index of this answer among the answers to one prompt
@@ -53,7 +54,7 @@ struct SamplingParams {
   }
 };
 
-// Returns kInvalidArgument for a value out of range; the error names the field, the value and what is accepted.
+// Returns kInvalidArgument for a value out of range. The error names the field, the value and what is accepted.
 Status check_sampling(const SamplingParams& params);
 
 // Conditions that end a text.
@@ -112,19 +113,21 @@ struct Request {
   LogprobOptions logprobs{};
   std::shared_ptr<const Grammar> grammar{};  // null: none
   std::string adapter{};                     // name of a loaded low-rank adapter; empty: none
-  // The completion has the last layer's hidden states after the final norm: one for each prompt token, then one for
-  // each output token that a later forward reads.
+  // If set, the completion has the last layer's hidden states after the final norm: one for each prompt token, then one
+  // for each output token that a later forward reads.
   bool return_hidden_states = false;
   bool last_hidden_state_only = false;  // return only the last hidden state, from which the last token was chosen
   bool return_images = false;           // the completion has the images' embedding rows
   bool return_graph_info = false;       // the completion lists how the forwards ran
   bool skip_special_tokens = true;      // leave special tokens out of the text
   bool wants_text = true;               // events and completion have the text; ignored without a tokenizer
-  // The request generates nothing; its completion has a row of logits for prompt token `score_from` and for each later
-  // prompt token. A row of a classifier has one logit for each label; the last row classifies the whole text.
+  // If set, the request generates nothing, and its completion has a row of logits for prompt token `score_from` and for
+  // each later prompt token. A row of a classifier has one logit for each label. The last row classifies the whole
+  // text.
   bool score = false;
   std::int64_t score_from = 0;  // below the number of prompt tokens
-  // Generates nothing if set; the completion has one vector pooled from the prompt's normed hidden states.
+  // If set, the request generates nothing, and its completion has one vector pooled from the prompt's normed hidden
+  // states.
   Pooling pooling = Pooling::kNone;
   std::int64_t priority = 0;  // higher first; preempts lower ones when room is short; see kProbePriority
   double timeout_s = 0;       // maximum number of seconds from submit() to the last token; 0: no limit

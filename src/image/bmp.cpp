@@ -107,7 +107,7 @@ std::uint8_t masked_value(std::uint32_t word, std::uint32_t mask) {
   return static_cast<std::uint8_t>(std::uint64_t{(word & mask) >> shift} * 255 / (mask >> shift));
 }
 
-// Converts a row of the file to `rgb`. Returns false if a pixel has a colour that the palette lacks.
+// Converts a row of the file to `rgb`. Returns false if a pixel's colour index is not in the palette.
 bool read_row(const BmpHeader& header, std::span<const std::byte> row, std::uint8_t* rgb) {
   const auto width = static_cast<std::size_t>(header.width);
   for (std::size_t x = 0; x < width; ++x, rgb += 3) {

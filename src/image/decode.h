@@ -5,13 +5,13 @@
 // load_image uses:
 // - EXIF's orientation is applied, so that the model sees the picture as viewers show it.
 // - Alpha is dropped, and colours are not blended with a background.
-// - Palettes and grey become RGB. 16-bit samples keep their high 8 bits; a TIFF's colours are rounded to the nearest
-//   8-bit value. (Pillow clips 16-bit grey, which turns it white.)
+// - Palettes and grey become RGB. 16-bit samples keep their high 8 bits, but a TIFF's colours are rounded to the
+//   nearest 8-bit value. (Pillow clips 16-bit grey, which turns it white.)
 // - CMYK and YCCK in a JPEG are read inverted, as Adobe writes them.
 // - Colour profiles and gamma are ignored.
 //
-// The decoders read the still image that an animated PNG has for viewers without animation, the first frame of a GIF,
-// and the first picture of a TIFF. An animated WebP is refused.
+// Some files contain several pictures. The result is then the still image that an animated PNG has for viewers without
+// animation, the first frame of a GIF, or the first picture of a TIFF. An animated WebP is refused.
 #pragma once
 
 #include <cstddef>

@@ -13,8 +13,8 @@
 namespace tessera {
 namespace {
 
-// Returns the path of a folder. A name that begins with "shared/" is a folder beside the repository; any other name is
-// a folder of the repository.
+// Returns the path of a folder. A name that begins with "shared/" means a folder beside the repository. Any other name
+// means a folder in the repository.
 std::string golden_folder(const std::string& name) {
   constexpr std::string_view kShared = "shared/";
   if (name.starts_with(kShared)) return testing::shared_path("goldens/" + name.substr(kShared.size()));

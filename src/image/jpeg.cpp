@@ -50,7 +50,8 @@ class JpegReader {
   int colours() const { return jpeg_.num_components; }
   bool is_cmyk() const { return jpeg_.num_components == 4; }
 
-  // Fills `rgb`, [height, width, 3]. For CMYK, `row` must have room for one row, [width, 4]; otherwise it is not used.
+  // Fills `rgb`, [height, width, 3]. For CMYK, `row` must have room for one row, [width, 4]. For other colours `row` is
+  // not used.
   bool read_pixels(std::uint8_t* rgb, std::uint8_t* row) {
     if (setjmp(escape_) != 0) return false;
     jpeg_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;

@@ -1,7 +1,7 @@
 // Converts pixels to the input of a vision tower. The image is resized to whole tokens, normalised, and cut into
 // patches.
 //
-// The result equals that of Qwen2VLImageProcessor in transformers 5.17, to the last bit and in the same order.
+// The result equals the output of Qwen2VLImageProcessor in transformers 5.17, to the last bit and in the same order.
 // Qwen2VLImageProcessor is the default variant of the processor. It resizes bytes with torchvision, which uses 16-bit
 // weights on a CPU with AVX2. The results of the PIL variant (Qwen2VLImageProcessorPil) differ by 1/255 in some pixels.
 #pragma once

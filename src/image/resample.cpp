@@ -4,8 +4,9 @@
 #include <cmath>
 #include <cstddef>
 
-// Compiles a function for AVX-512, AVX2 and the baseline. The loader chooses one of these variants. Only g++ on x86-64
-// supports this. Builds with sanitizers have only one variant, because sanitizers start after the loader's choice.
+// Compiles a function for AVX-512, AVX2 and the baseline. The dynamic loader chooses one of these variants. Only g++ on
+// x86-64 supports this. Builds with sanitizers have only one variant, because the loader makes its choice before the
+// sanitizers start.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define TESSERA_RESAMPLE_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

@@ -1,6 +1,6 @@
 // Resizes bytes bicubically with antialiasing. The result equals, bit for bit, that of PyTorch's
-// interpolate(mode="bicubic", antialias=True) for a uint8 image on a CPU with AVX2. The algorithm is that of Pillow,
-// but with 16-bit weights instead of 32-bit weights.
+// interpolate(mode="bicubic", antialias=True) for a uint8 image on a CPU with AVX2. Pillow uses the same algorithm, but
+// with 32-bit weights instead of 16-bit weights.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,9 @@ struct RowPlanes {
   std::uint8_t* row(std::int64_t y, int colour) { return values.data() + (y * 3 + colour) * width; }
 };
 
-// Resizes the rows, then the columns. Each of these steps rounds to bytes, and is skipped if its size does not change.
-// Between the steps, the pixels take 3 · width · image.height bytes in addition to the result.
+// Resizes the rows, then the columns. Each of these two steps rounds its results to bytes. A step is skipped if it
+// would not change the size. Between the steps, the pixels take 3 · width · image.height bytes in addition to the
+// result.
 RowPlanes resize_bicubic(const Image& image, std::int32_t width, std::int32_t height);
 
 }  // namespace tessera

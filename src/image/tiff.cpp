@@ -54,8 +54,8 @@ struct TiffSource {
     if (source.reason[0] == '\0') std::vsnprintf(source.reason, sizeof source.reason, format, values);
     return 1;
   }
-  // Turns one warning into an error: the warning that a tag's data lie beyond the end of the file. The tag may be the
-  // palette.
+  // Turns one warning into an error: the warning that a tag's data lie beyond the end of the file. The missing data may
+  // be the palette, which the pixels need.
   static int on_warning(TIFF* tiff, void* user, const char* module, const char* format, va_list values) {
     return std::string_view(format).starts_with("IO error") ? on_error(tiff, user, module, format, values) : 1;
   }
@@ -102,8 +102,8 @@ Status check_header(TIFF* tiff, const DecodeLimits& limits) {
 
 // Calls take_memory with an upper bound of the bytes that reading takes: the pixels as libtiff returns them, the strip
 // or tile that libtiff decodes as a whole, and a copy of its stored bytes. A strip may be the whole picture, and a tile
-// may be larger than the picture. After libtiff has freed the strip or tile, the image takes at most 4 bytes per pixel
-// instead.
+// may be larger than the picture. Memory for the image is allocated only after libtiff has freed the strip or tile. It
+// takes at most 4 bytes per pixel, so it stays within the bound.
 Status take_block_memory(TIFF* tiff, std::int64_t pixels, std::size_t file_bytes, const DecodeLimits& limits) {
   std::int64_t block = pixels;
   if (TIFFIsTiled(tiff) != 0) {

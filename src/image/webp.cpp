@@ -31,7 +31,7 @@ std::span<const std::byte> find_chunk(std::span<const std::byte> file, std::stri
   return {};
 }
 
-// Returns the EXIF block. Some writers put JPEG's marker before the block; the result does not include this marker.
+// Returns the EXIF block. Some writers put JPEG's marker before the block. The result does not include this marker.
 std::span<const std::byte> exif_of(std::span<const std::byte> file) {
   constexpr std::string_view kMark("Exif\0\0", 6);
   const std::span<const std::byte> exif = find_chunk(file, "EXIF");

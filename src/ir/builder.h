@@ -1,4 +1,4 @@
-// The builder with which the code of a model makes the graph of its forward. Every call checks operands and attributes
+// The code of a model uses this builder to make the graph of a forward. Every call checks operands and attributes
 // against the operator's declaration and infers result types. After the first error, later calls do nothing. Model code
 // therefore reads like a formula, and checks for errors only once, in finish().
 //

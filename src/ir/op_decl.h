@@ -50,7 +50,8 @@ enum class Execution : std::uint8_t {
 enum class RowUse : std::uint8_t {
   kMixed,  // several rows, a state, or unknown rows
   kByRow,  // only the same row of the operands, and weights
-  // Also the same row on other ranks. All ranks run the operator, which exchanges each row separately.
+  // One row: the same row on this rank and on other ranks. All ranks run the operator, which exchanges each row
+  // separately.
   kExchange,
 };
 

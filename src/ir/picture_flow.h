@@ -30,7 +30,7 @@ struct FlowLabel {
 struct Flow {
   std::vector<NodeStyle> styles;  // one for each node
   std::vector<int> clusters;      // for each node, its index in options.clusters, or -1
-  // The labels of each node, and last the labels of the outputs. A list contains each value once.
+  // One list of labels for each node, then one list for the graph's outputs. A list contains each value once.
   std::vector<std::vector<FlowLabel>> labels;
   std::vector<FlowEdge> edges;  // at most one for each pair of a node and a value that it uses
 };

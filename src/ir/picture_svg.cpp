@@ -97,7 +97,7 @@ std::string_view style_class(NodeStyle style) {
   return "";
 }
 
-// The line at the right of the boxes that connects the writer of a value with readers further down.
+// A line at the right of the boxes. It connects the node that writes a value with the readers further down.
 struct Trunk {
   std::size_t from;
   ValueId value;

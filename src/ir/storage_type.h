@@ -16,8 +16,9 @@ inline constexpr ir::DType kDTypeOf = std::is_same_v<T, float>      ? ir::DType:
                                       : std::is_same_v<T, BFloat16> ? ir::DType::kBFloat16
                                                                     : ir::DType::kFloat16;
 
-// Calls f.operator()<T>() with the storage type T of a floating-point dtype, and returns its result, which is a Status
-// or a Result. Returns kUnimplemented for any other dtype. The message begins with `what`.
+// Calls f.operator()<T>(), where T is the type that stores elements of `dtype`, a floating-point dtype. Returns the
+// call's result, which is a Status or a Result. Returns kUnimplemented for any other dtype. The message begins with
+// `what`.
 //   return dispatch_dtype(x.dtype, "rms_norm", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> { … });
 template <class F>
 auto dispatch_dtype(ir::DType dtype, std::string_view what, F&& f) -> decltype(f.template operator()<float>()) {

@@ -36,7 +36,7 @@ class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
 
-  // Returns the next token. Returns an error at a character with which no token begins, and at a string without a
+  // Returns the next token. Returns an error if no token can begin with the next character, or if a string has no
   // closing quote.
   Result<Token> next();
   // Reads one dimension. It ends before the first character that no dimension contains, such as ',', ']' or a line

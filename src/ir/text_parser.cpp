@@ -178,8 +178,8 @@ class Parser {
     return is_punctuation("}") ? advance() : refuse("',' or '}'");
   }
 
-  // Checks a node against its declaration and fills in omitted types. Does nothing without declarations, because then
-  // no type may be omitted.
+  // Checks a node against its declaration and fills in omitted types. Does nothing if there are no declarations,
+  // because the text must then state all types.
   Status check(const Token& op, const Node& node, std::vector<ResultText>& results) const {
     if (ops_ == nullptr) return ok_status();
     const auto refuse_node = [&](const Status& error) {

@@ -16,7 +16,7 @@
 
 namespace tessera::ir {
 
-// kFloat8E4M3 only stores keys and values (ops/cache/cache_type.h). No operator computes in this type.
+// kFloat8E4M3 is only used to store keys and values (ops/cache/cache_type.h). No operator computes in this type.
 enum class DType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kInt32, kInt64, kUInt8, kFloat8E4M3 };
 
 std::size_t dtype_size(DType dtype);       // in bytes
@@ -112,8 +112,8 @@ Result<std::vector<std::int64_t>> evaluate(const Shape& shape, const Bucket& buc
 // the size exceeds 2^62.
 Result<std::int64_t> size_bytes(const Type& type, const Bucket& bucket);
 // Returns whether the shapes have the same number of elements for every bucket. A reshape or a view requires this. The
-// answer is exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not. Returns false if a dimension is
-// unrepresentable, or if the product of the constant factors exceeds 128 bits.
+// result is exact: [2*T, 64] and [T, 128] have the same number, and [T, 4] and [B, 4] do not. Returns false if a
+// dimension is unrepresentable, or if the product of the constant factors exceeds 128 bits.
 bool same_element_count(const Shape& a, const Shape& b);
 
 }  // namespace tessera::ir

@@ -19,7 +19,7 @@ namespace tessera::ir {
 //               written, neither directly nor through a view. A node that writes an operand has no other operand in the
 //               same memory. Memory of an allocating operator is written before a kernel reads it and before it is an
 //               output.
-//   Splitting   an operator that is split by default runs a kernel.
+//   Splitting   an operator with split_by_default runs a kernel.
 //   Outputs     outputs exist and are neither weights nor views of weights.
 //   Groups      cache groups have unique names, share no layers, and have a window if and only if they are
 //               windowed; only the first dimension of a state may be a group's number of pages; the integer

@@ -33,8 +33,8 @@ std::string broken(Change change) {
   return status.ok() ? "no error" : status.message();
 }
 
-// Returns the verifier's message for a graph with these statements. The statements must be accepted by the parser,
-// which already checks that each node agrees with the declaration of its operator.
+// Returns the verifier's message for a graph with these statements. The parser must accept the statements. It already
+// checks that each node agrees with the declaration of its operator.
 std::string broken_text(std::string_view statements, const OpTable& ops = test_op_table()) {
   const std::string text =
       "graph @g { input %x: f32[T, 8] weight %w: f32[T, 8] state %s: f32[T, 8] " + std::string(statements) + " }";

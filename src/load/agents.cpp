@@ -169,8 +169,8 @@ Result<Load> agent_load(const LoadOptions& options) {
 
 void forget_unreported_outputs(Load& load, std::span<const RequestRecord> records) {
   for (LoadRequest& request : load.requests) {
-    // Subtracts tokens of the last output only. An earlier prompt already contained all earlier outputs, with reported
-    // or random ids, so a cache can have them.
+    // Subtracts only tokens of the prompt's last output. All earlier outputs were already in an earlier prompt, with
+    // reported or random ids, so a cache can have them.
     const auto last = std::find_if(request.parts.rbegin(), request.parts.rend(),
                                    [](const PromptPart& part) { return part.output_of.has_value(); });
     if (last == request.parts.rend() || request.known_tokens == 0) continue;

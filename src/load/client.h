@@ -19,8 +19,8 @@ namespace tessera {
 // Requests for completions (POST /v1/completions) whose answers are streamed.
 struct ClientLoad {
   std::span<const double> send_at_s;  // [requests]: seconds from the run's start, or from the end of request after[i]
-  // [requests] or empty. after[i] is the index of the request that must have ended before request i is sent, and is
-  // less than i. It is -1 if request i waits for no other request.
+  // [requests] or empty. after[i] is the index of the request that must end before request i is sent, or -1 if request
+  // i waits for no other request. after[i] is less than i.
   std::span<const std::ptrdiff_t> after = {};
   // Makes the body of request `index` directly before the request is sent. `records` [requests] holds the results
   // of all requests so far.
@@ -37,9 +37,9 @@ struct ClientRun {
 
 class LoadClient {
  public:
-  // Makes a client. `url` is "http://host:port" or https, with or without "/v1"; anything else is kInvalidArgument.
-  // `api_key` is a single line, or "" for none. `ca_file` is a PEM file with the certificates that are trusted for
-  // https; "": the system's certificates are trusted.
+  // Makes a client. `url` is "http://host:port" or the same with https, with or without "/v1". Returns kInvalidArgument
+  // for any other URL. `api_key` is a single line, or "" for none. `ca_file` is a PEM file with the certificates that
+  // are trusted for https. If it is "", the system's certificates are trusted.
   static Result<std::unique_ptr<LoadClient>> create(std::string url, const std::string& api_key,
                                                     std::string ca_file = "");
   ~LoadClient();

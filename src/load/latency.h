@@ -35,7 +35,7 @@ struct Distribution {
   double p90 = 0;
   double p99 = 0;
 };
-// Computes mean and percentiles; all are 0 if there are no values. Percentiles are interpolated like numpy's.
+// Computes the mean and percentiles, interpolated like numpy's. All are 0 if there are no values.
 Distribution distribution(std::vector<double> values);
 
 // The results of a load. Requests that failed are only counted, in `failed` and `failures`. Latencies are in

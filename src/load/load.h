@@ -69,8 +69,8 @@ struct LoadRequest {
   std::vector<PromptPart> parts{};  // the whole prompt, if it consists of parts
   // The number of tokens at the beginning of the prompt that an unlimited prefix cache would hold. It is 0 if the load
   // has no agents. A turn of a conversation continues the previous prompt and its output, and all their tokens count.
-  // The first request of a conversation shares only the system prompt. The first request of the load, or of an adapter,
-  // shares nothing.
+  // The first request of a conversation shares only the system prompt. The first request of the load and the first
+  // request with each adapter share nothing.
   std::int64_t known_tokens = 0;
 };
 
@@ -78,7 +78,8 @@ inline constexpr std::int64_t kBlockTokens = 512;  // Mooncake's block size
 
 struct Load {
   std::vector<LoadRequest> requests;  // in the order of arrival; with agents, session by session
-  // Arrivals come from a trace; if not, one request, or one session of agents, arrives per second on average.
+  // Whether the arrivals come from a trace. If they do not, one request, or one session of agents, arrives per second
+  // on average.
   bool recorded = false;
 };
 
@@ -86,9 +87,9 @@ struct Load {
 Result<Load> make_load(const LoadOptions& options);
 
 // Returns the time in seconds at which each request is sent, if `per_second` requests arrive per second on average.
-// Infinity sends all requests at once. The arrivals of a trace are all scaled by one factor. A request with `after`
-// gets the time from the end of the request that it follows, and the rate does not change this time. Returns
-// kInvalidArgument if all arrivals of a trace are at one moment, because no factor gives them a rate.
+// Infinity sends all requests at once. The arrivals of a trace are all scaled by one factor. For a request with `after`
+// the function returns the delay after the end of the request that it follows. The rate does not change this delay.
+// Returns kInvalidArgument if all arrivals of a trace are at one moment, because no factor gives them a rate.
 Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 
 // Shortens prompts so that prompt and output fit into `context` tokens. Also shortens an output that leaves no room for

@@ -10,10 +10,10 @@
 
 namespace tessera {
 
-// Returns the first `most` requests of a file, in the file's order; a file without requests is an error. The formats
+// Returns the first `most` requests of a file, in the file's order. A file without requests is an error. The formats
 // are Azure's CSV (TIMESTAMP, ContextTokens, GeneratedTokens) and Mooncake's JSON lines (timestamp in ms, input_length,
-// output_length, hash_ids); the first line tells which format it is. Lengths of 0 count as 1. Errors name the file and
-// the number of the wrong line.
+// output_length, hash_ids). The first line tells which format the file has. Lengths of 0 count as 1. Errors name the
+// file and the number of the wrong line.
 Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most);
 
 }  // namespace tessera

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t kSize = 16;  // size of a layer's embedding
 
-// Returns, for each result of a split, the column of the original value at which the result begins. A result may be
-// split again; its columns are still counted from the original value.
+// Returns, for each result of a split, the column of the original value at which the result begins. If a result is
+// split again, the columns of its parts are still counted from the original value.
 std::map<ir::ValueId, std::int64_t> first_columns(const ir::Graph& graph) {
   std::map<ir::ValueId, std::int64_t> columns;
   for (const ir::Node& node : graph.nodes) {

@@ -92,7 +92,8 @@ struct ModelOptions {
   std::optional<GuestPlace> guest = std::nullopt;
   std::int64_t max_draft_rows = 2048;
   // The format to which a draft layer and the head of its drafts are quantised while they are read. The draft head is
-  // then a matrix of its own, beside that of the model's head. Linears that are stored quantised keep their format.
+  // then a matrix of its own, in addition to the matrix of the model's head. Linears that are stored quantised keep
+  // their format.
   std::optional<StartFormat> draft_format = std::nullopt;
   // The format to which the head is quantised while it is read. A tied head becomes a matrix of its own.
   std::optional<StartFormat> head_format = std::nullopt;
@@ -126,15 +127,16 @@ struct PrefillGraphs {
 };
 
 // The graphs of a next-token layer (layers/draft.h, families/eagle3.h) or of a draft model (families/draft_model.h). A
-// layer's row combines a token with the hidden state of the previous token; a draft model's row has a token alone. The
-// row's logits predict the next token. Keys and values are in the cache groups of the model's body.
+// row of a next-token layer combines a token with the hidden state of the previous token. A row of a draft model has
+// only a token. In both cases the row's logits predict the token after this token. Keys and values are in the cache
+// groups of the model's body.
 struct DraftGraphs {
   ir::Graph body;     // its output is hidden [T, hidden], which the head and the row of the next draft read
   ir::Graph head;     // reads hidden and wanted_rows; its output is logits f32[R, ids]
   ir::Graph sampler;  // like ModelGraphs::sampler, for the draft's logits
-  // Among the outputs of the model's body, the index of the one that becomes draft_hidden. Absent for a draft model,
-  // whose rows read no hidden state of the model. At position p, a draft model's row has the id of token p, whereas a
-  // layer's row has the id of token p + 1.
+  // Index of the output of the model's body that becomes draft_hidden. Absent for a draft model, which reads no hidden
+  // states of the model. At position p, a draft model's row has the id of token p, whereas a layer's row has the id of
+  // token p + 1.
   std::optional<std::size_t> body_output = 0;
   std::vector<TokenId> target_ids = {};  // [ids]: the model's id for each id of the draft's head; empty if equal
 };

@@ -237,7 +237,8 @@ TEST(BuildModel, GgufExpertsBecomeCodesOfTheirOwnTypes) {
   EXPECT_EQ(type_of(5), "f16[2048, 32]");
   EXPECT_EQ(type_of(6), "f16[2048, 16]");
 
-  // With two ranks, each rank has 128 columns of each row of the matrix down: half of a block, or eight groups.
+  // With two ranks, each rank has 128 columns of the down matrix. In each row these are half of a block, or eight
+  // groups.
   options.tp_size = 2;
   const ModelGraphs half = *build_model(config, options, built_in_ops(), built_in_families());
   EXPECT_EQ(half.body.values[experts_of(half).operands[4].index()].type.to_string(), "u8[2048, 128]");

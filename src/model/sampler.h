@@ -1,5 +1,5 @@
-// Builds the graphs that follow the head and are the same for every architecture. They choose a token from a row of
-// logits, and compute log-probabilities of tokens.
+// Builds the graphs that run after the language model's head. They are the same for every architecture. They choose a
+// token from a row of logits, and compute log-probabilities of tokens.
 #pragma once
 
 #include <algorithm>

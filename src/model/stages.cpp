@@ -169,7 +169,8 @@ Result<ir::Graph> take_stage(const ir::Graph& body, const LayerRange& layers, co
   const std::vector<ValueId> received = begin == 0 ? std::vector<ValueId>{} : reads.crossing(begin);
   const std::vector<ValueId> sent = reads.crossing(end);
 
-  // Marks the stage's own nodes, and the repeatable earlier nodes whose results the stage's nodes need.
+  // Marks the nodes that the stage runs. These are its own nodes, and earlier nodes whose results it needs and may
+  // compute again.
   std::vector<bool> runs(body.nodes.size(), false);
   for (std::size_t n = end; n-- > 0;) {
     runs[n] = runs[n] || n >= begin;

@@ -193,8 +193,8 @@ class Check {
 WeightSpec tensor_of_its_name(const ir::Value& weight) {
   WeightPart part{.tensor = weight.name, .shape = {}};
   for (const ir::Dim& dim : weight.type.shape) part.shape.push_back(dim.constant().value_or(0));
-  // Says how the weight is filled in a model with random weights. A vector is usually a norm's weight, which should be
-  // ones.
+  // `init` says how the weight is filled in a model with random weights. A vector is usually a norm's weight, so it is
+  // filled with ones.
   const auto init = part.shape.size() == 1 ? WeightSpec::Init::kOnes : WeightSpec::Init::kUniform;
   return {.name = weight.name, .parts = {std::move(part)}, .dummy_init = init};
 }

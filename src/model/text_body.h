@@ -25,8 +25,8 @@
 
 namespace tessera {
 
-// Parses and checks the body. Each of `specs` has parts or a constant, and takes its type from the graph.
-// Returns kInvalidArgument if the text is wrong; the message gives the line and the name of the faulty item.
+// Parses and checks the body. Each element of `specs` must have parts or a constant. Its type is taken from the graph.
+// Returns kInvalidArgument if the text is wrong. The message gives the line and the name of the faulty item.
 Result<FamilyBody> read_text_body(std::string_view text, std::vector<WeightSpec> specs, const ModelConfig& config,
                                   const ModelOptions& options, const ir::OpTable& ops);
 

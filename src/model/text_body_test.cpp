@@ -129,7 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"weight %freq: f32[2]", "weight %freq: f32[2]\n  weight %huge: f32[2305843009213693952, 4]", "huge"}),
     [](const auto& wrong) { return "Case" + std::to_string(wrong.index); });
 
-// If the body declares a weight that the head also uses, both read the same memory, so the types must agree.
+// If the body declares a weight that the head also uses, body and head read the same memory, so both must declare the
+// same type.
 TEST(TextBody, WeightsThatTheHeadSharesHaveItsType) {
   const auto build = [](const std::string& shared, const ModelOptions& asked = {}) {
     FamilyRegistry families;

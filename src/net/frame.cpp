@@ -53,7 +53,7 @@ Result<FrameReader::Progress> FrameReader::advance(Socket& socket, std::chrono::
     if (got_ >= sizeof(header_.magic)) TRY(check_magic());
     if (got_ < sizeof(Header)) return come > 0 ? Progress::kSome : Progress::kNothing;
     TRY(check_header());
-    // The next reads do not wait: usually the rest of a frame has arrived together with its header.
+    // Usually the rest of a frame has arrived together with its header, so the next reads do not wait.
     limit = std::chrono::milliseconds(0);
   }
   for (std::size_t at = got_ - sizeof(Header); at < header_.bytes; at = got_ - sizeof(Header)) {

@@ -15,8 +15,8 @@
 
 namespace tessera {
 
-// Numbers are part of the protocol. kHello to kRefused never change, so that different versions can recognise each
-// other.
+// The numbers of the kinds are part of the protocol. The numbers of kHello to kRefused never change, so that different
+// versions can recognise each other.
 enum class FrameKind : std::uint64_t {
   kHello = 1,    // identifies the connecting node (NodeHello)
   kWelcome = 2,  // all nodes have joined
@@ -49,9 +49,9 @@ class FrameReader {
   explicit FrameReader(std::size_t most_bytes = kMostFrameBytes) : most_bytes_(most_bytes) {}
 
   enum class Progress : std::uint8_t { kNothing, kSome, kFrame };
-  // Receives what is available or arrives within `limit`. If the result is kFrame, a frame is complete; kind() and
-  // payload() return its kind and payload until the next call. Returns kDataLoss if the bytes are not a frame or exceed
-  // the accepted length. Other errors are those of Socket::receive.
+  // Receives what is available or arrives within `limit`. If the result is kFrame, a frame is complete. Until the next
+  // call, kind() and payload() return the frame's kind and payload. Returns kDataLoss if the bytes are not a frame or
+  // exceed the accepted length. Other errors are those of Socket::receive.
   Result<Progress> advance(Socket& socket, std::chrono::milliseconds limit);
 
   FrameKind kind() const { return static_cast<FrameKind>(header_.kind); }

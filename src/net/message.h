@@ -63,7 +63,7 @@ class MessageWriter {
 
 class MessageReader {
  public:
-  // Checks the header. The caller keeps the bytes alive, at an address that is a multiple of 8.
+  // Checks the header. The bytes must begin at an address that is a multiple of 8, and must outlive the reader.
   static Result<MessageReader> open(std::span<const std::byte> message);
 
   std::uint32_t kind() const { return kind_; }

@@ -20,8 +20,8 @@ Result<std::optional<NodeArrivals::Arrival>> NodeArrivals::next(NetClock::time_p
     if (std::optional<Arrival> come = hear_all()) return come;
     if (NetClock::now() >= deadline) return std::optional<Arrival>();
     wait(deadline);
-    // Accepts one connection at a time. The hello of this connection may already have arrived, so it is read before the
-    // next connection is accepted.
+    // Accepts one connection at a time. A new connection's hello may already have arrived, so the hello is read before
+    // the next connection is accepted.
     if (std::optional<Socket> come = TRY(listener_.accept(NetClock::now()))) add(*std::move(come));
   }
 }
@@ -61,7 +61,8 @@ void NodeArrivals::add(Socket socket) {
       {.socket = std::move(socket), .limit = NetClock::now() + limits_.hello, .reader = FrameReader(kMostHelloBytes)});
 }
 
-// Waits until a connection or data arrives, or the oldest connection's time is over.
+// Waits until a connection or data arrives, until `deadline`, or until the time limit of the oldest connection without
+// a complete hello has passed.
 void NodeArrivals::wait(NetClock::time_point deadline) {
   std::vector<int> descriptors{listener_.descriptor()};
   for (const Unheard& unheard : unheard_) descriptors.push_back(unheard.socket.descriptor());

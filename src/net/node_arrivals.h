@@ -1,4 +1,5 @@
-// Holds new connections to node 0 until each has identified itself, while node 0 waits for the other nodes.
+// While node 0 waits for the other nodes, this class holds each new connection until the connection has identified
+// itself.
 //
 //   NodeArrivals arrivals(TRY(Listener::open(address, deadline)));
 //   const std::optional<NodeArrivals::Arrival> come = TRY(arrivals.next(deadline));

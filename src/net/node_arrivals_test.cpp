@@ -52,7 +52,8 @@ TEST_F(Arrivals, SilentStrangersDoNotDelayANode) {
   EXPECT_EQ((**come).hello.node, 1);
 }
 
-// Makes ten times as many connections as are read at once, some before the node's connection and some after it.
+// Makes ten times as many silent connections as node 0 reads at once. Some come before the node's connection and some
+// after it.
 TEST_F(Arrivals, AFloodOfConnectionsKeepsNoNodeOut) {
   NodeArrivals arrivals = listen({.hello = milliseconds(60'000), .unheard = 4});
   std::future<Result<std::optional<NodeArrivals::Arrival>>> next =

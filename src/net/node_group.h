@@ -38,10 +38,10 @@ class NodeGroup {
   using TakeEnd = std::function<void(int node, const Status& why)>;
 
   // Joins the group: waits until all nodes are connected and agree (check_hello). Errors:
-  // - kInvalidArgument on a node that node 0 refuses. The text says which value differs. Node 0 logs the refusal and
+  // - kInvalidArgument on a node that node 0 refuses. The message says which value differs. Node 0 logs the refusal and
   //   waits for another node.
-  // - kNotFound on node 0 if a node did not connect in time. The text names the node that was refused last. The nodes
-  //   that had already connected get kInvalidArgument with this text.
+  // - kNotFound on node 0 if a node did not connect in time. The message names the node that was refused last. The
+  //   nodes that had already connected get kInvalidArgument with the same message.
   // - kNotFound on another node that could not reach node 0.
   // - The errors of Listener::open.
   static Result<std::shared_ptr<NodeGroup>> join(const NodeHello& own, const NodeGroupOptions& options);
@@ -64,16 +64,17 @@ class NodeGroup {
   void start();
   // Sends a frame. Node 0 may send to any other node, the other nodes only to node 0. Callable from any thread.
   Status send(int node, FrameKind kind, FrameParts parts);
-  // Sends a frame from node 0 to all other nodes except `except`. Tries all these nodes and returns the first error.
+  // Sends a frame from node 0 to all other nodes except `except`. Tries each of them even after an error, and returns
+  // the first error.
   Status send_to_all(FrameKind kind, FrameParts parts, int except = 0);
-  // Sends a frame to all other nodes. Node 0 sends it to each node except `except`; any other node sends it to node 0,
-  // which forwards it.
+  // Sends a frame to all other nodes. On node 0 it sends the frame to each node except `except`. On any other node it
+  // sends the frame to node 0, which forwards it.
   Status tell_all(FrameKind kind, FrameParts parts, int except = 0) {
     return leads() ? send_to_all(kind, parts, except) : send(0, kind, parts);
   }
-  // Leaves the group: tells the other nodes, and ends the threads soon. If `why` is an error, the others learn that
-  // this node is lost and why; otherwise they learn that it ended in order. Callable from any thread; only the first
-  // call counts.
+  // Leaves the group: tells the other nodes, and ends the threads soon. If `why` is an error, the other nodes learn
+  // that this node is lost and why. Otherwise they learn that it ended in order. Callable from any thread. Only the
+  // first call has an effect.
   void leave(const Status& why = {});
   // Leaves like leave() and waits for the threads. Must not be called on one of these threads.
   void end();

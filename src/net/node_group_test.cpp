@@ -203,7 +203,8 @@ TEST(NodeGroup, AForeignHelloDoesNotEndTheStart) {
   EXPECT_TRUE(led.ok()) << led.status().to_string();
 }
 
-// There are so many silent connections that node 1 would give up if node 0 waited for each of them in turn.
+// There are many silent connections. If node 0 waited for each of them in turn, node 1 would give up before its turn
+// came.
 TEST(NodeGroup, SilentStrangersDoNotDelayTheStart) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
@@ -249,8 +250,8 @@ TEST(NodeGroup, LeavingWithAnErrorTellsTheLoss) {
   EXPECT_THAT(why.message(), AllOf(HasSubstr("node 0 of 3 (127.0.0.1:"), HasSubstr("is gone: node 1")));
 }
 
-// Here node 0 leaves with an error when another node ends. If node 0 itself ends first, the other nodes must still see
-// an orderly end.
+// In this test node 0 leaves with an error when another node ends. But if node 0 itself ends first, the other nodes
+// must still see an orderly end.
 TEST(NodeGroup, AnOrderlyEndIsNoLossOfOtherNodes) {
   for (int round = 0; round < 50; ++round) {
     const std::vector<Joined> joined = join({hello(3, 0), hello(3, 1), hello(3, 2)}, options(testing::free_port()));

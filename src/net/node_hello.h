@@ -33,7 +33,7 @@ std::vector<std::byte> pack_hello(const NodeHello& hello);
 // the version.
 Result<NodeHello> unpack_hello(std::span<const std::byte> bytes);
 
-// Checks that `other` can follow `leader`. Otherwise returns kInvalidArgument; the message names the first value that
+// Checks that `other` can follow `leader`. Otherwise returns kInvalidArgument. The message names the first value that
 // differs, and shows it for both nodes.
 Status check_hello(const NodeHello& leader, const NodeHello& other);
 

@@ -19,7 +19,8 @@ void refuse(Socket& socket, const Status& why) {
   const std::span<const std::byte> text = std::as_bytes(std::span(why.message()));
   (void)send_frame(socket, FrameKind::kRefused, std::span(&text, 1),
                    kAnswerLimit);  // an error is ignored, because the connection is closed anyway
-  // Ends only the sending side. Closing a connection with unread bytes would reset it, and the reason might not arrive.
+  // Ends only the sending side. Closing a connection that has unread bytes would reset it, and the reason might then
+  // not reach the other end.
   socket.end_sending();
 }
 
@@ -29,7 +30,8 @@ void refuse_all(std::vector<Socket>& sockets, const Status& why) {
 }
 
 // Returns whether a process that has joined is still connected. A joined process sends nothing until all nodes have
-// joined. If a joined process was ended and restarted, the new process takes over its node number.
+// joined, so the connection is alive if a read finds neither data nor an error. If a joined process was ended and
+// restarted, the new process takes over its node number.
 bool is_there(Socket& socket) {
   std::byte unexpected{};
   const Result<std::size_t> come = socket.receive(std::span(&unexpected, 1), std::chrono::milliseconds(0));
@@ -106,8 +108,8 @@ Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options
   Socket socket = *std::move(connected);
   TRY(send_frame(socket, FrameKind::kHello, std::span(&bytes, 1), options.silence).with_context(where));
   FrameReader reader(kMostAnswerBytes);
-  // Node 0 answers when the last node has come, or when node 0's time limit is over. Node 0's time limit began before
-  // this node connected.
+  // Node 0 replies when the last node has joined or when node 0's time limit is over. This limit began before this node
+  // connected, so this node waits only a little longer than its own limit.
   TRY(receive_frame(socket, reader, connected_at + options.join_limit + 2 * kAnswerLimit).with_context(where));
   if (reader.kind() == FrameKind::kRefused) {
     const std::vector<std::byte>& text = reader.payload();

@@ -8,9 +8,10 @@
 
 namespace tessera {
 
-// Waits on node 0 for the other nodes. Returns the connection to each of them; entry 0 is closed.
+// Called on node 0. Waits for the other nodes, and returns the connections to them, indexed by node. Entry 0 is a
+// closed socket.
 Result<std::vector<Socket>> wait_for_nodes(const NodeHello& own, const NodeGroupOptions& options);
-// Joins from any other node. Returns the connection to node 0 once all nodes have joined.
+// Called on any other node. Joins the group, and returns the connection to node 0 once all nodes have joined.
 Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options);
 
 }  // namespace tessera

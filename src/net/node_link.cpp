@@ -62,8 +62,8 @@ Status NodeLink::receive_all() {
   FrameReader reader;
   NetClock::time_point last_heard = NetClock::now();
   NetClock::time_point end_by = NetClock::time_point::max();
-  // Takes no lock that a send may hold for long. If both ends send much at once, both must keep reading, or both sends
-  // block.
+  // This thread takes no lock that a send may hold for long. If both ends send much at once, each end must keep
+  // reading, because otherwise both sends block.
   for (;;) {
     const FrameReader::Progress progress = TRY(reader.advance(socket_, std::min(kLook, silence_ / 4)));
     const NetClock::time_point now = NetClock::now();
@@ -94,7 +94,7 @@ void NodeLink::run() {
   tell_end(ended_ ? ok_status() : std::move(why));
 }
 
-// Reports the end of the other node, even if memory suffices only for a short message.
+// Reports the end of the other node. If memory runs out, the report is a short message.
 void NodeLink::tell_end(const Status& why) {
   Status told;
   try {

@@ -1,4 +1,4 @@
-// A connection to another node. Any thread may send frames; received frames are handled on the link's own thread.
+// A connection to another node. Any thread may send frames. Received frames are handled on the link's own thread.
 //
 // An end that has sent no frame for a second, or for a quarter of `silence` if that is less, sends a heartbeat
 // (FrameKind::kAlive). A node is lost if it closed or broke the connection, or sent nothing for `silence`. The link
@@ -37,19 +37,20 @@ class NodeLink {
   NodeLink& operator=(const NodeLink&) = delete;
 
   const std::string& name() const { return name_; }
-  // Starts the link's thread. The thread calls both functions, but not after end() has returned.
+  // Starts the link's thread, which calls `take_frame` and `take_end`. Neither is called after end() has returned.
   void start(TakeFrame take_frame, TakeEnd take_end);
   // Sends a frame. Returns kDeviceLost if the other node is gone.
   Status send(FrameKind kind, FrameParts parts);
   // Leaves: tells the other end in a last frame, and ends the thread soon. If `why` is an error, the other end learns
-  // that this node is lost and why. Callable from any thread; only the first call counts.
+  // that this node is lost and why. Callable from any thread. Only the first call has an effect.
   void leave(const Status& why = {});
   // Leaves like leave() and waits for the thread. Must not be called on the link's thread.
   void end();
 
  private:
   void run();
-  // Receives until the end. Ok means that the other end sends nothing more.
+  // Receives frames until one of the two ends has left. Returns ok if the other end left in order, or if it sent no
+  // last frame within the time that this end waits after leaving.
   Status receive_all();
   void tell_end(const Status& why);
   void say_alive(NetClock::time_point now);

@@ -29,7 +29,7 @@ struct NodeAddress {
   std::string text() const;  // returns "host:port", or "[::1]:port" for IPv6
   friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };
-// Parses "HOST:PORT", or "[::1]:PORT" for IPv6. Otherwise returns kInvalidArgument; the message says what is accepted.
+// Parses "HOST:PORT", or "[::1]:PORT" for IPv6. Otherwise returns kInvalidArgument. The message says what is accepted.
 Result<NodeAddress> parse_node_address(std::string_view text);
 
 // An open connection, closed on destruction.
@@ -46,10 +46,10 @@ class Socket {
   std::string peer() const;  // returns an address such as "10.0.0.2:4711"
   // Sends all bytes of `parts` in order. Returns kDeviceLost if the other end is gone or takes no bytes for `limit`.
   Status send(std::span<const std::span<const std::byte>> parts, std::chrono::milliseconds limit);
-  // Receives up to to.size() bytes: what is available, or else what arrives first within `limit`. Returns 0 if nothing
-  // came. Returns kDeviceLost if the other end is gone.
+  // Receives up to to.size() bytes. Returns at once if data are available. Otherwise waits up to `limit` for the first
+  // data. Returns the number of received bytes, or 0 if no data came. Returns kDeviceLost if the other end is gone.
   Result<std::size_t> receive(std::span<std::byte> to, std::chrono::milliseconds limit);
-  // Ends this side's sending. The other end reads the end of the stream after the data already sent.
+  // Ends this side's sending. The other end still reads all data that were sent, and then the end of the stream.
   void end_sending();
   // Ends the connection in both directions. Threads that wait in this socket return with an error.
   void shut_down();
@@ -72,7 +72,8 @@ class Listener {
   Socket socket_;
 };
 
-// Waits until one of `descriptors` has data, a new connection or the end of its stream to read, or until `deadline`.
+// Waits until one of `descriptors` can be read, or until `deadline`. A descriptor can be read if it has data, a new
+// connection or the end of its stream.
 void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadline);
 
 // Connects. Retries until `deadline`, because the other process and its name may become available later. If no attempt

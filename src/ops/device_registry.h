@@ -51,8 +51,8 @@ class DeviceRegistry {
   // Returns kInvalidArgument if the type is unknown, or if a kernel was already added for the operator.
   Status add_kernel(std::string_view type, const KernelDef& kernel);
 
-  // backend() returns the backend of a type of device, and kernels() returns its kernels. Both return kInvalidArgument
-  // for an unknown type, with the known types in the message, or the error of the type's load().
+  // backend() returns the backend of a type of device, and kernels() returns its kernels. For an unknown type both
+  // return kInvalidArgument, with the known types in the message. If the type's load() failed, both return its error.
   Result<const Backend*> backend(std::string_view type) const;
   Result<const KernelTable*> kernels(std::string_view type) const;
 
@@ -60,8 +60,7 @@ class DeviceRegistry {
   // the kernels that an older GPU would run, in order to test them on this GPU. If the CUDA library was built only for
   // the older GPU, the driver compiles its PTX for this GPU. Returns kInvalidArgument for any other name.
   Status check_name(std::string_view name) const;
-  // Opens a device. For ranks, "cuda:N" is rank 0's device and rank r gets "cuda:(N+r)"; all ranks on the CPU share the
-  // CPU.
+  // Opens the device of one rank. If `name` is "cuda:N", rank r gets "cuda:(N+r)". All ranks on the CPU share the CPU.
   Result<std::unique_ptr<Device>> open(std::string_view name, RankPlace place = {}) const;
 
  private:

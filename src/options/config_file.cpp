@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
-// Returns the line of each of the object's keys, in order. Precondition: `text` was parsed successfully.
+// Returns the line number of each key of the JSON object, in the order of the keys. Precondition: `text` was parsed
+// successfully.
 std::vector<int> key_lines(std::string_view text) {
   std::vector<int> lines;
   int line = 1;
@@ -88,7 +89,7 @@ bool fits(const Json& value, std::string_view type) {
 
 std::string text_of(const Json& scalar) { return scalar.is_string() ? scalar.as_string() : scalar.dump(); }
 
-// Returns the text as JSON: as a number if it is one and the type allows numbers, else as a string.
+// Converts the text to JSON: to a number if the text is a number and the type allows numbers, else to a string.
 Json scalar_of(const std::string& text, std::string_view type) {
   if (!holds_numbers(type)) return text;
   if (const Result<std::int64_t> whole = parse_integer("", text, {INT64_MIN}); whole.ok()) return *whole;

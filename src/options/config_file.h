@@ -27,7 +27,7 @@ struct ConfigEntry {
 };
 
 // Reads a configuration file: JSON if its first character is '{', else YAML. YAML's plain scalars follow the JSON
-// schema of YAML 1.2 (`off` is a string); aliases, tags and several documents are refused. Entries are in the file's
+// schema of YAML 1.2 (`off` is a string). Aliases, tags and several documents are refused. Entries are in the file's
 // order, without `sources`. Errors name the file and the line. Returns kNotFound or kDataLoss if the file cannot be
 // read, and kInvalidArgument for all other errors, including an empty file.
 Result<std::vector<ConfigEntry>> read_config_file(const std::string& path);
@@ -37,11 +37,12 @@ Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const
 // Returns the flag for a key: "--page-size" for "page_size", "page-size" and "--page-size".
 std::string flag_of_key(std::string_view key);
 
-// Returns the words that would stand after the flag on a command line; nothing if the value is null. `type` is the type
-// given to CommandFlags::value(), or "" for a switch. Returns kInvalidArgument, with the key, for a value of another
-// type.
+// Converts an entry's value to the words that would follow the flag on a command line. Returns no words if the value is
+// null. `type` is the type given to CommandFlags::value(), or "" for a switch. If the value has another type, returns
+// kInvalidArgument with a message that names the key.
 Result<std::vector<std::string>> config_texts(const ConfigEntry& entry, std::string_view type, bool repeatable);
-// Returns the configuration file's value for a command line's words. Precondition: the flag accepted the words.
+// Does the reverse of config_texts(). Converts the words after a flag on a command line to the value that a
+// configuration file would have for the flag. Precondition: the flag accepted the words.
 Json config_value(std::span<const std::string> texts, std::string_view type, bool repeatable);
 
 }  // namespace tessera

@@ -52,7 +52,7 @@ class Reader final : public YAML::EventHandler {
   }
 
  private:
-  // Returns whether the next scalar is a key of the map.
+  // Returns whether the next scalar is a key of the outermost map.
   bool open_key() const { return depth_ == 1 && is_map_ && !has_key_; }
 
   void fail(const YAML::Mark& mark, std::string_view what) {
@@ -76,8 +76,8 @@ class Reader final : public YAML::EventHandler {
     ++depth_;
   }
 
-  // Stores `value` as the value of the last key, or as an item of that key's list. Drops values in deeper containers,
-  // because check_shape() refuses such containers.
+  // Stores `value` as the value of the most recent key, or as an item of that key's list. Drops values in deeper
+  // containers, because check_shape() refuses such containers.
   void add(const YAML::Mark& mark, YAML::anchor_t anchor, Json value) {
     if (anchor != 0) fail(mark, "anchors are not accepted");
     if (!is_map_ || !error_.ok()) return;

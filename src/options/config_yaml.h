@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// Returns the entries of the map in `text`; none if the text is empty. Nested maps and lists are returned unchanged,
-// for the caller to check. Returns kInvalidArgument, with `path` and line, if the text is not YAML or not a map, or has
-// an alias, a tag or several documents.
+// Returns the entries of the map in `text`, or no entries if the text is empty. Nested maps and lists are returned
+// unchanged, for the caller to check. Returns kInvalidArgument if the text is not YAML or not a map, or has an alias, a
+// tag or several documents. The error's message names `path` and the line.
 Result<std::vector<ConfigEntry>> read_yaml(const std::string& text, const std::string& path);
 
 }  // namespace tessera

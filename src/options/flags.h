@@ -31,7 +31,7 @@ class Option;
 
 namespace tessera {
 
-// Shown in place of a secret flag's value. A secret flag refuses this text as its value.
+// flag_values() shows this text in place of a secret flag's value. A secret flag does not accept the text as a value.
 inline constexpr std::string_view kLeftOut = "(left out)";
 
 enum class FlagSource : std::uint8_t { kDefault, kFile, kCommandLine, kEnvironment };
@@ -64,17 +64,17 @@ class CommandFlags {
   // Adds the help flag to the current group.
   void help();
 
-  // Adds a flag with a value. `names`: "--dtype" or "--model-path,--model"; errors use the first name. With
-  // "--model-path,--model,MODEL" the value may also be a positional argument, called MODEL in the help. `type` is the
-  // value's name in the help and its type in a configuration file: "N" and "1" stand for a whole number, "X" for a
+  // Adds a flag with a value. `names` is for example "--dtype" or "--model-path,--model". Errors use the first name.
+  // With "--model-path,--model,MODEL" the value may also be a positional argument, called MODEL in the help. `type` is
+  // the value's name in the help and its type in a configuration file: "N" and "1" stand for a whole number, "X" for a
   // number, "BYTES" and "COUNT" for a whole number or a string, "LIST" for a number, a string, or a list of them. Any
   // other type stands for a string. `initial` is the flag's default value, or null if it has none.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
   // Adds a flag that may be given several times. Each time, 1 to `most_words` values follow it.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take,
               int most_words = 1);
-  // Makes the last added flag secret: flag_values() shows kLeftOut instead of its value. `instead` names other ways to
-  // give the value, for errors.
+  // Makes the last added flag secret: flag_values() shows kLeftOut instead of its value. Errors contain `instead`,
+  // which names other ways to give the value.
   void keep_secret(const std::string& instead);
   // Adds a positional argument, which is a word without a flag. `type` is as in value(), or "".
   void word(const std::string& name, const std::string& type, const std::string& help, Take take);
@@ -165,7 +165,7 @@ class FlagParser {
   // command or flag, for a refused value, and for a wrong configuration file. Call it once.
   Result<ParsedFlags> parse(const std::vector<std::string>& arguments);
 
-  // Returns the help of a command, or of the program for "".
+  // Returns the help text of a command. If `command` is "", returns the program's help text.
   Result<std::string> help_of(const std::string& command) const;
   std::vector<ShownCommand> shown() const;
 

@@ -53,7 +53,8 @@ bool has_exchange(const ForeignFlags& foreign) {
   return !foreign.moe_a2a_backend.empty() && foreign.moe_a2a_backend != "none";
 }
 
-// Returns the given flag that asks for whole experts on each rank, or "" if there is none.
+// Returns the first given flag that asks for expert parallelism (each rank holds whole experts). Returns "" if no such
+// flag was given.
 std::string whole_experts_flag(const ForeignFlags& foreign) {
   if (foreign.expert_parallel) return "--enable-expert-parallel";
   if (foreign.ep_moe) return "--enable-ep-moe";

@@ -18,7 +18,7 @@ Status with_advice(const Status& status, const std::string& model, const std::st
   return not_found(fmt::format("{}; `tessera pull {}{}` or --download fetches it", status.message(), model, flag));
 }
 
-// Adds the GGUF file to a folder's path, or to a hub id after a colon.
+// Appends the name of a GGUF file: to a folder's path ("folder/file"), or to a hub id with a colon ("id:file").
 std::string with_gguf_file(const std::string& path_or_id, const std::string& file) {
   if (file.empty()) return path_or_id;
   return is_folder(path_or_id) ? (std::filesystem::path(path_or_id) / file).string() : path_or_id + ":" + file;

@@ -20,7 +20,7 @@ struct ModelSource {
 };
 
 // Returns the folder, or the GGUF file, of a model given by path or id. Downloads the model first if `source` asks for
-// that. Returns kNotFound for an id that the cache lacks; the error says how to get the model.
+// that. Returns kNotFound for an id that the cache lacks. The error says how to get the model.
 Result<std::string> find_model_folder(const std::string& path_or_id, const ModelSource& source, ModelContent content,
                                       const HubSettings& settings, bool show_progress);
 

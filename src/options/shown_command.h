@@ -1,4 +1,4 @@
-// The program's commands and flags as --help shows them; the manual page and shell completion are made from them.
+// The program's commands and flags, as --help shows them. The manual page and the shell completion are made from these.
 #pragma once
 
 #include <string>

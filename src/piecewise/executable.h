@@ -79,17 +79,17 @@ struct CompilerForSome {
 
 class Executable {
  public:
-  // Compiles the graph. If `for_some` is given, also compiles the graph with that compiler, for the buckets that it
-  // takes. The results of both compilers must be equal up to rounding. All buckets have their outputs at the same
-  // addresses. The compilers may be destroyed afterwards, but the kernels in their CompilerContext must outlive the
-  // executable. An error names the part of the graph that failed.
+  // Compiles the graph. If `for_some` is given, also compiles the graph with for_some->compiler. This second program
+  // runs the buckets for which for_some->serves() is true. The results of both compilers must be equal up to rounding.
+  // All buckets have their outputs at the same addresses. The compilers may be destroyed afterwards, but the kernels in
+  // their CompilerContext must outlive the executable. An error names the part of the graph that failed.
   static Result<std::unique_ptr<Executable>> create(StitchingGraph graph, const Compiler& compiler,
                                                     const ExecutionEnvironment& environment, ExecutableOptions options,
                                                     std::optional<CompilerForSome> for_some = std::nullopt);
 
   const StitchingGraph& graph() const { return graph_; }
   // Returns the bucket's compiled forward. The overload without a bucket returns the forward of the first compiler,
-  // which is used for all buckets that `for_some` does not take.
+  // which runs all buckets for which `for_some` is not used.
   const CompiledForward& compiled(const ir::Bucket& bucket) const { return variant(bucket).forward; }
   const CompiledForward& compiled() const { return variants_[0]->forward; }
   std::span<const CompiledPart> parts(const ir::Bucket& bucket) const { return compiled(bucket).parts; }
@@ -97,7 +97,7 @@ class Executable {
   CompileCounts compile_counts() const;  // sum over all compilers
   const ir::Bucket& largest() const { return options_.largest; }
 
-  // Compute the needs from shapes, without allocating memory.
+  // These two functions compute the needs from shapes, without allocating memory.
   Result<MemoryNeed> memory_need(const ir::Bucket& bucket) const;
   GraphNeed graph_need(const ir::Bucket& bucket) const;
 

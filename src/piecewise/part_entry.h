@@ -1,4 +1,4 @@
-// Describes the state of each part at one size, for inspection.
+// Describes the state of each part of a forward (stitching.h) for one bucket, so that users can inspect it.
 #pragma once
 
 #include <cstdint>

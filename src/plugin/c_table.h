@@ -14,9 +14,8 @@
 
 namespace tessera::plugin {
 
-// The size in bytes of a table in the first version of this TESSERA_PLUGIN_ABI, up to the end of the last member that
-// the table had in that version. This size never changes. Later versions only append members, so plugins that were
-// built earlier still load.
+// The size in bytes that a table had in the first version of this TESSERA_PLUGIN_ABI, up to the end of its last member.
+// This size never changes. Later versions only append members, so plugins that were built earlier still load.
 template <class Table>
 inline constexpr std::size_t kFirstSize = 0;
 

@@ -58,7 +58,7 @@ class PluginDevice final : public Device {
   std::int64_t available_bytes() const override;
 
   const tessera_plugin_device* table() const { return table_->get(); }
-  // Returns the reason why the device records no graphs; "" if it records them.
+  // Returns the reason why the device records no graphs, or "" if it records graphs.
   const std::string& why_no_graphs() const { return why_no_graphs_; }
   void* handle() const { return handle_; }  // the plugin's handle from open()
   OpenRecording& recording() { return recording_; }

@@ -10,7 +10,7 @@
 namespace tessera::plugin {
 
 // Makes a family from a plugin's table. Returns kInvalidArgument if the table lacks a member or its base is not in
-// `known`. Names stay valid while the plugin is loaded.
+// `known`. The names in the result stay valid while the plugin is loaded.
 Result<ModelFamily> make_plugin_family(const tessera_plugin_family* given, const FamilyRegistry& known);
 
 }  // namespace tessera::plugin

@@ -15,7 +15,7 @@ using RewriteText =
     std::function<std::int32_t(const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error)>;
 
 // Returns the rewritten graph, or nothing if `rewrite` wrote nothing or the same graph. Returns kInternal if the
-// number, a name or a type of inputs, weights, states or outputs changed.
+// inputs, weights, states or outputs changed in number, in name or in type.
 Result<std::optional<ir::Graph>> rewrite_graph(const ir::Graph& graph, const ir::OpTable& ops,
                                                const RewriteText& rewrite);
 

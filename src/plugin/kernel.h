@@ -17,8 +17,8 @@ namespace tessera::plugin {
 // The checked copy of the table of functions with which a plugin implements a kernel. Immutable.
 class Kernel : public std::enable_shared_from_this<Kernel> {
  public:
-  // Creates a kernel for an operator that occurs in graphs. Returns kInvalidArgument if a required member is missing;
-  // kNotFound if the operator is not in `ops`.
+  // Creates a kernel for an operator that occurs in graphs. Returns kInvalidArgument if a required member is missing,
+  // and kNotFound if the operator is not in `ops`.
   static Result<std::shared_ptr<const Kernel>> create(const tessera_plugin_kernel* given, const ir::OpTable& ops);
   // Creates a kernel that is used only in the programs of a plugin's compiler. The kernel has no planner, and its
   // operator need not be declared.
@@ -30,7 +30,7 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   std::string_view device() const { return table_.device; }
   std::string_view name() const { return table_.name; }
   const tessera_plugin_planner* planner() const { return table_.planner == nullptr ? nullptr : &planner_; }
-  // Returns the kernel's definition for a DeviceRegistry. The definition shares the kernel.
+  // Returns the kernel's definition for a DeviceRegistry. The definition shares ownership of the kernel.
   KernelDef def() const;
 
   Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) const;

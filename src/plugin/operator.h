@@ -17,7 +17,8 @@ class Operator : public std::enable_shared_from_this<Operator> {
   // `ops` lists the operators that native forms may use. The object copies the list, and the declarations in it must
   // outlive the object.
   static Result<std::shared_ptr<const Operator>> create(const tessera_plugin_operator* given, const ir::OpTable& ops);
-  // Returns the plugin's operator with this declaration; null if the operator is the engine's own.
+  // Returns the plugin's operator that has this declaration. Returns null if the declaration is of one of the engine's
+  // own operators.
   static std::shared_ptr<const Operator> of(const ir::OpDecl& decl);
   Operator(const Operator&) = delete;
   Operator& operator=(const Operator&) = delete;

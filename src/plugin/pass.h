@@ -7,8 +7,8 @@
 
 namespace tessera::plugin {
 
-// Makes a pass from a plugin's table. Returns kInvalidArgument if the table lacks a member. Names stay valid while the
-// plugin is loaded.
+// Makes a pass from a plugin's table. Returns kInvalidArgument if the table lacks a member. The names in the result
+// stay valid while the plugin is loaded.
 Result<Pass> make_plugin_pass(const tessera_plugin_pass* given);
 
 }  // namespace tessera::plugin

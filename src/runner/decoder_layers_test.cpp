@@ -58,7 +58,8 @@ ForwardBatch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t t
 struct Made {
   std::unique_ptr<ModelRunner> runner;
 
-  // If `replay` is false, launches the graph's kernels one by one.
+  // Runs the batch and returns the logits of its wanted rows. If `replay` is false, launches the graph's kernels one by
+  // one.
   std::vector<float> logits(const ForwardBatch& batch, bool force_eager, Decision* decision = nullptr,
                             bool replay = true) {
     std::vector<float> made(batch.wanted_rows.size() * static_cast<std::size_t>(runner->vocab_size()), NAN);
@@ -114,8 +115,8 @@ class DecoderLayers : public ::testing::Test {
   void SetUp() override {
     if (kernels_.joined().size() == plain_.joined().size()) GTEST_SKIP() << "this device has no kernel of all layers";
   }
-  // Returns whether the graphs of `joined` run the kernel under test, judged by their smaller number of kernels. The
-  // graphs of `each` run the single operators.
+  // Returns whether the graphs of `joined` run the kernel under test. They do if they have far fewer kernels than the
+  // graphs of `each`, which run every operator by itself.
   static bool has_kernel(const Made& joined, const Made& each) { return joined.nodes() + 7 * kLayers < each.nodes(); }
 
   DeviceRegistry devices_ = built_in_devices();

@@ -12,8 +12,8 @@
 namespace tessera {
 
 // Makes a batch on the reserved page that wants the last row of each request. A prefill has `size` tokens, in requests
-// that are as long as the context length allows. A decode has `size` requests with one new token each, which is the
-// last token of a page. There are at most options.max_requests requests.
+// that are as long as the context length allows. A decode has `size` requests with one new token each. The new token is
+// the last token of a page. There are at most options.max_requests requests.
 //
 // Ids run through the vocabulary, so rows choose various experts as real requests do. Slots run through the reserved
 // page but leave out slot 0. Slot 0 marks a padding row, which chooses no expert. With pages of one token there is no

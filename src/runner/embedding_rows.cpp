@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// number of values that are converted at a time
+// The number of values that are converted at a time.
 constexpr std::size_t kSlice = std::size_t{1} << 18;
 
 Result<ir::Type> type_in(const ir::Graph& body) {

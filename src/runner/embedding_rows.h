@@ -34,7 +34,7 @@ class EmbeddingRows {
   std::int64_t row_values() const { return static_cast<std::int64_t>(row_values_); }
   ir::DType dtype() const { return dtype_; }
   std::int64_t row_bytes() const { return row_values() * static_cast<std::int64_t>(ir::dtype_size(dtype_)); }
-  // Returns the address of row 0; row r begins r · row_bytes() bytes after it.
+  // Returns the address of row 0. Row r begins r · row_bytes() bytes after it.
   DeviceAddress base() const { return arena_->base(); }
   std::int64_t bytes() const { return static_cast<std::int64_t>(arena_->size()); }  // committed bytes
 

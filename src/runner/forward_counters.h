@@ -62,7 +62,7 @@ struct ForwardCounters {
   void add(const ForwardCounters& more);
   // Returns the counts of a key, or null if no forward had this key.
   const ForwardCount* find(const ForwardKey& key) const;
-  // Return sums over all keys with this reason, or with this runner and size.
+  // forwards() and of_size() return sums over all keys with the given reason, or with the given runner and size.
   std::int64_t forwards(Reason reason) const;
   ForwardCount of_size(RunnerKind runner, std::int64_t size) const;
 };

@@ -45,8 +45,9 @@ struct ForwardInputs {
 // The results of a forward. They stay valid until RunnerOptions::max_in_flight more forwards were submitted.
 struct StepOutputs {
   std::span<const TokenId> sampled;  // [sampled rows]
-  // The log-probability of each wanted row's target, a token that the caller named; empty without targets. It belongs
-  // to the model's own distribution, before penalties, biases and temperature (ops/sampling/top_logprobs.h).
+  // The log-probability of each wanted row's target (ForwardInputs::logprob_targets). Empty if there are no targets. It
+  // is computed from the model's own distribution, before penalties, biases and temperature
+  // (ops/sampling/top_logprobs.h).
   std::span<const float> logprobs;  // [wanted rows]
   // The most probable tokens of each row, [wanted rows × top_logprobs]. The most probable token comes first, and
   // equally probable tokens are sorted by id. If the vocabulary has fewer tokens than top_logprobs, the remaining
@@ -66,9 +67,9 @@ struct ForwardLimits {
   std::int64_t adapter_slots = 0;         // if 0, no adapters are served
 };
 
-// Checks that the inputs are consistent with one another and with the limits. An error shows a fault in the engine,
-// unless the batch has too many tokens. Ids of edits are not checked, because the kernel skips ids outside the
-// vocabulary.
+// Checks that the inputs are consistent with one another and with the limits. An error means that the engine has a
+// fault, unless the error says that the batch has too many tokens. Ids of edits are not checked, because the kernel
+// skips ids outside the vocabulary.
 Status check(const ForwardInputs& inputs, const ForwardLimits& limits);
 
 }  // namespace tessera

@@ -24,8 +24,8 @@ class ForwardStep {
   // `parts` must outlive this object.
   explicit ForwardStep(RunnerParts& parts);
 
-  // Enqueues the forward and the downloads of its results. Precondition: check() accepted the inputs, and the
-  // decision's size is captured or eager. Allocates nothing for sizes that were seen before.
+  // Enqueues the forward and the downloads of its results. Precondition: check() accepted the inputs, and the decision
+  // is eager or its size is captured. Allocates nothing for sizes that were seen before.
   Status run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);
   // Enqueues the body, or the decode graph, with padding rows only. The other ranks cannot compute their tokens without
   // this forward (ModelRunner::run_idle_forward).

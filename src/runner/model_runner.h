@@ -45,7 +45,7 @@ struct ForwardOutputs {
 
 class ModelRunner {
  public:
-  // Takes ownership of graphs and weights; `device` must outlive the runner.
+  // Takes ownership of graphs and weights. `device` must outlive the runner.
   static Result<std::unique_ptr<ModelRunner>> create(ModelGraphs graphs, Weights weights, Device& device,
                                                      RunnerOptions options);
   ~ModelRunner();
@@ -56,8 +56,8 @@ class ModelRunner {
   // forward is eager. A size whose capture fails is dropped. Returns an error if the runner cannot start even with
   // fewer graphs.
   Status capture(const std::function<bool()>& more = {}) { return capture_.start(forwards_->results(), more); }
-  // Does only the first part of capture(). A rank that follows rank 0 calls it, and then captures the sizes that rank 0
-  // orders.
+  // Does only the first part of capture(): allocates the memory of the largest forward, and runs every kernel once. A
+  // rank that follows rank 0 calls it, and then captures the sizes that rank 0 orders.
   Status prepare() { return capture_.prepare(forwards_->results()); }
   // Captures all sizes that options.capture defers. Precondition: no forward is in flight.
   Status capture_rest() { return capture_.capture_rest(); }
@@ -95,18 +95,18 @@ class ModelRunner {
   // a forward that only runs when it is collected (steps/host_pipeline.cpp): collect() then fills them in.
   // Precondition: fewer than max_in_flight() forwards are in flight. Allocates nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
-  // Runs a forward without tokens of this rank. With data parallelism (ModelGraphs::dp_size), a rank without tokens
-  // must still take part in the forward of the other ranks (steps/data_parallel.cpp). run_idle_forward() waits until
-  // the ranks agree on a graph. If max_in_flight() idle forwards run already, it also waits for the oldest of them.
-  // Then it enqueues the idle forward and returns. end_idle_forwards() waits for all idle forwards, and returns the
-  // error of this wait. idle_work() calls end_idle_forwards() first.
+  // Takes part in a forward for which this rank has no tokens. With data parallelism (ModelGraphs::dp_size), a rank
+  // without tokens must still take part in the forward of the other ranks (steps/data_parallel.cpp). run_idle_forward()
+  // waits until the ranks agree on a graph. If max_in_flight() idle forwards run already, it also waits for the oldest
+  // of them. Then it enqueues the idle forward and returns. end_idle_forwards() waits for all idle forwards, and
+  // returns the error of this wait. idle_work() calls end_idle_forwards() first.
   Status run_idle_forward() { return way_->run_idle_forward(); }
   Status end_idle_forwards() { return way_->end_idle_forwards(); }
   // Waits for the oldest forward in flight. The forward is no longer in flight afterwards, even after an error.
   // Precondition: a forward is in flight.
   Result<StepOutputs> collect();
-  // Returns the object that runs the next-token layer or the draft model. Use it only between two forwards. fetched()
-  // may also be read after the next submit().
+  // Returns the object that runs the next-token layer or the draft model. Call its functions only between two forwards.
+  // Only the result of fetched() may also be read after the next submit().
   DraftStep& drafts() { return draft_; }
   int in_flight() const { return way_->in_flight(); }
   int max_in_flight() const { return parts_->model.options.max_in_flight; }

@@ -28,7 +28,7 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Runs of different shapes may add float32 values in a different order, so their results differ by rounding.
+// Forwards of different sizes may add float32 values in a different order, so their results differ by rounding.
 constexpr double kRunTolerance = 1e-4;
 
 // Three prompts of 9, 17 and 14 tokens. Together they have 40 tokens, which is a captured size.
@@ -239,8 +239,8 @@ TEST(ModelRunner, ManyEagerSizesDoNotEvictCapturedOnes) {
 }
 
 TEST(ModelRunner, MemoryIsReportedByUse) {
-  // The model's parameters are 3 layers of hidden size 64, with 4 query heads and 2 KV heads of size 16 and an MLP of
-  // size 160, and the input and output embeddings of 512 tokens.
+  // The model has 3 layers of hidden size 64. Each layer has 4 query heads and 2 KV heads of size 16, and an MLP of
+  // size 160. The input and output embeddings have 512 tokens.
   constexpr std::int64_t kParameters = 3 * (64 * (2 * 64 + 2 * 32 + 3 * 160) + 2 * 64) + 2 * 512 * 64 + 64;
   const RunnerOptions options = small_options();
   RunnerBench bench = make_captured("llama", options);

@@ -40,8 +40,8 @@ class OpPlans {
   // afterwards, but must outlive the kernels.
   void add_to(ForwardContext& context) const;
   // Calls OpPlan::plan of every plan with these arguments. If a decoding request has drafts and a plan does not need
-  // whole requests, the plan gets each row as a separate request (row_requests.h). Allocates nothing for batches no
-  // larger than earlier ones.
+  // whole requests, the plan gets each row as a separate request (row_requests.h). Allocates memory only for a batch
+  // that is larger than all earlier ones.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);
 
   std::int64_t bytes() const;

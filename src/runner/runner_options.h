@@ -34,20 +34,21 @@ struct RunnerOptions : StepLimits {
   CaptureMode capture = CaptureMode::kEager;
   // If true, the runner measures costs for dispatch in idle moments. It never does so if forwards are deterministic.
   bool measure_costs = true;
-  // If true, a prefill size gets a full graph in addition to its pieces if measurements show that the full graph is
-  // faster.
+  // If true, the full graph of a prefill size is measured against its pieces. If the full graph is faster, the size
+  // gets it in addition to the pieces.
   bool choose_full = false;
   bool debug = false;  // runs every forward in debug mode (runner/verify/debug_mode.h), which is slow
   // Prefill forwards of at least this many tokens run as two halves (compile/halves.h). If 0, no forward does.
   std::int64_t halves_from = 0;
   bool decode_padding = true;
-  // Operators at which prefill graphs are cut; empty if graphs.prefill_whole is set.
+  // Operators at which prefill graphs are cut. The list is empty if graphs.prefill_whole is set.
   std::vector<std::string> split_ops;
   std::vector<std::string> decode_split_ops;  // operators at which decode graphs are cut
   std::int64_t max_drafts = 0;                // maximum number of drafts of a request in a forward
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string compiler = "eager";  // a compiler of the registry
-  // The compiler of decode forwards of up to decode_compiler_max requests. If empty, `compiler` compiles them too.
+  // The name of the compiler for decode forwards of up to decode_compiler_max requests. If empty, `compiler` compiles
+  // these forwards too.
   std::string decode_compiler;
   std::int64_t decode_compiler_max = 0;
   std::string cache_dir;  // folder in which the compiler keeps compiled programs; if empty, it keeps none

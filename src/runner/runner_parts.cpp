@@ -50,8 +50,8 @@ Status RunnerParts::allocate() {
     target_ids_ = TRY(TargetIds::create(graphs.draft->target_ids, device, *stream_));
   if (graphs.adapted) adapters_ = TRY(AdapterTables::create(graphs.adapted->layout, device, *stream_));
 
-  // The plans reserve their part of the step buffer before the inputs do. The short lists of the plans then lie next to
-  // the short row inputs, at the start of the inputs.
+  // The plans reserve their part of the step buffer before the inputs do. The short lists of the plans then lie
+  // directly before the short row inputs, with which the inputs begin.
   step_ = std::make_unique<StepBuffer>();
   const auto planned = all_graphs(graphs);
   extend_context_.limits = plan_limits(options);
@@ -93,7 +93,7 @@ ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
           .backend = model.options.registry->piecewise_backends.of(model.device.properties().type)};
 }
 
-// Reserves only address ranges. The memory plans decide later how much memory is committed in them. If arenas cannot
+// Reserves only address ranges. The memory plans decide later how much of each range gets memory. If arenas cannot
 // grow, each gets the predicted size.
 Status RunnerParts::reserve_arenas() {
   Device& device = model.device;

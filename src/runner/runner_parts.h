@@ -50,8 +50,8 @@ class RunnerParts {
   DraftHidden* draft_hidden() const { return draft_hidden_.get(); }  // null if the model drafts nothing
   Arena& arena() const { return *arena_; }
   Arena& workspace() const { return *workspace_; }
-  // Return the inputs and plans that the host stages for a forward (Launcher). One copy of the step buffer transfers
-  // plans and inputs to the device.
+  // Return the inputs and plans that the host stages for a forward (Launcher). The step buffer holds both, so a single
+  // copy transfers them to the device.
   StepBuffer& step_buffer() const { return *step_; }
   OpPlans& plans() const { return *plans_; }
   InputBuffers& inputs() const { return *inputs_; }

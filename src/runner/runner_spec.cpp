@@ -47,8 +47,8 @@ ir::Bucket choice_bucket(std::int64_t rows) {
 }
 
 // The maximum size, in rows, of a graph that makes a whole draft. The head computes all rows of the graph, even if they
-// are not wanted. Up to this size this takes about as long as one row, because the time goes into reading the head's
-// weights.
+// are not wanted. Up to this size, computing all rows takes about as long as computing one row, because reading the
+// head's weights takes most of the time.
 constexpr std::int64_t kMostDraftDecodeRows = 64;
 
 std::vector<std::int64_t> draft_decode_sizes(const RunnerOptions& options) {
@@ -86,9 +86,9 @@ std::int64_t max_padded_tokens(const RunnerOptions& options) {
 
 std::int64_t max_head_rows(const RunnerOptions& options) {
   const std::int64_t decoded = options.decode_sizes.empty() ? 0 : options.decode_sizes.back();
-  // One run should compute the rows of all running requests, because each run reads the weights again. If there are
-  // more than 2 * kMaxHeadRows requests, several runs share the rows, which limits the memory of logits. A decode graph
-  // computes the logits of all its rows at once in any case.
+  // One run of the head should compute the rows of all running requests, because each run reads the weights again. If
+  // there are more than 2 * kMaxHeadRows requests, several runs share the rows, which limits the memory of logits. A
+  // decode graph computes the logits of all its rows at once in any case.
   return std::max({kMaxHeadRows, decoded, std::min(options.max_requests, 2 * kMaxHeadRows)});
 }
 
@@ -103,8 +103,8 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
   std::int64_t offset = 0;
   for (const ir::ValueId id : body.outputs) {
     const ir::Value& value = body.value(id);
-    // The first output of a whole body holds the hidden states and may have any name. The head's input for it is
-    // "hidden".
+    // Without separate prefill graphs, the body's first output holds the hidden states and may have any name. The head
+    // reads it as its input "hidden".
     const bool is_hidden = !graphs.prefill && values.empty();
     values.push_back({.name = is_hidden ? "hidden" : value.name, .type = value.type, .offset = offset});
     offset += align_up(TRY(ir::size_bytes(value.type, largest)));

@@ -74,8 +74,9 @@ constexpr bool has_draft_body(RunnerRole role) {
 constexpr bool has_adapters(RunnerRole role) {
   return role == RunnerRole::kAdapterPrefill || role == RunnerRole::kAdapterHead || role == RunnerRole::kAdapterDecode;
 }
-// Returns the role that runs forwards of `role`. `adapters` says whether some row has an adapter. Precondition: `role`
-// is kPrefill, kHead or kDecode, or `adapters` is false.
+// Returns the adapter role that corresponds to `role` if `adapters` is true, and otherwise `role`. `adapters` says
+// whether some row of the forward has an adapter. Precondition: `role` is kPrefill, kHead or kDecode, or `adapters` is
+// false.
 constexpr RunnerRole with_adapters(RunnerRole role, bool adapters) {
   if (!adapters) return role;
   if (role == RunnerRole::kDecode) return RunnerRole::kAdapterDecode;

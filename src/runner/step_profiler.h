@@ -101,7 +101,7 @@ class StepProfiler {
 
  private:
   // The beginning of a forward is measured from the beginning of the forward before it. Two forwards may be in flight,
-  // so the marks of three forwards are kept.
+  // and the older one needs the beginning of the forward before it, so the marks of three forwards are kept.
   static constexpr std::size_t kKept = 3;
   struct Marks {
     std::vector<std::unique_ptr<Event>> events{};  // [0]: recorded when the forward began

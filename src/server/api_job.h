@@ -48,7 +48,7 @@ class Answer {
   // Returns the token counts of the events so far. Batches add them up. Answers of routes that batches cannot call
   // return zeros.
   virtual Usage usage() const { return {}; }
-  // Returns the body in parts if making it at once could delay other streams; otherwise returns nothing. The parts
+  // Returns the body in parts if making it at once could delay other streams. Otherwise returns nothing. The parts
   // refer to memory of the answer, and no other function is called after this one.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }
   // Returns, in parts, the events that on_event() held back from a stream because they may be large. The stream sends
@@ -59,13 +59,14 @@ class Answer {
 struct ApiJob {
   std::string id{};  // the id of the answer
   std::vector<Request> requests{};
-  // The ids by which a client may end the requests, one per request. If empty, every request has the answer's id.
+  // The ids by which a client may end the requests. Each request has one id. If empty, every request has the answer's
+  // id.
   std::vector<std::string> request_ids{};
   bool stream = false;
   std::string note{};  // text of the header X-Tessera-Note; "": no header
   std::unique_ptr<Answer> answer{};
   // If set, the job runs in the background: it sends nothing to its client, and continues after the client has left.
-  // The stream's text goes to this function on the I/O thread; `last` marks the end.
+  // This function then gets the stream's text on the I/O thread, and `last` marks the end.
   std::function<void(std::string_view text, bool last)> deliver{};
 };
 

@@ -1,5 +1,5 @@
 // A value, or the ApiError that the client gets instead. TRY accepts an ApiResult like a Result. In a function that
-// returns an ApiResult, TRY also accepts a Result or Status; its error becomes api_error(status).
+// returns an ApiResult, TRY also accepts a Result or Status, whose error becomes api_error(status).
 #pragma once
 
 #include <cassert>

@@ -1,5 +1,5 @@
 // POST routes whose bodies are read on a pool's thread. Each route has a function that reads the body. For a route of
-// job_routes() this function makes a job for the engine; for one of build_routes() it makes the whole answer.
+// job_routes(), this function makes a job for the engine. For a route of build_routes(), it makes the whole answer.
 #pragma once
 
 #include <span>

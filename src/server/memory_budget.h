@@ -7,9 +7,9 @@
 //   TRY(charge.set(2 * body.size()));  // grows; an error leaves the charge unchanged
 //
 // Large requests never fill the budget, because its last sixteenth is left to small requests, which hold at most
-// kSmallBytes each. So a short chat is still answered while images and long prompts are refused for now.
+// kSmallBytes each. Short chats are therefore still answered while images and long prompts are refused for now.
 //
-// Threads: any thread may use a budget, without locks; one thread at a time may use a charge. Cost: one or two atomic
+// Threads: any thread may use a budget, without locks. One thread at a time may use a charge. Cost: one or two atomic
 // additions per change.
 #pragma once
 
@@ -32,8 +32,8 @@ class MemoryBudget {
 
   std::int64_t limit() const { return limit_; }
   // Returns the limit for a charge: the maximum number of bytes that all requests together may hold after the charge.
-  // `whole`: the bytes that the charged request then holds. Only small requests may use the last sixteenth of the
-  // budget.
+  // `whole` is the number of bytes that the charged request then holds in all its charges. Only small requests may use
+  // the last sixteenth of the budget.
   std::int64_t limit(std::int64_t whole) const { return whole <= kSmallBytes ? limit_ : limit_ - limit_ / 16; }
   std::int64_t used() const { return used_; }
   // Returns the bytes charged since the start: the sum of all increases of charges.
@@ -49,7 +49,7 @@ class MemoryBudget {
 
  private:
   friend class MemoryCharge;
-  // Adds `more` ≥ 0 bytes to the used memory. `whole`: the bytes that the request then holds.
+  // Adds `more` ≥ 0 bytes to the used memory. `whole` is as in limit().
   ApiStatus take(std::int64_t more, std::int64_t whole);
   ApiStatus refuse_for_good(std::int64_t whole);
   ApiStatus refuse_for_now();
@@ -62,7 +62,7 @@ class MemoryBudget {
   std::atomic<std::int64_t> refused_for_good_ = 0;
 };
 
-// One holder's share of a budget. A charge that was moved from holds nothing and has no budget.
+// The bytes that one holder takes from a budget. A moved-from charge holds nothing and has no budget.
 class MemoryCharge {
  public:
   // Makes a charge without a budget, which counts nothing and refuses nothing.
@@ -80,9 +80,10 @@ class MemoryCharge {
   }
   ~MemoryCharge() { release(); }
 
-  // Sets the number of bytes that the charge holds, which may grow or shrink. `beside`: the bytes that the same request
-  // holds in other charges. After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit
-  // for its size (the message names this limit); 503 with Retry-After if other requests hold too much now.
+  // Sets the number of bytes that the charge holds, which may grow or shrink. `beside` is the number of bytes that the
+  // same request holds in other charges. After an error the charge is unchanged. Errors: 413 if the request alone
+  // exceeds the limit for its size (the message names this limit), and 503 with Retry-After if other requests hold too
+  // much now.
   ApiStatus set(std::int64_t bytes, std::int64_t beside = 0);
   // Returns the error that set(bytes) would return, and counts it as a refusal. The charge stays unchanged.
   ApiStatus check(std::int64_t bytes) const;

@@ -1,4 +1,4 @@
-// Errors that several routes share: the server takes no requests, or a path names nothing.
+// Errors that several routes share: the server takes no requests at present, or a path names nothing that exists.
 #pragma once
 
 #include <string>

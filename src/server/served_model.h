@@ -59,7 +59,7 @@ struct ServedModel {
   std::string eos_token{};
   std::string tool_call_parser{};  // "generic": see server/tools/generic_tools.h; "": tools are refused
   std::string reasoning_parser{};  // "": no parser
-  // The plugin formats that the two names above select; each is null if the name belongs to a built-in parser.
+  // The plugin formats that the two names above select. Each is null if its name belongs to a built-in parser.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
   bool allow_unknown_fields = false;            // unknown fields of requests are ignored
@@ -84,7 +84,8 @@ struct ServedModel {
   // Returns whether the model generates tokens.
   bool generates() const { return !embedding && num_labels == 0; }
   // Each of these functions checks one ability of the model: to generate tokens, to make embeddings, to classify, or to
-  // score pairs of texts. Without it, they return a 400 that says what the model serves instead.
+  // score pairs of texts. If the model lacks the ability, the function returns a 400 that says what the model serves
+  // instead.
   ApiStatus check_generates() const;
   ApiStatus check_embeds() const;
   ApiStatus check_classifies() const;
@@ -107,7 +108,7 @@ struct ServedModel {
   // `check_model`, and returns "" or that function's error.
   ApiResult<std::string> named_adapter(const Json& body,
                                        ApiStatus (ServedModel::*check_model)(const Json& body) const) const;
-  // Returns the adapter that the field "lora_path" names; without the field, returns `named`. Errors: 404 for an
+  // Returns the adapter that the field "lora_path" names. Without this field, returns `named`. Errors: 404 for an
   // adapter that is not loaded; 400 if `named` is another adapter, or if no adapters are served.
   ApiResult<std::string> adapter_by_path(const ApiFields& fields, std::string named) const;
   // Returns the ids of a text. `param` names the field in errors.

@@ -48,8 +48,8 @@ Status choose_parsers(const ServerOptions& options, const ChatFormats& formats, 
   if (guess.empty()) guess = kGenericToolParser;
   model.tool_call_parser = TRY(choose_parser("--tool-call-parser", options.tool_call_parser, guess,
                                              tool_call_parser_names(), formats.names(Part::kCalls)));
-  // A template that shows no tools cannot show the model the call format of the parser that a flag names. The model
-  // would not write calls in this format, so the generic parser is used.
+  // A flag may name a parser. If the template shows no tools, it does not show the model the call format that this
+  // parser reads. The model would not write calls in this format, so the generic parser is used instead.
   const bool shows_tools = tool_source.find("tools") != std::string::npos;
   if (!model.tool_call_parser.empty() && !shows_tools) model.tool_call_parser = kGenericToolParser;
   model.call_format = formats.find(model.tool_call_parser, Part::kCalls);

@@ -43,7 +43,8 @@ struct ServerOptions {
   // server has neither files nor batches.
   std::string file_folder{};
   std::int64_t file_bytes = std::int64_t{16} << 30;
-  // Requests may load adapters only from this folder or below it; if it is "", from anywhere.
+  // Requests may load adapters only from this folder or below it. If it is "", requests may load adapters from
+  // anywhere.
   std::string adapter_folder{};
   // Seconds for which the server still answers, with the error, after all engines have failed.
   double last_answers_s = 1;

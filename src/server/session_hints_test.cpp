@@ -23,7 +23,8 @@ class SessionHintsTest : public ::testing::Test {
   // A server whose cache has room for about six prompts.
   static std::unique_ptr<Engine> small_engine() { return make_engine({.max_total_tokens = 640, .page_size = 16}); }
 
-  // Sends the prompt that belongs to `number`, with the members `more`. Returns how many of its tokens were cached.
+  // Sends the prompt that belongs to `number`, in a request that also has the JSON members `more`. Returns how many of
+  // the prompt's tokens were cached.
   static std::int64_t cached(const Running& running, int number, const std::string& more = "",
                              const std::string& headers = "") {
     std::vector<int> ids;

@@ -200,8 +200,8 @@ void Bpe::merge_few(Workspace& symbols) const {
 }
 
 void Bpe::merge_many(Workspace& symbols) const {
-  // A possible merge. Candidates are ordered by rank, then from the left. A candidate is stale when its left symbol was
-  // consumed or its pair no longer gives the same result.
+  // A possible merge. Candidates are ordered by rank, then from the left. A candidate is stale when another merge has
+  // consumed its left symbol, or when its two symbols no longer merge into `result`.
   struct Candidate {
     std::int32_t rank;
     std::int32_t at;

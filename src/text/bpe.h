@@ -1,5 +1,5 @@
-// Implements byte-pair encoding, which joins the two neighbouring symbols of a piece whose merge has the best rank, and
-// repeats this until no merge applies.
+// Implements byte-pair encoding. Each step joins two neighbouring symbols of a piece, namely the pair whose merge has
+// the best rank. The steps are repeated until no merge applies.
 #pragma once
 
 #include <array>

@@ -41,7 +41,8 @@ TEST(Mutation, TokenizersNeverCrash) {
                                     "\"Regex\"", "\"String\"", "(",
                                     "(?i",       "{1,99999}",  "\\\\p{L}",
                                     "\\\\K",     "(a*)*"};
-  // The seeds are tokenizers with short lists. Most mutations would hit a long list, and few would hit other fields.
+  // The seeds are tokenizers with short lists. With long lists, most mutations would hit a list, and few would hit
+  // other fields.
   std::vector<std::string> seeds;
   for (const auto& tokenizers : {test::step_cases(), test::sentencepiece_cases()}) {
     for (const auto& entry : tokenizers) {

@@ -125,7 +125,7 @@ class Split : public PreTokenizer {
   bool invert_;
 };
 
-// Rewrites each piece separately; `rewrite(piece, out)` appends its new text.
+// Rewrites each piece separately. `rewrite(piece, out)` appends the new text of `piece` to `out`.
 template <class Rewrite>
 void rewrite_pieces(Pieces& pieces, Rewrite rewrite) {
   std::string text;

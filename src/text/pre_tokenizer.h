@@ -1,5 +1,5 @@
-// Performs the second step of encoding, which cuts normalised text into pieces. Merges never cross the ends of pieces
-// ("pre_tokenizer" in tokenizer.json). Byte-level tokenizers also replace bytes by their symbols here.
+// Performs the second step of encoding ("pre_tokenizer" in tokenizer.json), which cuts normalised text into pieces.
+// Merges never cross the ends of pieces. Byte-level tokenizers also replace bytes by their symbols here.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// Translates the patterns of tokenizer files. The patterns are written for Oniguruma (Ruby syntax), but this engine
-// matches with PCRE2. If the two libraries read a construct differently, the construct is refused or is rewritten so
-// that PCRE2 matches like Oniguruma. These are the constructs and their treatment:
+// Translates the patterns of tokenizer files. The patterns are written for Oniguruma (Ruby syntax), but Tessera matches
+// with PCRE2. If the two libraries read a construct differently, the construct is refused or is rewritten so that PCRE2
+// matches like Oniguruma. These are the constructs and their treatment:
 //
 //   \s \S \w       match Oniguruma's sets, which differ from PCRE2's in a few characters
 //   x{1,3}+        repeats x{1,3}; in PCRE2 the unchanged text would be a possessive quantifier

@@ -1,6 +1,6 @@
 // A regular expression of a tokenizer file, compiled once with PCRE2 (UTF, Unicode properties, JIT).
 //
-// The files are written for Oniguruma; regex_dialect.h translates them.
+// The patterns in these files are written for Oniguruma. regex_dialect.h translates them.
 #pragma once
 
 #include <cstddef>

@@ -40,8 +40,9 @@ struct EncodeOptions {
   // ordinary text. Turn the option off for untrusted text outside a chat template. Added tokens that are not special
   // always match.
   bool parse_special = true;
-  // encode() looks up the ids of texts between added tokens here, and adds new texts; encode_pair() ignores this
-  // member. Use one object per tokenizer. Borrowed for the call; null: every text is encoded.
+  // A cache of the ids of texts between added tokens. encode() looks up texts in it and adds new texts. encode_pair()
+  // ignores it. Use one cache for each tokenizer. The cache is borrowed for the call. If it is null, every text is
+  // encoded.
   EncodedSpans* spans = nullptr;
 };
 

@@ -54,8 +54,8 @@ class Reader {
         out_.model.set(std::string(key), std::move(member));
       }
     }
-    // Models of unsupported types have vocabularies of other shapes. Their errors must name the type, not the shape, so
-    // the type is checked first.
+    // A model of an unsupported type may store its vocabulary in another form. The error must name the type and not the
+    // form, so the type is checked first.
     const Json* type = out_.model.find("type");
     if (type == nullptr && !has_merges) return missing("model.type", "\"BPE\" or \"Unigram\"");
     const Field field(out_.file, "model.type", type);

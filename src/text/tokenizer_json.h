@@ -41,7 +41,8 @@ struct TokenizerJson {
   static Result<TokenizerJson> parse(std::string_view text, const std::string& file);
 };
 
-// The bound of ids, far above any model's vocabulary. A larger id in a file is a mistake that would cost gigabytes.
+// All ids must be less than this number, which is far above the size of any model's vocabulary. A larger id in a file
+// is a mistake that would cost gigabytes.
 inline constexpr std::int64_t kMaxVocabularySize = 1 << 24;
 
 }  // namespace tessera

@@ -25,7 +25,7 @@ constexpr EncodeOptions kAsText{.add_special_tokens = false, .parse_special = fa
 
 const std::string& string_of(const Json& row, const char* key) { return row.find(key)->as_string(); }
 
-// Returns the ids of `row` under `key`. A row without `key` has the same ids under "ids".
+// Returns the ids that `row` has under `key`. If `row` has no `key`, the expected ids are those under "ids".
 std::vector<int> ids_under(const Json& row, const char* key) {
   const Json* ids = row.find(key);
   return values(*(ids != nullptr ? ids : row.find("ids")));

@@ -25,8 +25,8 @@ Status bench_vision(const BenchOptions& options);
 // Returns the engine's options with slots for the requested adapters. If the user gave no chunk size, a chunk is large
 // enough for the longest requested prefill.
 EngineOptions bench_engine_options(const BenchOptions& options);
-// Returns kUnimplemented if there are several ranks. `bench` is the benchmark's name ("bench graphs"), and `what`
-// says what the benchmark times.
+// Returns kUnimplemented if there are several ranks. `bench` is the benchmark's name ("bench graphs"), and `what` names
+// what the benchmark measures ("the forms of one rank").
 Status refuse_ranks(const BenchOptions& options, std::string_view bench, std::string_view what);
 // Returns a JSON object that describes the measurement and the engine: {"bench", "model", "dtype", "threads", …}.
 Json bench_header(const BenchOptions& options, const Engine& engine);

@@ -49,7 +49,8 @@ class BatchBuilder {
   }
 
  private:
-  // Gives the request its pages in group g. Page 0 stands for pages that the window does not reach, as in the engine.
+  // Gives the request its pages in cache group g. Page 0 takes the place of each page that lies before the attention
+  // window, as in the engine.
   void add_pages(std::size_t g, std::int64_t query, std::int64_t prefix) {
     const ir::CacheGroup& group = cache_groups_[g];
     const PageRange touched = pages_touched(group, prefix, prefix + query, page_size_);

@@ -1,4 +1,4 @@
-// Measures forwards of one shape: the kernels alone, eagerly and through graphs, and the whole forward.
+// Measures prefills and decodes of given sizes: the kernels alone, eagerly and through graphs, and the whole forward.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -144,7 +144,7 @@ Json row_json(const Comparison& c) {
   return row;
 }
 
-// Returns the requested sizes; if there are none, the sizes of `usual` up to `most`.
+// Returns the requested sizes. If none were requested, returns the sizes of `usual` up to `most`.
 std::vector<std::int64_t> sizes_or(const std::vector<std::int64_t>& asked, std::vector<std::int64_t> usual,
                                    std::int64_t most) {
   if (!asked.empty()) return asked;

@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // One form of a batch, for example its graphs of pieces. First prepare() makes plans and uploads inputs. Then enqueue()
-// runs; only this call is timed.
+// runs. Only enqueue() is timed.
 struct Form {
   std::function<Status()> prepare;
   std::function<Status()> enqueue;
@@ -48,7 +48,7 @@ class FormBench {
     forms.push_back(body(
         batch, row.count, [&] { return prefill().run(row.count); }, row.times.eager));
     TRY(add_graphs(batch, row, forms));
-    // Full graphs do not serve batches in which a request has a single row; such batches run as pieces.
+    // Full graphs do not serve batches in which a request has a single row. These batches run as pieces.
     const bool has_full = row.cuts > 0 && prefill().executable().can_be_full() && shape_of(batch).several_rows_each;
     const bool had_full = row.size > 0 && prefill().has_full(row.size);
     if (has_full) {
@@ -159,7 +159,7 @@ class FormBench {
   std::int64_t repeat_;
 };
 
-// The requested sizes; if there are none, all captured sizes.
+// The requested numbers of tokens and of requests. If none were requested, these are all captured sizes.
 struct Shapes {
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> requests;

@@ -133,7 +133,7 @@ Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   return ok_status();
 }
 
-// Returns the index of the run whose length is the median.
+// Returns the index of the run whose duration is the median.
 std::size_t typical_run(const std::vector<Call>& calls) {
   std::vector<std::size_t> runs(calls.back().end_ms.size());
   std::iota(runs.begin(), runs.end(), 0);

@@ -79,8 +79,8 @@ class LoadBench {
   }
 
  private:
-  // Refuses agents whose last prompts exceed the server's context, because a session's prompts would be equal
-  // once they were shortened to this context.
+  // Refuses agents if the last prompt of a session exceeds the server's context. All prompts that exceed it would be
+  // shortened to the context, so they would no longer differ.
   Status check_context(const LoadTarget& target) const {
     const LoadOptions& load = options_.load;
     const std::int64_t most =

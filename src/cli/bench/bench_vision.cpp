@@ -229,8 +229,8 @@ struct Case {
   std::int64_t images;
 };
 
-// Returns each requested size with each requested count. If no sizes or no counts are requested, uses the defaults and
-// leaves out cases that do not fit into one forward. The first count of each size always stays.
+// Returns one case for each pair of a requested size and a requested count. If no sizes or no counts are requested,
+// uses the defaults and leaves out cases that do not fit into one forward. The first count of each size always stays.
 Result<std::vector<Case>> cases_of(const BenchOptions& options, const ImageProcessorConfig& processor,
                                    std::int64_t max_patches) {
   std::vector<ImageSize> sizes = options.image_sizes;

@@ -14,8 +14,8 @@ std::optional<double> median_of(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(median(values));
 }
 
-// Calls `of` with the two forms' times of each round, and returns the results. Returns an empty list unless both forms
-// were measured.
+// Calls `of` with the two forms' times of each round, and returns the results. If one of the forms was not measured,
+// the list is empty.
 std::vector<double> by_round(const std::vector<double>& a, const std::vector<double>& b,
                              const std::function<double(double, double)>& of) {
   std::vector<double> made;

@@ -49,8 +49,8 @@ struct FormResult {
 };
 FormResult form_result(const FormRow& row);
 
-// A graph counts as slower if it takes more than this factor of the eager time. Repeated measurements of the same work
-// differ by less.
+// A graph counts as slower if its time exceeds the eager time multiplied by this factor. Repeated measurements of the
+// same work differ by less.
 inline constexpr double kMostGraphToEager = 1.01;
 
 // Returns the table in Markdown, one line per row. A paragraph below the table says whether any unpadded batch is

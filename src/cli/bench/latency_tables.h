@@ -23,11 +23,11 @@ struct LabelledResult {
 };
 std::string throughput_table(std::span<const LabelledResult> runs);
 std::string latency_table(std::span<const LabelledResult> runs);
-// Returns a table of the drafts; "" if no run had drafts. The table shows, for each position of a draft in its step,
+// Returns a table of the drafts, or "" if no run had drafts. The table shows, for each position of a draft in its step,
 // which share of the drafts at this position was accepted.
 std::string drafts_table(std::span<const LabelledResult> runs);
-// Returns a table of the tokens that the prefix cache had, and a table of times to first token by prompt length; "" if
-// no run had agents.
+// Returns a table of the tokens that were found in the prefix cache, and a table of times to first token by prompt
+// length. Returns "" if no run had agents.
 std::string agents_tables(std::span<const LabelledResult> runs);
 
 }  // namespace tessera::cli

@@ -40,7 +40,7 @@ struct ServeTimes {
   double device_ms = 0;
   std::vector<PhaseTimes> phases{};             // the phases that occurred: prefill, mixed, decode
   std::array<double, kNumHostWorks> host_ms{};  // [HostWork]: time of each kind of work
-  // Returns how much of the engine thread's time no HostWork covers.
+  // Returns the time of the engine thread that no HostWork covers, in milliseconds.
   double other_ms() const;
 };
 

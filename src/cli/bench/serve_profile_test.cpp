@@ -19,7 +19,7 @@ ProfiledForward forward(double begin, double end, std::vector<DevicePart> parts,
           .parts = std::move(parts)};
 }
 
-// Returns a profile: a warm-up before 100 ms, two prefills, and a decode; the engine is idle from 150 to 160 ms.
+// Returns a profile: a warm-up before 100 ms, two prefills, and a decode. The engine is idle from 150 to 160 ms.
 EngineProfile example() {
   EngineProfile profile;
   profile.steps = {{.phase = ForwardPhase::kPrefill, .requests = 9, .tokens = 999},

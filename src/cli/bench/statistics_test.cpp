@@ -36,7 +36,8 @@ TEST(Statistics, AMediansIntervalHasTheTabulatedRanks) {
 }
 
 TEST(Statistics, AMeansIntervalFollowsStudentsT) {
-  // The mean is 3 and the standard deviation 1.5811; with four degrees of freedom: 3 ± 2.776 · 0.7071.
+  // The mean is 3 and the standard deviation is 1.5811. With four degrees of freedom, the interval is 3 ± 2.776 ·
+  // 0.7071.
   const Interval five = mean_interval(numbers(5));
   EXPECT_NEAR(five.low, 1.037, 1e-3);
   EXPECT_NEAR(five.high, 4.963, 1e-3);

@@ -14,8 +14,8 @@
 namespace tessera::cli {
 namespace {
 
-// Returns the bytes of one page in a layer's cache, or of one sequence's slot in it. `state` is the type of the cache,
-// and `group` is the index of the cache group.
+// Returns the bytes of one page of a layer's cache. If the cache has one slot for each sequence instead of pages,
+// returns the bytes of one slot. `state` is the type of the cache, and `group` is the index of the cache group.
 Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
   ir::Bucket one;
   one[ir::page_symbol(group)] = 1;

@@ -12,8 +12,8 @@
 
 namespace tessera::cli {
 
-// The shape of a decode step: each of `requests` requests adds a token, which attends to `context` tokens,
-// including itself.
+// The size of a decode step: each of `requests` requests adds a token, which attends to `context` tokens, including
+// itself.
 struct StepShape {
   std::int64_t requests = 0;
   std::int64_t context = 0;
@@ -25,8 +25,8 @@ struct StepShape {
 // rows that a step adds are ignored. `page_size` is the number of tokens in a page.
 Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, const StepShape& step);
 
-// Returns the bytes of the tables of which a step reads only a few rows. `body` only looks up rows of such a table, and
-// `head` does not multiply by it. Examples are an untied embedding and per-layer embedding tables.
+// Returns the bytes of the lookup tables, from which a step reads only a few rows. In a lookup table `body` only looks
+// up rows, and `head` does not multiply by it. Examples are an untied embedding and per-layer embedding tables.
 Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head);
 
 // Returns the bytes of all experts' weights in `body`, scales included. If `body` is one rank's part, only that rank's
@@ -44,8 +44,8 @@ struct StagePart {
 Result<std::vector<StagePart>> stage_parts(const EngineOptions& options);
 
 // Returns all bytes that a step reads and writes on one rank of each stage: the cache's bytes, and each weight once.
-// Lookup tables do not count, because a step reads only a few of their rows. Experts' weights count only with the share
-// that the step's tokens are expected to use.
+// Lookup tables do not count, because a step reads only a few of their rows. The weights of the experts are multiplied
+// by the fraction of experts that the step's tokens are expected to use.
 Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart> stages, const StepShape& step);
 
 }  // namespace tessera::cli

@@ -1,6 +1,6 @@
 // Reads lines that a person types on a terminal, with editing keys and a history that is kept between runs (libedit).
 //
-// Threads: one thread uses a LineReader. This class does not handle signals; the program handles Ctrl-C.
+// Threads: one thread uses a LineReader. This class does not handle signals. The program handles Ctrl-C.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class LineReader {
   static Result<std::unique_ptr<LineReader>> create(std::string prompt, std::string history_file);
   ~LineReader();
 
-  // Returns the next line without its line break; nothing at the end of the input (Ctrl-D).
+  // Returns the next line without its line break. Returns nothing at the end of the input (Ctrl-D).
   std::optional<std::string> read();
 
  private:

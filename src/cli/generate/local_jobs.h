@@ -5,7 +5,7 @@
 //   jobs.start(job);
 //   for (LocalJobs::Update& update : jobs.wait()) …
 //
-// Threads: one thread uses the object; any thread may call wake().
+// Threads: one thread uses the object. Any thread may call wake().
 #pragma once
 
 #include <condition_variable>

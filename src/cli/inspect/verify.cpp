@@ -255,9 +255,10 @@ std::string to_text(const SoakReport& report) {
 // differed by up to 1.1e-5 (tools/rounding_response.py; docs/measurements/correctness.md, "How far rounding carries").
 //
 // Kernels of 16-bit types also round the inputs of a linear to E4M3 if its weights are in E4M3 and its format asks for
-// rounded inputs. E4M3 has four bits less than bfloat16. A difference of a unit in bfloat16's last place therefore
-// changes one rounding in 16, by 16 units. The variance of such differences is 16 times as large (256 / 16), so the
-// limit is four times as large.
+// rounded inputs. E4M3 has four mantissa bits fewer than bfloat16, so one step of E4M3 is 16 units in bfloat16's last
+// place. An input that differs by one unit is therefore rounded to another E4M3 number in one case of 16, and then
+// differs by 16 units. This makes the variance of the differences 16 times as large (256 / 16), so the limit is four
+// times as large.
 double soak_tolerance(ModelRunner& runner) {
   constexpr double kNarrow = 5e-2;
   const ir::Graph& body = runner.parts().model.graphs.body;

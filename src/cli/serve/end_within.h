@@ -7,8 +7,9 @@
 
 namespace tessera::cli {
 
-// Returns at once. If the process has not ended within `limit`, ends it with exit status 1 and without running
-// destructors. Before that, writes `error` to standard error (write_last_error), unless an error was already written.
+// Starts a time limit and returns at once. If the process has not ended within `limit`, it is ended with exit status 1
+// and without running destructors. Before that, `error` is written to standard error (write_last_error), unless an
+// error was already written.
 void end_within(std::chrono::milliseconds limit, const Status& error);
 
 }  // namespace tessera::cli

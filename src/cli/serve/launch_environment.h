@@ -19,8 +19,8 @@ namespace tessera::cli {
 //   SLURM_NTASKS, SLURM_PROCID                        srun
 // If there are several nodes and no flag gives the address, the address comes from MASTER_ADDR and MASTER_PORT. They
 // give the address even if flags give the number of nodes and the index. Returns a line that says which variables were
-// used; "" if none were. Returns kInvalidArgument for a wrong value; the message names the variable, its value and what
-// is accepted.
+// used, or "" if none were. Returns kInvalidArgument for a wrong value. The message names the variable, its value and
+// what is accepted.
 Result<std::string> take_launcher(const Environment& get, CommandLine& line);
 
 }  // namespace tessera::cli

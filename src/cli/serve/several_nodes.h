@@ -14,9 +14,9 @@ EngineOptions* engine_on_nodes(Command& command);
 // Returns kUnimplemented, naming the flag, if several nodes are requested but the command can only run on one.
 Status check_nodes_of(Command& command);
 
-// If GPUs of several nodes have ranks, turns off NVLink multicast (NVLS) in NCCL, unless NCCL_NVLS_ENABLE is set. NVLS
-// takes memory of every GPU and state of the NVLink switches, and killed processes do not release it. Call this before
-// anything is started.
+// If ranks run on GPUs of several nodes, turns off NVLink multicast (NVLS) in NCCL, unless NCCL_NVLS_ENABLE is set.
+// NVLS takes memory of every GPU and state of the NVLink switches, and killed processes do not release it. Call this
+// before anything is started.
 void prepare_nodes(const EngineOptions& options);
 
 // Writes to standard error which node this is and for which nodes it waits.

@@ -12,9 +12,9 @@ namespace tessera::cli {
 
 class StopSignal {
  public:
-  // Starts a thread that calls `on_signal(n)` for the n-th of these signals, counted from 1, until the object is
-  // destroyed. After that the signals have their previous effect. If `on_hangup` is given, SIGHUP calls it on the same
-  // thread. A process may have only one such object at a time.
+  // Starts a thread that calls `on_signal(n)` when the n-th signal out of `signals` arrives, counted from 1. The thread
+  // ends when the object is destroyed. After that the signals have their previous effect. If `on_hangup` is given,
+  // SIGHUP calls it on the same thread. A process may have only one such object at a time.
   static Result<std::unique_ptr<StopSignal>> watch(const std::vector<int>& signals,
                                                    std::function<void(int count)> on_signal,
                                                    std::function<void()> on_hangup = {});

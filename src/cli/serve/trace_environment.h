@@ -7,7 +7,7 @@
 
 namespace tessera::cli {
 
-// Copies the variables that are set to `traces`:
+// Copies to `traces` each of the following variables that is set:
 //   OTEL_SERVICE_NAME                   the service's name in traces
 //   OTEL_EXPORTER_OTLP_TRACES_HEADERS   headers for the collector, "NAME=VALUE,…" with escapes as in URLs ("%20")
 //   OTEL_EXPORTER_OTLP_HEADERS          headers as above, if the variable above is not set

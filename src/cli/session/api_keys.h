@@ -20,18 +20,18 @@ struct KeySources {
 inline constexpr KeySources kApiKeys = {"--api-key", "--api-key-file", "TESSERA_API_KEY"};
 inline constexpr KeySources kAdminApiKeys = {"--admin-api-key", "--admin-api-key-file", "TESSERA_ADMIN_API_KEY"};
 
-// Collects `given` and the keys of `file` ("": no file). The file has one key per line; empty lines and lines that
-// begin with '#' are skipped. If neither has a key, the environment variable gives one. Returns an error for a file
-// that cannot be read or has no key, a variable that is set but empty, or a key that no header can hold. Errors never
-// show a key.
+// Collects `given` and the keys of `file` ("": no file). The file has one key per line. Empty lines and lines that
+// begin with '#' are skipped. If neither `given` nor the file has a key, the environment variable gives one. Returns an
+// error for a file that cannot be read or has no key, a variable that is set but empty, or a key that no header can
+// hold. Errors never show a key.
 Result<std::vector<std::string>> read_api_keys(const KeySources& sources, const std::vector<std::string>& given,
                                                const std::string& file,
                                                const std::function<const char*(const char*)>& get);
 
 // Returns whether the flag's value is a key or a password. Reports must not show it.
 bool is_secret_flag(std::string_view flag);
-// Overwrites the values of secret flags in the program's arguments, because other users can see these in the process
-// list.
+// Overwrites the values of secret flags in the program's arguments, because other users can see the arguments in the
+// process list.
 void hide_api_keys(std::span<char*> arguments);
 
 }  // namespace tessera::cli

@@ -17,7 +17,7 @@ namespace tessera::cli {
 // Returns the engine's options in a command; null if the command loads no model.
 const EngineOptions* engine_of(const Command& command);
 
-// Returns the flags whose values the plan decided. The values have the form of a configuration file.
+// Returns each flag whose value the plan decided, together with this value in the form of a configuration file.
 std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan);
 
 // Returns {"page-size": 16, …, "sources": {"page-size": "default", …}}: every flag's value, or null for a flag without

@@ -13,13 +13,13 @@
 namespace tessera::cli {
 
 // Returns the flags that may help, with example values, one per line. Leaves out flags that have no effect because of
-// flags already set. If `of_memory` is false, also leaves out flags that only save memory. If a share of memory is set,
-// suggests shares that are 0.01 and 0.05 lower.
+// flags already set. If `of_memory` is false, also leaves out flags that only save memory. If mem_fraction_static is
+// set, suggests values that are 0.01 and 0.05 lower.
 std::string failure_advice(const EngineOptions& options, bool of_memory = true);
 
 // Explains a start that continued without graphs: which runners have no graphs because all their sizes failed, why the
-// first size failed, and the advice. Returns "" if each runner that should have graphs has some or has not tried to
-// capture yet.
+// first size failed, and the advice. Returns "" if there is no such runner. A runner that has not tried to capture yet
+// does not count.
 std::string explain_dropped_sizes(const GraphInventory& graphs, const EngineOptions& options);
 
 // Returns {"time", "version", "error", "command", "device", "driver", "configuration", "plan"}. The plan has model,
@@ -32,9 +32,9 @@ Json failure_report(const Status& error, const CommandLine& line, const std::vec
 Result<std::string> write_failure_report(const Json& report, const std::string& cache_dir);
 
 // Returns the whole text to print after an error: the free memory, the advice, the report's path (or why there is
-// none), and whom to tell. If the error says that something is unsupported or wrong, leaves out the free memory and
-// the advice to use less memory. Returns "" if the error is not one of compiling or capturing graphs, or if the command
-// runs no engine.
+// none), and whom to tell. If the error says that something is unsupported or wrong, leaves out the free memory and the
+// advice to use less memory. Returns "" if the error did not occur while graphs were compiled or captured, or if the
+// command runs no engine.
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
 
 }  // namespace tessera::cli

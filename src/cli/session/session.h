@@ -44,7 +44,7 @@ struct RunRecord {
 // Starts an engine. If some runner could capture no graphs, writes advice to standard error.
 Result<std::unique_ptr<Engine>> start_engine(const EngineOptions& options);
 
-// Submits all requests and runs them until they end. Calls `on_event(request index, event)` for each event; if on_event
+// Submits all requests and runs them until they end. Calls `on_event(request index, event)` for each event. If on_event
 // returns an error, the run ends.
 Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,
                                const std::function<Status(std::size_t, const RequestEvent&)>& on_event = {});

@@ -15,13 +15,14 @@
 namespace tessera {
 namespace {
 
-// Must be incremented when the results of plan_fusion() or of the program writer change.
+// The version of the compiler. It must be incremented when the results of plan_fusion() or of ProgramWriter change.
 constexpr int kFusedVersion = 1;
 
 // The machine code of each kernel of a plan. The key is the kernel's text, so equal layers share their kernels.
 using Codes = std::map<std::string, std::string>;
 
-// Writes the program of a plan. Leaves out a value if only the group that computes it uses it.
+// Writes the program of a plan. Leaves out each value that only its own group uses, because the group's kernel does not
+// store it.
 class ProgramWriter {
  public:
   ProgramWriter(const FusionPlan& plan, const ir::Graph& piece, const CompilerContext& context)

@@ -119,7 +119,7 @@ class Lowering {
       return unimplemented("it reads other rows of a value that the same group computes");
     return any_row(id);
   }
-  // Loads a value of a single row, which applies to all rows.
+  // Loads a value that consists of a single row. The kernel applies this row to all rows.
   Result<int> repeated(ir::ValueId id) {
     const ir::ValueId root = memory_[id.index()];
     if (made_.contains(root))

@@ -28,7 +28,7 @@ struct LoweredGroup {
 // Returns for each value the value that owns its memory. A view does not own its memory. Every other value does.
 std::vector<ir::ValueId> memory_of_values(const ir::Graph& graph, const ir::OpTable& ops);
 
-// Lowers `nodes`, which are in execution order and contain no views. `stored` has an entry for each value, which is
+// Lowers `nodes`, which are in execution order and contain no views. `stored` has an entry for each value. The entry is
 // true if nodes outside of the group read the value. `memory` is memory_of_values(graph). Returns kUnimplemented, with
 // the reason, if no row kernel can compute the nodes.
 Result<LoweredGroup> lower_group(const ir::Graph& graph, std::span<const ir::ValueId> memory,

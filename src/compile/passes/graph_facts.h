@@ -23,8 +23,9 @@ class GraphFacts {
   ir::ValueId memory(ir::ValueId value) const { return memory_[value.index()]; }
   // Returns the nodes that have the value itself as an operand, in order, each once.
   std::span<const ir::NodeId> users(ir::ValueId value) const { return users_[value.index()]; }
-  // accesses() returns the kernels that have the value's memory as an operand under any name. writes() returns the
-  // kernels that write this memory. Both lists are in execution order, without the node that makes the value.
+  // accesses() returns the nodes that run a kernel and have the value's memory as an operand under any name. writes()
+  // returns those of these nodes that write the memory. Both lists are in execution order, without the node that makes
+  // the value.
   std::span<const ir::NodeId> accesses(ir::ValueId value) const { return accesses_[memory(value).index()]; }
   std::span<const ir::NodeId> writes(ir::ValueId value) const { return writes_[memory(value).index()]; }
   // Returns whether a node between `after` and `before` writes the value's memory.

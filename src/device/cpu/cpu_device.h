@@ -125,11 +125,11 @@ class CpuDevice : public Device {
   explicit CpuDevice(DeviceProperties properties) : properties_(std::move(properties)) {}
   static Result<DeviceProperties> read_properties(Options options);
 
-  // Called before every operation that is allowed at this time. If before() returns an error, the operation returns
-  // this error. Tests override this function to inject faults.
+  // Every operation that is allowed at this time calls before() first. If before() returns an error, the operation
+  // returns this error. Tests override this function to inject faults.
   virtual Status before(DeviceCall /*call*/, std::string_view /*object*/) { return ok_status(); }
-  // Called before the kernels of a replay run. If the result is true, the kernels do not run, but launch() still
-  // succeeds. Tests override this function to inject faults.
+  // A replay calls this function before its kernels run. If the result is true, the kernels do not run, but launch()
+  // still succeeds. Tests override this function to inject faults.
   virtual bool loses_replay() { return false; }
 
  private:

@@ -12,7 +12,7 @@
 namespace tessera {
 
 // An event only orders memory accesses between threads, because work is done when the call that enqueues it returns. A
-// thread that has waited for the event sees everything that the recording thread wrote before it recorded the event.
+// thread that has waited for the event sees everything that another thread wrote before it recorded the event.
 class CpuEvent final : public Event {
  public:
   CpuEvent(CpuDevice& device, std::string name, EventKind kind)

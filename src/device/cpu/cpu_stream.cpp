@@ -73,7 +73,7 @@ Status CpuStream::recording_status() const { return device_.recording_.status(*t
 Status CpuStream::synchronize() { return enter(DeviceCall::kSynchronize); }
 
 Status CpuStream::begin_recording(std::string what) {
-  // If a recording is already open, open() returns the error and not enter(), because the error of open() names both
+  // This function calls open() instead of enter(). If a recording is already open, the error of open() names both
   // recordings.
   TRY(device_.recording_.open(*this, what));
   Status allowed = device_.before(DeviceCall::kBeginRecording, what);

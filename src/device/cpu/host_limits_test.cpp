@@ -121,8 +121,8 @@ TEST_F(HostLimits, GarbageSetsNoLimit) {
   EXPECT_EQ(read_usable_cores(root()), read_usable_cores(root_ / "nothing"));
 }
 
-// Bugs caught: a flag that is found inside a longer flag ("avx512_bf16" in "avx512_bf16x"), and a CPU without a known
-// name that is not called "CPU".
+// Bugs caught: a flag that is found inside a longer flag ("avx512_bf16" in "avx512_bf16x"), and a name other than "CPU"
+// for a CPU whose name is unknown.
 TEST_F(HostLimits, CpuNameAndFlags) {
   EXPECT_EQ(read_host_cpu(root()).name, "CPU");
   write("proc/cpuinfo",

@@ -30,7 +30,7 @@ class CudaDevice final : public Device {
   struct Options {
     int ordinal = 0;                 // index among the GPUs that this process sees
     const Driver* driver = nullptr;  // driver functions for tests; if null, the system's driver is used
-    // A lower compute capability that properties() reports. If 0, it reports the GPU's own.
+    // A lower compute capability that properties() reports instead of the GPU's own. 0 means the GPU's own.
     int act_as = 0;
   };
   // The oldest supported capability, as 10 · major + minor. Kernels are built for it and for newer ones.

@@ -153,8 +153,8 @@ bool may_fail_in_silence(const std::string& function, int nth) {
                                                "cuGraphExecDestroy",
                                                "cuDevicePrimaryCtxRelease",
                                                "cuThreadExchangeStreamCaptureMode"};
-  // use() makes the first call. The destructors of the stream and of the side stream make the later calls, and they
-  // ignore errors.
+  // use() makes the first call of cuStreamSynchronize. The destructors of the stream and of the side stream make the
+  // later calls and ignore their errors.
   if (function == "cuStreamSynchronize") return nth >= 2;
   if (function == "cuDeviceGetAttribute") return nth > 3;  // arenas work without these attributes
   return kReleases.contains(function);

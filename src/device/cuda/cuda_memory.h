@@ -1,4 +1,4 @@
-// Implements memory blocks of fixed size for the CUDA device. They are on the GPU, or pinned in host memory.
+// Implements memory blocks of fixed size for the CUDA device. A block is either GPU memory or pinned host memory.
 #pragma once
 
 #include <memory>

@@ -17,8 +17,8 @@ namespace tessera {
 struct CudaLaunchShape {
   std::int64_t blocks = 0;
   std::int64_t threads = 0;
-  // Lets the blocks start before earlier kernels have ended. The kernel itself must then wait for these kernels
-  // (ops/cuda/cuda_launch.cuh).
+  // Lets the blocks start before earlier kernels have ended (programmatic dependent launch). The kernel itself must
+  // then wait for these kernels (ops/cuda/cuda_launch.cuh).
   bool early = false;
 };
 
@@ -32,8 +32,8 @@ class CudaModule {
   CudaModule(const CudaModule&) = delete;
   CudaModule& operator=(const CudaModule&) = delete;
 
-  // Launches the kernel. Its single argument is a struct of 8-byte words, which is copied. Asynchronous; may be
-  // recorded.
+  // Launches the kernel. Its single argument is a struct of 8-byte words, which is copied. The launch is asynchronous
+  // and may be recorded.
   Status launch(CudaStream& stream, const CudaLaunchShape& shape, std::span<const std::uint64_t> arguments) const;
 
  private:

@@ -159,7 +159,7 @@ Status CudaStream::synchronize() {
 }
 
 Status CudaStream::begin_recording(std::string what) {
-  // If a recording is already open, open() returns the error and not enter(), because the error of open() names both
+  // This function calls open() instead of enter(). If a recording is already open, the error of open() names both
   // recordings.
   TRY(device_.recording().open(*this, what));
   Status begun = device_.begin(DeviceCall::kBeginRecording, what);

@@ -57,7 +57,7 @@ class CudaStream final : public Stream {
 
  private:
   CudaStream(CudaDevice& device, std::string name);
-  // Makes `later` wait for all work that was enqueued on `earlier` until now. This may be recorded too.
+  // Makes `later` wait for all work that was enqueued on `earlier` until now. The wait may also be recorded.
   Status order(const CudaStream& earlier, const CudaStream& later, CudaEvent& by) const;
   // Returns an error if `call` is not allowed now. Every operation of the stream begins with enter(), except launches,
   // begin_recording() and end_recording().

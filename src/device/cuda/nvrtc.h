@@ -12,13 +12,13 @@ namespace tessera {
 class Nvrtc {
  public:
   // Loads the library once for the process: from the loader's search path, from CUDA's usual folder, or from the
-  // packages of a Python in /usr/local/lib or /usr/lib. It stays loaded. A kNotFound error lists the places that were
-  // tried.
+  // packages of a Python installation in /usr/local/lib or /usr/lib. It stays loaded. A kNotFound error lists the
+  // places that were tried.
   static Result<const Nvrtc*> load();
 
   std::string version() const;  // for example "13.0"
   // Compiles `source` to machine code for a compute capability of 10 · major + minor. If it does not compile, returns
-  // kInvalidArgument with the compiler's messages. Thread-safe; takes some hundred milliseconds.
+  // kInvalidArgument with the compiler's messages. The function is thread-safe and takes some hundred milliseconds.
   Result<std::string> compile(const std::string& source, std::string_view name, int compute_capability) const;
 
  private:

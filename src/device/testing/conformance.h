@@ -26,7 +26,8 @@ namespace tessera {
 
 struct DeviceFactory {
   std::string name;
-  // Opens the device. If this machine has no such device, returns kNotFound, and the suite is skipped with the message.
+  // Opens the device. If this machine has no such device, returns kNotFound, and the suite is skipped with the error's
+  // message.
   std::function<Result<std::unique_ptr<Device>>()> create;
 };
 

@@ -136,8 +136,8 @@ TEST_P(DeviceConformance, ArenaStopsAtItsReserve) {
   expect_ok(arena->grow(arena->reserved()));
 }
 
-// Bug caught: reserved addresses that count as memory, so that a large reservation is refused; or memory of an arena
-// that is not counted.
+// Bug caught: an arena whose reserved addresses count as memory, so that a large reservation is refused, or whose
+// memory is not counted.
 TEST_P(DeviceConformance, ArenaTakesMemoryOnlyByGrowing) {
   const auto memory = static_cast<std::size_t>(device_->properties().memory_bytes);
   if (!device_->properties().arenas_grow) {
@@ -164,8 +164,8 @@ TEST_P(DeviceConformance, AbsurdArenaIsRefused) {
   }
 }
 
-// Bug caught: an arena with single_handle that moves, loses its content or has the wrong size, and a CPU that refuses
-// this option.
+// Bug caught: with the option single_handle, an arena that moves, loses its content or has the wrong size, and a CPU
+// that refuses the option.
 TEST_P(DeviceConformance, SingleHandleArenaIsAnArena) {
   Result<std::unique_ptr<Arena>> created =
       device_->create_arena({.reserve_bytes = 5 << 20, .name = "exchange", .single_handle = true});

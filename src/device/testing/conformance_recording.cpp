@@ -294,7 +294,7 @@ TEST_P(DeviceConformance, AbandoningRestoresTheDevice) {
   stream_->abandon_recording();  // does nothing, since no recording is open
 }
 
-// Bug caught: end_recording() on another thread that leaves the recording open, so that no thread can record or
+// Bug caught: a recording that stays open after end_recording() on another thread, so that no thread can record or
 // allocate.
 TEST_P(DeviceConformance, EndOnAnotherThreadDropsTheRecording) {
   std::unique_ptr<Allocation> memory = allocate(16);

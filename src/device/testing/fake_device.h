@@ -18,7 +18,7 @@
 namespace tessera {
 
 // For each kind of fault, the number of the call that fails. Numbers begin with 1, and 0 means that no call fails.
-// Calls that are an error without the fault are not counted.
+// Calls that would fail even without the fault are not counted.
 struct FaultPlan {
   std::int64_t out_of_memory_at = 0;  // counts allocations, and creations and growths of arenas
   std::int64_t begin_recording_fails_at = 0;

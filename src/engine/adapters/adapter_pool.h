@@ -39,9 +39,9 @@ class AdapterPool {
   // `slots` must outlive the pool.
   explicit AdapterPool(AdapterSlots& slots) : slots_(slots) {}
 
-  // Checks a load before the adapter is read. The name must not be empty, a name in use needs `replace`, and a pinned
-  // adapter must leave a slot for other adapters. Returns invalid_argument otherwise, and unimplemented if no adapters
-  // are served.
+  // Checks a load before the adapter is read. The name must not be empty, `replace` must be set if the name is in use,
+  // and a pinned adapter must leave a slot for other adapters. Returns invalid_argument if one of these fails, and
+  // unimplemented if the engine serves no adapters.
   Status check(const AdapterLoad& load) const;
   // Makes an adapter available under its name. Returns the errors of check(). If the adapter replaces a loaded adapter,
   // requests that already use the replaced adapter keep it to their end.
@@ -50,7 +50,7 @@ class AdapterPool {
   // uses the adapter has ended. Returns not_found for an unknown name.
   Result<std::weak_ptr<const ServedAdapter>> unload(std::string_view name);
 
-  // Returns the adapter that a request names; null for an empty name. The error for an unknown name lists the loaded
+  // Returns the adapter that a request names, or null for an empty name. The error for an unknown name lists the loaded
   // adapters.
   Result<std::shared_ptr<ServedAdapter>> find(std::string_view name) const;
   std::vector<AdapterInfo> list() const;  // sorted by name

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class AdapterPoolTest : public ::testing::Test {
  protected:
-  // All adapters share one content, because the pool does not read it.
+  // All adapters have the same matrices, because the pool does not read the matrices.
   Status load(const std::string& name, bool pinned = false, bool replace = false) {
     return pool_.load({.name = name, .pinned = pinned, .replace = replace}, content_);
   }

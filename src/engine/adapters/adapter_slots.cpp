@@ -4,8 +4,8 @@
 
 namespace tessera {
 
-// Returns a slot without an adapter. If every slot has one, returns the least recently used slot whose adapter is
-// neither running nor pinned; -1 if there is no such slot.
+// Returns a slot without an adapter. If every slot has an adapter, returns the least recently used of the slots whose
+// adapter is neither running nor pinned. Returns -1 if there is no such slot.
 std::int64_t AdapterSlots::free_slot() const {
   std::int64_t best = -1;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -37,8 +37,8 @@ void AdapterSlots::release(ServedAdapter& adapter) {
   unload(adapter);
 }
 
-// Frees the slot of a loaded adapter too, if the write to the slot is still pending. A pending write may have failed,
-// and every later forward would then try it again and fail.
+// If the write to the slot is still pending, also frees the slot of an adapter that stays loaded. The write may have
+// failed. Every later forward would then try it again and fail.
 void AdapterSlots::unload(ServedAdapter& adapter) {
   if (adapter.running > 0 || adapter.slot < 0) return;
   const bool waits = std::ranges::find(writes_, adapter.slot, &Write::slot) != writes_.end();

@@ -1,6 +1,6 @@
 // Decides which adapter has which slot of the device's tables (runner/adapters/adapter_tables.h). A running sequence
-// keeps its adapter's slot. An adapter without running sequences keeps its slot until another adapter needs one; the
-// adapter that was used least recently loses its slot first. A pinned adapter keeps its slot until it is unloaded.
+// keeps its adapter's slot. An adapter without running sequences keeps its slot until another adapter needs one. The
+// least recently used of these adapters loses its slot first. A pinned adapter keeps its slot until it is unloaded.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once
@@ -25,8 +25,8 @@ class AdapterSlots {
   void acquire(const std::shared_ptr<ServedAdapter>& adapter);
   // Records that one running sequence no longer uses the adapter. Then does what unload() does.
   void release(ServedAdapter& adapter);
-  // Frees the adapter's slot if no running sequence uses the adapter, and either adapter.unloaded is set or the write
-  // to the slot is still pending.
+  // Frees the adapter's slot if adapter.unloaded is set, or if the write to the slot is still pending. Does nothing
+  // while a running sequence uses the adapter.
   void unload(ServedAdapter& adapter);
 
   // A slot whose adapter must be written to the device before the next forward.

@@ -161,12 +161,12 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   const DraftOptions& drafts = model_.options.drafts;
   const bool by_layer = drafts.by_layer();
   const bool is_tried = by_layer && !drafts.for_all_requests;
-  // If a next-token layer or a draft model makes the drafts, and trials have shown that they do not pay, only few
-  // requests get drafts (draft_trials.h). Drafts from the text need no trials, because whether a text repeats itself
-  // does not depend on other requests.
+  // If a next-token layer or a draft model makes the drafts, and trials have shown that such drafts do not pay, only
+  // few requests get drafts (draft_trials.h). Drafts from the text need no trials, because whether a text repeats
+  // itself does not depend on other requests.
   if (drafts.any() && may_draft(*sequence) && (!is_tried || trials_->begin(sequence->arrived))) {
-    // With forced acceptance (for measurements), all drafts come from the layer. Forced texts repeat themselves, so
-    // drafts from the text would otherwise replace the layer's.
+    // If drafts are accepted at random (forced_tokens, for measurements), all drafts come from the layer or draft
+    // model. The resulting texts repeat themselves, so the drafter would otherwise take drafts from the text.
     const bool by_layer_alone = by_layer && drafts.forced_tokens > 0;
     sequence->drafter.emplace(by_layer_alone ? 0 : drafts.most_tokens, by_layer ? drafts.layer_steps : 0,
                               is_tried ? trials_ : nullptr);

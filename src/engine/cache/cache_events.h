@@ -44,8 +44,8 @@ using CacheEvents = std::vector<CacheEvent>;  // in the order in which they happ
 using CacheEventSink = std::function<void(CacheEvents events)>;
 
 // Returns the id of the block of `text` that holds `page_tokens`. `parent` is the id of the preceding block, or 0 if
-// there is none. The adapter enters only the hash of a block that begins a text. Later blocks depend on the adapter
-// through their parents' ids.
+// there is none. Only a block that begins a text has the adapter in its own hash. The ids of later blocks depend on the
+// adapter through their parents' ids.
 std::uint64_t block_id(std::uint64_t parent, const PrefixTokens& text, std::span<const TokenId> page_tokens,
                        std::span<const PageImage> images);
 

@@ -23,8 +23,8 @@ using ::testing::SizeIs;
 constexpr std::int64_t kBlockTokens = 2;
 constexpr std::int64_t kBlockPages = 20;
 
-// Rebuilds a cache's content from its events, as a gateway does. For each block, it stores all tokens from the
-// beginning of the text to the end of the block.
+// Rebuilds a cache's content from its events, as a gateway does. For each block, keeps all tokens from the beginning of
+// the text to the end of the block.
 class BlockIndex {
  public:
   void apply(const CacheEvents& events) {

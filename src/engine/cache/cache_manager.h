@@ -3,10 +3,10 @@
 //
 //   cache.find(own, tokens);                       // finds and locks the cached prefix of the tokens
 //   … cache.needed(group, own, n) <= cache.available(group) for every group …
-//   cache.admit(own, n, most);                     // pages of paged groups for all n tokens, a slot of state groups
+//   cache.admit(own, n, most);                     // takes pages for n tokens in paged groups, slots in state groups
 //   for each forward:
 //     count = cache.fitting(own, computed, count);
-//     cache.take_pages(own, n, computed + count);  // pages of window groups for the forward's tokens
+//     cache.take_pages(own, n, computed + count);  // takes pages in window groups for the forward's tokens
 //     … the forward is enqueued; computed += count …
 //     cache.keep(own, tokens);
 //     cache.leave_window(own, computed);
@@ -49,15 +49,16 @@ CacheOptions paged_cache(std::int64_t num_pages, std::int64_t page_size);
 struct SequenceCache {
   std::array<GroupPages, ir::kMaxCacheGroups> groups;
   PrefixCache::Path path;  // nodes of the sequence's first pages, which belong to the prefix cache
-  // The branch point: the number of pages that the sequence shares with earlier sequences, if no state was kept at the
-  // end of these pages; 0: there is no branch point. Later sequences with the same beginning are likely to diverge
-  // there too, so the state at the branch point is worth keeping.
+  // The branch point: the number of pages that the sequence shares with earlier sequences. It is set only if no state
+  // was kept at the end of these pages. 0 means that there is no branch point. Later sequences with the same beginning
+  // are likely to diverge there too, so the state at the branch point is worth keeping.
   std::int64_t branch_pages = 0;
 
   std::int64_t cached_pages() const { return static_cast<std::int64_t>(path.size()); }
 };
 
-// Usage of one group in pages, or in slots of a state group. Page 0, which is reserved for padding, is not counted.
+// Usage of one group, counted in pages, or in slots for a state group. Page 0, which is reserved for padding, is not
+// counted.
 struct CacheGroupStats {
   std::int64_t used_pages = 0;    // pages that running requests hold
   std::int64_t cached_pages = 0;  // pages that only the prefix cache holds; freed when they are needed
@@ -96,7 +97,7 @@ class CacheManager {
   // The least distance in tokens from the end of the reusable prefix to a branch point. A nearer branch point is
   // ignored, because neither a forward that ends there nor a checkpoint would be worth its cost.
   static constexpr std::int64_t kLeastBranchTokens = 64;
-  // Gives `own`, which must be empty, the longest reusable prefix of `tokens`, and its branch point.
+  // Finds the longest reusable prefix of `tokens` and the branch point, and puts both into `own`, which must be empty.
   void find(SequenceCache& own, const PrefixTokens& tokens);
   std::int64_t count_known(const PrefixTokens& tokens) const { return prefixes_.count_known(tokens); }
   // These two call the functions of PrefixCache with the same names.
@@ -115,7 +116,7 @@ class CacheManager {
   bool can_take(const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;
   // Takes the pages that can_take() checks for. Precondition: can_take().
   void take_pages(SequenceCache& own, std::int64_t tokens, std::int64_t window_end);
-  // Returns how many of the `count` tokens after the first `computed` ones get pages in all window groups.
+  // Returns for how many of the `count` tokens after the first `computed` ones every window group has pages available.
   std::int64_t fitting(const SequenceCache& own, std::int64_t computed, std::int64_t count) const;
   // Gives back the pages of window groups that neither token `computed` nor any later token attends to.
   void leave_window(SequenceCache& own, std::int64_t computed);
@@ -134,7 +135,7 @@ class CacheManager {
   // Retains the text of a sequence in the prefix cache. The first `prompt_tokens` tokens of the text are the prompt.
   // Call it when the sequence ends, before release().
   void retain(const SequenceCache& own, const RetentionHint& hint, std::int64_t prompt_tokens, Retentions::Time now);
-  // These four functions do the same as in PrefixCache.
+  // These four functions call the functions of PrefixCache with the same names.
   bool release_session(const std::string& session) { return prefixes_.release_session(session); }
   void end_retentions(Retentions::Time now) { prefixes_.end_retentions(now); }
   bool retains() const { return prefixes_.retains(); }

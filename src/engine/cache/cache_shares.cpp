@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// The assumed number of tokens of a sequence. A state group gets one slot and one checkpoint for each sequence of this
-// length that would fit into the pages of context.
+// The assumed length of a sequence in tokens. For each sequence of this length that the pages of context could hold, a
+// state group gets a slot for the sequence and a slot for a checkpoint.
 constexpr std::int64_t kTokensOfSequence = 1024;
 
 }  // namespace

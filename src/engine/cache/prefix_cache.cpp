@@ -38,8 +38,8 @@ struct SpellsBefore {
 
 class PrefixCache::Node {
  public:
-  // A node's page or checkpoint in one cache group. Only window and state groups use the `locks` and `last_used` of a
-  // Kept; paged and latent groups use those of the Node.
+  // A node's page or checkpoint in one cache group. `locks` and `last_used` are used only in window and state groups.
+  // Paged and latent groups use the members of the same names in the Node.
   struct Kept {
     PageId page = kNone;
     std::int32_t locks = 0;
@@ -78,8 +78,8 @@ std::span<const TokenId> PrefixCache::ids_of(const PrefixTokens& tokens, std::si
 
 std::vector<PageImage> PrefixCache::images_of(const PrefixTokens& tokens, std::size_t page) const {
   std::vector<PageImage> parts = images_within(tokens.images, static_cast<std::int64_t>(page) * page_size_, page_size_);
-  // An adapter changes the keys and values of every token. Its number is part of the first page's key, so prompts with
-  // different adapters share no nodes.
+  // An adapter changes the keys and values of every token. The adapter's number is part of the first page's key, so
+  // prompts with different adapters share no nodes.
   if (page == 0 && tokens.adapter != 0) parts.push_back({.at = page_size_, .index = tokens.adapter});
   return parts;
 }
@@ -100,8 +100,8 @@ PrefixCache::Key PrefixCache::key_of(Node& node, std::size_t group) const {
           .node = &node};
 }
 
-// Calls `change`, which changes the level of `place`. Sorts `place` again in its order of eviction, if it was in the
-// order.
+// Calls `change`, which changes the level of `place`. If `place` is in an order of eviction, then moves it to where its
+// new level belongs.
 void PrefixCache::reorder(Retentions::Place place, const std::function<void()>& change) {
   Node& node = *static_cast<Node*>(place.node);
   const bool whole = place.group == Retentions::kWhole;
@@ -160,7 +160,8 @@ void PrefixCache::use_checkpoint(Node& node, std::size_t group) {
 // Returns how many pages of `tokens` can be reused. Fills `path`, if given, with all nodes along `tokens`.
 std::size_t PrefixCache::match(const PrefixTokens& tokens, Path* path) const {
   const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
-  // For each window group: the index from which all pages up to the current one are cached.
+  // For each window group: the index of the first page of the unbroken run of cached pages that ends at the current
+  // page.
   std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};
   std::size_t usable = 0;
   Node* at = root_.get();
@@ -301,8 +302,8 @@ void PrefixCache::retain(const RetentionHint& hint, std::span<Node* const> path,
 }
 
 // Adds to `places` the window pages and checkpoints that a text needs if it continues after the last node of `path`.
-// Does not add whole nodes. These need no place, because retain() marks the last node of the whole text, and a marked
-// node keeps its ancestors from being evicted.
+// Does not add whole nodes: retain() marks the last node of the whole text, and a marked node keeps its ancestors from
+// being evicted.
 void PrefixCache::mark_end(std::span<Node* const> path, std::vector<Retentions::Place>& places) const {
   if (path.empty()) return;
   const std::int64_t tokens = std::ssize(path) * page_size_;
@@ -344,8 +345,8 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   return parent;
 }
 
-// Removes the node if it is an unlocked leaf without pages, and then does the same with its parent, and so on. With a
-// paged or latent group it removes nothing, because every node then has a page.
+// Removes the node if it is an unlocked leaf without pages, and then does the same with its parent, and so on. If the
+// cache has a paged or latent group, this removes nothing, because then every node has a page.
 void PrefixCache::remove_empty(Node* node) {
   while (node->locks == 0 && node->children.empty() && !node->has_pages()) node = remove(*node);
 }

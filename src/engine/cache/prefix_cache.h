@@ -5,12 +5,13 @@
 // up to that node. An image's token is spelt by the token's id, the image's content and the token's index within the
 // image. A node has a page of every paged and latent group. It has a page of a window group until that page is evicted.
 // It may have a slot of a state group with the state after its last token (a checkpoint). A prefix can be reused if
-// every group still has what the next token needs: all pages of paged groups, the pages of the last window of window
-// groups, and the last node's checkpoint of state groups.
+// every group still has what the next token needs. A paged or latent group needs all pages of the prefix, a window
+// group needs the pages that the next token's window reaches, and a state group needs the checkpoint of the prefix's
+// last node.
 //
 // A node that a running sequence uses is locked, as are all its ancestors. Unlocked nodes stay until a paged group
 // needs their page. They are evicted least recently used first, and leaves before their ancestors. The pages of window
-// groups are locked and evicted independently of their nodes: a sequence locks those that its window reaches.
+// groups are locked and evicted independently of their nodes: a sequence locks the pages that its window reaches.
 // Checkpoints are never locked. Texts that clients want to continue (retain()) are evicted after all others, lower
 // priorities first.
 //
@@ -60,11 +61,12 @@ class PrefixCache {
   // A path starts at a child of the root; its node i holds the tokens [i · page_size, (i + 1) · page_size).
   using Path = std::vector<Node*>;
 
-  // `pools` has one pool for each cache group and must outlive the cache; evicted pages return to these pools.
+  // `pools` has one pool for each cache group and must outlive the cache. Evicted pages return to these pools.
   PrefixCache(std::span<CachePool> pools, std::int64_t page_size);
   ~PrefixCache();
 
-  // Returns the longest reusable prefix of `tokens` in full pages. Locks its nodes, but no page of a window group.
+  // Returns the longest reusable prefix of `tokens` in full pages. Locks the prefix's nodes, but not their pages in
+  // window groups.
   Path find(const PrefixTokens& tokens);
   // Returns how many full pages of `tokens` find() would find; locks nothing.
   std::int64_t count_known(const PrefixTokens& tokens) const;
@@ -95,10 +97,11 @@ class PrefixCache {
   // Makes the node's checkpoint the most recently used one. Precondition: the node has one.
   void use_checkpoint(Node& node, std::size_t group);
 
-  // Retains the text of a path as the hint says. A later text is likely to continue this one after the whole path, or
-  // after its first `end` pages. `end` is at most the path's size. Precondition: the path is locked.
+  // Retains the text of a path for the time and with the priority that the hint says. A later text is likely to
+  // continue this one after the whole path, or after the path's first `end` pages. `end` is at most the path's size.
+  // Precondition: the path is locked.
   void retain(const RetentionHint& hint, std::span<Node* const> path, std::size_t end, Retentions::Time now);
-  // These functions do the same as in Retentions.
+  // These functions call functions of Retentions: release(), end(), empty() and count().
   bool release_session(const std::string& session) { return retentions_.release(session); }
   void end_retentions(Retentions::Time now) { retentions_.end(now); }
   bool retains() const { return !retentions_.empty(); }
@@ -107,7 +110,7 @@ class PrefixCache {
   // Returns the number of a group's pages that no sequence has locked.
   std::int64_t num_evictable(std::size_t group) const;
   std::int64_t num_nodes() const { return num_nodes_; }
-  // Gives up to `count` unlocked pages of a group back to the pool; returns how many pages it gave back.
+  // Returns unlocked pages of a group to the pool, at most `count`. The result is the number of these pages.
   std::int64_t evict(std::size_t group, std::int64_t count);
   // Removes every node that no sequence has locked, all checkpoints, and all window pages that no sequence has locked.
   // Ends all retentions.

@@ -7,8 +7,8 @@ namespace tessera {
 std::int64_t common_prefix(const PrefixTokens& a, const PrefixTokens& b) {
   if (a.adapter != b.adapter) return 0;
   std::int64_t common = std::ranges::mismatch(a.ids, b.ids).in1 - a.ids.begin();
-  // Different images have no token in common, although their tokens have equal ids. An image and text of the same ids
-  // have no token in common either.
+  // Tokens of different images are never equal, although their ids are. A token of an image and a token of text with
+  // the same id are not equal either.
   const auto [in_a, in_b] = std::ranges::mismatch(a.images, b.images);
   if (in_a != a.images.end()) common = std::min(common, in_a->first_token);
   if (in_b != b.images.end()) common = std::min(common, in_b->first_token);

@@ -16,10 +16,11 @@ struct RetentionHint {
   // last request, because this text usually begins with the texts of all earlier requests.
   std::string session{};
   // How long the text is retained after the request's end, in (0, kMostSeconds]; 0: the session is released. If unset,
-  // the value of the session's retained text applies. If the session has none, the text is not retained.
+  // the value of the session's retained text applies. If the session has no retained text, this text is not retained
+  // either.
   std::optional<double> seconds{};
   // Texts of lower priority are evicted first. A priority is in [1, kMostPriority]. If unset, the value of the
-  // session's retained text applies. If the session has none, the priority is kUsualPriority.
+  // session's retained text applies. If the session has no retained text, the priority is kUsualPriority.
   std::optional<std::int64_t> priority{};
 
   // Names the client. When too many texts are retained, the client with the most texts loses some. A session belongs to

@@ -132,8 +132,9 @@ void Retentions::forget(Place place) {
   }
 }
 
-// If both places are marked, moves the texts of the mark with fewer texts to the other mark. A text therefore gets
-// another mark at most O(log n) times, however often places move.
+// If both places are marked, moves the texts of the mark with fewer texts to the other mark. If the two marks share no
+// texts, a moved text's new mark thus has at least twice as many texts as its old one had. A text therefore changes its
+// mark at most O(log n) times, however often places move.
 void Retentions::move(Place from, Place to) {
   if (places_.empty()) return;
   const auto at = places_.find(from);

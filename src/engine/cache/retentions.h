@@ -62,8 +62,8 @@ class Retentions {
   // Returns the highest priority of the texts that are marked at a place; 0 if there are none.
   std::int64_t level(Place place) const;
 
-  // Retains a text that is marked at `places`, from `now` on. The text replaces the last text of its session. If
-  // `places` is empty, no text is retained, and the session's last text stays unless the hint releases the session.
+  // Marks a text at `places`, and retains it from `now` on. The text replaces the last text of its session. If `places`
+  // is empty, no text is retained, and the session's last text stays unless the hint releases the session.
   void retain(const RetentionHint& hint, std::span<const Place> places, Time now);
   // Ends the retention of a session's text. Returns whether there was one.
   bool release(const std::string& session);
@@ -73,12 +73,13 @@ class Retentions {
   // Ends all retentions, but calls no Reorder. The caller must sort all places again.
   void clear();
 
-  // Records that a place is about to vanish. Drops every text marked there that has no mark left. If `place` is in a
-  // cache group, also drops every text marked there that has no mark left in any cache group, because no window or
-  // state is left for continuing it. Precondition: the place is not sorted by its level at the moment.
+  // Records that a place is about to vanish, and removes the marks there. Drops every text that loses its last mark. If
+  // `place` is in a cache group, also drops every text that then has no mark left in any cache group, because the text
+  // cannot be continued without a window or state. Precondition: the owner of the order of places has taken the place
+  // out of the order.
   void forget(Place place);
-  // Gives the marks of a node to another node. Precondition: neither node is sorted by its level at the moment, and
-  // both places are whole nodes.
+  // Gives the marks of a node to another node. Precondition: both places are whole nodes, and neither is in the order
+  // of places at the moment.
   void move(Place from, Place to);
 
  private:

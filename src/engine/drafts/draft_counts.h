@@ -18,14 +18,14 @@ struct DraftOffer {
 
 // The costs of a step, in milliseconds.
 struct DraftCosts {
-  // Returns the time of a forward of `requests` requests with `rows` rows in all; nothing if it is unknown. An empty
-  // function means that no time is known.
+  // Returns the time of a forward of `requests` requests that have `rows` rows together. Returns nothing if the time is
+  // unknown. An empty function means that no time is known.
   std::function<std::optional<double>(std::int64_t rows, std::int64_t requests)> forward_ms = {};
-  // Returns the time of a forward of `rows` rows of prompts and decodes together; nothing if it is unknown. An empty
-  // function means that no time is known.
+  // Returns the time of a forward in which prompts and decodes have `rows` rows together. Returns nothing if the time
+  // is unknown. An empty function means that no time is known.
   std::function<std::optional<double>(std::int64_t rows)> prompts_ms = {};
-  // Returns the time that the next-token layer takes to make one more draft for every request; 0: unknown. An empty
-  // function means that there is no layer.
+  // Returns the time that the next-token layer takes to make one more draft for every request, or 0 if it is unknown.
+  // An empty function means that there is no layer.
   std::function<double()> draft_ms = {};
   // Returns the ratio of measured to predicted times of steps with drafts, divided by the same ratio of steps without
   // drafts (DraftSlowdown). An empty function means 1.
@@ -42,15 +42,15 @@ class DraftCounts {
     bool is_full = false;          // drafts replace rows of prompts, because prompts fill the step
   };
 
-  // Returns how many drafts each offer makes; the span is valid until the next call. Adds the drafts one by one, the
-  // most probable draft first, and compares the steps with 0 to step.room drafts. Does not stop at the first number of
-  // drafts that does not pay, because padding makes a forward's cost jump at some numbers of rows and stay the same
+  // Returns how many drafts to make for each offer. The span is valid until the next call. Adds the drafts one by one,
+  // the most probable draft first, and compares the steps with 0 to step.room drafts. Does not stop at the first number
+  // of drafts that does not pay, because padding makes a forward's cost jump at some numbers of rows and stay the same
   // between them.
   //
   // A step without prompts should give the most tokens for its time. A step with prompts runs for the prompts anyway. A
-  // draft in it costs the time by which it makes the step longer. A kept draft saves its request's share of a later
-  // decode step. (If every later step has prompts too, a kept draft saves only one row of a later step, but its request
-  // is still served sooner.)
+  // draft in such a step costs the time by which the draft makes the step longer. A kept draft saves its request's
+  // share of a later decode step. (If every later step has prompts too, a kept draft saves only one row of a later
+  // step, but its request is still served sooner.)
   std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, const Step& step, const DraftCosts& costs);
   // Returns the predicted milliseconds of the chosen step, not multiplied by DraftCosts::slowdown. Returns 0 if the
   // step has no drafts or has prompts, or if no costs are measured.

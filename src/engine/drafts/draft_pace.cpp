@@ -8,8 +8,8 @@ namespace {
 constexpr std::int64_t kLongestPause = 32;
 constexpr double kFading = 0.9;  // each step multiplies the weight of earlier steps by this factor
 constexpr double kPoor = 0.3;    // a pause follows a step without a kept draft if the estimate is below this
-// After a pause, the estimate begins again with the probability `first_`, which counts like this number of drafts. It
-// is low, so that one refused draft leads to another pause.
+// After a pause, the estimate begins again with the probability `first_`, which has the weight of this number of
+// drafts. The weight is low, so that one refused draft leads to another pause.
 constexpr double kWeightOfRetry = 0.5;
 
 }  // namespace

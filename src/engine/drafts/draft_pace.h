@@ -12,8 +12,8 @@ class DraftPace {
   // `first`: the probability that is assumed before any draft was judged.
   explicit DraftPace(double first) : first_(first) {}
 
-  // Returns the probability that a draft is kept if all drafts before it are; 0 in a pause. Call it once for each
-  // decode.
+  // Returns the probability that a draft is kept if all drafts before it are kept. Returns 0 in a pause. Call it once
+  // for each decode.
   double next();
   // Records how many of the drafts of the last step were kept.
   void judge(std::int64_t drafted, std::int64_t kept);

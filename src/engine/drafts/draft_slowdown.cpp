@@ -6,8 +6,9 @@
 namespace tessera {
 namespace {
 
-// kStepWeight: how far one step moves its factor towards the step's own ratio. kRestWeight: how far a step without
-// drafts moves the factor of steps with drafts towards the factor of steps without drafts.
+// kStepWeight: how far one step moves the factor for its kind of step towards the step's own ratio of measured to
+// predicted time. kRestWeight: how far a step without drafts moves the factor of steps with drafts towards the factor
+// of steps without drafts.
 constexpr double kStepWeight = 1.0 / 8;
 constexpr double kRestWeight = 1.0 / 256;
 // Ratios outside of this range come from single events, for example a stalled host.

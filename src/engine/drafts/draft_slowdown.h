@@ -1,7 +1,7 @@
 // Learns how much longer decode steps take than predicted: one factor for steps with drafts, and one for steps without
 // drafts. Predictions come from forwards that were measured alone, with short contexts and with prompts of one request.
-// They leave out the costs that grow with the number of requests and drafts: rows of the head, recurrent states, and
-// the host's work for each token.
+// The predictions leave out the costs that grow with the number of requests and drafts: rows of the head, recurrent
+// states, and the host's work for each token.
 //
 // Only the engine's thread uses this class.
 #pragma once
@@ -30,8 +30,8 @@ class DraftSlowdown {
   // nor the time after it is recorded.
   void begin(std::optional<Step> step, Clock::time_point now);
   // Returns the ratio of measured to predicted times of steps with drafts, divided by the same ratio of steps without
-  // drafts; 1 if nothing was recorded. While no step has drafts, the result moves slowly towards 1, so that drafts are
-  // tried again.
+  // drafts. Returns 1 if nothing was recorded. While no step has drafts, the result moves slowly towards 1, so that
+  // drafts are tried again.
   double factor(std::int64_t requests) const;
 
  private:

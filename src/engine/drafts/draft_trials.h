@@ -17,8 +17,8 @@ class DraftTrials {
 
   // Returns whether a request that arrives at `now` should make drafts. If so, end() must follow.
   bool begin(Clock::time_point now);
-  // Records that a request stops drafting, because it has ended or its drafts did not pay. `paid`: whether its drafts
-  // were worth the steps that they took part in; nothing if there were too few steps to tell.
+  // Records that a request stops drafting, because it has ended or its drafts did not pay. `paid` says whether its
+  // drafts were worth the steps in which they were checked. It is empty if there were too few steps to tell.
   void end(std::optional<bool> paid, Clock::time_point now);
 
  private:

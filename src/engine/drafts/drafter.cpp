@@ -15,8 +15,8 @@ constexpr double kKeptOfText = 0.6;
 constexpr double kKeptOfLayer = 0.75;
 // The number of steps without a kept draft after which a request with a layer stops drafting.
 constexpr std::int64_t kPatience = 64;
-// The number of such steps for a request without a layer. It is higher, because texts may begin to repeat themselves
-// late.
+// The number of steps without a kept draft after which a request without a layer stops drafting. It is higher, because
+// texts may begin to repeat themselves late.
 constexpr std::int64_t kPatienceOfText = 1024;
 // While any request makes drafts, no step is scheduled ahead, and the layer reads every token. Both together cost about
 // a twentieth of each step. A kept draft saves a whole step, so drafts are taken to pay if at least one draft is kept

@@ -1,5 +1,5 @@
-// Guesses the next tokens of one request; the guesses are its drafts. The model then computes the last token and all
-// drafts in one forward. The drafts that the model would have chosen too are kept (StepLoop).
+// Guesses the next tokens of one request. These guesses are the request's drafts. The model then computes the last
+// token and all drafts in one forward. The drafts that the model would have chosen too are kept (StepLoop).
 //
 // Drafts come from the request's own text: if its last tokens occurred earlier, the drafts are the tokens after that
 // occurrence. This needs no weights. If the model has a next-token layer, drafts come from that layer (LayerDrafts),
@@ -22,17 +22,17 @@ namespace tessera {
 
 class Drafter {
  public:
-  // Makes up to `most_of_text` drafts from the text, and up to `most_of_layer` by a next-token layer or draft model; 0
-  // means that there is no such source. If `trials` is given, its begin() has returned true for this request; the
-  // destructor calls its end().
+  // Makes up to `most_of_text` drafts from the text, and up to `most_of_layer` by a next-token layer or draft model. A
+  // limit of 0 means that there is no such source. If `trials` is given, trials->begin() has returned true for this
+  // request, and the destructor calls trials->end().
   explicit Drafter(std::int64_t most_of_text, std::int64_t most_of_layer = 0,
                    std::shared_ptr<DraftTrials> trials = nullptr);
   ~Drafter();
   Drafter(const Drafter&) = delete;
   Drafter& operator=(const Drafter&) = delete;
 
-  // Reads up to `most` of the tokens that it has not read yet, and returns how many. `tokens` is the request's text so
-  // far; it only grows from call to call.
+  // Reads up to `most` of the tokens that it has not read yet, and returns how many it read. `tokens` is the request's
+  // text so far, which only grows from call to call.
   std::int64_t read(std::span<const TokenId> tokens, std::int64_t most);
   // Returns what can be drafted after `tokens`, and from which source. Nothing is drafted from the text before all
   // tokens are read. Call it once for each decode, before propose().
@@ -52,7 +52,7 @@ class Drafter {
   // every token and no step is scheduled ahead.
   bool is_fruitless() const;
   // Returns whether drafts were kept often enough to be worth the steps. Returns nothing if there were too few steps to
-  // tell, or if too few drafts were kept while the layer lacked keys.
+  // tell. Returns nothing too if the drafts were not worth the steps but the layer lacks keys (set_lacks_keys()).
   std::optional<bool> paid() const;
 
   // Sets the index of the row in draft_hidden from which the layer makes its first draft. Without an index, the layer

@@ -43,14 +43,14 @@ struct GrammarOptions {
 // A compiled grammar. Immutable; requests and threads share it.
 //
 // schema/ compiles JSON schemas (draft 2020-12, and the parts that draft 4 to 7 write differently). Every generated
-// text is a value that the schema accepts; otherwise the schema is refused. The following accepted values are never
-// generated:
+// text is a value that the schema accepts. A schema for which this cannot be guaranteed is refused. The following
+// accepted values are never generated:
 // - Properties beyond the named ones and items beyond prefixItems, with three exceptions: additionalProperties,
 // patternProperties or items allow them; nothing is named at all; or minProperties or minItems needs them. Named
 // properties are generated in the order written, and the others follow.
 // - Integers of more than 18 digits. Bounded numbers of more than 15 digits, or with an exponent.
-// - Arrays with "uniqueItems" in another order than the one written, if there are more than 6 values. Up to 6 values
-// are generated in any order.
+// - Arrays with "uniqueItems" in another order than the one in which the schema lists the values, if there are more
+// than 6 values. Up to 6 values are generated in any order.
 // - Other spellings of characters in patterns and lists of names. A character has one form: raw, or escaped if JSON
 // requires it. Characters of a class of more than 1000 characters in the middle of a pattern are only raw. Halves of
 // surrogate pairs are never generated.
@@ -74,7 +74,7 @@ struct GrammarOptions {
 // do not fit 64 bits; references out of the schema, and $dynamicRef.
 class Grammar;
 
-// Returns the bytes that the grammar takes; requests that share it do not add to them.
+// Returns the bytes that the grammar takes. They do not grow with the number of requests that share the grammar.
 std::int64_t grammar_bytes(const Grammar& grammar);
 
 class GrammarCompiler {
@@ -93,11 +93,11 @@ class GrammarCompiler {
 
   // Returns the grammar if compile() has made it and the compiler still keeps it, else null. Any thread may call it.
   std::shared_ptr<const Grammar> find(const GrammarSpec& spec) const;
-  // Compiles a grammar, unless find() has it; any thread may call it. Returns invalid_argument if `spec` is malformed,
-  // too large or too deep (the message says what and where), and unimplemented if it is valid but cannot be enforced.
-  // No input makes it throw, crash or run forever. Common schemas take 1 to 100 ms with a vocabulary of 150000. A bound
-  // on a string's length does not change this time, unless the string also has a pattern that repeats several parts.
-  // Then each character that the bound allows adds some 10 ms.
+  // Returns find()'s grammar, or compiles the grammar if there is none. Any thread may call this. Returns
+  // invalid_argument if `spec` is malformed, too large or too deep (the message says what and where), and unimplemented
+  // if it is valid but cannot be enforced. No input makes this function throw, crash or run forever. Common schemas
+  // take 1 to 100 ms with a vocabulary of 150000. A bound on a string's length does not change this time, unless the
+  // string also has a pattern that repeats several parts. Then each character that the bound allows adds some 10 ms.
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec);
 
  private:

@@ -59,7 +59,7 @@ void GrammarWatch::check_time() {
 
 }  // namespace tessera
 
-// xgrammar declares these functions and calls them; the program that links xgrammar defines them. xgrammar calls the
+// xgrammar declares and calls these functions, and the program that links xgrammar must define them. xgrammar calls the
 // Log functions because it is built with XGRAMMAR_LOG_CUSTOMIZE, and Checkpoint because of tools/xgrammar.patch.
 namespace xgrammar {
 

@@ -21,12 +21,12 @@ class ImageEncoder {
 
   // Writes the rows of the images. Row 0 is at the address `rows`. Image i has images[i]->tokens() rows, the first of
   // which is row first_rows[i]. A row has ModelConfig::embedding_row_values() values of the activations' type. The work
-  // is enqueued on `stream`; the caller may reuse the patches after the return.
+  // is enqueued on `stream`. The caller may reuse the patches after the return.
   virtual Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                         DeviceAddress rows, Stream& stream) = 0;
 
-  // Returns how the forwards of the last encode() ran, in the order of its images; empty for an encoder without graphs.
-  // Valid until the next call.
+  // Returns how the forwards of the last encode() ran, in the order of that call's images. The span is empty for an
+  // encoder without graphs, and valid until the next encode().
   virtual std::span<const TowerForward> last_forwards() const { return {}; }
 };
 

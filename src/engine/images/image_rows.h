@@ -1,6 +1,6 @@
 // The encoder cache: finds an image's embedding rows on the device (runner/embedding_rows.h) by the image's content.
-// Sequences with the same image share its rows. Rows that no sequence holds stay until other images need the room; the
-// least recently used rows are evicted first.
+// Sequences with the same image share its rows. Rows that no sequence holds stay until other images need the room. The
+// least recently used rows are then evicted first.
 //
 //   ImageRows::Image* image = images.take(content, tokens);  // null if the images in use leave no room
 //   … if image->is_written is false, the tower writes the rows: images.set_written(content, true) …
@@ -45,7 +45,7 @@ class ImageRows {
   // Sets `is_written` of the image. If it becomes false and no sequence holds the image, frees the rows. Has no effect
   // if the rows were evicted.
   void set_written(const Hash128& content, bool is_written);
-  // Evicts rows that no sequence holds until `count` neighbouring rows are free; returns whether they are.
+  // Evicts rows that no sequence holds until `count` neighbouring rows are free. Returns whether so many are free.
   bool make_room(std::int64_t count);
   // Returns the number of rows of all images, held or not.
   std::int64_t num_rows() const { return num_rows_; }

@@ -1,4 +1,5 @@
-// Reads the image settings of a model from its preprocessor_config.json or its projector, or takes those of its family.
+// Reads the image settings of a model from its preprocessor_config.json or its projector file. If there is neither,
+// takes the settings of the model's family.
 #pragma once
 
 #include <filesystem>

@@ -20,8 +20,8 @@ class Collector {
   // `model` must outlive the collector.
   explicit Collector(const LoadedModel& model) : model_(model) {}
 
-  // Returns the batch as a forward's inputs, with memory for the results that the batch wants; valid until the next
-  // call.
+  // Returns the batch as a forward's inputs, with memory for the results that the batch wants. The inputs are valid
+  // until the next call.
   ForwardInputs inputs_of(const ScheduledBatch& batch);
 
   // Adds the entry's outputs to its sequence. Returns the sequence's event, or nothing if there is no progress to
@@ -34,8 +34,8 @@ class Collector {
                             StepProfiler* profiler);
 
   std::int64_t output_tokens() const { return output_tokens_; }
-  // Returns the time span from a request's arrival to its first token, for the request that got the engine's first
-  // token. The times are on the clock of LoadedModel::start. Returns nothing before that token.
+  // For the request that got the engine's first token, returns the time span from the request's arrival to that token.
+  // The times are on the clock of LoadedModel::start. Returns nothing before the engine's first token.
   const std::optional<Timeline::Phase>& first_token() const { return first_token_; }
 
  private:

@@ -49,9 +49,9 @@ INSTANTIATE_TEST_SUITE_P(, FailedForward,
                            return text;
                          });
 
-// Serves `asked` again and again, and `later` after each round. In round n the n-th replay fails as `fault` says.
-// Checks that every request that does not fail has the tokens of a run alone. Returns the number of rounds in which the
-// first request failed and the second did not.
+// Serves requests in rounds. Each round serves the requests `asked` and, when they have ended, the request `later`. In
+// round n the n-th replay fails as `fault` says. Checks that every request that does not fail gets the same tokens as
+// in a run alone. Returns the number of rounds in which the first request failed and the second did not.
 int rounds_with_one_failure(const std::string& model, const std::vector<Request>& asked, const Request& later,
                             std::int64_t FaultPlan::*fault = &FaultPlan::replay_lost_at) {
   std::vector<std::vector<TokenId>> right;

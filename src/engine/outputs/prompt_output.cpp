@@ -14,8 +14,8 @@ std::span<const float> rows_of(std::span<const float> values, std::int64_t first
   return values.subspan(static_cast<std::size_t>(first * size), static_cast<std::size_t>(count * size));
 }
 
-// Adds the hidden states `rows` to the pooled vector. The first row belongs to token `first`. A mean's sum adds the
-// rows one after another, so it does not depend on how a prompt is cut into chunks.
+// Adds the hidden states `rows` to the pooled vector. The first row belongs to token `first`. For a mean, adds the rows
+// one after another, so the sum's rounding does not depend on how a prompt is cut into chunks.
 void pool(Sequence& sequence, std::int64_t first, std::span<const float> rows, std::int64_t hidden_size) {
   const Pooling pooling = sequence.request.pooling;
   const auto size = static_cast<std::size_t>(hidden_size);

@@ -1,5 +1,5 @@
-// Recovers from forwards that fail. A failure ends only the requests of its own forward; later forwards in flight are
-// computed again.
+// Recovers from forwards that fail. A failure ends only the requests of the forward that failed. Later forwards in
+// flight are computed again.
 #pragma once
 
 #include "tessera/base/status.h"

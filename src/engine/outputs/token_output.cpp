@@ -16,8 +16,9 @@ bool ends_text(const StopConditions& stop, std::span<const TokenId> end_ids, Tok
   return is_in(stop.ids) || (!stop.ignore_eos && is_in(end_ids));
 }
 
-// Returns an error if the sampled token is forbidden; the sampler returns a token even if all are forbidden. A token
-// that only the grammar forbids is no error here, because that is not the client's fault, and accept() reports it.
+// Returns an error if the sampled token is forbidden. This can happen because the sampler returns a token even if all
+// are forbidden. A token that only the grammar forbids is no error here, because that is not the client's fault, and
+// accept() reports it.
 Status check_choice(const Sequence& sequence, TokenId token, std::int64_t generated) {
   if (sequence.matcher) TRY(sequence.matcher->status());
   const bool edited = sequence.edits && sequence.edits->any(generated);
@@ -66,8 +67,8 @@ void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, 
   if (may_stop && ends_text(stop, end_ids, token)) {
     event.finish = FinishReason::kStop;
     sequence.result.matched.id = token;
-    // If the token is not to be kept, neither it nor the tokens that forwards in flight sample after it are added to
-    // the sequence.
+    // If the token is not to be kept, it is not added to the sequence. The tokens that forwards in flight sample after
+    // it are not added either.
     if (!stop.keep_matched) return;
   }
   Scheduler::settle(entry, token);

@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// Adds the token of the entry's row to its sequence and to `event`, unless it ends the text and is not kept. `end_ids`
-// are the tokens that end a text; `profiler` may be null.
+// Adds the token sampled from the entry's row to the entry's sequence and to `event`, unless the token ends the text
+// and is not kept. `end_ids` are the tokens that end a text. `profiler` may be null.
 void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs,
                std::span<const TokenId> end_ids, StepProfiler* profiler, RequestEvent& event);
 

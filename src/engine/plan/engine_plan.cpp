@@ -22,7 +22,7 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
   return std::move(draft.plan);
 }
 
-// Returns the number of requests that the state slots suffice for; nothing if the model keeps no states.
+// Returns the number of requests for which the state slots suffice. Returns nothing if the model keeps no states.
 std::optional<std::int64_t> requests_with_states(const EnginePlan& plan) {
   std::optional<std::int64_t> fewest;
   for (const CacheGroupOptions& group : plan.memory.cache_groups)

@@ -65,8 +65,8 @@ struct EnginePlan {
   bool generates() const { return !embedding && config.num_labels == 0; }
 };
 
-// Plans one rank. Fails where the start would fail: unknown architecture, bad sizes, an unknown dtype, too little
-// memory. Reads only the properties and free memory of `device`; takes no memory.
+// Plans one rank. Returns the errors with which the start would fail: an unknown architecture, bad sizes, an unknown
+// dtype, too little memory. Reads only the properties and the amount of free memory of `device`, and takes no memory.
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank = 0);
 
 // Return the device's default limits on the tokens of a forward and on the running requests. For a model that keeps a

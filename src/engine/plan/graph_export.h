@@ -39,9 +39,9 @@ Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_vi
                                                  std::span<const std::string> disabled,
                                                  std::span<const Pass> passes = pass_list());
 
-// Returns all graphs whose name is `name`, or begins with `name` and a colon; "pass:remove_dead_code" finds at least
-// two. Returns kInvalidArgument if there are none; the message lists the existing names, or says that the pass changes
-// nothing.
+// Returns all graphs whose name is `name`, or begins with `name` and a colon. "pass:remove_dead_code", for example,
+// finds at least two graphs. Returns kInvalidArgument if there are none. The message then lists the existing names, or
+// says that the pass changes nothing.
 Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> graphs, std::string_view name,
                                                    std::span<const Pass> passes = pass_list());
 

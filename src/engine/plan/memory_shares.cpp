@@ -195,8 +195,9 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   of_one.limits.max_requests = 1;
   std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
   if (in.on_host) cache = std::min(cache, kCpuMaxKvBytes);
-  // If a fraction is given, forwards and graphs share what it leaves. Otherwise forwards must leave the KV cache at
-  // least one page. Graphs must leave it room for one request of the longest context, if forwards leave that much.
+  // If a fraction is given, forwards and graphs share the memory outside the fraction. Otherwise forwards must leave at
+  // least one page to the KV cache. Graphs must leave the cache room for one request of the longest context, if
+  // forwards leave that much.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {

@@ -23,7 +23,8 @@ Status read_gguf_tokenizer(const GgufModel& model, ModelTexts& texts) {
   return ok_status();
 }
 
-// Reads the tokenizer of a folder or file. It may be missing unless an option names it; requests then give ids.
+// Reads the tokenizer of a folder or file. The tokenizer may be missing unless an option names it (`given`). Requests
+// must then give ids.
 Status read_tokenizer(const std::string& path, bool given, ModelTexts& texts) {
   Result<Tokenizer> tokenizer = Tokenizer::load(path);
   if (!given && tokenizer.status().code() == StatusCode::kNotFound) return ok_status();

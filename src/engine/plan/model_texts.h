@@ -27,8 +27,8 @@ struct ReadTexts {
   LoadTimes times;
 };
 
-// Reads the texts on another thread. A tokenizer that the options name must exist; one in the model's folder may be
-// missing. `options` must outlive the future, whose destructor waits for the thread.
+// Reads the texts on another thread. A tokenizer that the options name must exist. The tokenizer in the model's folder
+// may be missing. `options` must outlive the future, whose destructor waits for the thread.
 std::future<Result<ReadTexts>> start_reading_texts(const EngineOptions& options);
 
 // Reads only the tokenizer at `tokenizer_path`. If `tokenizer_path` is empty, reads the tokenizer in the model's folder

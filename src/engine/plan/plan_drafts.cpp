@@ -105,9 +105,9 @@ void choose_automatically(PlanDraft& draft) {
           : fmt::format("speculative_algorithm: AUTO decodes without drafts: {}", layer.message()));
 }
 
-// Makes sure that a request gets no more drafts from its text than from the next-token layer or draft model, if there
-// is one and the model has recurrent states. A slot of a recurrent state holds one row for each draft of a step, so
-// more drafts from the text would make every slot larger.
+// For a model with recurrent states and with a next-token layer or draft model: makes sure that a request gets no more
+// drafts from its text than from that layer or draft model. A slot of a recurrent state holds one row for each draft of
+// a step, so more drafts from the text would make every slot larger.
 void limit_drafts_from_text(EnginePlan& plan) {
   DraftOptions& drafts = plan.drafts;
   if (!drafts.by_layer() || !plan.config.delta_net || drafts.most_tokens <= drafts.layer_steps) return;

@@ -12,10 +12,10 @@ namespace tessera {
 
 inline constexpr std::int64_t kDefaultMaxDecode = 256;  // number of requests of the largest decode graph
 
-// Returns a function from a prefill graph's number of tokens to its cost in milliseconds. It comes from measurements if
-// replays of at least two sizes were measured; otherwise it is prior_token_cost. The cost never falls with the size. If
-// a smaller size was measured to be slower than a larger one, its measurement was disturbed, so the smaller size gets
-// the larger size's cost.
+// Returns a function that maps a prefill graph's number of tokens to the graph's cost in milliseconds. The function is
+// made from measurements if replays of at least two sizes were measured. Otherwise it is prior_token_cost. The cost
+// never falls with the size. If a smaller size was measured to be slower than a larger one, its measurement was
+// disturbed, so the smaller size gets the larger size's cost.
 TokenCost prefill_cost(const std::optional<CostTable>& known);
 
 // Fills runner.prefill_sizes and decode_sizes, and adds notes about sizes that were dropped or are never used.

@@ -291,9 +291,9 @@ Status rewrite_graphs(PlanDraft& draft) {
   return ok_status();
 }
 
-// Lets prefill compute the body's last nodes only for the wanted rows. Does nothing in four cases. Embedding models and
-// plans with a draft layer or draft model need all rows. A pipeline stage without a head wants no rows. With
-// dp_attention the ranks share forwards but want different rows.
+// Lets prefill compute the body's last nodes only for the wanted rows, whose logits are needed. Does nothing in four
+// cases. Embedding models and plans with a draft layer or draft model need all rows. A pipeline stage without a head
+// wants no rows. With dp_attention the ranks share forwards but want different rows.
 Status add_wanted_rows(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1 || plan.graphs.draft) return ok_status();

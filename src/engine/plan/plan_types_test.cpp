@@ -17,8 +17,8 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Plans a model whose config names no type. Its checkpoint has a vector of 4 float32 values and one of `others` values
-// of the type `other`.
+// Plans a model whose config names no type. Its checkpoint has a vector of 4 float32 values, and a second vector of
+// `others` values of the type `other`.
 EnginePlan plan_unnamed(StoredDtype other, std::int64_t others, const DeviceProperties& device,
                         LoadFormat format = LoadFormat::kAuto) {
   const test::ScratchDir folder;

@@ -41,16 +41,16 @@ class ProfileStore {
  public:
   // Stores nothing if options.cache_dir is empty.
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device);
-  // Uses `backend` instead of the registry's backend for the device; it must outlive the store.
+  // Uses `backend`, which must outlive the store, instead of the registry's backend for the device.
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                const Backend& backend);
 
   // Returns options.known_costs or the stored costs. Returns an empty table if there are none, or if the plan measures
   // no costs (RunnerOptions::measure_costs).
   CostTable load_costs();
-  // Passes the algorithms that were chosen or measured before to the backend, and the measurements of generated kernels
-  // to row_schedules(). On several nodes, passes no algorithms, because the nodes' caches differ, and all ranks must
-  // compute alike.
+  // Passes to the backend the algorithms that earlier starts chose or measured. Passes to row_schedules() the
+  // measurements of generated kernels. On several nodes, passes no algorithms, because all ranks must compute alike but
+  // the nodes' caches differ.
   void restore_algorithms();
   // Returns the number of entries found by loading and restoring.
   std::int64_t cache_hits() const { return cache_.hits() + (known_ && !known_->empty() ? 1 : 0); }
@@ -86,9 +86,9 @@ class ProfileStore {
   Json kept_schedules_;
 };
 
-// Returns plan_engine() with the stored costs. If costs decide the ladder of sizes (PrefillSchedule::kAuto) and the
-// cache has costs for these graphs, plans again with these costs. Stores the costs in options.known_costs, so that the
-// cache is read only once.
+// Plans an engine with plan_engine(). If costs decide the ladder of sizes (PrefillSchedule::kAuto) and the profile
+// cache has costs for the plan's graphs, plans again with these costs. Puts the costs into options.known_costs, so that
+// the cache is read only once.
 Result<EnginePlan> plan_engine_with_profile(EngineOptions& options, Device& device);
 
 }  // namespace tessera

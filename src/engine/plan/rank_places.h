@@ -24,8 +24,8 @@ inline RankLayout layout_of(const EngineOptions& options) {
 inline int ranks_here(const EngineOptions& options) {
   return options.dp_attention ? layout_of(options).ranks() : layout_of(options).ranks() / options.nnodes;
 }
-// Returns the number of ranks among which each layer is divided. They compute the same requests (tp_size), or each rank
-// has its own requests (dp_attention).
+// Returns the number of ranks among which each layer is divided. With dp_attention, each of them has requests of its
+// own. Otherwise there are tp_size of them, and all compute the same requests.
 inline int ranks_of_layers(const EngineOptions& options) {
   return options.dp_attention ? options.replicas : options.tp_size;
 }
@@ -53,7 +53,8 @@ Status check_ranks(const EngineOptions& options);
 // Returns kInvalidArgument if this process follows node 0 and has no engine of its own.
 Status check_has_engine(const EngineOptions& options);
 
-// Returns the place of `rank` among the ranks that exchange data; `rank` counts as in place_rank().
+// Returns the place of `rank` among the ranks that exchange data. `rank` counts over all stages and processes, as in
+// place_rank().
 ExchangePlace exchange_place(const EngineOptions& options, int rank);
 
 // Sets the part of the model that `rank` builds. `rank` counts over all stages and processes.

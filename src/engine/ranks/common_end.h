@@ -27,7 +27,7 @@ class CommonEnd {
   void when_told(std::function<void(int node)> stop);
   // Tells the other nodes that this node's server ends. Their servers must then end too.
   void tell();
-  // Leaves the nodes; call it when this node has no requests left. First waits until no node has requests, a node is
+  // Leaves the nodes. Call it when this node has no requests left. First waits until no node has requests, a node is
   // lost, give_up() is called, or `limit` has passed. Returns false if other nodes may still have requests, which then
   // fail.
   bool leave_together(std::chrono::milliseconds limit);

@@ -32,8 +32,8 @@ namespace tessera {
 
 class Lockstep {
  public:
-  // `ranks` counts the ranks of all nodes. `limit` applies to every wait for another rank. The function starts `nodes`;
-  // null means that there is one process.
+  // `ranks` counts the ranks of all nodes. `limit` applies to every wait for another rank. Starts `nodes`, the
+  // connections to the other processes. Null means that there is one process.
   static std::shared_ptr<Lockstep> create(int ranks, std::chrono::milliseconds limit,
                                           std::shared_ptr<NodeGroup> nodes = nullptr);
   ~Lockstep();
@@ -44,11 +44,11 @@ class Lockstep {
   Communicator& communicator(int rank) { return *group_[index(rank)]; }
   // Returns ok, or kDeviceLost with the reason why the group has ended.
   Status health() const;
-  // Returns the object that coordinates the end of the nodes' servers; null if there is one process.
+  // Returns the object that coordinates the end of the nodes' servers, or null if there is one process.
   CommonEnd* common_end() { return end_ ? &*end_ : nullptr; }
 
-  // Returns ok if every rank has these graph sizes, so that a forward uses the same size on all; otherwise
-  // kFailedPrecondition. Blocks until all ranks have called agree().
+  // Returns ok if every rank has these graph sizes, so that a forward uses the same size on all ranks. Otherwise
+  // returns kFailedPrecondition. Blocks until all ranks have called agree().
   Status agree(int rank, std::span<const std::int64_t> prefill_sizes, std::span<const std::int64_t> decode_sizes);
   // Waits until all ranks have called meet(), for at most `limit`.
   Status meet(int rank, std::chrono::milliseconds limit);

@@ -38,7 +38,7 @@ class Peers {
   // Returns the memory reports of the other ranks. Waits for their current work.
   virtual Result<std::vector<MemoryReport>> memory() { return std::vector<MemoryReport>(); }
 
-  // Loads the weights of all ranks; `own` loads this engine's.
+  // Loads the weights of all ranks. `own` loads the weights of this engine's rank.
   virtual Status load_weights(const EnginePlan& /*plan*/, const std::function<Status()>& own) { return own(); }
   // Waits until all peers that serve requests of their own have made this call, because loading times differ.
   virtual Status meet() { return ok_status(); }
@@ -54,7 +54,7 @@ class Peers {
   virtual void begin_forward() {}
   // Makes a forward without requests if peers await one.
   virtual Status run_idle_forward(ModelRunner& /*runner*/) { return ok_status(); }
-  // Encodes images on all ranks that compute this engine's forwards; `own` encodes them here.
+  // Encodes images on all ranks that compute this engine's forwards. `own` encodes them on this engine's rank.
   virtual Status encode_images(std::span<const Patches* const> /*images*/, std::span<const std::int64_t> /*first_rows*/,
                                const std::function<Status()>& own) {
     return own();
@@ -63,8 +63,8 @@ class Peers {
   // exchange.
   virtual bool lose_exchanges() const { return false; }
 
-  // Ends this engine's part in the peers' forwards: they stop waiting for it, and their next steps fail. Returns once
-  // no kernel here accesses peers' memory and no kernel of a peer accesses this engine's.
+  // Ends this engine's part in the peers' forwards: the peers stop waiting for this engine, and their next steps fail.
+  // Returns once no kernel here accesses peers' memory and no kernel of a peer accesses this engine's memory.
   virtual void leave(ModelRunner& /*runner*/) {}
   // Does the same as leave() for an engine that has failed, but does not wait.
   virtual void fail(const Status& /*why*/) {}

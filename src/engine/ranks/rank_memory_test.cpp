@@ -36,7 +36,7 @@ EngineOptions options_of(int tp_size, int pp_size) {
   return options;
 }
 
-// Runs forwards of the largest size, more of them than a link buffers. Each forward wants the logits of all its rows.
+// Runs more forwards of the largest size than a link can buffer. Each forward computes the logits of all its rows.
 void run_largest(Engine& engine) {
   const Request request{.prompt = std::vector<TokenId>(static_cast<std::size_t>(kChunk), TokenId(7)), .score = true};
   for (int forward = 0; forward < 20; ++forward) ASSERT_TRUE(engine.run(std::vector<Request>{request}).ok());

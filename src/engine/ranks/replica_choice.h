@@ -33,7 +33,8 @@ class ReplicaChoice {
   ReplicaChoice(int replicas, std::int64_t cached_tokens);
 
   // Chooses among the replicas that serve, and counts the request for the chosen one. `adapter` is the name of the
-  // request's adapter, or empty: prompts of different adapters share no cache. Returns 0 if none serves.
+  // request's adapter, or empty if it has none. Prompts of different adapters share no cached prefixes. Returns 0 if no
+  // replica serves.
   int choose(Ticket ticket, std::span<const TokenId> prompt, std::string_view adapter = {});
   // Records that the request's prompt is computed. This function and the next two ignore a ticket that is unknown or
   // has ended.

@@ -44,7 +44,7 @@ class Replicas {
   std::vector<EngineStats> each_stats() const;
   // Returns the sums over all engines; the graphs are those of the first engine.
   EngineStats stats() const { return sum_of(each_stats()); }
-  // Returns ok while any engine serves; otherwise the error of the last engine in order.
+  // Returns ok while any engine serves. If none does, returns the error of the engine with the highest index.
   Status health() const;
   Status health(int replica) const { return threads_[static_cast<std::size_t>(replica)]->health(); }
 

@@ -31,7 +31,8 @@ class FallbackWatch {
   std::optional<std::string> add(const Decision& decision, std::int64_t shape_compiles, Clock::time_point now);
   // Records sizes that were bound between forwards, which delayed no forward.
   void bound_meanwhile(std::int64_t shape_compiles) { shape_compiles_ = shape_compiles; }
-  // Counts a forward of the vision tower in the current window; add() counts the forward of the model that follows it.
+  // Counts a forward of the vision tower in the current window. add() then counts the forward of the model that
+  // follows.
   void add_tower(VisionReason reason);
 
  private:

@@ -14,7 +14,7 @@ class IdleWork {
   // Both arguments must outlive this object.
   IdleWork(LoadedModel& model, EngineReport& report) : model_(model), report_(report) {}
 
-  // Does one piece of work; now and then stores the results for later starts. Returns false if nothing is left.
+  // Does one piece of work. Stores the results for later starts every now and then. Returns false if nothing is left.
   // Precondition: no forward is in flight.
   Result<bool> work();
 

@@ -12,9 +12,9 @@ namespace tessera {
 
 // Empties a batch for a model with `num_cache_groups` cache groups. Keeps the batch's memory for reuse.
 void clear_rows(std::size_t num_cache_groups, ForwardBatch& batch, RopeAxes& rope_positions);
-// Adds a request with the rows of `count` positions of `sequence`, beginning at position `first`. The rows get
-// positions, lengths, slots and page tables, and rotary positions if the sequence has its own. The caller
-// adds ids and wanted rows. Precondition: the sequence holds the pages.
+// Adds a request to the batch. Its rows are `count` positions of `sequence`, beginning at position `first`. The rows
+// get positions, lengths, slots and page tables, and rotary positions if the sequence has its own. The caller adds the
+// ids and the wanted rows (those whose logits are needed). Precondition: the sequence holds the pages.
 void append_rows(const Sequence& sequence, std::int64_t first, std::int64_t count, const CacheManager& cache,
                  ForwardBatch& batch, RopeAxes& rope_positions);
 // Call it once all requests are added. If some sequences have rotary positions of their own, gives plain positions

@@ -74,7 +74,7 @@ struct ScheduledBatch {
   bool has_draft_masks() const { return !draft_masks_.empty(); }
   // Fills in the masks of sequences with a grammar and drafts. Call it once the drafts are known.
   void fill_draft_masks(std::int64_t vocab_size);
-  // Appends the wanted rows that are not sampled to the sampled ones, and fills up the lists to which only some
+  // Appends the wanted rows from which no token is sampled to the sampled rows. Fills up the lists to which only some
   // sequences have added values. Call it once all sequences are added.
   void finish();
 
@@ -84,7 +84,7 @@ struct ScheduledBatch {
   void append_sampled_row(Sequence& sequence, std::int64_t ahead, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);
   void append_hidden_rows(const Sequence& sequence, Entry& entry);
-  // The masks of one sequence's sampled rows, which follow one another.
+  // The masks of one sequence's sampled rows. These masks are adjacent.
   struct DraftMasks {
     Sequence* sequence;
     std::size_t first_word;  // index in edits.masks of the first mask's first word

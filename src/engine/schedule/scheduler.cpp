@@ -51,9 +51,9 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
-    // Preempts the sequences after this one until a page is free, because a step without entries frees no pages. Does
-    // not preempt while tokens of another group of decodes (SchedulerOptions::turns) are awaited, because the sequences
-    // of that group may end and free pages.
+    // Preempts the sequences after this one until a page is free. Otherwise the step would have no entries and free no
+    // pages, so the next step could not go on either. Does not preempt while tokens of another group of decodes
+    // (SchedulerOptions::turns) are awaited, because the sequences of that group may end and free pages.
     while (count == 0 && !awaits_tokens() && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
       preempt_last();
       count = cache_.fitting(sequence.cache, sequence.computed, wanted);
@@ -207,8 +207,8 @@ void Scheduler::compute_again() {
   flush_prefixes();
 }
 
-// Enters full pages into the prefix cache, if their tokens are computed and known to the host. Returns whether these
-// pages hold exactly the tokens that the states include.
+// Enters full pages into the prefix cache, if their tokens are computed and known to the host. Returns whether the
+// sequence's cached pages hold exactly the tokens that its recurrent states include.
 bool Scheduler::keep_computed(Sequence& sequence) {
   if (!caches(sequence)) return false;
   const std::int64_t known = std::min(sequence.computed, std::ssize(sequence.tokens) - sequence.pending);
@@ -216,8 +216,8 @@ bool Scheduler::keep_computed(Sequence& sequence) {
   return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed - sequence.accepted_drafts;
 }
 
-// Gives the sequence's pages back. With `keep`, its computed pages stay in the prefix cache. `ends` says whether the
-// sequence has ended; otherwise it waits again.
+// Gives the sequence's pages back. With `keep`, its computed pages stay in the prefix cache. If `ends`, the sequence
+// has ended. Otherwise it waits again.
 void Scheduler::release_cache(Sequence& sequence, bool keep, bool ends) {
   if (keep && keep_computed(sequence)) cache_.leave_checkpoint(sequence.cache);
   if (keep && ends && sequence.request.retention.any())
@@ -255,7 +255,8 @@ void Scheduler::release_images(Sequence& sequence, std::int64_t end) {
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   for (const ScheduledBatch::ImageUse& use : scheduled.images) images_.set_written(use.content, true);
-  // A forward that samples overwrites last_ids, so sequences that are not in it lose their rows.
+  // A forward that samples overwrites last_ids, the device's list of the ids that the last step sampled. So sequences
+  // that are not in the forward lose their rows of this list.
   if (!scheduled.sampling.empty()) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {
     Sequence& sequence = *entry.sequence;

@@ -56,11 +56,11 @@ struct SchedulerOptions {
   std::int64_t adapter_slots = 0;  // maximum number of adapters in one forward; 0: no adapters are served
 };
 
-// Returns how many tokens of a step with `tokens` tokens (prompts and decodes together) to compute at once, at least
-// one (split_tokens in runner/dispatch/dispatch.h). Empty: all of them.
+// For a step with `tokens` tokens, prompts and decodes together, returns how many of them to compute at once
+// (split_tokens in runner/dispatch/dispatch.h). The result is at least one. An empty function means all of them.
 using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
 // Returns the number of tokens above which a forward's time is proportional to its tokens (filling_tokens in
-// runner/dispatch/dispatch.h). Empty: unknown.
+// runner/dispatch/dispatch.h). An empty function means that the number is unknown.
 using FillingTokens = std::function<std::int64_t()>;
 
 class Scheduler {
@@ -82,9 +82,9 @@ class Scheduler {
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
   std::int64_t num_waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
   // Sets the number of rows that the device has for embeddings of prompts. A sequence with given embeddings waits until
-  // there is room for its prompt. A sequence with images takes rows for each image when its tokens are computed, and
-  // its prompt is cut before an image without room. Precondition of add(): there are rows for all of the sequence's
-  // given embeddings, and for the largest of its images.
+  // there is room for its prompt. A sequence with images takes an image's rows when the image's tokens are computed. If
+  // there is no room for these rows, the chunk of the prompt ends before the image. Precondition of add(): there are
+  // rows for all of the sequence's given embeddings, and for the largest of its images.
   void grow_embeddings(std::int64_t rows) { embeddings_.grow(rows); }
   // Schedules the next forward into the batch, whose memory is reused. The batch has no entries if nothing can be
   // computed now. With `in_turns`, the batch has only the decoding sequences of one turn (SchedulerOptions::turns),
@@ -108,7 +108,7 @@ class Scheduler {
   void stop_drafting(Sequence& sequence);
   // Records the token sampled from the entry's row. Precondition: a sequence's entries are settled in order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);
-  // Removes a waiting or running sequence and frees its pages; returns null for an unknown id. Its computed pages stay
+  // Removes a waiting or running sequence and frees its pages. Returns null for an unknown id. Its computed pages stay
   // in the prefix cache unless one of its forwards has failed.
   std::unique_ptr<Sequence> remove(RequestId id, bool failed);
   // Records that the forward failed. The forward may not have made the copies to and from checkpoints, nor written the
@@ -145,7 +145,7 @@ class Scheduler {
   StepRows rows_of_step(PromptShare share) const;
   std::int64_t fitting_tokens(PromptShare share);
   // Adds running sequences to the batch. With `decodes`, adds decoding sequences. Otherwise adds prompts, as far as
-  // `share` allows. Adds at most `most_chosen` sequences and `budget` tokens; returns the rest of the budget.
+  // `share` allows. Adds at most `most_chosen` sequences and `budget` tokens. Returns the rest of the budget.
   std::int64_t schedule(bool decodes, std::int64_t most_chosen, std::int64_t budget, PromptShare& share,
                         ScheduledBatch& scheduled);
   void keep_places();

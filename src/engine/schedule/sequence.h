@@ -61,8 +61,8 @@ struct Sequence {
   std::optional<OutputText> text;  // none: the text is not wanted
   std::optional<Drafter> drafter;  // none: the sequence makes no drafts
   std::vector<TokenId> drafts;     // drafts that the next forward computes after the last token
-  // A draft model has the keys of at least the first `draft_keys` tokens, if the sequence still has the page table with
-  // the number `draft_keys_table` (DraftKeys).
+  // If the sequence still has the page table with the number `draft_keys_table`, the draft model has the keys of at
+  // least the first `draft_keys` tokens (DraftKeys).
   std::int64_t draft_keys = 0;
   PageTableNumber draft_keys_table{};
 
@@ -100,12 +100,12 @@ struct Sequence {
   bool wants_all_hidden() const { return request.return_hidden_states || request.pooling == Pooling::kMean; }
   // Returns whether other sequences with the same ids and images may use this sequence's keys and values.
   bool is_cacheable() const { return request.input_embeds.empty(); }
-  // Returns the first token that is computed even if it is cached, because its row is wanted.
+  // Returns the index of the first token whose row is wanted. This token is computed even if it is cached.
   std::int64_t first_wanted() const;
 };
 
 // Returns the first prompt row with wanted outputs. Row p - 1 gives the log-probability of token p. All rows are wanted
-// if the request wants image rows, all hidden states or their mean; pooling of the first state needs row 0.
+// if the request wants image rows, all hidden states or their mean. To pool the first hidden state, row 0 is wanted.
 inline std::int64_t Sequence::first_wanted() const {
   if (wants_all_hidden() || request.pooling == Pooling::kFirst || request.return_images) return 0;
   if (request.score) return request.score_from;

@@ -50,7 +50,7 @@ struct Simulation {
   std::int64_t replayed_prompt_tokens = 0;
   std::map<Reason, std::int64_t> eager_prompt_tokens;
   std::int64_t mixed_forwards = 0;  // number of forwards with both prompts and decodes
-  // The time of prefill replays, and the time that they would save if each had its exact size.
+  // The time of prefill replays, and the time that they would save if each had a graph of its exact size.
   double replay_ms = 0;
   double padding_ms = 0;
   double prefill_ms = 0;  // time of all forwards that are not pure decodes

@@ -47,8 +47,8 @@ DispatchTable graphs_to(std::int64_t max_tokens) {
   return table;
 }
 
-// Makes about 4 requests a second, with log-uniform prompts of 30 to 8000 tokens; every third prompt shares a prefix
-// with other prompts.
+// Makes about 4 requests a second, with prompts of 30 to 8000 tokens whose lengths are log-uniform. Every third prompt
+// shares a prefix with other prompts.
 std::vector<SimulatedRequest> synthetic(int count) {
   std::mt19937_64 random(7);
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -105,7 +105,7 @@ TEST(Simulation, PromptsAreReplayedWhateverTheyAreMixedWith) {
   }
 }
 
-// The default graph sizes leave gaps in which an eager run costs less than padding; the automatic sizes fill these
+// The default graph sizes leave gaps in which an eager run costs less than padding. The automatic sizes fill these
 // gaps.
 TEST(Simulation, MeasuredCostsSaveTime) {
   const std::vector<SimulatedRequest> requests = synthetic(1500);

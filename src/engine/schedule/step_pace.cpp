@@ -18,8 +18,9 @@ constexpr double kSlackMs = 0.7;
 constexpr std::chrono::seconds kArrivals{1};
 constexpr double kKept = 0.96;  // each added forward multiplies the old sums by this
 constexpr int kFewest = 6;      // a line is used once it has this many forwards
-// A forward counts with at most kFar times its estimated time, so that an outlier hardly moves the line. In this limit,
-// an estimate counts as at least kLittle times the mean time of all forwards.
+// If a forward takes more than kFar times its estimated time, it counts as if it had taken kFar times that time, so
+// that an outlier hardly moves the line. For this limit, an estimate below kLittle times the mean time of all forwards
+// is raised to that value.
 constexpr double kFar = 2;
 constexpr double kLittle = 0.2;
 

@@ -2,11 +2,12 @@
 // arrive meanwhile join it. If it were scheduled as soon as the last results are there, these requests would wait for
 // one more whole forward.
 //
-// A forward's time is estimated by a line over its rows, fitted to the last few dozen forwards of its kind. Twice their
-// mean distance from the line is subtracted. A short estimate only loses the chance for requests to join. A long
-// estimate would leave the device idle. So if the host finds a forward already finished, the estimates for its kind are
-// cut for the next few forwards. Decode-only forwards are short, and the host must be awake for each of them, so they
-// are awaited in this way only while requests arrive. The class reads no clock; the caller passes the times.
+// A forward's time is estimated by a line over its rows, fitted to the last few dozen forwards of its kind. Twice the
+// mean distance of these forwards from the line is subtracted. A short estimate only loses the chance for requests to
+// join. A long estimate would leave the device idle. So if the host finds a forward already finished, the estimates for
+// its kind are cut for the next few forwards. Decode-only forwards are short, and the host must be awake for each of
+// them, so they are awaited in this way only while requests arrive. The class reads no clock; the caller passes the
+// times.
 #pragma once
 
 #include <array>

@@ -110,8 +110,8 @@ Result<Partition> equal_states(const Automaton& a, WorkLimit& work) {
   };
   const auto split = [&](std::size_t old, std::size_t made) {
     waits.push_back(0);
-    // If the old block still waits, the new block must wait too. Otherwise the old block was already used as a whole,
-    // so the smaller of the two halves is enough.
+    // If the old block still waits to be used for splits, the new block must wait too. Otherwise the old block was
+    // already used as a whole, so it is enough to use the smaller of the two halves.
     wait(waits[old] != 0 || parts.size(made) <= parts.size(old) ? made : old);
   };
   for (std::size_t s = 0; s < a.states(); ++s) {

@@ -202,8 +202,8 @@ std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& 
 }
 
 std::string ebnf_automaton(const Automaton& automaton, EbnfRules& rules, const std::string& end) {
-  // Groups characters by target. A state with a single incoming transition and a single outgoing one is written inside
-  // its predecessor's rule.
+  // Groups the characters of each state by the state to which they lead. A state with a single incoming transition and
+  // a single outgoing one is written inside its predecessor's rule.
   std::vector<std::map<std::int32_t, CharSet>> ways(automaton.states());
   std::vector<int> entries(automaton.states(), 0);
   entries[0] = 2;

@@ -18,18 +18,18 @@ std::string ebnf_text(std::string_view utf8);
 // Returns a character class such as [a-z]. Precondition: the set is not empty.
 std::string ebnf_class(const CharSet& characters);
 // Returns an expression for one character of the set inside a JSON string. `"`, `\` and control characters have one
-// escaped form each; all others are raw. For a large set, the expression is only the class of the raw characters. A
-// choice between raw and escaped forms would be a rule of its own, which ends after every character. xgrammar caches
-// token masks only for positions within one rule, so it would then test the whole vocabulary at each character.
-// Precondition: the set is not empty.
+// escaped form each. All other characters are raw. For a large set, the expression is only the class of the raw
+// characters. A choice between raw and escaped forms would be a rule of its own, which ends after every character.
+// xgrammar caches token masks only for positions within one rule, so it would then test the whole vocabulary at each
+// character. Precondition: the set is not empty.
 std::string ebnf_json_character(const CharSet& characters);
 // Returns all alternatives for one character of the set. No alternative is a choice itself.
 std::vector<std::string> ebnf_json_alternatives(const CharSet& characters);
 // Returns the expression repeated `min` to `max` times: "a", "a?", "a*", "a{2,3}", …. max -1: unbounded.
 std::string ebnf_repeat(const std::string& expression, std::int64_t min, std::int64_t max);
-// Returns an expression for `min` to `max` characters (max -1: unbounded) of the rule `character`. If the following
-// text begins with none of these characters (for example with a closing quote), xgrammar counts them at a cost that
-// does not depend on their number (tools/xgrammar.patch). Otherwise xgrammar writes out every repetition.
+// Returns an expression for `min` to `max` characters (max -1: unbounded) of the rule `character`. If none of these
+// characters can begin the text that follows (for example a closing quote), xgrammar counts them at a cost that does
+// not depend on their number (tools/xgrammar.patch). Otherwise xgrammar writes out every repetition.
 std::string ebnf_counted(const std::string& character, std::int64_t min, std::int64_t max);
 // Returns "(a | b)", or a single alternative as it is. Precondition: `alternatives` is not empty.
 std::string ebnf_choice(const std::vector<std::string>& alternatives);
@@ -57,11 +57,12 @@ class EbnfRules {
   std::unordered_map<std::string, std::string> by_body_;
 };
 
-// Returns an expression for the texts of the regex's narrow reading, as characters of a JSON string. `end` follows each
-// text: an expression that begins with a quote, or "". Precondition: the regex has no anchors and matches something.
+// Returns an expression for the texts of the regex's narrow reading, as characters of a JSON string. `end` is an
+// expression that follows each text. It begins with a quote, or is "". Precondition: the regex has no anchors and
+// matches something.
 std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& end);
-// Returns an expression for the automaton's texts, and adds the rules that it uses. `end` (an expression) follows each
-// text. Precondition: the automaton is not empty.
+// Returns an expression for the automaton's texts, and adds the rules that it uses. `end` is an expression that follows
+// each text. Precondition: the automaton is not empty.
 std::string ebnf_automaton(const Automaton& automaton, EbnfRules& rules, const std::string& end);
 
 // Returns an expression for what may follow in any JSON string: characters, in all their escaped forms, and the closing

@@ -113,7 +113,7 @@ std::string GrammarWriter::any_order(const std::vector<std::string>& values, std
   const auto size = static_cast<unsigned>(values.size());
   const std::string comma = token(",") + ' ';
   // rest[left] is an expression for the rest of the list if the values of the set `left` remain. Small sets come first,
-  // because the expressions of larger sets contain theirs.
+  // because the expression of a larger set contains expressions of smaller sets.
   std::map<unsigned, std::string> rest;
   for (unsigned left = 0; left < (1u << size); ++left) {
     const auto count = static_cast<std::int64_t>(size) - std::popcount(left);

@@ -14,7 +14,7 @@ struct PatternPart {
 
 // Splits the lookaheads after a leading "^" into patterns of their own: "^(?!a)(?=b)c" becomes "^c", "^(?:b)", and the
 // negated "^(?:a)". A text matches the pattern if it satisfies all parts. Any other pattern is returned unchanged as
-// the only part; if it has lookaheads, parse_regex() then refuses it.
+// the only part. If that part has lookaheads, parse_regex() refuses it.
 std::vector<PatternPart> split_lookaheads(std::string_view pattern);
 
 }  // namespace tessera::schema

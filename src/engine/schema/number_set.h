@@ -15,11 +15,13 @@
 
 namespace tessera::schema {
 
-// Only some numbers of a set can be written as text. Integers have up to 18 digits and no exponent, so they fit 64
-// bits. Numbers within bounds have up to 15 digits, up to 9 of them after the point, and no exponent. Two different
-// texts are thus two different doubles, and a bound also holds for the double that a JSON parser makes of the text.
+// A set of numbers, of which only some are generated as text. Generated integers have up to 18 digits and no exponent,
+// so they fit 64 bits. Generated numbers within bounds have up to 15 digits, up to 9 of them after the point, and no
+// exponent. Two different texts are thus two different doubles, and a bound also holds for the double that a JSON
+// parser makes of the text.
 //
-// Numbers are decimals, as in the standard: 0.07 is a multiple of 0.01. A validator that divides doubles may refuse it.
+// Numbers are decimals, as in the standard: 0.07 is a multiple of 0.01. A validator that divides doubles may refuse
+// 0.07.
 struct NumberSet {
   struct Bound {
     long double value = 0;  // holds every double and every 64-bit integer exactly
@@ -46,13 +48,14 @@ bool contains(const NumberSet& set, const Json& number);
 // Subtracts `other` from `set`: returns the parts below and above `other`. Returns nothing if these parts may not be
 // the whole difference.
 std::optional<std::vector<NumberSet>> without(const NumberSet& set, const NumberSet& other);
-// Returns all numbers of a set of integers if its bounds enclose at most `most` integers; otherwise nothing.
+// Returns all numbers of a set of integers if the set's bounds enclose at most `most` integers. Otherwise returns
+// nothing.
 std::optional<std::vector<std::int64_t>> finite_integers(const NumberSet& set, std::int64_t most);
-// Returns whether any number of the set has a text. Without multiples this costs little. Returns the
-// same errors as number_ebnf().
+// Returns whether any number of the set has a text. This costs little if the set has no multiples. Returns the same
+// errors as number_ebnf().
 Result<bool> has_texts(const NumberSet& set, WorkLimit& work);
-// Returns an expression for the numbers' texts; nothing if no number has a text. Returns unimplemented if a bound has
-// more digits than texts have.
+// Returns an expression for the numbers' texts, or nothing if no number has a text. Returns unimplemented if a bound
+// has more digits than texts have.
 Result<std::optional<std::string>> number_ebnf(const NumberSet& set, EbnfRules& rules, WorkLimit& work);
 
 }  // namespace tessera::schema

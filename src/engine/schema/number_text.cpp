@@ -50,7 +50,8 @@ void add_digits(const DigitWalk& walk, const Rest& rest, std::vector<Regex>& cho
   if (walk.on_high) add(last, last, false, true);
 }
 
-// Returns a regex of the digits after the point for numbers from 0.`low` to 0.`high`; trailing zeros may be left out.
+// Returns a regex of the digits after the point for numbers from 0.`low` to 0.`high`, where `low` and `high` are
+// strings of digits. Trailing zeros may be left out.
 Regex fraction_digits(const DigitWalk& walk) {
   if (walk.left() == 0) return nothing();
   if (!walk.on_low && !walk.on_high) return digits(0, walk.left());
@@ -194,8 +195,8 @@ Result<Units> units_between(const NumberSet& set) {
   return out;
 }
 
-// Makes an automaton that accepts decimal texts whose number of units is a multiple of `step`. In state place * step +
-// rest, `place` digits after the point were read, and the units so far leave the remainder `rest`.
+// Makes an automaton that accepts the texts of decimals that, in units of 10^-places, are multiples of `step`. In state
+// place * step + rest, `place` digits after the point were read, and the units so far leave the remainder `rest`.
 Automaton multiples_automaton(std::int64_t step, int places) {
   Automaton out{.starts = {0, '-', '.', '/'}};
   for (char32_t c = '0'; c <= ':'; ++c) out.starts.push_back(c);
@@ -230,8 +231,8 @@ Automaton multiples_automaton(std::int64_t step, int places) {
   return out;
 }
 
-// Returns `step` in units of 10^-places; unimplemented if an automaton of its multiples would have too many
-// states.
+// Returns `step` in units of 10^-places. Returns unimplemented if an automaton of the step's multiples would have too
+// many states.
 Result<std::int64_t> step_in_units(const Decimal& step, const NumberSet& set, int places) {
   // For integers, the step becomes an integer: an integer is a multiple of 1.5 if and only if it is a multiple of 3.
   const std::int64_t whole = step.units / std::gcd(step.units, power_of_ten(step.places));

@@ -2,8 +2,8 @@
 //
 // ECMA-262 and Python's re, which most Python validators use, read some parts differently: the characters of \d, \s and
 // \w beyond ASCII, line ends for the dot, and "$" before a last newline. A tree has both readings. The narrow reading
-// holds the texts that every dialect matches; these may be generated. The wide reading holds the texts that some
-// dialect matches; these must be excluded if a pattern must not match.
+// holds the texts that every dialect matches. Only these texts are generated. The wide reading holds the texts that at
+// least one dialect matches. If a pattern must not match, all of these texts are excluded.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Reads the keywords of one schema as shapes.
+// Reads the keywords of one JSON schema, and translates them into Shapes (shapes.h), which describe the permitted
+// values.
 #pragma once
 
 #include <optional>

@@ -221,7 +221,8 @@ Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, 
   return std::optional(std::move(out));
 }
 
-// Removes what a schema only implies, and removes the names of members from the name classes.
+// Removes the items and properties that the schema does not mention, unless they are needed. Also removes the names of
+// members from the name classes.
 Result<Shape> SettledTypes::as_generated(const Shape& shape) {
   Shape out{.values = shape.values};
   if (ArrayShape* array = out.get<ArrayShape>()) {

@@ -45,10 +45,11 @@ class SettledTypes {
   Status settle(TypeId type);
   Result<Shapes> without(const Shape& shape, const LeftOut& other);
   Result<Shapes> number_without(const Shape& shape, const Shape& other, const LeftOut& what);
-  // Returns `closed` without the objects of `other`; nothing if the difference cannot be stated property by property.
+  // Returns the objects of `closed` that are not in `other`. Returns nothing if the difference cannot be stated
+  // property by property.
   Result<std::optional<Shapes>> object_without(const Shape& closed, const Shape& other, const LeftOut& what);
   // Returns up to `most` parts of `closed` that are disjoint from `other`, each because of one property, one item or
-  // the number of items; nothing if none is found.
+  // the number of items. Returns nothing if there is no such part.
   Result<std::optional<Shapes>> apart(const Shape& closed, const Shape& other, const LeftOut& what, std::size_t most);
   Result<std::optional<Shapes>> object_apart(const ObjectShape& object, const ObjectShape& other, const LeftOut& what,
                                              std::size_t most);

@@ -36,8 +36,8 @@ struct Member {
   bool required = false;
 };
 
-// Properties that the schema describes by a set of names and not one by one. The classes of one shape do not overlap;
-// they may contain the names of its members.
+// Properties that the schema describes by a set of names and not one by one. The name classes of a shape do not
+// overlap, but may contain the names of the shape's members.
 struct NameClass {
   TextSet names{};
   TypeId value = 0;

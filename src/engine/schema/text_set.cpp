@@ -85,8 +85,8 @@ Regex stop_early(const Regex& regex, const TextSet& set) {
   return nullptr;
 }
 
-// Returns a map key; equal sets have equal keys. The key has addresses of parsed patterns. Equal patterns have the same
-// address, because a pattern is parsed only once.
+// Returns a map key for a set. Equal sets have equal keys. The key contains addresses of parsed patterns. Equal
+// patterns have the same address, because a pattern is parsed only once.
 std::vector<std::intptr_t> key_of(const TextSet& set) {
   std::vector<std::intptr_t> key = {static_cast<std::intptr_t>(set.min), static_cast<std::intptr_t>(set.max)};
   for (const TextTerm& term : set.terms) {

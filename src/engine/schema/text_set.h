@@ -42,16 +42,16 @@ class TextSets {
   Result<std::shared_ptr<const Automaton>> automaton(const TextSet& set, Reading reading);
   Result<bool> empty(const TextSet& set, Reading reading);
   Result<bool> contains(const TextSet& set, std::string_view text, Reading reading);
-  // Removes the texts of the wide reading of `other` from `set`. The set's narrow reading, which is generated, then has
-  // none of them; its wide reading may keep some.
+  // Removes the texts of the wide reading of `other` from `set`. The narrow reading of `set`, which is generated, then
+  // has none of them. The wide reading of `set` may keep some.
   Status leave_out(TextSet& set, const TextSet& other);
   // Removes `texts` from `set`. Sets that exclude the same texts share an automaton.
   Status leave_out_texts(TextSet& set, std::vector<std::string> texts);
   // Returns an expression for the JSON strings of the set, quotes included. Preconditions: the set's narrow reading is
-  // not empty; every call passes the same `rules`, since equal sets share their rules.
+  // not empty, and every call passes the same `rules`, because equal sets share rules.
   Result<std::string> ebnf(const TextSet& set, EbnfRules& rules);
-  // Returns parse_regex() of a pattern. Parses equal patterns only once, because the automata are cached by parsed
-  // regex.
+  // Returns parse_regex() of a pattern, and parses each pattern only once. Equal patterns therefore share the cached
+  // automaton of their Regex.
   Result<Regex> pattern(const std::string& text);
   WorkLimit& work() { return work_; }
 

@@ -1,6 +1,5 @@
-// Makes the types of one schema on demand. A type is identified by the set of subschemas (or of negated
-// types, see complement()) whose conjunction it is. The same set always gives the same type, so a recursive schema
-// leads back to types that exist already.
+// Makes the types of one schema on demand. A type is the conjunction of a set of subschemas (or of negated types, see
+// complement()). The same set always gives the same type, so a recursive schema leads back to types that exist already.
 #pragma once
 
 #include <cstddef>
@@ -41,13 +40,13 @@ class TypeTable {
   Result<const Shapes*> shapes(TypeId type);
   std::size_t size() const { return types_.size(); }
 
-  // Returns the intersection of two shapes; nothing if it is obviously empty.
+  // Returns the intersection of two shapes as a list, which is empty if the intersection is obviously empty.
   Result<Shapes> both(const Shape& a, const Shape& b);
   // Returns the type of the property `name`. This is the type of the name class to which the name belongs, or never()
   // if it belongs to none. Precondition: no member of the shape has this name. Returns unimplemented if the name
   // matches a pattern in some dialects of regular expressions and not in others.
   Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
-  // Takes the texts of `other` away from `texts`; returns false if nothing is left.
+  // Removes the texts of the type `other` from `texts`. Returns false if nothing is left.
   Result<bool> leave_out(TextSet& texts, TypeId other);
   // Returns whether the type or shape contains `value`. Dialects of regular expressions may read its patterns
   // differently. Reading::kNarrow asks whether it contains the value in every dialect, and Reading::kWide whether it
@@ -76,8 +75,8 @@ class TypeTable {
   Result<Shapes> product(const Shapes& a, const Shapes& b);
   Result<ArrayShape> both_arrays(const ArrayShape& a, const ArrayShape& b);
   Result<ObjectShape> both_objects(const ObjectShape& a, const ObjectShape& b);
-  // Returns the name class to which the property `name` belongs; null if it belongs to none. Precondition: no member of
-  // the shape has this name. Returns unimplemented if the name matches a pattern in some dialects of regular
+  // Returns the name class to which the property `name` belongs, or null if it belongs to none. Precondition: no member
+  // of the shape has this name. Returns unimplemented if the name matches a pattern in some dialects of regular
   // expressions and not in others.
   Result<const NameClass*> class_of(const ObjectShape& shape, const std::string& name);
   Result<bool> admits_array(const ArrayShape& shape, const Json& value, Reading reading);

@@ -160,8 +160,8 @@ Status ModelStart::make_runner() {
   return ok_status();
 }
 
-// Captures the graphs. As long as the weights load, it also captures sizes that would otherwise be captured after the
-// start. This delays no request, because none can be served before the weights are loaded.
+// Captures the graphs. While the weights load, also captures sizes that would otherwise be captured after the start.
+// This delays no request, because none can be served before the weights are loaded.
 Status ModelStart::capture() {
   TRY(model_.runner->capture([&] { return !load_->done(); }).with_context(kCaptureContext));
   return model_.peers->compare_sizes(model_.runner->dispatch_table());

@@ -1,4 +1,5 @@
-// A model that is ready to compute: its texts, its runner with weights and graphs, and its peers.
+// A model that is ready to compute: its tokenizer and generation settings, its runner with weights and graphs, and its
+// peer ranks.
 #pragma once
 
 #include <cstdint>
@@ -53,10 +54,10 @@ struct LoadedModel {
 };
 
 // Reads config and tokenizer, loads or generates the weights, and captures the graphs. If `device` is null, opens the
-// device that the options name. Records the phases of the start after those of EngineOptions::start: tokenizer, device,
+// device that the options name. Appends its phases to those that EngineOptions::start already has: tokenizer, device,
 // config, plan, open weights, load weights, memory, compile, capture (which includes warm up), and libraries if the
-// device has some to start. The tokenizer is read while the device opens. Except on the CPU, weights load during the
-// phases that follow. The device's libraries start in parallel with all phases after `device`.
+// device has libraries to start. The tokenizer is read while the device opens. Except on the CPU, weights load during
+// the phases that follow. The device's libraries start in parallel with all phases after `device`.
 Result<std::unique_ptr<LoadedModel>> load_model(EngineOptions options, std::unique_ptr<Device> device);
 
 }  // namespace tessera

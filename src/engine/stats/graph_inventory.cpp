@@ -50,12 +50,14 @@ RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, Sizes la
 
 bool same_tower(const std::optional<RunnerInventory>& known, const VisionRunner* tower) {
   if (tower == nullptr || !known) return tower == nullptr && !known;
-  // Ignores graphs of exact sizes here, because they change only when sizes are bound, which has_same_binds() notices.
+  // Graphs of exact sizes are not compared here. They change only when a size is bound, and has_same_binds() notices
+  // that.
   const bool same_graphs = tower->options().exact_graphs > 0 || has_same_graphs(*known, tower->runner(), {});
   return same_graphs && has_same_binds(*known, tower->runner());
 }
 
-// Returns the tower's graphs; nothing without a tower. Graphs of exact sizes are in no ladder and never pending.
+// Returns the tower's graphs, or nothing if there is no tower. Graphs of exact sizes belong to no ladder of sizes, so
+// they are never pending.
 std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
   if (tower == nullptr) return std::nullopt;
   const VisionOptions& options = tower->options();

@@ -16,7 +16,8 @@ std::string_view forward_phase_name(ForwardPhase phase);  // "prefill", "decode"
 struct GraphUse {
   ForwardPhase phase = ForwardPhase::kPrefill;
   ForwardKey how{};
-  // The tokens are this request's alone. The padding is that of the whole forward, which other requests may share.
+  // The counted tokens are only this request's tokens. The counted padding is the padding of the whole forward, which
+  // other requests may share.
   ForwardCount count{};
 };
 

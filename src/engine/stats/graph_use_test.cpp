@@ -82,7 +82,8 @@ TEST_P(GraphUseOfRequests, MixedBatchesLogprobsAndEmbeddingsRunOnGraphs) {
       mixed = mixed || use.phase == ForwardPhase::kMixed;
       tokens += use.count.tokens;
     }
-    // The last token is sampled but need not be computed; a step scheduled ahead may have computed it.
+    // The request's last token is sampled, but need not be the input of a forward. A step that was scheduled ahead may
+    // have computed it all the same.
     const std::int64_t least = (*done)[i].prompt_tokens + std::ssize((*done)[i].output_ids) - 1;
     EXPECT_THAT(tokens, ::testing::AllOf(::testing::Ge(least), ::testing::Le(least + 1))) << "request " << i;
   }
@@ -98,8 +99,8 @@ TEST_P(GraphUseOfRequests, AFallbackHasItsReason) {
   EXPECT_THAT(shown(run_one(*engine, asked).graph_uses), ElementsAre("prefill eager 0 above_largest_size 1 20 0"));
 }
 
-// A start that fails for lack of memory gets other advice if its graphs caused the failure. is_graph_failure()
-// recognises that by the error's context.
+// If a start fails for lack of memory, the error's advice depends on whether graphs caused the failure.
+// is_graph_failure() recognises this by the error's context.
 TEST(StartFailure, CompilingAndCapturingAreDistinguished) {
   int of_graphs = 0;
   int of_others = 0;

@@ -1,4 +1,5 @@
-// Counts what an engine has computed of prompts since it started: the tokens, and the time of their forwards.
+// Counts the prompt tokens that an engine has computed since it started, and the time of the forwards that computed
+// them.
 #pragma once
 
 #include <cstdint>

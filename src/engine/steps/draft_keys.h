@@ -23,12 +23,13 @@ class DraftKeys {
   // Precondition: a group of the cache keeps all tokens. The layers that make drafts are always in such a group.
   explicit DraftKeys(const CacheManager& cache);
 
-  // Records whether the slots of `count` rows of the batch, from row `first`, have draft keys. Call it with false for
-  // every row of a forward of the model, because the row's slot may have belonged to another token before.
+  // Records whether the slots of `count` rows of the batch, from row `first`, have draft keys. After each forward of
+  // the model, the caller first records false for all rows of the forward, because a row's slot may have belonged to
+  // another token before.
   void set(const ForwardBatch& batch, std::int64_t first, std::int64_t count, bool has_keys);
   // Returns the first position from `begin` to `end` whose slot lacks draft keys; `end` if there is none.
   std::int64_t first_missing(const Sequence& sequence, std::int64_t begin, std::int64_t end) const;
-  // Returns the number of the sequence's page table. It changes when the sequence gets other pages.
+  // Returns the number that identifies the sequence's page table. It changes when the sequence gets other pages.
   PageTableNumber table(const Sequence& sequence) const { return sequence.cache.groups[group_].number; }
   // Returns the number of positions before `end` whose slots lack draft keys.
   std::int64_t count_missing(const Sequence& sequence, std::int64_t end) const;

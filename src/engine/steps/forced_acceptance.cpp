@@ -3,7 +3,8 @@
 namespace tessera {
 namespace {
 
-// Returns the probability p for which n = `drafts` drafts have p + p² + … + pⁿ = `kept` kept drafts on average.
+// Returns the probability p of keeping a draft at which n = `drafts` drafts give `kept` kept drafts on average. This
+// average is p + p² + … + pⁿ, because a draft is kept only if all drafts before it are kept.
 double probability_of(double kept, std::int64_t drafts) {
   double low = 0;
   double high = 1;

@@ -1,4 +1,4 @@
-// Feeds forwards with the embedding rows of their images: the encoder writes these rows before the forward runs.
+// Before a forward runs, makes the encoder write the embedding rows of the forward's images.
 #pragma once
 
 #include <cstdint>

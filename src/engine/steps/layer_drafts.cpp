@@ -16,10 +16,10 @@ constexpr std::int64_t kMeasuredEvery = 64;
 constexpr std::int64_t kFirstMeasured = 2;
 // A draft model reads at most this many earlier rows after a forward, so that no step is delayed for long.
 constexpr std::int64_t kMostEarlierRows = 1024;
-// The layer is taken to lack the keys of many tokens if more than one token in this many has no keys.
+// If more than one in kTokensOfMissing prompt tokens lacks draft keys, the drafter is told that the layer lacks keys.
 constexpr std::int64_t kTokensOfMissing = 8;
 
-// Logs an error of the layer, but not a lost rank, because the next forward reports that and ends the engine.
+// Logs an error of the layer. Does not log a lost rank, because the next forward reports it and ends the engine.
 void log_failure(bool is_model, const Status& status) {
   if (status.code() == StatusCode::kDeviceLost) return;
   log_warn("engine", "the {} failed, so one step runs without its drafts: {}",
@@ -53,7 +53,8 @@ Status LayerDrafts::run_body(std::optional<std::int64_t> first_id) {
 }
 
 Result<bool> LayerDrafts::drafts_at_once(const ScheduledBatch& batch) {
-  // A request that has just made drafts mostly makes drafts again. For other requests the head would run in vain.
+  // A request that has drafts in this batch will probably draft again in the next step. If no request has drafts,
+  // running the head at once would probably be wasted work.
   if (is_model_ || std::ranges::none_of(batch.entries, has_layer_drafts)) return false;
   return runner_.drafts().has_graph(batch_);
 }
@@ -64,7 +65,7 @@ void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
   const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens) - 1);
   if (end <= entry.position) return;
   append_rows(sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
-  // Attention takes each row of a decode as a request of its own, as in the forward that verified these rows.
+  // In a decode, attention treats each row as a request of its own, as in the forward that verified these rows.
   batch_.draft_lens.resize(batch_.query_lens.size());
   if (entry.new_tokens == 1) batch_.draft_lens.back() = static_cast<std::int32_t>(end - entry.position - 1);
   for (std::int64_t position = entry.position; position < end; ++position) {
@@ -180,8 +181,8 @@ Status LayerDrafts::make(ScheduledBatch& batch) {
   for (const ScheduledBatch::Entry& entry : batch.entries)
     for (std::int64_t i = 0; i < entry.drafts; ++i) {
       entry.sequence->drafts[static_cast<std::size_t>(i)] = batch.draft_of(entry, i);
-      // Makes the forward take the draft's id from input_ids and not from the device: the first stage of a pipeline
-      // embeds the drafts, but only the last stage has them on its devices.
+      // Makes the forward take the draft's id from input_ids and not from last_ids on the device. The first stage of a
+      // pipeline embeds the drafts, but only the last stage has them on its devices.
       if (has_stages) batch.batch.input_rows[element_of(entry, i)] = -1;
     }
   return ok_status();

@@ -1,5 +1,5 @@
-// Drafts by a model's next-token layer (model/layers/draft.h), or by a draft model (model/families/draft_model.h), for
-// all sequences of a forward at once.
+// Makes drafts for all sequences of a forward at once, with the model's next-token layer (model/layers/draft.h) or with
+// a draft model (model/families/draft_model.h).
 //
 // After each forward the layer's body reads the forward's tokens. It reads each computed row together with the next
 // token, so it has keys and values at every position where the model has them. Drafts are made when the next step is
@@ -8,8 +8,9 @@
 // layer reads the tokens that the model chose instead.
 //
 // Neither a layer nor a draft model reads a forward's rows while no request drafts. A later request may find the pages
-// of these rows in the prefix cache (DraftKeys). A draft model then reads the rows before it drafts. A layer cannot,
-// because the rows' hidden states are gone; its drafts of such a request are not taken as evidence against drafting.
+// of these rows in the prefix cache (DraftKeys). A draft model then reads the rows before it drafts. A layer cannot do
+// so, because the rows' hidden states are gone. If it then drafts badly for the request, this does not count as
+// evidence against drafting.
 //
 // A draft model reads each row with the row's own token and no hidden state, so its keys and values depend on the same
 // tokens as the model's. When drafts are made, it first reads the sequence's last token, and its head then gives the
@@ -40,20 +41,23 @@ class LayerDrafts {
   // Precondition: the runner's model has a next-token layer or a draft model. Both arguments must outlive this object.
   LayerDrafts(ModelRunner& runner, const CacheManager& cache);
 
-  // Reads the tokens of a forward whose results were collected, and records the rows from which its sequences get their
-  // next drafts. May overwrite the ids that the forward left on the device (last_ids). Precondition: no other forward
-  // has run since that forward. An error is logged; these sequences then have no drafts in the next step.
+  // Makes the layer or draft model read the tokens of a forward whose results were collected, and records the rows from
+  // which the forward's sequences get their next drafts. May overwrite the ids that the forward left on the device
+  // (last_ids). Precondition: no other forward has run since that forward. An error is logged. These sequences then
+  // have no drafts in the next step.
   void read(const ScheduledBatch& batch);
   // Records that the tokens of a forward are not read. Call it for each collected forward that read() does not get.
   void skip(const ScheduledBatch& batch);
-  // Makes the layer's drafts of the batch on the device, where the batch's forward reads them. Waits for the drafts if
-  // the host needs them before the forward. Precondition: no forward has run since read(). An error is logged; the
-  // drafts then stay token 0, which the model is unlikely to choose.
+  // Makes the layer's drafts for the batch. They stay on the device, where the batch's forward reads them. Waits for
+  // the drafts if the host needs them before the forward. Precondition: no forward has run since read(). An error is
+  // logged. The drafts then stay token 0, which the model is unlikely to choose.
   void complete(ScheduledBatch& batch);
-  // Writes the drafts of complete() to the batch's ids. Precondition: the batch's forward was collected.
+  // Copies the ids of the drafts that complete() made into the batch's input_ids. Precondition: the batch's forward was
+  // collected.
   void write_ids(ScheduledBatch& batch) const;
 
-  // Returns the time in milliseconds of one draft for all sequences; 0 until it was measured.
+  // Returns the time in milliseconds in which the layer makes one draft for every sequence. Returns 0 before the first
+  // measurement.
   double draft_ms() const { return draft_ms_; }
 
  private:
@@ -76,16 +80,16 @@ class LayerDrafts {
   // Reads the rows of batch_. If `first_id` is set, then also makes drafts from the wanted rows of batch_.
   Status run_body(std::optional<std::int64_t> first_id);
   Status make(ScheduledBatch& batch);
-  // Makes draft number `draft` (from 0) of the sequences of all rows_.
+  // Makes draft number `draft`, counted from 0, for every sequence in rows_.
   Status make(std::int64_t draft, ScheduledBatch& batch);
-  // Takes the first drafts that read() made. Returns false, and takes none, if read() made none, or if last_ids has no
+  // Uses the first drafts that read() made. Does nothing and returns false if read() made none, or if last_ids has no
   // room for the drafts that follow them.
   bool take_first(ScheduledBatch& batch);
-  // Adds to batch_ the row of tokens that gives draft number `draft` of the sequence of `row`.
+  // Adds to batch_ the row from which draft number `draft` of the sequence of `row` is made.
   void add_draft_row(const Row& row, std::int64_t draft);
   // Records that draft number `draft` of the sequence of `row` is element `id` of last_ids.
   static void place(Row& row, std::int32_t id, std::int64_t draft, ScheduledBatch& batch);
-  // Removes the rows of sequences that get no drafts after number `draft`.
+  // Removes from rows_ the sequences that get no further drafts after draft number `draft`.
   void drop_finished(std::int64_t draft);
 
   ModelRunner& runner_;

@@ -124,8 +124,8 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
 }
 
 // The layer's weights are random, so no drafts are kept. After four requests without a kept draft, no other request may
-// make drafts for a second, unless the layer lacked the keys of the four prompts. It lacks them if requests for two
-// tokens, which never make drafts, computed the prompts.
+// draft during the next second. This does not happen if the layer lacked the keys of the four prompts. It lacks these
+// keys if the prompts were first computed for requests for two tokens, which never make drafts.
 TEST(LayerDrafts, LackOfKeysEndsNoTrials) {
   const auto varied = [](std::int64_t prompt, std::int64_t new_tokens, std::int32_t seed) {
     Request made = request(prompt, new_tokens, seed);

@@ -27,7 +27,7 @@ Result<std::span<RequestEvent>> StepLoop::step() {
   outcomes_.begin_step();
   TRY(peers().health());  // after an error, sequences could wait for tokens that never come
   outcomes_.end_expired();
-  // Collects all batches in flight first if there is no overlap, or if a sequence needs its last token on the host.
+  // If steps do not overlap, or if a sequence needs its last token on the host, first collects all batches in flight.
   const bool overlap = model_.steps.overlap && !scheduler_.reads_at_once();
   while (!overlap && flights_.count() > 0) TRY(collect_oldest());
   const int before = flights_.count();
@@ -41,7 +41,8 @@ StepPace::Clock::time_point StepLoop::due() const {
   return model_.steps.paced && !scheduler_.reads_at_once() ? pace_.due() : StepPace::Clock::time_point{};
 }
 
-// Writes adapters to those slots on the device that the scheduled batch is the first to use.
+// Some slots on the device may get a new adapter that the scheduled batch is the first to use. Writes these adapters to
+// their slots.
 Status StepLoop::write_adapters() {
   Status status = ok_status();
   std::int64_t written = 0;

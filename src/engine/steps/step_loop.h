@@ -44,7 +44,8 @@ class StepLoop {
   StepPace::Clock::time_point due() const;
   Outcomes& outcomes() { return outcomes_; }
 
-  // Returns the measured milliseconds of one draft by the next-token layer, for all sequences; 0 without such a layer.
+  // Returns the measured time in milliseconds in which the next-token layer makes one draft for every sequence. Returns
+  // 0 if there is no such layer.
   double draft_ms() const { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }
   // Returns DraftSlowdown::factor(), which compares steps that have drafts to steps that have none.
   double draft_slowdown(std::int64_t requests) const { return slowdown_.factor(requests); }

@@ -60,8 +60,8 @@ Result<std::vector<float>> floats_of(const StoredTensor& tensor, const std::stri
   return values;
 }
 
-// Returns the places of a module's whole matrix. Returns an error if the layout has no place for it, or if the module's
-// matrix has another shape in the layout.
+// Returns where the layout places a whole matrix that an adapter has for a module. Returns an error if the layout has
+// no place for the matrix, or if the layout has another shape for it.
 Result<std::vector<AdapterLayout::Place>> places_of_whole(const std::string& path, const std::string& module,
                                                           const StoredTensor& tensor, const AdapterLayout& layout) {
   std::vector<AdapterLayout::Place> places = layout.places_of(module, /*whole=*/true);

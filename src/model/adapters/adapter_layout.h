@@ -49,8 +49,8 @@ struct AdaptableLinear {
   std::string weight;  // name of the graph's value that holds the matrix or table
   bool embeds = false;
   // If true, adapters contain no A and B but a whole matrix that replaces the model's matrix (PEFT's modules_to_save).
-  // The linear then has one module. If this is the head, the linear has all of the module's columns. If it is the
-  // embedding, the linear has all of the module's rows.
+  // The linear then has one module. A head's linear has all columns of this module. An embedding's linear has all rows
+  // of this module.
   bool whole = false;
   // Number of experts in the model if the weight is a stack of experts' matrices; otherwise 0.
   std::int64_t experts = 0;
@@ -70,20 +70,20 @@ struct AdaptableLinear {
   std::vector<Columns> columns() const;
 };
 
-// Returns the linear that consists of these parts. Returns nothing if adapters cannot change the linear. This is so if
-// a part is padded with zeros, or is read from a stack or a transposed matrix. It is also so if columns() would return
-// more entries than the operators support.
+// Returns the linear that consists of these parts. Returns nothing if adapters cannot change the linear. They cannot if
+// a part is padded with zeros, or is read from a stack or a transposed matrix, or if columns() would return more
+// entries than the operators support.
 std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<const LinearPart> parts);
 
 struct AdapterLimits {
   std::int64_t slots = 8;      // maximum number of adapters in one forward; at least 1
   std::int64_t max_rank = 16;  // maximum LoRA rank of an adapter; at least 1
-  // Last words of the names of modules that adapters may change, such as "q_proj" or "lm_head". kExperts stands for the
-  // experts' matrices. kAllLinears stands for all other linears of the layers. An empty list means the same as
-  // kAllLinears.
+  // The modules that adapters may change, each given by the last word of its name, such as "q_proj" or "lm_head".
+  // kExperts stands for the experts' matrices. kAllLinears stands for all other linears of the layers. An empty list
+  // means the same as kAllLinears.
   std::vector<std::string> targets = {};
-  // Last words of the names of modules: "lm_head" and "embed_tokens". An adapter may replace the whole matrix of such a
-  // module (PEFT's modules_to_save). Every slot has memory for each such matrix.
+  // The modules whose whole matrix an adapter may replace (PEFT's modules_to_save), each given by the last word of its
+  // name: "lm_head" and "embed_tokens". Every slot has memory for each such matrix.
   std::vector<std::string> saved = {};
 };
 inline constexpr std::string_view kAllLinears = "all-linear";  // PEFT's word for all linears
@@ -97,9 +97,10 @@ class AdapterLayout {
  public:
   // The linears of each rank.
   using OfRanks = std::vector<std::vector<AdaptableLinear>>;
-  // Chooses the linears that have a module among the targets or the saved modules; a linear that has both appears
-  // twice. `rank` is the rank whose linears linears() returns. Returns invalid_argument for limits out of range, and
-  // for a target or a saved module that matches no linear. Returns unimplemented if no linear of the model is chosen.
+  // Chooses the linears that have a module among the targets, and the linears that have one among the saved modules. A
+  // linear that has both appears twice. `rank` is the rank whose linears linears() returns. Returns invalid_argument
+  // for limits out of range, and for a target or a saved module that matches no linear. Returns unimplemented if no
+  // linear of the model is chosen.
   static Result<AdapterLayout> create(OfRanks linears, std::size_t rank, AdapterLimits limits, ir::DType dtype);
 
   const std::vector<AdaptableLinear>& linears() const { return linears_[rank_]; }  // the linears of rank()
@@ -124,11 +125,12 @@ class AdapterLayout {
   std::vector<Place> places_of(std::string_view module, bool whole = false) const;
   // Returns this rank's linear, or embedding, for a weight; null if the layout does not contain it.
   const AdaptableLinear* find(std::string_view weight, bool embeds = false, bool whole = false) const;
-  // Returns the words of AdapterLimits::targets that mean modules of this layout, each word once, for messages.
+  // Returns, for messages, the words in AdapterLimits::targets that match modules of this layout. Each word occurs
+  // once.
   std::string target_names() const;
   // Returns the size in bytes of the largest share (AdapterShare) that an adapter can have on a rank, without padding.
   std::int64_t most_share_bytes(std::size_t rank) const;
-  // Returns the number of rows of a slot's A for each module of a linear. A whole matrix counts as an A.
+  // Returns how many rows of A each slot holds for each module of a linear. A whole matrix counts as an A.
   std::int64_t rows_of_a(const AdaptableLinear& linear) const {
     return linear.whole ? linear.rows() : limits_.max_rank;
   }

@@ -42,8 +42,8 @@ void write_part(const AdaptableLinear& linear, const AdapterLinearPart& part,
   }
 }
 
-// Multiplies the values by `factor`, rounded to T, because the graph multiplies the model's values in this way. Returns
-// the index of the first result that is not finite; -1 if there is none.
+// Rounds `factor` to T and multiplies the values by it, as the graph does with the model's own values. Returns the
+// index of the first result that is not finite, or -1 if all are finite.
 template <class T>
 std::int64_t scale_values(std::span<T> values, float factor) {
   const float rounded = to_float(from_float<T>(factor));

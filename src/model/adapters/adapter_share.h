@@ -23,7 +23,7 @@ struct AdapterMatrices {
   double scale = 1;
   std::vector<float> a;  // [rank, cols of the module]
   std::vector<float> b;  // [rows of the module, rank]
-  // A tensor of the adapter's open file: [rows, cols], or [cols, rows] of an embedding. Null if A and B are set.
+  // A tensor of the adapter's open file: [rows, cols], or [cols, rows] for an embedding. Null if A and B are set.
   const StoredTensor* whole = nullptr;
 };
 
@@ -34,11 +34,11 @@ struct AdapterLinearPart {
   std::vector<std::int32_t> ranks;
   std::vector<float> scales;   // [modules]: factors of B · A, multiplied by AdaptableLinear::factor
   std::int64_t most_rank = 0;  // the largest of `ranks`; 0 if the adapter does not change the linear
-  // Offset in AdapterShare::bytes() of the matrices A [rank, cols of the linear] of all modules, one after the other. A
-  // whole matrix takes the place of A: [rows, cols] or, for an embedding, [cols, rows].
+  // Where the A matrices begin in AdapterShare::bytes(). The matrices A [rank, cols of the linear] of all modules
+  // follow one another. A whole matrix takes the place of A: [rows, cols] or, for an embedding, [cols, rows].
   std::size_t a_offset = 0;
-  // Offset of the linear's B, transposed: [most_rank, rows of the linear], with zeros beyond a module's rank. Beside a
-  // whole matrix there is no B.
+  // Where the linear's B begins in AdapterShare::bytes(). It is stored transposed, [most_rank, rows of the linear],
+  // with zeros beyond a module's rank. If there is a whole matrix, there is no B.
   std::size_t b_offset = 0;
 };
 

@@ -24,7 +24,7 @@ std::string_view stack_of(std::string_view module) {
   return module.substr(0, module.rfind('.'));
 }
 
-// Returns the number of rows of one expert in the stack, which all modules of the expert have together.
+// Returns the number of rows that one expert has in the stack. This is the sum of the rows of the expert's modules.
 std::int64_t stack_rows(const AdaptableLinear& linear) {
   std::int64_t rows = 0;
   for (const AdaptableModule& module : linear.modules) rows = std::max(rows, module.stack_row + module.rows);

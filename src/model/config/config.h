@@ -1,5 +1,5 @@
-// Reads a checkpoint's config.json and checks it: every size is within the limits below, required divisibilities hold,
-// and no product of sizes, for one tensor or for the whole model, overflows.
+// Reads a checkpoint's config.json and checks it. Every size must be within the limits below, sizes must divide other
+// sizes where the model requires it, and no product of sizes, for one tensor or for the whole model, may overflow.
 //
 //   ModelConfig config = TRY(ModelConfig::read("/models/Qwen3-0.6B", registry.families));
 //

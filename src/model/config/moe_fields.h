@@ -33,9 +33,10 @@ Status read_sparse_step(const Fields& fields, ModelConfig& config);
 // and all later layers are sparse. If `first_k_dense_replace` is absent too, the first `first_dense` layers are dense.
 Status read_first_dense(const Fields& fields, std::int64_t first_dense, ModelConfig& config);
 
-// Reads `n_group`, `topk_group`, `norm_topk_prob`, `routed_scaling_factor` and `n_shared_experts`; a shared expert has
-// the same size as a routed one. Call this function after read_experts(). Refuses a number of groups that does not
-// divide the number of experts, and a `topk_group` whose groups together have fewer experts than a token uses.
+// Reads `n_group`, `topk_group`, `norm_topk_prob`, `routed_scaling_factor` and `n_shared_experts`. A shared expert has
+// the same intermediate size as a routed expert. Call this function after read_experts(). Refuses a number of groups
+// that does not divide the number of experts, and a `topk_group` whose groups together have fewer experts than a token
+// uses.
 Status read_grouped_routing(const Fields& fields, MoeConfig& moe);
 
 // Reads the "quantization_config" of a model in which only the experts are stored in MXFP4, like the published GPT-OSS,

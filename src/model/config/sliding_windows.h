@@ -20,9 +20,9 @@ Result<std::optional<std::int64_t>> read_sliding_window(const Fields& fields, st
 Status set_sliding_windows(const Fields& fields, std::optional<std::int64_t> window, std::int64_t first,
                            ModelConfig& config);
 
-// Like set_sliding_windows(), but without `layer_types` the last of every `period` layers has full attention, and the
-// others have the window. The period is the value of the field `period_key`, or `absent_period` if the field is absent.
-// Refuses a `layer_types` that contradicts the field.
+// Like set_sliding_windows(), but with another rule for a config.json without `layer_types`. In every `period` layers,
+// the last layer has full attention, and the others have the window. The period is the value of the field `period_key`,
+// or `absent_period` if the field is absent. Refuses a `layer_types` that contradicts the field.
 Status set_periodic_windows(const Fields& fields, std::optional<std::int64_t> window, const char* period_key,
                             std::int64_t absent_period, ModelConfig& config);
 

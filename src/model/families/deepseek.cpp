@@ -36,7 +36,7 @@ Status read_v2_method(const Fields& fields, MoeConfig& moe) {
   } else if (method != "group_limited_greedy") {
     return fields.unsupported("topk_method", "greedy, group_limited_greedy");
   }
-  // norm_topk_prob true is refused, because implementations disagree: if the field is true, DeepSeek's own code omits
+  // A norm_topk_prob that is true is refused, because implementations disagree about it. DeepSeek's own code then omits
   // the scale, but transformers ignores the field.
   return moe.normalise ? fields.unsupported("norm_topk_prob", "false") : ok_status();
 }

@@ -34,7 +34,8 @@ struct DraftModel {
 // and the folder need not contain weights. Returns unimplemented for models that cannot draft for another model:
 // mixtures, models that read images, GGUF files, models with a layer that does not cache the keys and values of all
 // tokens, and models whose family writes the body as text or has change_body. Returns invalid_argument for models that
-// generate no tokens. The vocabularies may differ in size; the caller compares the tokenizers.
+// generate no tokens. The vocabularies may differ in size. This function does not compare the tokenizers. The caller
+// must do that.
 Result<DraftModel> read_draft_model(const std::string& folder, const ModelConfig& target,
                                     const FamilyRegistry& families, bool reads_weights);
 

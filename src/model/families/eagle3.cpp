@@ -40,8 +40,8 @@ Result<Json> as_llama(const Json& json, const std::string& file) {
 }
 
 // Returns the three layers of the target whose inputs are concatenated. A config names the layers whose *outputs* are
-// concatenated, and the output of layer i is the input of layer i + 1. If the config has no such field, the layers are
-// those of the paper's code.
+// concatenated. The output of layer i is the input of layer i + 1, so 1 is added to each number in the config. If the
+// config names no layers, the result is the layers of the paper's code.
 Result<std::vector<std::int64_t>> read_aux_layers(const Json& json, const std::string& file, std::int64_t layers) {
   std::vector<std::int64_t> aux{2, layers / 2, layers - 3};
   const Json* const eagle = json.find("eagle_config");

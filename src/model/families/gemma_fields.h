@@ -14,7 +14,7 @@ ModelConfig gemma4_defaults();
 Status read_gemma2_config(const Fields& fields, ModelConfig& config);
 Status read_gemma3_config(const Fields& fields, ModelConfig& config);
 Status read_gemma4_config(const Fields& fields, ModelConfig& config);
-// Like read_gemma4_config(); also reads the ids that stand for images, videos and sound.
+// Like read_gemma4_config(), but also reads the ids that stand for images, videos and sound.
 Status read_gemma4_nested_config(const Fields& fields, ModelConfig& config);
 
 }  // namespace tessera

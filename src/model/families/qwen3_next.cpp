@@ -193,7 +193,7 @@ ModelConfig moe_defaults(std::int64_t experts, std::int64_t experts_per_token) {
   return config;
 }
 
-// Adds the vision tower, which is that of Qwen3-VL.
+// Adds the vision tower, which is the same as in Qwen3-VL.
 void add_tower(ModelFamily& family) {
   family.defaults.tensor_prefix = "model.language_model.";
   family.defaults.rope.sections = {11, 11, 10};

@@ -191,8 +191,9 @@ TEST(GoldenFormats, SettingsMeanTheirFormat) {
   }
 }
 
-// Checks the format of every linear of a checkpoint. A quantised linear must have the expected format, whether the
-// types of the stored tensors are known or only the settings. Returns the number of quantised linears.
+// Checks the format of every linear of a checkpoint. A quantised linear must have the expected format in two cases: if
+// the types of the stored tensors are known, and if only the settings are known. Returns the number of quantised
+// linears.
 int compare_linears(const GoldenFormat& c, const WeightFormats& formats, const Checkpoint& checkpoint) {
   const StoredTypeOf stored = [&](std::string_view name) -> std::optional<StoredDtype> {
     const StoredTensor* tensor = checkpoint.find(name);

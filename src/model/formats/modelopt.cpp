@@ -34,7 +34,7 @@ WeightFormat modelopt_nvfp4() {
           .block_cols = kNvfp4Columns};
 }
 
-// Returns the format of "quant_algo", or nothing for linears that are not quantised.
+// Returns the format that "quant_algo" names, or nothing if it says that linears are not quantised.
 Result<std::optional<WeightFormat>> algorithm_format(const Fields& fields, std::string_view accepted) {
   using Inputs = WeightFormat::Inputs;
   if (!fields.has("quant_algo")) return fields.unsupported("quant_algo", accepted);
@@ -52,8 +52,8 @@ Result<std::optional<WeightFormat>> algorithm_format(const Fields& fields, std::
   return format;
 }
 
-// Returns the patterns of the group with this format. Adds such a group if there is none. The next call invalidates the
-// reference.
+// Returns the module patterns of the group that has this format. Adds a group if none has it. The next call invalidates
+// the reference.
 NamePatterns& modules_of(const WeightFormat& format, FormatRules& rules) {
   auto group = std::ranges::find(rules.groups, format, &FormatGroup::format);
   if (group == rules.groups.end()) group = rules.groups.insert(group, FormatGroup{.format = format});

@@ -48,7 +48,8 @@ class WeightFormats {
   // unsupported format; invalid_argument for settings that are wrong or contradict each other.
   static Result<WeightFormats> read(const Json& config, const Json* beside, const std::string& file);
 
-  // Returns formats that quantise linears while they are read, except linears that are stored quantised.
+  // Returns a copy of these formats in which unquantised linears are quantised to `format` while they are read. Linears
+  // that are stored quantised keep their formats.
   WeightFormats quantised_at_start(StartFormat format) const;
   std::optional<StartFormat> at_start() const { return at_start_; }
 
@@ -62,7 +63,7 @@ class WeightFormats {
   std::optional<KvCacheFormat> kv_cache() const;
 
   // Returns the format of the linear `module` ("model.layers.0.self_attn.q_proj"). Without `stored` the settings
-  // decide. With `stored` the settings decide only if the module has no tensor. Otherwise the tensors decide, even
+  // decide. With `stored` the settings decide only if the module has no tensor. If it has tensors, they decide, even
   // against the lists of unquantised modules: a "weight" of F32, F16 or BF16 without scales is unquantised, and tensors
   // that fit the format in the settings are quantised. Returns invalid_argument if a module's tensors contradict each
   // other or the settings; the message names the tensor, its type and what is accepted.

@@ -20,7 +20,7 @@ Result<std::string> find_named_projector(const std::string& model_path, const st
 // Returns the only projector beside the model. Returns an empty path without a note if `model_path` is neither a GGUF
 // file nor a folder with one, if there is no projector, or if the engine supports no projector for the model's
 // architecture. Returns invalid_argument, with the projectors' names, if there are several. A projector of an
-// unsupported type is not used; the note says why.
+// unsupported type is not returned, and the note in the result says why.
 Result<FoundProjector> find_projector_beside(const std::string& model_path);
 
 // Returns whether the file's name has the form of a projector's name, "mmproj-….gguf".

@@ -96,7 +96,7 @@ Status check_fit(const ConfigWriter& writer) {
                                                  writer.key("n_deepstack_layers"), writer.model().path(), found));
 }
 
-// Returns the members for windows. Every n-th block attends to the whole image; if n is 0, all blocks do.
+// Writes the members that describe windows. Every n-th block attends to the whole image. If n is 0, all blocks do.
 Status write_windows(const GgufModel& projector, std::int64_t depth, Json& vision) {
   const std::int64_t every = TRY(projector.integer("clip.vision.n_wa_pattern"));
   std::vector<std::int64_t> whole;

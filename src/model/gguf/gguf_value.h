@@ -37,7 +37,8 @@ std::size_t gguf_type_bytes(GgufType type);
 // returns nothing if the value has another type.
 class GgufValue {
  public:
-  // `bytes` contain `count` values, complete and checked. A string is its length in eight bytes, then UTF-8.
+  // `bytes` contain `count` values. The caller has checked that they are complete and valid. A string consists of its
+  // length in eight bytes, then its text in UTF-8.
   GgufValue(GgufType type, std::optional<std::uint64_t> count, std::span<const std::byte> bytes)
       : type_(type), count_(count), bytes_(bytes) {}
 

@@ -1,4 +1,4 @@
-// Reads and writes importance matrices. An importance matrix says, for each matrix of a model, how large the numbers of
+// Reads and writes importance matrices. For each matrix of a model, an importance matrix says how large the values in
 // the matrix's input are. `tessera calibrate` and llama.cpp's llama-imatrix write it as a GGUF file (general.type is
 // "imatrix"). The file has two F32 tensors for each matrix of the model: "<name>.in_sum2", the sums of the squares of
 // the input's columns, and "<name>.counts", the numbers of rows.

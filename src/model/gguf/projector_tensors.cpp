@@ -126,7 +126,7 @@ class TowerTranslator {
   }
 
   // Adds the weight of the patch embedding. The file has a tensor [hidden, colours, height, width] for each of the two
-  // frames of a patch; the checkpoint has [hidden, colours, frames, height, width].
+  // frames of a patch. The checkpoint has one tensor [hidden, colours, frames, height, width].
   Status add_patch_embedding() {
     const GgufTensor* first = TRY(find("v.patch_embd.weight"));
     const GgufTensor* second = TRY(find("v.patch_embd.weight.1"));

@@ -20,7 +20,7 @@ class StoredBlocks {
   std::int64_t cols() const { return cols_; }
   std::int64_t row_bytes() const { return row_bytes_; }
   const std::byte* row(std::int64_t index) const { return data_ + index * row_bytes_; }
-  // Returns a matrix without the rows before `first`.
+  // Returns the rest of the matrix, which begins with row `first`.
   StoredBlocks from_row(std::int64_t first) const { return {type_, row(first), cols_}; }
 
   // Writes elements (row, col) … (row, col + count − 1) to `to`. The range may begin and end within blocks.

@@ -50,8 +50,8 @@ enum class TensorForm : std::uint8_t {
 
 struct TensorNameRule {
   std::string_view gguf;  // the name in the file; for a tensor of a layer, the part after "blk.<layer>."
-  // Hugging Face's name; for a tensor of a layer, the part after "model.layers.<layer>.". If the text begins with '/',
-  // the name is what follows the '/', without a prefix.
+  // Hugging Face's name of the tensor. For a tensor of a layer, only the part of the name after
+  // "model.layers.<layer>.". If the text begins with '/', the text after the '/' is the name, and no prefix is added.
   std::string_view own;
   TensorForm form = TensorForm::kSame;
 };

@@ -59,7 +59,7 @@ class HubFolder {
 };
 
 // Returns the snapshot's folder, or the GGUF file in it if model.gguf selects one. Returns not_found if the model or
-// the revision is not cached, or if the snapshot lacks a file of `content` or the named projector; the message says
+// the revision is not cached, or if the snapshot lacks a file of `content` or the named projector. The message says
 // what was searched for and where.
 Result<std::string> find_in_hub_cache(const HubSettings& settings, const HubModel& model, ModelContent content);
 

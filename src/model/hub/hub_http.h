@@ -45,10 +45,10 @@ class HttpClient {
   HttpClient(HttpClient&&) noexcept;
   ~HttpClient();
 
-  // Requests the content from byte `offset` to the end. The server may send the whole content instead; a reply that
-  // begins at the offset has status 206 and the header content-range. Returns an error if the sink fails, if this
-  // client refuses a redirect, or if a certificate is not trusted. A server that answers with an error status, or that
-  // cannot be reached, gives a reply and not an error.
+  // Requests the content from byte `offset` to the end. The server may send the whole content instead. If a reply
+  // begins at the offset, it has status 206 and the header content-range. Returns an error if the sink fails, if this
+  // client refuses a redirect, or if a certificate is not trusted. If the server answers with an error status or cannot
+  // be reached, the result is a reply and not an error.
   Result<HttpReply> get(const std::string& url, std::int64_t offset, const HttpSink& sink);
 
   const HubHttpOptions& options() const { return options_; }

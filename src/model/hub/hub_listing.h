@@ -33,7 +33,7 @@ Result<HubListing> parse_hub_listing(std::string_view text, const std::string& w
 std::vector<HubFile> small_files(const HubListing& listing);
 
 // Checks that the listing has weights in a supported format, before anything is downloaded. Returns not_found if it has
-// none; the message names the weight files that exist.
+// none. The message names the weight files that exist.
 Status check_has_weights(const HubListing& listing);
 // Returns the files that Checkpoint will open (weight_map.h). `weight_map` is the map in the index file; empty if the
 // model has no index file.

@@ -81,7 +81,8 @@ class HubTest : public ::testing::Test {
             .headers = {{"Content-Range", "bytes " + said + std::to_string(bytes.size())}}};
   }
 
-  // A function that returns the reply that replaces the hub's own reply, or nothing if the hub's own reply is sent.
+  // A function that can replace a reply of the hub. It returns the reply to send, or nothing if the hub is to send its
+  // own.
   using Before = std::function<std::optional<ServedReply>(const ServedRequest&)>;
   void answer_first(Before before) {
     const std::scoped_lock lock(mutex_);

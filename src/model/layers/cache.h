@@ -44,7 +44,7 @@ struct KvCache {
 };
 // Declares the states of a layer. If the cache's type has scales, also declares the weights "k_scale.<layer>" and
 // "v_scale.<layer>". Exporters use several names for a scale. The scale is read from the checkpoint if
-// ModelOptions::stored_type finds one of these names; otherwise the scale is 1. The names of the layer's attention
+// ModelOptions::stored_type finds one of these names. Otherwise the scale is 1. The names of the layer's attention
 // tensors begin with `prefix`.
 KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
                          const std::string& prefix);

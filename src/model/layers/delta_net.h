@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// The joint projections of a layer, with this rank's rows. `qkvz` contains queries, keys, values and gates z; `ba`
-// contains the logits b (of beta) and a (of the decay gate).
+// The joint projections of a layer, with this rank's rows. `qkvz` contains queries, keys, values and gates z. `ba`
+// contains the logits b, from which beta is computed, and a, from which the decay gate is computed.
 struct DeltaNetBlocks {
   std::vector<LinearBlock> qkvz;
   std::vector<LinearBlock> ba;

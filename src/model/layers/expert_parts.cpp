@@ -173,7 +173,7 @@ std::vector<std::int64_t> ExpertParts::packed_shape(std::int64_t rows, std::int6
   return shape;
 }
 
-// Returns this rank's rows, which begin at row first_, of an expert's matrix gate or up [I, H].
+// Returns this rank's rows of an expert's matrix gate or up [I, H]. The rows begin at row first_.
 WeightPart ExpertParts::gate_or_up(std::int64_t expert, bool up) const {
   WeightPart part{.tensor = tensors_.prefix + "gate_up_proj",
                   .shape = {size_, hidden_},
@@ -203,7 +203,7 @@ WeightPart ExpertParts::gate_or_up(std::int64_t expert, bool up) const {
   return part;
 }
 
-// Returns this rank's columns, which begin at column first_, of an expert's matrix down [H, I].
+// Returns this rank's columns of an expert's matrix down [H, I]. The columns begin at column first_.
 WeightPart ExpertParts::down(std::int64_t expert) const {
   WeightPart part{.tensor = tensors_.prefix + "down_proj",
                   .shape = {hidden_, size_},

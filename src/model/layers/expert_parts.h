@@ -26,9 +26,9 @@ struct ExpertShare {
 // Returns the share of this rank. Preconditions: ep_size divides expert_ranks() and the number of experts.
 ExpertShare expert_share(const MoeConfig& moe, const ModelOptions& options);
 
-// The stored parts from which a rank's ExpertShare is read. The rank has one weight for the matrices gate and up of all
-// its experts, and one weight for their matrices down. Borrows `tensors`. Precondition: the number of slices divides
-// the intermediate size.
+// Finds the stored parts from which the weights of a rank's ExpertShare are read. The rank has two weights: one for the
+// matrices gate and up of all its experts, and one for the matrices down. Borrows `tensors`. Precondition: the number
+// of slices divides the intermediate size.
 class ExpertParts {
  public:
   using Packed = PackedStorage::Content;
@@ -77,7 +77,7 @@ class ExpertParts {
   std::vector<std::int64_t> experts_elsewhere() const;
   std::vector<std::int64_t> experts_of(Of of) const;
   std::string module(std::int64_t expert, const std::string& name) const;  // returns the name without ".weight"
-  // Returns the part as a matrix. `module` names the expert's module; it is used only if experts have separate tensors.
+  // Returns the part as a matrix. `module` names the expert's module. It is used only if experts have separate tensors.
   LinearPart matrix_of(WeightPart part, std::string module) const;
   std::string separate(std::int64_t expert, const std::string& name) const;
   std::string packed_name(const char* name, Packed content) const;

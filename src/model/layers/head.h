@@ -28,8 +28,8 @@ struct EmbeddingTable {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
 };
-// Returns the table's rows for `ids`, [T, cols], summed over the ranks. `operands` are the operands of the operator
-// `embedding` that follow ids, without the table. `attributes` are the operator's attributes, without those that
+// Returns the table's rows for `ids`, [T, cols], summed over the ranks. `operands` are all operands of the operator
+// `embedding` except the ids and the table, in order. `attributes` are all attributes of the operator except those that
 // describe the slice.
 ir::ValueId look_up(LayerBuilder& b, const EmbeddingTable& table, ir::ValueId ids,
                     const std::vector<ir::ValueId>& operands, ir::Attributes attributes);
@@ -46,7 +46,7 @@ ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs&
 // Like logits(), but with a separate matrix, "draft_head", which has the first `ids` rows of the model's head and is
 // quantised as the builder's formats say.
 ir::ValueId draft_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, std::int64_t ids);
-// Returns x multiplied by the head, f32[R, head.rows]; every rank gets all columns. If `may_slice` and the ranks can
+// Returns x multiplied by the head, f32[R, head.rows]. Every rank gets all columns. If `may_slice` and the ranks can
 // share the head's rows equally, each rank computes the logits of its slice, and the slices are gathered. The head's
 // weight has the name `name`.
 ir::ValueId all_logits(LayerBuilder& b, const std::string& name, ir::ValueId x, const LinearBlock& head,

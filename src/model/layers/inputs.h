@@ -21,9 +21,9 @@ struct TokenInputs {
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
   ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
-  // The slots of one cache group. Operators treat a token with slot 0 as padding. The group is a state group only if
-  // the model has no other groups, because in state groups measurement batches also give slot 0 to tokens that are not
-  // padding.
+  // The slots of one cache group. Operators treat a token with slot 0 as padding. A state group is used only if the
+  // model has no other groups. Slot 0 does not always mean padding in a state group, because batches for measurements
+  // give it to other tokens too.
   ir::ValueId padding_slots;
 };
 // Returns whether prompts may give embeddings in place of ids. For a draft model they may not.

@@ -42,16 +42,16 @@ enum class Quantisable : std::uint8_t {
 struct LinearBlock {
   std::string tensor;  // name without ".weight" or ".bias"
   std::int64_t rows = 0;
-  // Number of KV heads if the rows belong to KV heads, which ranks must not divide. If there are more ranks than KV
-  // heads, neighbouring ranks hold the same head. 0 if ranks may divide the rows anywhere.
+  // If the rows belong to KV heads, the number of these heads. Ranks must not divide a KV head. If there are more ranks
+  // than KV heads, neighbouring ranks hold the same head. 0 if ranks may divide the rows anywhere.
   std::int64_t heads = 0;
   // Only for a tensor that contains several blocks one after the other: the block's first row, and the number of rows
   // of the whole tensor.
   std::int64_t first_row = 0;
   std::int64_t tensor_rows = 0;  // 0 if the block is the whole tensor
   Storage storage = {};          // layout of the stored matrix; biases are stored as plain vectors
-  // Number of rows including zero rows that are appended to the block. The zero rows become columns of the result. Only
-  // for blocks that ranks do not divide. 0 if no rows are appended.
+  // If zero rows are appended to the block as padding, the number of rows including them. 0 if no rows are appended.
+  // The zero rows become columns of the result. Only blocks that ranks do not divide may have padding.
   std::int64_t padded_rows = 0;
   // Number of columns of the tensor; 0 if the tensor has as many columns as x. If x has more columns than the tensor,
   // the columns of x beyond those of the tensor are multiplied by zeros.
@@ -153,7 +153,8 @@ class LayerBuilder {
   void note_adaptable(AdaptableLinear linear) { linears_.push_back(std::move(linear)); }
   // Returns the recorded linears and embeddings that adapters may change.
   std::vector<AdaptableLinear> take_linears() { return std::move(linears_); }
-  // Returns one element for each layer that begin_layer() began, or an empty vector without a describe_layer().
+  // Returns one element for each layer that begin_layer() began. Returns an empty vector if describe_layer() was not
+  // called.
   std::vector<LayerInfo> take_layers();
   const ModelOptions& options() const { return options_; }
   // Returns how the checkpoint stores a linear's matrix. `module` is the name of the matrix's tensor without ".weight".

@@ -45,8 +45,8 @@ std::string matrix_tensor(const LinearPart& part);
 WeightSpec unquantised_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
 WeightSpec bias_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
 
-// The weights of a quantised_linear in the order of its operands, of which `w` is the first and `groups` the last, and
-// their format.
+// The weights of the operator quantised_linear, and their format. The weights are in the order of the operator's
+// operands, from `w` to `groups`.
 struct QuantisedWeights {
   QuantisedFormat format;
   std::vector<WeightSpec> weights;

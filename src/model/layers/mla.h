@@ -28,9 +28,10 @@ std::vector<ir::CacheGroup> latent_groups(const ModelConfig& config);
 double latent_attention_scale(const ModelConfig& config);
 
 // Takes x [T, hidden] and returns the heads' outputs [T, local heads · v_head_dim]. Latent vectors and rotated keys are
-// stored in the layer's cache. The tensors are "<prefix>q_a_proj", "q_a_layernorm" and "q_b_proj" if queries have a
-// latent vector, otherwise "q_proj"; and always "kv_a_proj_with_mqa", "kv_a_layernorm" and "kv_b_proj". config.qkv_bias
-// says whether the projections of x have biases. Precondition: config.mla is set.
+// stored in the layer's cache. The tensors of keys and values are "<prefix>kv_a_proj_with_mqa", "kv_a_layernorm" and
+// "kv_b_proj". The tensors of queries are "<prefix>q_a_proj", "q_a_layernorm" and "q_b_proj" if queries have a latent
+// vector, otherwise "<prefix>q_proj". config.qkv_bias says whether the projections of x have biases. Precondition:
+// config.mla is set.
 ir::ValueId latent_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId x,
                              const std::string& prefix);
 

@@ -37,7 +37,7 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 }
 
 // Sets the formats of matrices that are stored as GGUF blocks, and returns the format of gate_up. Returns an
-// unquantised format if operators cannot take the blocks or their codes; the blocks are then dequantised. Operators can
+// unquantised format if operators cannot take the blocks or their codes. The blocks are then dequantised. Operators can
 // take blocks or codes on two conditions. A rank's slice of a row must consist of whole blocks, or of whole groups of
 // codes. All gate and up matrices of the layer's experts must have the same block type, and so must all down matrices.
 //

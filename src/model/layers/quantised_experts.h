@@ -21,8 +21,8 @@ struct QuantisedExperts {
 // Adds the weights of this rank's experts under names that begin with `prefix`. Returns nothing if the experts are
 // neither stored quantised nor quantised at the engine's start, or if they are stored as GGUF blocks that operators
 // cannot take. MXFP4 keeps its exponents if each rank has whole blocks of 32 columns. Otherwise the exponents become
-// float32 scales. Returns invalid_argument if the experts of the layer have different formats, which the message names;
-// unimplemented if the format permutes columns.
+// float32 scales. Returns invalid_argument if the experts of the layer have different formats, and the message names
+// these formats. Returns unimplemented if the format permutes columns.
 Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, const ExpertParts& parts,
                                                               const std::string& prefix);
 

@@ -20,8 +20,8 @@ struct FilePlace {
   TensorForm form = TensorForm::kSame;
 };
 
-// Returns the place of a tensor of the folder; nothing if GGUF files of the architecture do not have this tensor. The
-// last word of a quantised matrix's name may differ from "weight". This word is ignored.
+// Returns where GGUF files store a tensor of the folder. Returns nothing if GGUF files of the architecture do not have
+// this tensor. A quantised matrix's name may end in another word than "weight". The last word is therefore ignored.
 std::optional<FilePlace> find_file_place(std::string_view tensor, const ModelConfig& config,
                                          const GgufArchitecture& architecture);
 

@@ -24,7 +24,7 @@ std::span<const GgufFileType> gguf_file_types();
 
 struct ChosenTypes {
   std::vector<BlockType> types;  // one for each tensor, in the same order
-  // Messages about tensors that get another type, because the wanted type's blocks do not divide the tensors' rows.
+  // Messages about tensors that do not get the wanted type, because its blocks do not divide the tensors' rows.
   std::vector<std::string> notes;
 };
 // `importance` says whether there is an importance matrix.

@@ -54,7 +54,7 @@ TEST(FileTypes, MediumMixGivesMoreBitsToSomeLayers) {
   EXPECT_EQ(types.at("token_embd.weight"), Type::kQ4_K);
   EXPECT_EQ(types.at("output_norm.weight"), Type::kF32);
   EXPECT_EQ(types.at("blk.3.attn_norm.weight"), Type::kF32);
-  // The layers with more bits are the first two and the last two of 16, and every third layer in between.
+  // Layers 0, 1, 14 and 15 get more bits, and so does every third layer in between.
   for (int layer = 0; layer < 16; ++layer) {
     const bool more = layer < 2 || layer >= 14 || (layer - 2) % 3 == 2;
     for (const char* name : {"attn_v", "ffn_down"})

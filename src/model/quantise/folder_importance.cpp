@@ -9,7 +9,8 @@
 namespace tessera {
 namespace {
 
-// Returns the entry with its sums in the order of the folder's columns.
+// An entry's sums are in the order of a GGUF file's columns. Returns the entry with the sums in the order of the
+// folder's columns.
 ImportanceEntry in_own_order(ImportanceEntry entry, const FilePlace& place, const ModelConfig& config) {
   if (place.form != TensorForm::kValueColumns) return entry;
   const StoredOrder order = value_head_order(*config.delta_net);

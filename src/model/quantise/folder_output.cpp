@@ -122,7 +122,7 @@ class FolderOutput : public QuantisedOutput {
   }
 
  private:
-  // Adds the settings of an embedding model's modules to the files to copy. They lie in folders like 1_Pooling.
+  // An embedding model's modules have settings in folders like 1_Pooling. Adds these settings to the files to copy.
   void copy_modules() {
     const Result<Json> modules = Json::read_file((fs::path(folder_) / "modules.json").string());
     if (!modules.ok() || !modules->is_array()) return;

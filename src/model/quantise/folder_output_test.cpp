@@ -160,7 +160,8 @@ std::vector<Element> elements_of(const Checkpoint& checkpoint, const std::string
   return elements;
 }
 
-// Returns Σ importance · (x − value)² of a linear in int4, with the importances of uneven_importance().
+// Returns the weighted squared error Σ importance · (x − value)² of a linear that was written in int4. The importances
+// are those of uneven_importance().
 double weighted_error(const Checkpoint& source, const Checkpoint& written, const std::string& module) {
   const StoredTensor& tensor = *source.find(module + ".weight");
   std::vector<float> x(static_cast<std::size_t>(tensor.num_elements()));

@@ -104,8 +104,8 @@ class SizeWriter {
     return check_attention_scale();
   }
 
-  // Checks the scale of queries. Gemma's GGUF files do not state the scale, so it must follow from the head size or, in
-  // the 27B models, from hidden size and number of heads.
+  // Checks the attention scale. Gemma's GGUF files do not state this scale. Readers compute it from the head size or,
+  // in the 27B models, from the hidden size and the number of heads, so the config must have the same scale.
   Status check_attention_scale() const {
     if (!config_.attention_scale) return ok_status();
     const std::int64_t layers_of_27b = architecture_.name == "gemma2" ? 46 : 62;
@@ -175,8 +175,8 @@ class SizeWriter {
   Status write_rope() {
     const RopeConfig& rope = config_.rope;
     if (config_.delta_net) {
-      // GGUF files of these models must have sections. All three positions of a text token are equal, so any sections
-      // give the same result for a model without images.
+      // GGUF files of models with delta nets must have rope sections. All three positions of a text token are equal, so
+      // any sections give the same result for a model without images.
       std::vector<std::int32_t> sections(rope.sections.begin(), rope.sections.end());
       if (sections.empty()) sections = {static_cast<std::int32_t>(rotary_dim(rope, config_.head_dim) / 2), 0, 0};
       sections.push_back(0);
@@ -204,7 +204,7 @@ class SizeWriter {
 
   Status write_yarn() {
     const RopeConfig& rope = config_.rope;
-    // GGUF files do not state `truncate`. Readers assume the value in the published config.
+    // GGUF files do not say whether YaRN truncates. Readers assume what the model's published config says.
     const bool truncates = architecture_.name != "gpt-oss";
     if (rope.attention_factor || rope.mscale || rope.mscale_all_dim || rope.truncate != truncates)
       return cannot_say("yarn's attention_factor, mscale or truncate", "yarn without them");

@@ -14,7 +14,7 @@ namespace tessera {
 Result<std::string_view> architecture_of_folder(const ModelConfig& config, const std::string& file);
 
 // Writes the sizes. Precondition: architecture_of_folder() succeeds for the config. Returns unimplemented for settings
-// that GGUF files cannot express; the message names the config's field. `file` names the config in messages.
+// that GGUF files cannot express. The message names the config's field. `file` names the config in messages.
 Status write_sizes(const ModelConfig& config, const std::string& file, GgufMetadata& metadata);
 
 // Returns the factors by which GGUF files express Llama 3.1's scaling (rope_freqs.weight): one for each rotated pair.

@@ -140,14 +140,16 @@ class FolderTensors {
     return tensor.made != nullptr ? tensor.made : make_rows({.matrices = {matrix_of(tensor)}}, {});
   }
 
-  // Returns the quantised linear whose numbers `tensor` contains; null for other tensors.
+  // Returns the quantised linear whose numbers are in `tensor`. Returns null if `tensor` does not belong to a quantised
+  // linear.
   const QuantisedSource::Linear* linear_of(const StoredTensor& tensor) const {
     const auto found = linear_by_numbers_.find(&tensor);
     return found != linear_by_numbers_.end() ? found->second : nullptr;
   }
 
-  // Adds `tensor` with its rows permuted and a function applied to each number, as `arrangement` says. If `arrangement`
-  // changes nothing and the checkpoint stores the elements themselves, the writer can copy the tensor's bytes.
+  // Adds `tensor` after permuting its rows and applying a function to each number, as `arrangement` says. If
+  // `arrangement` changes nothing and the checkpoint stores the elements themselves, the writer can copy the tensor's
+  // bytes.
   Status add_rows(const std::string& name, const StoredTensor& tensor, const RowArrangement& arrangement) {
     const bool vector = tensor.shape.size() == 1 && !arrangement.rows.is_same();
     const bool same = arrangement.rows.is_same() && arrangement.change == NumberChange::kNone;
@@ -217,9 +219,9 @@ class FolderTensors {
     return {*type_of(tensor.dtype), tensor.data.data(), tensor.shape.back()};
   }
 
-  // Adds a tensor that contains matrices of all experts of a layer. `rest` is the tensor's name after the layer. In a
-  // tensor with gate and up, an expert's rows of gate precede those of up. In GPT-OSS the rows of gate and up
-  // alternate.
+  // Adds a tensor that contains matrices of all experts of a layer. `rest` is the part of the tensor's name after the
+  // layer. In a tensor with gate and up, each expert has first all rows of gate and then all rows of up. In GPT-OSS the
+  // rows of gate and up alternate.
   Status add_fused(const StoredTensor& tensor, std::int64_t layer, std::string_view rest) {
     const std::string_view kind = rest.substr(kFused.size());
     const auto name = [&](const char* part, const char* suffix) {

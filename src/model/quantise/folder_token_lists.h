@@ -23,10 +23,10 @@ struct FolderTokenLists {
 };
 
 // Returns `size` tokens. An id without a token gets a placeholder name and is marked as unused, as in other converters.
-// A byte-level tokenizer.json becomes "gpt2". A tokenizer.model becomes "llama". A tokenizer.json that was made from a
-// tokenizer.model (byte-pair encoding of characters with fallback to bytes) also becomes "llama"; a token's score then
-// follows from the position of its first merge. Returns not_found if the folder has neither file; unimplemented, with
-// the name, for other kinds of tokenizers.
+// The result's `model` is "gpt2" for a byte-level tokenizer.json, and "llama" for a tokenizer.model. It is also "llama"
+// for a tokenizer.json that was made from a tokenizer.model (byte-pair encoding of characters with fallback to bytes).
+// In this case a token's score follows from the position of its first merge. Returns not_found if the folder has
+// neither file; unimplemented, with the name, for other kinds of tokenizers.
 Result<FolderTokenLists> read_folder_token_lists(const std::string& folder, std::int64_t size);
 
 }  // namespace tessera

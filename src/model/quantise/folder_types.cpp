@@ -56,7 +56,7 @@ Json fp8_config(std::span<const std::string> unquantised) {
   return json;
 }
 
-// Returns a scheme of compressed-tensors, which gives the type of the values and says which values share a scale.
+// Returns a scheme of compressed-tensors. A scheme gives the type of the values and says which values share a scale.
 Json scheme(const char* type, int bits, const char* strategy, bool dynamic) {
   Json json = Json::object();
   json.set("num_bits", bits).set("type", type).set("strategy", strategy).set("symmetric", true).set("dynamic", dynamic);
@@ -70,7 +70,7 @@ Json weights_of(const FolderType& type, std::int64_t group) {
   return scheme(int4 ? "int" : "float", 4, int4 ? "group" : "tensor_group", false).set("group_size", group);
 }
 
-// Returns how other engines should round inputs; null if inputs should not be rounded.
+// Returns a scheme that says how other engines should round inputs, or null if they should not round inputs.
 Json inputs_of(const FolderType& type) {
   if (!type.channels) return {};
   return scheme(type.format == StartFormat::kFp8 ? "float" : "int", 8, "token", true);

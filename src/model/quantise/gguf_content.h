@@ -21,8 +21,8 @@ struct GgufSourceTensor {
   BlockType stored = BlockType::kF32;             // the type in the source
   const std::byte* rows = nullptr;                // the rows as `stored`; null if they must be computed or permuted
   std::shared_ptr<const TensorElements> numbers;  // the elements as F32
-  // Only set if GGUF files do not have the format of the source: the format's name and the tensor's size in that
-  // format, for messages. Otherwise empty and 0, because `stored` determines both.
+  // The name of the source's format, and the tensor's size in this format, for messages. They are set only if GGUF
+  // files do not have the format. Otherwise they are empty and 0, because `stored` determines both.
   std::string format = {};
   std::int64_t bytes = 0;
 
@@ -48,8 +48,8 @@ struct GgufContent {
   Status check_whole() const;
 };
 
-// Returns the content of a GGUF model: its tensors, and its metadata except for those about the split set and the file
-// type. Returns unimplemented for a type that cannot be converted to numbers.
+// Returns the content of a GGUF model: its tensors, and its metadata. The metadata about the file type and about the
+// division into several files are left out. Returns unimplemented for a type that cannot be converted to numbers.
 Result<GgufContent> content_of_gguf(const GgufModel& model);
 
 // Returns the content for a folder in Hugging Face's layout, as llama.cpp's converter writes it: metadata, tensors with

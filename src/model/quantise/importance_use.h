@@ -31,12 +31,12 @@ class ImportanceUse {
   void add_unseen(const std::string& entry, std::int64_t matrices) { unseen_.add(entry, matrices); }
 
   bool is_used() const { return used_ > 0; }
-  // Returns notes about entries that are not used, tensors outside of the layers that have no entry, and matrices that
-  // got no input from the text.
+  // Returns notes about three things: entries that are not used, tensors outside of the layers that have no entry, and
+  // matrices that got no input from the text.
   std::vector<std::string> notes() const;
 
  private:
-  // A number of tensors or entries, and the name of the first.
+  // Counts tensors or entries, and keeps the name of the first one.
   struct Named {
     std::int64_t count = 0;
     std::string first{};

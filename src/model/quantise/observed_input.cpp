@@ -54,7 +54,7 @@ class InputNames {
         fmt::format("tensor {} has no place in a GGUF file of architecture {}", tensor, architecture_.name));
   }
 
-  // Adds an entry for each tensor from whose rows the weight is made.
+  // A weight may consist of rows of several tensors. Adds an entry for each of these tensors.
   Status add_linear(const ObservedInput& input, const WeightSpec& weight) {
     for (const WeightPart& part : weight.parts) {
       const std::optional<FilePlace> place = find_file_place(part.tensor, config_, architecture_);
@@ -78,7 +78,8 @@ class InputNames {
       sums[i] = own[static_cast<std::size_t>(order.stored(static_cast<std::int64_t>(i)))];
   }
 
-  // If a tensor's rows belong to several weights, these weights have the same input, so one entry is enough.
+  // The rows of a tensor may belong to several weights. These weights have the same input, so the first one gives the
+  // tensor's entry and the others are skipped.
   Status add_entry(const std::string& name, const ObservedInput& input) {
     if (!names_.insert(name).second) return ok_status();
     if (!std::ranges::all_of(input.sums, [](double sum) { return std::isfinite(static_cast<float>(sum)); }))

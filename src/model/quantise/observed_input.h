@@ -1,4 +1,5 @@
-// Converts the sums of the squares of a weight's inputs over a text to entries of an importance matrix.
+// Makes entries of an importance matrix from a weight's inputs. For each column, the squares of the inputs are summed
+// over a text.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct ObservedInput {
 // Returns the entries of an importance matrix for the inputs. The entries have the names and the order of columns of
 // GGUF files. The columns of zeros that pad an input are left out. `weights` are those of the model's graphs, and
 // `file` names the config in messages. Returns unimplemented for a family without GGUF files and for a tensor that GGUF
-// files do not have; invalid_argument, with the tensor, for sums that are not finite.
+// files do not have; invalid_argument for sums that are not finite. The messages name the tensor.
 Result<std::vector<ImportanceEntry>> importance_of_inputs(const ModelConfig& config, const std::string& file,
                                                           std::span<const WeightSpec> weights,
                                                           std::span<const ObservedInput> inputs);

@@ -41,10 +41,11 @@ class QuantisedOutput {
   std::int64_t file_bytes() const { return bytes_after() + other_bytes_; }
 
   // Writes the output to `path`. `path` is a file, which is replaced, or a folder, which must be empty or not exist.
-  // The output has a temporary name beside `path` until it is complete, and is removed after an error. `on_written` is
-  // called after each piece with its number of data bytes. An error that `on_written` returns ends the write. Needs a
-  // few MiB of memory for each OpenMP thread. Returns invalid_argument for infinities, NaN and numbers outside of the
-  // type's range; the message names tensor and element. Returns data_loss if the source was truncated meanwhile.
+  // The output has a temporary name beside `path` until it is complete, and is removed after an error. After each
+  // piece, `on_written` is called with the number of data bytes in the piece. An error that `on_written` returns ends
+  // the write. Needs a few MiB of memory for each OpenMP thread. Returns invalid_argument for infinities, NaN and
+  // numbers outside of the type's range; the message names tensor and element. Returns data_loss if the source was
+  // truncated meanwhile.
   virtual Status write(const std::string& path, const std::function<Status(std::int64_t bytes)>& on_written) const = 0;
 
  protected:
@@ -62,10 +63,11 @@ std::optional<OutputForm> output_form(std::string_view type);
 std::string output_type_names();
 
 // Opens the checkpoint and decides for each tensor how it is written, without writing anything. `model_path` is as
-// described in model_path.h. Returns the errors of reading the checkpoint's config, tensors and tokenizer;
-// unimplemented, with the name, for content that the output cannot have. `importance` is an importance matrix or null.
-// If it is not null, also returns the errors of choose_importance() and choose_folder_importance(), and
-// invalid_argument for a type that uses no importances. Precondition: output_form(type) is not empty.
+// described in model_path.h. Returns the errors of reading the checkpoint's config, tensors and tokenizer. Returns
+// unimplemented if the output's format cannot hold a part of the model; the message names the part. `importance` is an
+// importance matrix or null. If it is not null, also returns the errors of choose_importance() and
+// choose_folder_importance(), and invalid_argument for a type that uses no importances. Precondition: output_form(type)
+// is not empty.
 Result<std::unique_ptr<QuantisedOutput>> plan_quantised(const std::string& model_path, std::string_view type,
                                                         const ir::OpTable& ops, const FamilyRegistry& families,
                                                         const ImportanceMatrix* importance = nullptr);

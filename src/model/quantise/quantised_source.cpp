@@ -165,8 +165,8 @@ Result<std::optional<QuantisedSource::Linear>> QuantisedSource::find(const Store
   linear.numbers.name = module + ".weight";
   linear.numbers.dtype = StoredDtype::kF32;
   linear.format = describe(format);
-  // For a tensor with scales or another part, returns a Linear without elements. The call for the tensor of the
-  // linear's values reads these parts.
+  // A linear has several tensors: its values, its scales and others. Only the call for the tensor of values reads them
+  // all. For the other tensors, the function returns a Linear without elements.
   if (name != values_name(format.spelling)) return std::optional(std::move(linear));
   if (tensor.shape.size() != 2)
     return data_loss(fmt::format("{}: tensor {}: shape is {}; accepted: two dimensions", checkpoint_.model_path(),

@@ -20,8 +20,8 @@ class QuantisedSource {
       : checkpoint_(checkpoint), formats_(formats) {}
 
   struct Linear {
-    // "<module>.weight" as F32, computed while it is read. Has no elements if find() was given another tensor than
-    // the tensor of values.
+    // "<module>.weight" as F32, computed while it is read. It has elements only if find() was given the tensor that
+    // contains the linear's values.
     StoredTensor numbers;
     std::string format;      // "FP8 e4m3, blocks of 128 × 128"
     std::int64_t bytes = 0;  // total size of the linear's tensors

@@ -13,17 +13,18 @@
 
 namespace tessera {
 
-// The importances of one tensor's columns; empty if the tensor is rounded without them. A tensor with the matrices of
-// all experts has importances for each expert.
+// The importances of one tensor's columns. A TensorImportance is empty if the tensor is rounded without importances. A
+// tensor with the matrices of all experts has separate importances for each expert.
 class TensorImportance {
  public:
   TensorImportance() = default;
   // Divides the sums of each matrix by their mean, and raises quotients below a thousandth to a thousandth, because
-  // quantise() needs positive numbers. `rows` is the number of rows of one matrix; `cols` divides the number of sums.
+  // quantise() needs positive numbers. `rows` is the number of rows of one matrix. The number of sums must be a
+  // multiple of `cols`.
   TensorImportance(const ImportanceEntry& entry, std::int64_t rows, std::int64_t cols);
 
-  // Returns the importances of a row's columns; null if the row is rounded without them. Rows are counted over all
-  // matrices.
+  // Returns the importances of a row's columns, or null if the row is rounded without importances. Rows are counted
+  // over all matrices of the tensor.
   const float* of_row(std::int64_t row) const;
   // Returns the number of matrices whose input was never seen, or was always zero.
   std::int64_t num_unseen() const;
@@ -42,9 +43,9 @@ struct OutputImportance {
 
 // Chooses the importances of the content's tensors, which are written as `types`. Notes say which entries are not used
 // because their tensor's type has no use for them, which tensors outside of the layers have no entry, and how many
-// matrices got no input from the text. Returns invalid_argument in three cases. An entry belongs to no tensor of the
-// content, or has another size than its tensor. A matrix of the layers has no entry although its type uses importances.
-// No tensor uses the importance matrix.
+// matrices got no input from the text. Returns invalid_argument if an entry belongs to no tensor of the content or has
+// another size than its tensor. Returns invalid_argument also if a matrix of the layers has no entry although its type
+// uses importances, and if no tensor uses the importance matrix.
 Result<OutputImportance> choose_importance(const GgufContent& content, std::span<const BlockType> types,
                                            const ImportanceMatrix& matrix);
 

@@ -26,7 +26,7 @@ TESSERA_INLINE std::int32_t nearest_integer(float x) {
   return std::bit_cast<std::int32_t>(x + kBase) - std::bit_cast<std::int32_t>(kBase);
 }
 
-// There is one type for each format. The type's function round() returns the stored bits for a quotient.
+// The following structs, one for each format, round quotients. round() returns the bits that are stored for a quotient.
 struct ToE4M3 {
   TESSERA_INLINE static std::uint32_t round(float q) { return from_float<Float8E4M3>(q).bits; }
 };
@@ -100,8 +100,8 @@ TESSERA_CPU_CLONES void spread_blocks(const float* scales, float factor, std::in
   }
 }
 
-// Splits `count` columns at the ends of blocks. The first column is number `first` of its block. `head` columns
-// complete that block, then `whole` blocks follow, then `tail` columns of the last block.
+// Splits `count` columns at the ends of blocks. The first column has index `first` within its block. The first `head`
+// columns complete that block. Then come `whole` whole blocks, and the first `tail` columns of one more block.
 struct BlockCut {
   BlockCut(std::int64_t first, std::int64_t block, std::int64_t count)
       : head(first == 0 ? 0 : std::min(block - first, count)),

@@ -35,15 +35,15 @@ struct Rounding {
   friend bool operator==(const Rounding&, const Rounding&) = default;
 };
 
-// Without the sign bit, the bits of float32 numbers, taken as integers, have the same order as the magnitudes. A number
-// is infinite or NaN if these bits are at least kInfiniteBits.
+// If the sign bit is cleared, the bits of float32 numbers, taken as integers, have the same order as the magnitudes. A
+// number is infinite or NaN if the integer is at least kInfiniteBits.
 inline constexpr std::uint32_t kInfiniteBits = 0x7f800000u;
 
 // Sets greatest[i] to the bits of the magnitude of x[i] if these bits are greater than greatest[i]. Precondition: both
 // arrays have the same length.
 void raise_to_magnitudes(std::span<const float> x, std::span<std::uint32_t> greatest);
-// Sets the element (first + i) / block of `of_blocks` to bits[i] if bits[i] is greater than the element, for every i.
-// Preconditions: 0 <= first < block, and `of_blocks` has all these elements.
+// For every i, raises the element (first + i) / block of `of_blocks` to bits[i] if bits[i] is greater. Preconditions: 0
+// <= first < block, and `of_blocks` has all these elements.
 void raise_to_columns(std::span<const std::uint32_t> bits, std::int64_t first, std::int64_t block,
                       std::span<std::uint32_t> of_blocks);
 

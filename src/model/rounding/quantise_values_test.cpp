@@ -1,5 +1,5 @@
-// Catches: a scale, factor or value that differs from the one found in double precision by a search among all values;
-// ties that do not go to the even code; a column at the end of a block that gets the scale of the next block.
+// Catches: a scale, factor or value that differs from the result of a search among all values in double precision; ties
+// that do not go to the even code; a column at the end of a block that gets the scale of the next block.
 #include "tessera/model/rounding/quantise_values.h"
 
 #include <gmock/gmock.h>

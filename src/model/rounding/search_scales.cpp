@@ -14,7 +14,8 @@ namespace {
 // The number of lanes in which sums are accumulated. It divides the size of every block.
 constexpr std::int64_t kLanes = 16;
 
-// There is one type for each format. The type's function nearest() returns the number that stands for a quotient.
+// The following structs, one for each format, round quotients. nearest() returns the number that is stored for a
+// quotient.
 struct Int4 {
   TESSERA_INLINE static float nearest(float q) { return scale_search::nearest(scale_search::clamped(q, -8.0F, 7.0F)); }
 };
@@ -43,7 +44,8 @@ TESSERA_INLINE float error_of(const float* x, const float* w, std::int64_t count
   return scale_search::sum_of<kLanes>(sums);
 }
 
-// Returns the scale with the least weighted squared error for the integers nearest to x · inverse; 0 if all are 0.
+// Rounds x · inverse to the nearest integers, and returns the scale with which these integers have the least weighted
+// squared error. Returns 0 if all integers are 0.
 TESSERA_INLINE float fit_int4(const float* x, const float* w, std::int64_t count, float inverse) {
   float wxq[kLanes] = {};
   float wqq[kLanes] = {};
@@ -61,7 +63,8 @@ TESSERA_INLINE float fit_int4(const float* x, const float* w, std::int64_t count
 
 TESSERA_CPU_CLONES void search_int4(const float* x, const float* w, std::int64_t block, float* scales,
                                     std::int64_t count) {
-  // Each try maps the block's greatest magnitude to a number in kLeastTop … kMostTop, and clamps results above 7 to 7.
+  // Each candidate scale maps the block's greatest magnitude to a number in kLeastTop … kMostTop. Quotients above 7 are
+  // clamped to 7.
   constexpr float kGreatest = 7.0F;
   constexpr float kLeastTop = 6.0F;
   constexpr float kMostTop = 9.0F;
@@ -82,8 +85,8 @@ TESSERA_CPU_CLONES void search_int4(const float* x, const float* w, std::int64_t
 
 TESSERA_CPU_CLONES void search_e2m1(const float* x, const float* w, std::int64_t block, float factor, float* scales,
                                     std::int64_t count) {
-  // The given scale maps the greatest magnitude to 6. E4M3 has eight numbers in an octave, so the scales that are tried
-  // map this magnitude to about 4 … 8.
+  // The given scale maps the greatest magnitude to 6. The candidates are neighbouring numbers of E4M3, which has eight
+  // numbers in an octave. They map this magnitude to about 4 … 8.
   constexpr int kBelow = 3;
   constexpr int kAbove = 5;
   constexpr int kGreatestCode = 0x7e;

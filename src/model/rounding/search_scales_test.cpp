@@ -1,5 +1,5 @@
-// Catches: a searched scale with a greater weighted error than the scale from the greatest magnitude; a search that
-// gains nothing; scales that cannot be stored; numbers at the ends of float32 that give wrong scales.
+// Catches: a searched scale with a greater weighted error than the scale that follows from the greatest magnitude; a
+// search that gains nothing; scales that cannot be stored; very small or large float32 numbers that give wrong scales.
 #include "tessera/model/rounding/search_scales.h"
 
 #include <gtest/gtest.h>

@@ -15,9 +15,10 @@ ValueId rms_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const s
   return b.graph.op("rms_norm", {x, b.norm_weight(tensor, config.hidden_size)}, {{"eps", config.norm_eps}});
 }
 
-// Returns y + down(silu(gate(x)) · up(x)). The intermediate values are padded with zeros to whole tiles. Matmuls are
-// several times slower if a row is not a multiple of 16 bytes, and some models have an intermediate size of 3420. The
-// padding does not change the result, because silu(0) · 0 is 0.
+// Returns y + down(silu(gate(x)) · up(x)). The rows of intermediate values are padded with zeros to whole tiles,
+// because matmuls are several times slower if the size of a row is not a multiple of 16 bytes. Some models have an
+// intermediate size of 3420, whose rows are no such multiple in a 16-bit type. The padding does not change the result,
+// because silu(0) · 0 is 0.
 ValueId gated_mlp_of(LayerBuilder& b, const VisionConfig& config, ValueId x, ValueId y, const std::string& prefix) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t inner = align_up(config.intermediate_size, kTile);

@@ -13,8 +13,8 @@ using ir::DType;
 using ir::Symbol;
 using ir::ValueId;
 
-// Returns the rotation frequencies for one coordinate of a patch. Half of a head's pairs are rotated by the patch's
-// row, and the other half by its column, with the same frequencies.
+// Returns the rotation frequencies for one coordinate of a patch. Half of a head's pairs are rotated by the patch's row
+// index, and the other half by its column index. Both halves use the same frequencies.
 std::vector<float> axial_frequencies(const VisionConfig& config) {
   const std::int64_t half = config.head_dim() / 2;
   std::vector<float> frequencies;

@@ -40,7 +40,8 @@ ir::ValueId plain_mlp(LayerBuilder& b, const VisionConfig& config, ir::ValueId x
 // token form one row.
 ir::ValueId merge_patches(LayerBuilder& b, const VisionConfig& config, ir::ValueId x);
 
-// Returns second(gelu(first(x))), x [U, hidden · merged_patches()] → [U, out_hidden_size].
+// Returns second(gelu(first(x))), which has the shape [U, out_hidden_size]. The shape of x is [U, hidden ·
+// merged_patches()].
 ir::ValueId merger_mlp(LayerBuilder& b, const VisionConfig& config, ir::ValueId x, const std::string& first,
                        const std::string& second);
 

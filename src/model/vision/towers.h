@@ -1,5 +1,5 @@
 // Builds the graphs of vision towers. A tower turns the packed patches of one or more images into rows of the language
-// model's embeddings. Inputs of the graph say to which rows each row attends, so that one graph works for images of any
+// model's embeddings. An input of the graph says to which rows each row attends, so one graph works for images of any
 // size.
 //
 //   tower  patches X[S, patch_values] and their positions → X[S / merged_patches(), row_values()]
@@ -24,7 +24,7 @@ ir::ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config);
 namespace vision_inputs {
 inline constexpr std::string_view kPatches = "patches";                 // X[S, patch_values]
 inline constexpr std::string_view kPatchPositions = "patch_positions";  // i32[S, 2]: row and column in the image
-// i32[S, 2]: for each row, the first row to which it attends, and one past the last such row
+// i32[S, 2]: for each row, the range of rows to which it attends: the first row, and one past the last row
 inline constexpr std::string_view kImageRanges = "image_ranges";
 // i32[S, 2]: like kImageRanges, for blocks with window attention
 inline constexpr std::string_view kWindowRanges = "window_ranges";

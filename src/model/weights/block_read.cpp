@@ -39,14 +39,15 @@ struct BlockPiece {
   std::int64_t elements = 0;  // elements in a row of the rectangle
 };
 
-// Returns the number of elements that must be read together: those of a block or, for codes and scales, of a group.
+// Returns the number of elements that must be read together. These are the elements of a block or, if codes or scales
+// are read, the elements of a group.
 std::int64_t indivisible(const BlockStorage& storage) {
   if (storage.content == BlockStorage::Content::kBlocks) return storage.per_block();
   const std::int64_t groups = block_type_info(storage.type).elements / block_codes_format(storage.type)->group_cols;
   return storage.per_block() / groups;
 }
 
-// Returns the rectangle that the runs cover, or nothing if a run begins or ends within elements that must be read
+// Returns the rectangle that the runs cover. Returns nothing if a run begins or ends within elements that must be read
 // together, or if the runs exceed the matrix. `size` is the number of elements in the runs.
 std::optional<BlockPiece> piece_of(const SliceRuns& runs, const BlockStorage& storage, std::int64_t size) {
   const BlockTypeInfo& type = block_type_info(storage.type);
@@ -66,9 +67,9 @@ std::optional<BlockPiece> piece_of(const SliceRuns& runs, const BlockStorage& st
   return whole ? std::optional(piece) : std::nullopt;
 }
 
-// Calls fn(first, rows, blocks) for each group of sixteen rows of the piece, and for the last rows, which may be fewer.
-// The group begins at row `first` of the piece and has `rows` rows. `blocks` points to a copy of its blocks, one row
-// after another. Uses OpenMP threads.
+// Splits the piece into groups of sixteen rows. The last group may have fewer. Calls fn(first, rows, blocks) for each
+// group, which begins at row `first` of the piece and has `rows` rows. `blocks` points to a copy of the group's blocks,
+// one row after another. Uses OpenMP threads.
 template <class Fn>
 void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, const BlockPiece& piece, const Fn& fn) {
   const std::int64_t bytes = piece.blocks * type.bytes;
@@ -87,8 +88,8 @@ void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, con
   }
 }
 
-// Copies `rows` rows of the piece, of which the first is row `first`, out of `made` to their place in `dst`. `made`
-// contains all blocks of these rows, so it also contains elements outside of the piece.
+// Copies rows first … first + rows - 1 of the piece from `made` to their place in `dst`. `made` contains all blocks of
+// these rows, so it also contains elements outside of the piece.
 template <class T>
 void copy_rows(const BlockPiece& piece, std::int64_t first, std::int64_t rows, std::span<const T> made,
                std::byte* dst) {

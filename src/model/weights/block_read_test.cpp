@@ -38,8 +38,8 @@ class BlockRead : public ::testing::Test {
             .made = make_rows({.matrices = {matrix}}, arrangement),
             .blocks = BlockType::kQ4_K};
   }
-  // Returns a part of the matrix as the file stores it: `rows` rows from row `row` on, and `bytes` bytes of each from
-  // byte `byte` on.
+  // Returns a rectangle of the matrix as the file stores it. It covers `rows` rows, the first of which is row `row`. In
+  // each row it covers `bytes` bytes, the first of which is byte `byte`.
   std::vector<std::uint8_t> plain(std::int64_t row, std::int64_t rows, std::int64_t byte, std::int64_t bytes) const {
     std::vector<std::uint8_t> part;
     for (std::int64_t r = row; r < row + rows; ++r)
@@ -84,7 +84,8 @@ TEST_F(BlockRead, RowsInAnotherOrderArePacked) {
   EXPECT_EQ(*read(stored, {}), packed(rows, kRows, kCols));
 }
 
-// Reads the codes and scales of a slice of columns. The numbers computed from them must be those of the matrix.
+// Reads the codes and scales of a slice of columns, and computes numbers from them. These must be the numbers of the
+// matrix.
 TEST_F(BlockRead, CodesAndScalesGiveTheNumbersOfASlice) {
   const auto numbers_of = [&](std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t cols) {
     const std::vector<std::uint8_t> blocks = plain(row, rows, 0, kRowBytes);

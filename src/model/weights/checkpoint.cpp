@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kBodyPrefix = "model.";
 
-// Returns the names of the shards "model-00001-of-…" up to the last shard, in order. Returns an empty list if the
-// folder has none.
+// Finds the shards that are named "model-00001-of-…". Returns their names in order, or an empty list if the folder has
+// none.
 Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
   std::map<int, std::string> found;
   std::optional<int> count;
@@ -44,8 +44,8 @@ Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
   return names;
 }
 
-// Returns the end of a message for a folder without weights. It says what the folder contains instead and what to do.
-// Returns "" if the folder contains nothing that this function knows.
+// A folder without weights is reported as an error. Returns the end of the message, which says what the folder contains
+// instead and what to do. Returns "" if the folder contains nothing that this function knows.
 std::string what_is_there(const std::string& folder) {
   std::error_code error;
   if (fs::exists(fs::path(folder) / "adapter_config.json", error)) return std::string(adapter_hint());

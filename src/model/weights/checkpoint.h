@@ -28,15 +28,15 @@ class Checkpoint {
  public:
   // Maps every file and reads the headers, which takes milliseconds even for large weights. model_path.h describes
   // `model_path`. Returns not_found for missing files; data_loss for corrupt files, an index that contradicts its
-  // shards, and two shards that contain tensors of the same name; invalid_argument for a malformed index (no map, or a
-  // shard name that leaves the folder). gguf_tensors.h lists the errors of GGUF files.
+  // shards, and two shards that contain tensors of the same name; invalid_argument for a malformed index (the index has
+  // no weight map, or a shard's path leaves the folder). gguf_tensors.h lists the errors of GGUF files.
   //
   // `projector` is the file of a GGUF model's vision tower (gguf_projector.h), whose tensors are added; "" for none.
   static Result<Checkpoint> open(const std::string& model_path, const std::string& projector = "");
 
   // Returns the tensor with this name; null if the checkpoint does not have it. Checkpoints of embedding models contain
-  // only the body, and their names lack the prefix "model.". In such a checkpoint the look-up ignores this prefix of
-  // `name`.
+  // only the body, and their names lack the prefix "model.". In such a checkpoint, find() ignores the prefix "model."
+  // of `name`.
   //
   // The data of tensors live as long as this object, even after a move.
   const StoredTensor* find(std::string_view name) const;

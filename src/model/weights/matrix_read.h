@@ -1,4 +1,5 @@
-// Reads elements of a matrix that a checkpoint stores transposed, as part of a stack, or quantised with scales.
+// Reads elements of a matrix that a checkpoint stores in another form: transposed, as part of a stacked tensor, or
+// quantised with scales.
 //
 // In every function, `runs` says which elements to read, as slice_runs() returns it for the matrix [rows, cols], not
 // for the stored tensor. The elements are converted to `dtype` (F32, F16 or BF16) and written densely to `dst`. Every
@@ -74,8 +75,8 @@ struct RowPiece {
   std::int64_t at;
 };
 
-// Splits runs at the ends of rows of `cols` elements. Precondition: all runs begin in the same column, as those of
-// slice_runs() do.
+// Splits runs at the ends of rows of `cols` elements. Precondition: all runs begin in the same column. The runs that
+// slice_runs() returns meet this condition.
 class RowPieces {
  public:
   RowPieces(const SliceRuns& runs, std::int64_t cols)

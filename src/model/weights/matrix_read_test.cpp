@@ -60,7 +60,8 @@ TEST(MatrixRead, TransposedElementsComeFromTheirPlace) {
     }
 }
 
-// The stack is [3, 2100, 74]. Reads the transpose of every other column of the stack's second matrix.
+// The stacked tensor has the shape [3, 2100, 74]. The test takes every other column of the second [2100, 74] matrix,
+// and reads the transpose of these columns.
 TEST(MatrixRead, StridedElementsComeFromTheirPlace) {
   constexpr std::int64_t kRows = 37;
   constexpr std::int64_t kCols = 2100;

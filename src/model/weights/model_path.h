@@ -1,5 +1,5 @@
-// Finds a model's folder and config.json from the model's path. The path names a folder in Hugging Face's layout, a
-// config.json, which stands for its folder, or a GGUF file (find_gguf() in gguf/gguf_model.h).
+// Finds a model's folder and config.json from the model's path. The path names a folder in Hugging Face's layout, or
+// the config.json in such a folder, or a GGUF file (find_gguf() in gguf/gguf_model.h).
 #pragma once
 
 #include <filesystem>

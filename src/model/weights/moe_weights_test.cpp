@@ -19,8 +19,8 @@ constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 4;
 constexpr std::int64_t kExpertSize = 6;  // intermediate size of an expert
 
-// gate_up(), down() and bias() return a different number for each element of expert e. gate_up() is for the matrices
-// gate and up, down() for the matrix down, and bias() for the biases of gate and up.
+// gate_up(), down() and bias() return a different number for each element of expert e: gate_up() for the gate and up
+// matrices, down() for the down matrix, and bias() for the biases of gate and up.
 float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
   return static_cast<float>(1000 * (2 * e + (up ? 1 : 0)) + 10 * row + h);
 }
@@ -163,7 +163,8 @@ TEST_F(ExpertsInEveryLayout, AllLayoutsGiveARankTheSameSlices) {
   EXPECT_EQ(load(kInterleaved, 1, 2), second);
 }
 
-// Compares whole experts, slices of them, and ranks that have one expert each.
+// Compares the layouts for a rank with whole experts, for a rank with slices of all experts, and for ranks with one
+// expert each.
 TEST_F(ExpertsInEveryLayout, AllLayoutsAreQuantisedAlikeAtTheStart) {
   for (const StartFormat format : {StartFormat::kFp8, StartFormat::kInt8}) {
     const WeightFormats formats = WeightFormats().quantised_at_start(format);
@@ -176,7 +177,7 @@ TEST_F(ExpertsInEveryLayout, AllLayoutsAreQuantisedAlikeAtTheStart) {
   }
 }
 
-// The ranks' results are summed, so only the first rank adds the bias of the matrix down.
+// The ranks' results are summed, so only the first rank adds the bias of the down matrix.
 TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
   const auto first = load(kInterleaved, 0, 2, /*biases=*/true);
   const auto second = load(kInterleaved, 1, 2, /*biases=*/true);
@@ -190,7 +191,7 @@ TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
 }
 
 // With six ranks and three groups of experts, ranks 2 and 3 share expert 1. Rank 3 has the expert's second half. Rank 2
-// has the first half and adds the bias of the matrix down.
+// has the first half and adds the bias of the down matrix.
 TEST_F(ExpertsInEveryLayout, AllLayoutsGiveTheSamePartOfTheExperts) {
   const auto part = load(kSeparate, 3, 6, /*biases=*/false, /*parts=*/3);
   std::vector<float> rows;
@@ -271,7 +272,7 @@ class ExpertsInFourBits : public ::testing::Test {
     return loaded;
   }
 
-  // Returns the stored bytes of a rank's slice. A row of the whole tensor has `of_row` bytes.
+  // Returns the stored bytes of a rank's slice of gate and up. A row of the whole tensor has `of_row` bytes.
   std::vector<std::uint8_t> gate_up(const std::string& name, std::int64_t of_row, int rank, int ranks) {
     std::vector<std::uint8_t> expected;
     for (std::int64_t e = 0; e < kExperts; ++e)

@@ -29,7 +29,7 @@ Result<PartExtent> part_extent(const WeightPart& part) {
 
 void pad_rows(std::span<std::byte> to, std::int64_t rows, std::size_t row_bytes, std::size_t padded_row_bytes) {
   const auto count = static_cast<std::size_t>(rows);
-  // Begins with the last row, so that no row overwrites another row before that row is moved.
+  // Rows are moved from the last to the first. In this order no row overwrites a row that is not yet moved.
   for (std::size_t row = count; row-- > 0;) {
     std::byte* const padded = to.data() + row * padded_row_bytes;
     std::memmove(padded, to.data() + row * row_bytes, row_bytes);

@@ -1,5 +1,5 @@
 // In a weight, a part may be padded with zero rows and columns, because kernels are faster at certain sizes. The code
-// that declares the padding must ensure that the zeros do not change any result.
+// that declares the padded weight must ensure that the zeros do not change any result.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@ struct PartExtent {
 // than the slice or has another number of dimensions.
 Result<PartExtent> part_extent(const WeightPart& part);
 
-// Pads rows in place. `to` begins with `rows` dense rows of `row_bytes` bytes. They are moved so that each row begins
-// `padded_row_bytes` after the previous row, and all other bytes are set to zero. Preconditions: row_bytes <=
-// padded_row_bytes, and `to` has room for `rows` padded rows.
+// Pads rows in place. `to` begins with `rows` dense rows of `row_bytes` bytes. Moves these rows so that each row begins
+// `padded_row_bytes` bytes after the beginning of the previous row, and sets all other bytes to zero. Preconditions:
+// row_bytes <= padded_row_bytes, and `to` has room for `rows` padded rows.
 void pad_rows(std::span<std::byte> to, std::int64_t rows, std::size_t row_bytes, std::size_t padded_row_bytes);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
-// Catches: experts that were quantised separately but are looked for in a stack because their family uses stacks; MXFP4
-// experts whose bytes come from another rank's rows or columns; a rank that reads a block without the block's exponent.
+// Catches: experts that were quantised separately, but are looked for in a stacked tensor because their family usually
+// stacks experts; MXFP4 experts whose bytes come from another rank's rows or columns; a rank that reads a block without
+// the block's exponent.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -73,7 +74,7 @@ TEST(QuantisedExperts, AreReadOneByOneInEveryFamily) {
   }
 }
 
-// The settings say that every linear is quantised, but the stored type, BF16, decides.
+// The settings say that every linear is quantised, but the tensor is stored as BF16. The stored type decides.
 TEST(QuantisedExperts, AStackOfNumbersStaysAStack) {
   const auto weights = weights_of(ExpertLayout::kStacked, types_by_ending({{"e.gate_up_proj", StoredDtype::kBF16}}));
   ASSERT_TRUE(weights.ok()) << weights.status().to_string();

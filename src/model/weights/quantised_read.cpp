@@ -18,7 +18,8 @@ constexpr std::int64_t kParallelNibbles = 1 << 16;
 // The bit positions, in units of four bits, of the eight values in a word.
 constexpr std::array<std::int64_t, 8> kInOrder{0, 1, 2, 3, 4, 5, 6, 7};
 constexpr std::uint8_t kNoExponent = 255;
-// The position of each value in a word of AWQ, whose eight positions contain the values 0, 2, 4, 6, 1, 3, 5 and 7.
+// The position of each value in a word of AWQ. The eight positions of the word contain the values 0, 2, 4, 6, 1, 3, 5
+// and 7.
 constexpr std::array<std::int64_t, 8> kInterleaved{0, 4, 1, 5, 2, 6, 3, 7};
 
 template <class T>

@@ -1,4 +1,4 @@
-// Reads those parts of a quantised matrix that must be converted: 4-bit values in words, scales for smaller blocks than
+// Reads the parts of a quantised matrix that must be converted: 4-bit values in words, scales for smaller blocks than
 // the stored blocks, and indices.
 //
 // In every function, `runs` says which elements of the part to read, as slice_runs() returns it for the part's shape.

@@ -31,7 +31,8 @@ std::vector<int> nibbles_of(const StoredTensor& words, const NibbleStorage& stor
   return values;
 }
 
-// In this word the value at position p is p, so that a byte of a result shows from which two positions it was made.
+// In this word the value at position p is p. Each byte of a result therefore shows from which two positions it was
+// made.
 constexpr std::uint32_t kPlaces = 0x76543210;
 
 TEST(ReadNibbles, RowsOfWordsAreInOrder) {

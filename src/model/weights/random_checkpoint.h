@@ -1,7 +1,7 @@
 // Writes random weights as a checkpoint in Hugging Face's layout. The checkpoint contains every stored tensor from
-// which a model's weights are made, with the name, shape and layout that the loader expects. Its values are those of
-// dummy_source(), rounded to the files' type, so a model loaded from it computes the same as a model with dummy weights
-// of that type.
+// which a model's weights are made, with the name, shape and layout that the loader expects. The values are the random
+// values of dummy_source(), rounded to the files' type. So a model that is loaded from the checkpoint computes the same
+// as a model with dummy weights of that type.
 //
 //   ModelGraphs graphs = TRY(build_model(config, {.dtype = ir::DType::kBFloat16}, ops, families));
 //   RandomCheckpoint checkpoint = TRY(RandomCheckpoint::plan(graphs.weights, {.seed = 1}));
@@ -23,8 +23,8 @@ namespace tessera {
 
 struct RandomCheckpointOptions {
   std::uint64_t seed = 0;  // the seed of dummy_source()
-  // Maximum size of the data of a file, in bytes. A tensor that is larger gets a file of its own. The default is that
-  // of Hugging Face's tools.
+  // Maximum size of a file's data, in bytes. A larger tensor gets a file of its own. Hugging Face's tools have the same
+  // default.
   std::int64_t max_shard_bytes = 5'000'000'000;
 };
 
@@ -61,7 +61,8 @@ class RandomCheckpoint {
   Status fill(std::size_t tensor, std::int64_t offset, std::span<std::byte> to) const;
   Status write_files(const std::string& folder, const std::function<Status(std::int64_t bytes)>& on_written) const;
 
-  // Says which part of which weight a tensor of the checkpoint stores, and how that weight is initialised.
+  // Describes where the content of one of the checkpoint's tensors comes from: the part of a weight that the tensor
+  // stores, and how this weight is initialised.
   struct Origin {
     WeightSpec::Init init = WeightSpec::Init::kUniform;
     WeightPart part;

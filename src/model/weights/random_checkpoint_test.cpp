@@ -36,7 +36,7 @@ ModelConfig small(std::string_view architecture, bool tied) {
   json.set("architectures", Json(Json::Array{Json(std::string(architecture))})).set("tie_word_embeddings", tied);
   // DeepSeek's families do not accept mlp_bias true.
   if (architecture.starts_with("Deepseek")) json.set("mlp_bias", false);
-  // Gemma 4 has a table of 262144 rows by default, which would be nearly all that this test writes.
+  // By default Gemma 4 has a table of 262144 rows, which would make up nearly all the data that this test writes.
   if (architecture.starts_with("Gemma4")) json.set("vocab_size_per_layer_input", 352);
   if (architecture.find("VL") != std::string_view::npos) {
     json.set("image_token_id", 60).set("head_dim", 16);
@@ -128,7 +128,8 @@ TEST(RandomCheckpoint, HasTheTensorsOfPublishedCheckpoints) {
     std::map<std::string, std::vector<std::int64_t>> ours;
     for (const TensorLayout& tensor : random.tensors()) {
       ours[tensor.name] = tensor.shape;
-      // find() also works for a checkpoint of only the body, whose names lack "model.".
+      // find() ignores the prefix "model." if the checkpoint contains only the body, because its names lack this
+      // prefix.
       if (const StoredTensor* stored = published.find(tensor.name)) theirs[tensor.name] = stored->shape;
     }
     EXPECT_EQ(ours, theirs);

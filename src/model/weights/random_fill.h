@@ -16,8 +16,8 @@ namespace tessera {
 // Returns the seed of one tensor. Tensors with different names have different seeds.
 std::uint64_t tensor_seed(std::uint64_t seed, std::string_view tensor_name);
 
-// Fills dst with one slice of a tensor of random values. The slice has the same values as in a tensor that is filled
-// completely. Returns invalid_argument if dtype is not F32, F16 or BF16, or if dst does not have the size of the slice.
+// Fills dst with one slice of a tensor of random values. An element has the same value as in the whole tensor. Returns
+// invalid_argument if dtype is not F32, F16 or BF16, or if dst does not have the size of the slice.
 Status fill_random_runs(std::span<std::byte> dst, StoredDtype dtype, const SliceRuns& runs, std::uint64_t seed,
                         float scale);
 Status fill_random(std::span<std::byte> dst, StoredDtype dtype, std::span<const std::int64_t> shape,

@@ -89,11 +89,11 @@ class RoundedMatrix {
                 const StridedRows& rows)
       : stored_(stored), storage_(storage), rounding_(storage.rounding), importance_(importance), rows_(rows) {}
 
-  // `row` and `first_col` count blocks. Sets greatest[i] to the bits of the greatest magnitude in block (row, first_col
-  // + i) if these bits are greater than greatest[i]. Blocks of more than kTile columns are read in pieces.
+  // Raises greatest[i] to the bits of the greatest magnitude in block (row, first_col + i), if these bits are greater.
+  // `row` and `first_col` count blocks. Blocks of more than kTile columns are read in pieces.
   void raise_to_blocks(std::int64_t row, std::int64_t first_col, std::span<std::uint32_t> greatest) const;
-  // `row` and `first_col` count blocks. Replaces `scales`, those of the blocks from (row, first_col) on, by the results
-  // of search_scales().
+  // Replaces the scales of the blocks from (row, first_col) on by the results of search_scales(). `row` and `first_col`
+  // count blocks.
   void search(std::int64_t row, std::int64_t first_col, float factor, std::span<float> scales) const;
   void write_piece(const RowPiece& piece, const ScaleTable& table, float factor, std::span<std::byte> dst) const;
   // Returns the error for the first element that is not a finite number.

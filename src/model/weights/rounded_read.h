@@ -17,8 +17,8 @@
 namespace tessera {
 
 // Returns the factor of the matrix. If the rounding has a factor, this reads all elements of the matrix. Returns
-// invalid_argument if an element is infinite or NaN; the message names tensor and element. Precondition, also of
-// read_rounded(): `stored` is F32, F16 or BF16 and has the storage's shape.
+// invalid_argument if an element is infinite or NaN; the message names tensor and element. Precondition of this
+// function and of read_rounded(): `stored` is F32, F16 or BF16 and has the storage's shape.
 Result<float> read_factor(const StoredTensor& stored, const RoundedStorage& storage);
 
 // Writes the elements of the part that `runs` describes to `dst`, without gaps. storage.content says whether the part

@@ -1,6 +1,6 @@
 // Catches: a slice whose scales are computed only from its own elements, although a scale belongs to a block of the
 // whole matrix; wrong values in a piece that begins within a row, within a block or at the second value of a byte;
-// numbers of a stack that come from the wrong place; infinities that are rounded.
+// numbers of a stacked matrix that come from the wrong place; infinities that are rounded.
 #include "tessera/model/weights/rounded_read.h"
 
 #include <cmath>
@@ -61,7 +61,8 @@ std::vector<std::int64_t> rounded_shape(const RoundedStorage& storage) {
   return {kRoundedRows};
 }
 
-// Reads a slice of the part in pieces.
+// Reads a slice of the values, of the scales or of the factor, as storage.content says. Calls read_rounded() for one
+// piece after another.
 std::vector<std::byte> read_all(const StoredTensor& tensor, const RoundedStorage& storage,
                                 const TensorSlice& slice = {}, std::int64_t piece_elements = 1 << 20,
                                 std::span<const float> importance = {}) {
@@ -119,7 +120,7 @@ TEST_P(RoundedRead, SlicesAndPiecesHaveTheWholeMatrixsValues) {
 
 TEST_P(RoundedRead, ATransposedMatrixOfAStackIsTheSame) {
   const std::vector<float> matrix = matrix_to_round();
-  // The stack is [2, cols, rows]. The test reads its second matrix.
+  // The stacked tensor has the shape [2, cols, rows]. The test reads the second of its two matrices.
   std::vector<float> stack(2 * matrix.size(), 1e6F);
   for (std::int64_t r = 0; r < kRoundedRows; ++r)
     for (std::int64_t c = 0; c < kRoundedCols; ++c)
@@ -160,7 +161,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, RoundedRead,
                                            Rounding{RoundedTo::kInt4, 1, 64}, Rounding{RoundedTo::kInt4, 1, 32},
                                            Rounding{RoundedTo::kE2M1, 1, 16}));
 
-// Values and scales of pieces are those of the whole matrix, and each column has its own importance.
+// Each column has its own importance. A matrix that is read in pieces must have the same values and scales as a matrix
+// that is read at once.
 TEST(RoundedRead, PiecesHaveTheSearchedScalesOfTheMatrix) {
   const std::vector<float> matrix = matrix_to_round();
   const StoredTensor tensor = numbers_tensor(matrix, {kRoundedRows, kRoundedCols});

@@ -1,9 +1,9 @@
 // Reads and writes safetensors files. A file has the header's length in 8 bytes (little-endian), a JSON header {name:
 // {dtype, shape, data_offsets}}, and the data. https://github.com/huggingface/safetensors#format
 //
-// The file is untrusted. Before the reader returns a view, it has checked that the view's range lies in the file, that
-// the range has the size that dtype and shape require, and that all ranges together cover the data without overlaps or
-// gaps, as the format demands.
+// The file is untrusted. The reader checks three things before it returns any view. Each view's range lies in the file.
+// The range has the size that dtype and shape require. All ranges together cover the data without overlaps or gaps, as
+// the format demands.
 //
 //   SafetensorsFile file = TRY(SafetensorsFile::open("model.safetensors"));
 //   if (const StoredTensor* w = file.find("lm_head.weight")) …

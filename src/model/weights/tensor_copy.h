@@ -22,8 +22,8 @@ struct TensorSlice {
   std::int64_t size = -1;
 };
 
-// A slice of a row-major tensor as `num_runs` contiguous runs of `run` elements each. The first run begins at `start`.
-// Each later run begins `stride` after the previous run.
+// A slice of a row-major tensor as `num_runs` contiguous runs of `run` elements each. Run i begins at element start + i
+// · stride of the tensor.
 struct SliceRuns {
   std::int64_t num_runs = 0;
   std::int64_t run = 0;

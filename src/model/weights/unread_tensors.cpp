@@ -29,8 +29,8 @@ bool any_begins(const std::set<std::string_view>& names, std::string_view prefix
   return next != names.end() && next->starts_with(prefix);
 }
 
-// Returns the shortest prefix of `name` that ends with a dot and with which no read tensor's name begins. If there is
-// no such prefix, returns the whole name.
+// Returns the shortest prefix of `name` that ends with a dot and is not a prefix of any name in `read`. If there is no
+// such prefix, returns the whole name.
 std::string_view own_beginning(std::string_view name, const std::set<std::string_view>& read) {
   for (std::size_t dot = name.find('.'); dot != std::string_view::npos; dot = name.find('.', dot + 1))
     if (!any_begins(read, name.substr(0, dot + 1))) return name.substr(0, dot + 1);

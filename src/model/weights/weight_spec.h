@@ -1,8 +1,8 @@
 // Describes how the weights of a graph are made from a checkpoint. A weight has three independent properties:
 //
-//   type      WeightSpec::type: the dtype and shape that a kernel reads
-//   dtype     the dtype in the checkpoint: any that the layout accepts; elements are converted while they are read
-//   layout    WeightPart::storage: how the part's elements are computed from one or several stored tensors
+//   type      the dtype and shape that a kernel reads (WeightSpec::type)
+//   dtype     the dtype in the checkpoint, which is any that the layout accepts and is converted while it is read
+//   layout    how a part's elements are computed from one or several stored tensors (WeightPart::storage)
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,10 @@ struct ScaledStorage {
   std::int64_t block_cols = 1;
 };
 
-// A matrix [rows, cols], or a vector as a matrix with one row, within a larger tensor of shape `tensor_shape`, as F32,
-// F16 or BF16. Element (r, c) is stored[offset + r · row_stride + c · col_stride], where the index counts elements of
-// the whole tensor. This can describe one matrix of a stack, a transposed matrix, or a matrix whose rows alternate with
-// the rows of another matrix.
+// A matrix [rows, cols] that is a part of a larger tensor of shape `tensor_shape`, as F32, F16 or BF16. A vector is a
+// matrix with one row. Element (r, c) is stored[offset + r · row_stride + c · col_stride], where the index counts
+// elements of the whole tensor. This can describe one matrix of a stacked tensor, a transposed matrix, or a matrix
+// whose rows alternate with the rows of another matrix.
 struct StridedStorage {
   std::vector<std::int64_t> tensor_shape;
   std::int64_t offset = 0;
@@ -46,8 +46,9 @@ struct StridedStorage {
   std::int64_t col_stride = 1;
 };
 
-// A matrix [rows, cols] of bytes, or a vector as a matrix with one row, within a larger tensor of shape `tensor_shape`
-// whose elements are bytes. Byte (r, c) is stored[offset + r · row_stride + c]. Bytes are not converted.
+// A matrix [rows, cols] of bytes that is a part of a larger tensor of bytes. `tensor_shape` is the larger tensor's
+// shape. A vector is a matrix with one row. Byte (r, c) is stored[offset + r · row_stride + c]. Bytes are not
+// converted.
 struct PackedStorage {
   enum class Content : std::uint8_t {
     kFourBits,   // two 4-bit parameters in each byte
@@ -63,9 +64,9 @@ struct PackedStorage {
 };
 
 // A matrix of 4-bit values from a tensor of I32. Each word contains eight values along one dimension, the first in the
-// lowest bits. The part is a matrix of bytes. If `pairs`, it is [rows, cols / 2] with two values in each byte, the
-// first in the lower half. Otherwise it is [rows, ⌈cols / step⌉] with one value in each byte. Value (r, c) is
-// stored[r, c'] + add or, if `transposed`, stored[c', r] + add, where c' = c · step / block.
+// lowest bits. The part is a matrix of bytes. If `pairs` is true, the part is [rows, cols / 2] and each byte has two
+// values, the first in the lower half. Otherwise the part is [rows, ⌈cols / step⌉] and each byte has one value. Value
+// (r, c) is stored[r, c'] + add or, if `transposed`, stored[c', r] + add, where c' = c · step / block.
 struct NibbleStorage {
   std::int64_t rows = 0;  // rows of the whole matrix of values, not of the stored tensor
   std::int64_t cols = 0;
@@ -82,8 +83,9 @@ struct NibbleStorage {
 // The scales of a matrix [rows, cols] for blocks of step_rows by step_cols elements. They are read from a tensor that
 // has one scale for each larger block of block_rows by block_cols: element (i, j) is stored[i · step_rows / block_rows,
 // j · step_cols / block_cols], or its reciprocal. The tensor contains scales as F32, F16 or BF16, or exponents e of
-// scales 2^(e - 127) as U8 or F8_E8M0. It is row-major or transposed, and may have any shape with that many elements.
-// The part is [⌈rows / step_rows⌉, ⌈cols / step_cols⌉], or only [⌈rows / step_rows⌉]. Every scale must be above 0.
+// scales 2^(e - 127) as U8 or F8_E8M0. The tensor is row-major or transposed, and may have any shape with as many
+// elements as there are larger blocks. The part is [⌈rows / step_rows⌉, ⌈cols / step_cols⌉], or only [⌈rows /
+// step_rows⌉]. Every scale must be above 0.
 struct GridStorage {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -98,11 +100,11 @@ struct GridStorage {
 };
 
 // A matrix [rows, cols] of numbers that is quantised while it is read. The numbers are stored as in StridedStorage, as
-// F32, F16 or BF16, and must be finite. `content` says which result of the quantisation the part is: the values, [rows,
-// bytes of a row]; the scales; or the matrix's factor, [rows]. Only formats whose scales are E4M3 have a factor, by
-// which all scales are multiplied. Other scales are float32. `rounding` gives the blocks in which the matrix is
-// quantised. The part has one scale for each block of step_rows by step_cols elements, which must lie within one block
-// of `rounding`.
+// F32, F16 or BF16, and must be finite. `content` says which result of the quantisation the part contains: the values,
+// the scales, or the matrix's factor. The values are [rows, bytes of a row]. The factor is repeated for each row,
+// [rows]. Only formats whose scales are E4M3 have a factor, by which all scales are multiplied. Other scales are
+// float32. `rounding` gives the blocks in which the matrix is quantised. The part has one scale for each block of
+// step_rows by step_cols elements, which must lie within one block of `rounding`.
 struct RoundedStorage {
   enum class Content : std::uint8_t { kValues, kScales, kFactor };
   StridedStorage numbers = {};

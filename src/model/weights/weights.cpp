@@ -23,8 +23,8 @@ Result<std::size_t> bytes_of(const WeightSpec& spec) {
   return static_cast<std::size_t>(TRY(ir::size_bytes(spec.type, {}).with_context(spec.name)));
 }
 
-// Returns the largest number of elements, at most `most`, that form whole groups of sixteen rows. The rows of a group
-// are packed together, so a piece must not divide a group.
+// Returns the number of elements to upload in one piece: the greatest number up to `most` that forms whole groups of
+// sixteen rows. The rows of a group are packed together, so a piece must not divide a group.
 Result<std::int64_t> packed_piece(const WeightPart& part, const SliceRuns& runs, std::int64_t most) {
   const std::int64_t row_bytes = runs.num_runs > 1 ? runs.run : part.shape[1];
   const std::int64_t packed_bytes = kPackedRows * row_bytes;

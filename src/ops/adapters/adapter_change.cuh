@@ -47,16 +47,16 @@ struct AdapterChange {
 
   __device__ static float changed(float y, float change) { return rounded<T>(y) + change; }
 
-  // Computes the change for tiles of sixteen columns of y. Eight warps of the kernel multiply. Warp w computes the
-  // change of row w of x, and with kEights = 2 also the change of row w + 8. Tensor cores multiply b by t. Each value
-  // of t is split into two 16-bit numbers (split_two()). b and t are loaded before the tile's products, because loads
-  // take long while weights stream. If kGated is true, the first eight columns belong to one module and the other eight
-  // to another.
+  // Computes the change for tiles of sixteen columns of y. Eight warps of the kernel take part. Warp w computes the
+  // change of row w of x and, if kEights is 2, also that of row w + 8. Tensor cores multiply b by t. Each value of t is
+  // split into two 16-bit numbers (split_two()). b and t are loaded before the linear's products for the tile, because
+  // these loads take long while the linear's weights are streamed from memory. If kGated is true, the first eight
+  // columns belong to one module and the other eight to another.
   template <int kEights, bool kGated>
   class OfTiles {
    public:
-    // The change of a tile, in shared memory. It is −0 where an adapter changes nothing, because adding −0 keeps all
-    // bits.
+    // The change of a tile, in shared memory. Where an adapter changes nothing, the change is −0, because adding −0 to
+    // a number keeps all its bits.
     struct Results {
       float values[kEights * 8][16];  // [row of x][column of the tile]
       __device__ float at(int row, int column) const { return values[row][column]; }
@@ -100,8 +100,8 @@ struct AdapterChange {
           for (std::int32_t depth = kDepth; depth < max(ranks_[e][0], ranks_[e][kModules - 1]); depth += kDepth)
             add_products(e, columns, depth, part_of_b(e, columns, depth), sums);
         }
-        // multiply_tile() gives each lane four sums: for two columns of y, the sums of two neighbouring rows of x. Only
-        // the lanes with sums of the warp's own row store results.
+        // multiply_tile() gives each lane four sums, for two columns of y and two neighbouring rows of x. Only the
+        // lanes with sums of the warp's own row store results.
         if (lane() % 4 != row(0) / 2) continue;
 #pragma unroll
         for (int h = 0; h < 2; ++h)

@@ -23,7 +23,8 @@ const std::vector<std::int64_t>* ints(const ir::Node& node, std::string_view nam
   return attribute == nullptr ? nullptr : std::get_if<std::vector<std::int64_t>>(attribute);
 }
 
-// Checks the operand ranks or scales, which has an entry for each slot and module, and returns the number of modules.
+// Checks the operand `ranks` or `scales`, and returns the number of modules. The operand must have an entry for each
+// slot and module.
 Result<std::int64_t> check_table(const ir::OpSignature& s, std::size_t i, std::string_view name, ir::DType dtype,
                                  const ir::Dim& num_slots) {
   TRY(expect_rank(s, i, name, 2));
@@ -79,7 +80,7 @@ Result<std::vector<ir::Type>> infer_add(const ir::OpSignature& s) {
   return std::vector<ir::Type>();
 }
 
-// Adds scale · t · b to at most kAddColumns columns of one module. t is [rank]; rows of b are `stride` elements apart.
+// Adds scale · t · b to at most kAddColumns columns of one module. t is [rank]. Rows of b are `stride` elements apart.
 template <class T>
 TESSERA_CPU_CLONES void add_columns(T* y, const float* t, const T* b, std::int64_t stride, std::int32_t rank,
                                     float scale, std::int64_t columns) {

@@ -43,8 +43,8 @@ std::unique_ptr<BoundOp> make_shrink_few(const AdapterShrinkArgs& in) {
       {.grid = dim3(kParts, groups_of(in, 1), chunks_of(in)), .block = dim3(kWarps * kWarp), .cluster = kParts}, in);
 }
 
-// Makes an operator that runs shrink_few for up to 8 rows. A cluster holds all columns of its rows of A if A has at
-// most 16384 columns.
+// Makes an operator that runs shrink_few for up to 8 rows. If A has at most 16384 columns, the registers of a cluster
+// hold all columns of the cluster's rows of A.
 template <class T>
 std::unique_ptr<BoundOp> make_shrink_of_eight(const AdapterShrinkArgs& in) {
   if (in.cols <= 4096) return make_shrink_few<T, 1, 16, 8, 1>(in);
@@ -78,7 +78,7 @@ std::unique_ptr<BoundOp> make_add_tiles(const AdapterAddArgs& in) {
   });
 }
 
-// Returns whether all columns that one warp of add_tiles computes always belong to one module.
+// Returns whether the columns that a warp of add_tiles computes always belong to one module.
 bool are_whole_tiles(const AdapterRanges& ranges) {
   for (std::int32_t i = 0; i < ranges.count; ++i)
     if (ranges.ends[i] % kAddColumns != 0) return false;

@@ -125,9 +125,9 @@ const std::vector<Case>& cases() {
       made.push_back({.dtype = dtype, .rows = 1, .in = 33, .ranges = {3, 5, 7}});
       made.push_back({.dtype = dtype, .rows = 0});
       made.push_back({.dtype = dtype, .rows = 70, .in = 256, .ranges = {512, 128, 8}, .rank = 16});
-      // With 16-bit types these sizes run on tensor cores. They cover few rows, as in a decode step, and many rows, and
-      // few and many input columns. Two of the ranks are above 16, so they take several tensor-core products, each of
-      // depth 16.
+      // With 16-bit types these sizes run on tensor cores. They cover few rows, as in a decode step, and many rows.
+      // They also cover few and many input columns. Two of the cases have a rank above 16 and therefore take several
+      // tensor-core products, each of depth 16.
       made.push_back({.dtype = dtype, .rows = 6, .in = 4168, .ranges = {64, 128, 64}, .rank = 16});
       made.push_back({.dtype = dtype, .rows = 6, .in = 16392, .ranges = {64, 64, 64}, .rank = 5});
       made.push_back({.dtype = dtype, .rows = 20, .in = 14336, .ranges = {64, 64, 64}, .rank = 5});
@@ -151,7 +151,7 @@ TEST(AdapterShrink, MatchesTheReference) {
   }
 }
 
-// A row's bits depend neither on the other rows nor on their adapters.
+// The bits of a row's result depend neither on the other rows nor on the adapters of the other rows.
 TEST(AdapterShrink, RowsAreIndependentOfTheOthers) {
   for (const std::int64_t rows : {6, 40, 1100}) {
     const Case c{.dtype = DType::kBFloat16, .rows = rows, .in = 4168};

@@ -1,6 +1,6 @@
-// adapter_lookup computes the first half of the change that a low-rank adapter makes to an embedding: a row of t is the
-// column of A for the row's token. adapter_add (adapter_linear.h) adds the second half, y += scale · t · B, as it does
-// after a linear.
+// adapter_lookup computes the first half of the change that a low-rank adapter makes to an embedding: each row of t is
+// the column of A that belongs to the row's token. adapter_add (adapter_linear.h) adds the second half, y += scale · t
+// · B, as it does after a linear.
 //
 //   adapter_lookup(ids i32[T], a X[S, R, V], ranks i32[S, 1], slots i32[5, T], [rows i32[T]]) {first_row = 0}
 //     → f32[T, R]

@@ -1,4 +1,4 @@
-// Makes operators that multiply x by the matrices that slots hold: adapter_shrink and adapter_whole_linear. Args is
+// Makes the operators that multiply x by matrices in adapter slots: adapter_shrink and adapter_whole_linear. Args is
 // AdapterShrinkArgs or AdapterWholeLinearArgs.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace tessera::cuda::adapters {
 
-// Computes x · aᵀ. A warp multiplies a row of x by a row of A, and its lanes divide the columns among them.
+// Computes x · aᵀ. Each warp computes one dot product of a row of x and a row of A. The columns are distributed over
+// the lanes.
 template <class T, class Args>
 __global__ void product_values(const Args in) {
   let_next_begin();
@@ -40,8 +41,8 @@ inline unsigned groups_of(const AdapterProductArgs& in, int groups) {
   return static_cast<unsigned>(ceil_div(std::int64_t{in.modules} * in.rank, std::int64_t{groups} * kValues));
 }
 
-// Makes an operator that computes `items` values for each row of the batch. gridDim.x counts rows, and gridDim.y counts
-// blocks of `size` values of a row.
+// Makes an operator that computes `items` values for each row of the batch. gridDim.x is the number of rows. A block
+// computes `size` values of a row, and gridDim.y is the number of blocks for a row.
 template <class Args>
 std::unique_ptr<BoundOp> make_by_row(const char* name, void (*kernel)(Args), const Args& in, std::int64_t items,
                                      std::int64_t size) {
@@ -70,8 +71,8 @@ bool fits_tiles(const AdapterProductArgs& in) {
 }
 
 // Makes an operator that runs product_many on chunks of adapter_chunk_rows(in.rows) rows. For whole matrices
-// (adapter_whole.h), a block joins chunks of one slot, up to 64 rows (8 if the batch has at most 8 rows). Precondition:
-// fits_tiles<T>().
+// (adapter_whole.h), a block joins chunks of one slot until it has up to 64 rows (up to 8 if the batch has at most 8
+// rows). Precondition: fits_tiles<T>().
 template <class T, class Args>
 std::unique_ptr<BoundOp> make_product_of_many(const char* name, const Args& in) {
   const auto make = [&]<int kEights, int kGroups>() {

@@ -1,17 +1,17 @@
 // Tensor-core kernels for adapter_shrink, adapter_add and adapter_whole_linear, for 16-bit types.
 //
 // The products of adapter_shrink and adapter_add are small: a decode step reads 2 MiB of an 8B model's adapter in each
-// layer, so latency matters most. The matrices and the table of rows do not depend on the preceding kernels. A block
-// loads as much of its matrix as its registers hold before it waits for these kernels (cuda_launch.cuh).
+// layer, so latency matters most. The matrices and the table of rows do not depend on the preceding kernels. So a block
+// first loads as much of its matrix as its registers hold, and then waits for them (cuda_launch.cuh).
 //
-// shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A block takes 16
-// rows of A, whose columns the blocks of a cluster divide. With up to 8 rows of x, blocks are large, because small
-// blocks in large clusters would start too slowly. With more rows of x, blocks are small, so that a multiprocessor has
-// room for blocks of the preceding and the next kernel too. product_many has blocks of up to 64 rows of x and 48 rows
-// of A, so that x is read once for all of these. The order of its sums does not depend on the number of rows, so
-// deterministic forwards always use it. adapter_whole_linear always uses it, because its matrix is far too large for
-// registers. In add_tiles a warp takes 64 columns of y and 16 rows of a chunk at a time. It multiplies both parts of
-// each value of t (split_two()) by b.
+// shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A cluster takes
+// 16 rows of A, and its blocks divide the columns of these rows. With up to 8 rows of x, blocks are large, because
+// small blocks in large clusters would start too slowly. With more rows of x, blocks are small, so that a
+// multiprocessor has room for blocks of the preceding and the next kernel too. In product_many a block takes up to 64
+// rows of x and 48 rows of A, so it reads x once for these. The order of its sums does not depend on the number of
+// rows, so deterministic forwards always use it. adapter_whole_linear does too, because a whole matrix is far too large
+// for registers. In add_tiles a warp takes 64 columns of y and 16 rows of a chunk at a time. It multiplies both parts
+// of each value of t (split_two()) by b.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ __device__ inline uint4 load_or_zero(const T* from, bool is_there) {
   return is_there ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 }
 
-// Stores a value at the place that `own` has in this block's shared memory, but in block `block` of the cluster.
+// Stores a value in the shared memory of block `block` of the cluster, at the offset that `own` has in this block.
 __device__ inline void store_to_block(float* own, unsigned block, float value) {
   asm volatile(
       "{\n"
@@ -67,7 +67,7 @@ struct Chunk {
   }
 };
 
-// Loads the lane's two rows of A, out of the kValues rows from `first_value` on.
+// Loads the two rows of A that a lane needs. They belong to the kValues rows that begin at row `first_value`.
 template <class T>
 struct RowsOfA {
   const T* from[2];
@@ -89,7 +89,7 @@ struct RowsOfA {
   }
 };
 
-// Loads the lane's rows of x: one out of every eight rows of a chunk.
+// Loads the rows of x that a lane needs. These are every eighth row of a chunk, from row lane / 4 on.
 template <class T, int kEights>
 struct RowsOfX {
   const T* from[kEights];
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   if (result < kResults) store_sum<T>(in, chunk, first_value + result % kValues, result / kValues, sum);
 }
 
-// Says whether the matrix is whole (adapter_whole.h). Unlike an adapter's A, a whole matrix is larger than x. So
+// True for adapter_whole_linear (adapter_whole.h). Its matrix is larger than x, unlike an adapter's A. Therefore
 // neighbouring blocks read the same rows of it for different chunks, and one block takes several chunks of a slot.
 template <class Args>
 constexpr bool kOfWhole = std::is_same_v<Args, AdapterWholeLinearArgs>;
@@ -234,8 +234,8 @@ __device__ inline Chunk joined_chunk(const AdapterRows& table, unsigned i, unsig
   return chunk;
 }
 
-// Computes x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. gridDim.x counts such groups
-// of rows of A, and gridDim.y counts chunks. With kOfWhole, x and y are exchanged.
+// Computes x · aᵀ for a chunk of up to kEights · 8 rows and for kGroups · kValues rows of A. blockIdx.x selects these
+// rows of A, and blockIdx.y selects the chunk. With kOfWhole, blockIdx.y selects the rows and blockIdx.x the chunk.
 template <class T, int kEights, int kGroups, class Args>
 __global__ void __launch_bounds__(kManyWarps* kWarp) product_many(const Args in) {
   constexpr int kRows = kEights * 8;
@@ -297,8 +297,8 @@ struct ColumnPairs {
 };
 
 // Computes y += scale · t · b for a chunk. gridDim.x counts blocks of kAddWarps · kAddColumns columns, and gridDim.y
-// counts chunks. A warp computes its 64 columns by eight products of eight columns. Column n of product j is the warp's
-// column 8 · n + j, so that the results of a lane are neighbouring columns.
+// counts chunks. A warp computes its 64 columns by eight products of eight columns each. Column n of product j is the
+// warp's column 8 · n + j, so a lane's results are in neighbouring columns.
 template <class T>
 __global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddArgs in) {
   let_next_begin();

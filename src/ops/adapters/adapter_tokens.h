@@ -1,5 +1,5 @@
-// The adapter operators for embeddings read the id and the slot of each row from these operands: first ids i32[T], then
-// two other operands, then slots i32[5, T] (adapter_rows.h) and perhaps rows i32[T]. They also read the attribute
+// The adapter operators for embeddings read each row's id and slot. Each of them has the operands ids i32[T], then two
+// other operands, then slots i32[5, T] (adapter_rows.h), and optionally rows i32[T]. Each also has the attribute
 // first_row.
 #pragma once
 

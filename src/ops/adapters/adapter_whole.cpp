@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Checks operand 2, w X[S, shape[0], shape[1]], and operand 3, sizes i32[S, 1].
+// Checks operand 2, w X[S, shape[0], shape[1]], and operand 3, sizes i32[S, 1]. X is the type of operand 0.
 Status check_matrices(const ir::OpSignature& s, const std::array<ir::Dim, 2>& shape) {
   TRY(expect_rank(s, 2, "w", 3));
   const ir::Dim& slots = s.operands[2].shape[0];

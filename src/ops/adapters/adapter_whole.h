@@ -1,5 +1,5 @@
-// These operators use whole matrices that an adapter has for the output head or the embedding (PEFT's modules_to_save).
-// In the rows of that adapter, its matrix replaces the model's own matrix.
+// An adapter may have a whole matrix for the output head or the embedding (PEFT's modules_to_save). These operators use
+// that matrix instead of the model's own matrix, in the rows that have this adapter.
 //
 //   adapter_whole_linear(mut y X[T, M], x X[T, K], w X[S, M, K], sizes i32[S, 1], rows i32[5, T])
 //   adapter_whole_embedding(mut y X[T, M], ids i32[T], w X[S, V, M], sizes i32[S, 1], slots i32[5, T], [rows i32[T]])
@@ -46,7 +46,8 @@ struct AdapterWholeEmbeddingArgs : AdapterTokens {
   const std::int32_t* sizes = nullptr;  // [num_slots]
   std::int64_t cols = 0;
 
-  // Returns the row of w, counted over all slots, that y[row] copies; -1 if y[row] keeps its values.
+  // Returns the index of the row of w that y[row] copies, counted over all slots. Returns -1 if y[row] keeps its
+  // values.
   constexpr std::int64_t source(std::int64_t row) const {
     const Found found = find(row);
     return found.slot < 0 || sizes[found.slot] == 0 ? -1 : found.slot * columns + found.column;

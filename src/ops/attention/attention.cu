@@ -6,14 +6,15 @@
 // A block processes one KV head and a tile of query rows of one request. A row is one query head of one token. The keys
 // that the rows see are divided into tiles, too. For each tile of keys the block computes the scores, the online
 // softmax and the weighted sums of values. If a forward has too few tiles of rows to fill the device, the keys are cut
-// into `splits` ranges. Each range has its own block, and the kernel merge_states joins the results of the ranges.
+// into `splits` ranges. Each range has its own block, and the kernel merge_states merges the partial results of the
+// ranges.
 //
 // The grid of the launch depends only on the number of rows of the bucket, which is the size to which the forward is
 // padded. A block finds its request in the metadata when it runs.
 //
 // In deterministic forwards the bits of a row's result do not depend on the other rows, for four reasons. Keys are not
 // cut into ranges. Tiles of keys start at the same keys for all rows. A key that a row does not see adds an exact zero.
-// Products are added in a fixed order; the float32 kernel adds them by explicit fused multiply-adds.
+// Products are added in a fixed order, for which the float32 kernel has explicit fused multiply-adds.
 #include <algorithm>
 #include <string>
 
@@ -29,8 +30,8 @@ namespace {
 
 using namespace own_attention;
 
-// Computes attention for one tile of rows and one range of its keys. blockIdx.x is the tile slot (find_rows()),
-// blockIdx.y is the KV head, and blockIdx.z is the range of keys.
+// Computes attention for one tile of rows and one range of the keys that these rows see. blockIdx.x is the tile slot
+// (find_rows()), blockIdx.y is the KV head, and blockIdx.z is the range of keys.
 template <int kDim>
 __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   extern __shared__ __align__(16) unsigned char shared[];
@@ -43,8 +44,8 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), Shared::kRows, rows)) return;
 
-  // `first` and `last` are the positions of the tokens of the block's first and last row. [begin, end) are at first all
-  // keys that any row of the block sees, and then only those in the block's range.
+  // `first` and `last` are the positions of the tokens of the block's first and last row. [begin, end) first contains
+  // all keys that any row of the block sees. It is then reduced to the keys in the block's range.
   const int first = rows.offset + rows.row_begin / p.group;
   const int last = rows.offset + (rows.row_begin + rows.rows - 1) / p.group;
   int begin = p.window > 0 ? max(0, first - p.window + 1) : 0;
@@ -98,8 +99,8 @@ int tile_rows(const CudaAttention& a) {
   return is_wide(a) ? kWideRows : padded_dim(a.shape.head_dim) <= 128 ? 32 : 16;
 }
 
-// Returns an upper bound of the number of tiles of `requests` requests with a.num_rows tokens in total. A token has
-// a.group() rows for each KV head.
+// Returns an upper bound for the number of tiles into which `requests` requests are divided if they have a.num_rows
+// tokens in total. A token has a.group() rows for each KV head.
 std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
   return a.num_rows * a.group() / tile_rows(a) + requests;
 }
@@ -115,7 +116,8 @@ int splits(const CudaAttention& a, int multiprocessors) {
   return static_cast<int>(std::clamp<std::int64_t>(2 * multiprocessors / blocks, 1, kMostSplits));
 }
 
-// Returns the number of bytes for the values of `parts` parts. A part is one token's result over one range of its keys.
+// Returns the size in bytes of the values of `parts` partial results, rounded up to the device's alignment. A partial
+// result is one token's output over one range of its keys.
 std::size_t partial_values_bytes(const CudaAttention& a, std::int64_t parts) {
   const auto floats = static_cast<std::size_t>(parts * a.shape.heads * a.shape.head_dim);
   return (floats * sizeof(float) + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
@@ -178,8 +180,8 @@ Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Probl
     kKernel<<<grid, kThreads, kBytes, stream>>>(p);
     if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
   };
-  // The last argument is the operator's choice(), which says which kernels it runs. The head size decides which
-  // instantiation of merge_states runs.
+  // The last argument becomes the operator's choice(), which identifies the kernels that the operator runs. The head
+  // size decides which instantiation of merge_states runs.
   return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
 }
 
@@ -210,8 +212,8 @@ Result<std::unique_ptr<BoundOp>> bind_float8(const CudaAttention& a, const Probl
 
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors) {
   if (attention.deterministic) return 0;
-  // `most` is the maximum number of parts of all tokens together if keys are cut. splits() counts at least one tile for
-  // each token, so it gives a token at most 2 · multiprocessors / (num_rows · kv_heads) parts.
+  // `most` is the maximum number of partial results of all tokens together if keys are cut. splits() counts at least
+  // one tile for each token, so a token has at most 2 · multiprocessors / (num_rows · kv_heads) partial results.
   const std::int64_t most = 2 * multiprocessors / attention.shape.kv_heads;
   if (most < 2) return 0;
   const std::int64_t parts = std::min(attention.num_rows * kMostSplits, most);

@@ -7,10 +7,10 @@
 // T counts tokens (rows), and P counts pages. Hq and Hkv are the numbers of query heads and KV heads, and D is the head
 // size. X and Y are dtypes.
 //
-// Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, including
-// the rows' own tokens, which kv_store has already stored. Row i of a request stands at position p = kv_len - query_len
-// + i and sees the positions max(0, p - window + 1) … p, or 0 … p if window is 0. With G = Hq / Hkv, query head h reads
-// KV head h / G:
+// Request b has the query rows query_starts[b] … query_starts[b + 1] - 1. It has kv_lens[b] tokens in the cache. These
+// include the tokens of its query rows, which kv_store has already stored. Row i of a request stands at position p =
+// kv_len - query_len + i and sees the positions max(0, p - window + 1) … p, or 0 … p if window is 0. With G = Hq / Hkv,
+// query head h reads KV head h / G:
 //
 //   s_j = scale · q·k_j,  or softcap · tanh(scale · q·k_j / softcap) if softcap > 0;    out = Σ softmax(s)_j · v_j
 //
@@ -23,8 +23,8 @@
 // A sink is neither scaled nor capped. Every row sees it, even if the row has a window.
 //
 // A cache of f8e4m3 has scales (ops/cache/cache_type.h): the keys are k_j · k_scale, and the values are v_j · v_scale.
-// Kernels multiply the factor of the scores by k_scale, and the factor of the output by v_scale. A cache of u8, on the
-// CPU, holds int8 codes with scales of their own (ops/cache/int8_cache.h).
+// Kernels need not scale each element. They multiply the queries or scores by k_scale, and the output by v_scale. A
+// cache of u8, on the CPU, holds int8 codes with scales of their own (ops/cache/int8_cache.h).
 //
 // The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward. The kernel
 // reads them when it runs, so a recorded graph works for any lengths. Rows from query_starts[num_requests] on are
@@ -76,8 +76,8 @@ struct AttentionMetadata {
   const std::int32_t* query_starts = nullptr;
   const std::int32_t* kv_lens = nullptr;     // [max_requests]
   const std::int32_t* page_table = nullptr;  // [max_requests, max_pages_per_request]
-  // [max_requests]: the index of each request's first wanted row among its rows (find_wanted_starts()). Null if no node
-  // of the group has `wanted_rows_only`.
+  // [max_requests]: for each request, the index of its first wanted row, counted from the request's first row
+  // (find_wanted_starts()). Null if no node of the group has `wanted_rows_only`.
   const std::int32_t* wanted_starts = nullptr;
   std::int64_t max_requests = 0;
   std::int64_t max_pages_per_request = 0;

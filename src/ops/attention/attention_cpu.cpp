@@ -57,7 +57,8 @@ AttentionTile make_tile(const AttentionProblem& p, std::int64_t request, std::in
   const std::int64_t query_start = p.metadata.query_starts[request];
   const std::int64_t query_len = p.metadata.query_starts[request + 1] - query_start;
   const std::int64_t rows = query_len * p.group();
-  // The last rows see the most keys. Their tiles go first, so that no thread is left alone with them at the end.
+  // The last rows see the most keys. Their tiles are processed first, so that no thread is still busy with them when
+  // the other threads have no more work.
   const std::int64_t tile = (rows + p.tile_rows - 1) / p.tile_rows - 1 - item / p.kv_heads;
   return {.head = item % p.kv_heads,
           .row_begin = tile * p.tile_rows,

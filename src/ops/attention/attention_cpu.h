@@ -14,9 +14,9 @@ namespace tessera {
 // Returns the bytes of scratch that bind_attention_tiles() needs for keys of `head_dim` elements.
 std::size_t attention_workspace_bytes(const BindArgs& args, std::int64_t head_dim);
 
-// Binds an operator that cuts each forward into tiles and shares them out over the device's threads. The caller fills
-// in the addresses, sizes, scale, window and softcap of `problem`; this function and the bound operator fill in the
-// other members.
+// Binds an operator that cuts each forward into tiles and distributes the tiles over the device's threads. The caller
+// sets the addresses, sizes, scale, window and softcap of `problem`. This function and the bound operator set the other
+// members.
 Result<std::unique_ptr<BoundOp>> bind_attention_tiles(const BindArgs& args, AttentionProblem problem,
                                                       ir::DType cache_dtype, const char* name);
 

@@ -20,7 +20,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryHeadSize) {
 }
 
 // The kernel "fa3" computes two query heads of a KV head at once. If a KV head has an odd number of query heads, "fa3"
-// computes two tiles of the last one at once.
+// computes two tiles of the last query head at once.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryGroupSize) {
   for (const std::int64_t group : {1, 4, 5, 8}) {
     check_extend(library_config(GetParam(), 128, 2, group), kMixed);

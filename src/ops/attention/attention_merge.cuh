@@ -1,4 +1,4 @@
-// Merges a row's partial attention results. Each part covers a range of the row's keys.
+// Merges a row's partial attention results (split-KV). Each partial result covers a range of the row's keys.
 #pragma once
 
 #include "tessera/ops/attention/cuda_attention.h"
@@ -16,7 +16,7 @@ __device__ inline int count_real_rows(const int* num_requests, const int* query_
   return n > 0 ? query_starts[n] : 0;
 }
 
-// The arguments of merge_states. A part is a row's result over a range of its keys.
+// The arguments of merge_states. A part is a row's partial result, over a range of the row's keys.
 //
 // With part_starts, row r has the parts part_starts[r] … part_starts[r + 1] - 1. A row without parts is not written. If
 // out_rows is also given, the result of row r is written to row out_rows[r] of `out`.
@@ -39,7 +39,8 @@ struct MergeStates {
 
 inline constexpr int kMergeThreads = 128;
 
-// Returns, in every thread, the maximum over the block. `scratch` is shared memory for one float of every warp.
+// Returns the maximum of x over the block, in every thread. `scratch` points to shared memory with one float for each
+// warp.
 __device__ inline float merge_max(float x, float* scratch) {
   x = warp_max(x);
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
@@ -50,7 +51,7 @@ __device__ inline float merge_max(float x, float* scratch) {
 
 // Merges the parts of each row. blockIdx.x is the head, and blockIdx.y is the row. A group of `lanes` neighbouring
 // threads processes one part, and each thread takes kPack elements at a time. The groups of a block process different
-// parts of the row at the same time, so that their loads are in flight together.
+// parts of the row at the same time, so the loads of several parts are in flight together.
 template <class Part, class X, int kPack>
 __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates m) {
   let_next_begin();

@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// The properties by which the attention layers of a cache group may differ.
+// The properties in which the attention layers of a cache group may differ.
 struct AttentionShape {
   ir::DType dtype = ir::DType::kBFloat16;
   ir::DType cache_dtype = ir::DType::kBFloat16;
@@ -34,7 +34,7 @@ class AttentionPlanner {
  public:
   virtual ~AttentionPlanner() = default;
   // Plans `batch` and writes its work lists to the step buffer. `wanted_starts`, [requests], is the result of
-  // find_wanted_starts() for the batch; it is not read if no shape has wanted_rows_only. `padded_requests` is the
+  // find_wanted_starts() for the batch. It is read only if a shape has wanted_rows_only. `padded_requests` is the
   // number of rows of the decode graph that will run. It is at least the batch's number of requests. Batches of kExtend
   // do not use it. Allocates nothing.
   virtual Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,

@@ -143,8 +143,9 @@ TEST_P(AttentionRows, OtherRowsOfTheRequestChangeNoBits) {
     }
 }
 
-// A decode's tile has the query heads of one KV head, whatever else is in the batch. A prompt's tiles are smaller in
-// small batches, so a prompt is sure to have the same bits alone and in a batch only in deterministic forwards.
+// A decode's tile always has the query heads of one KV head, whatever else is in the batch. The tiles of a prompt are
+// smaller in small batches, so the prompt's bits may depend on the batch. Only in deterministic forwards must a prompt
+// have the same bits alone and in a batch.
 TEST_P(AttentionRows, ARequestAloneHasTheBitsOfTheBatch) {
   for (const Config& c : configs())
     for (const std::vector<Request>& requests : {kTwelveDecodes, kSeveralRows})

@@ -20,13 +20,14 @@ struct TileUnits {
   std::int64_t per_pair = 0;  // number of units of each pair: a tile of even index and the tile after it, if any
 };
 
-// A work item: one unit of a tile or of a pair of tiles, with all keys that the tiles see, or a part of them.
+// A work item: one unit of a tile or of a pair of tiles. It covers all keys that the tiles see, or a part of these
+// keys.
 struct TileWork {
   std::int32_t request;
   std::uint16_t tile;  // for a pair, its tile of even index
   std::uint16_t unit;  // index of the unit; the units of pairs follow those of single tiles
   // The item's keys, in blocks of `key_block` keys (TileSchedule): first_block … end_block - 1. The range may extend
-  // past the last key that the tile sees; kernels ignore the excess.
+  // past the last key that the tile sees. Kernels ignore the excess.
   std::int32_t first_block = 0;
   std::int32_t end_block = kAllBlocks;
   // The unit's keys are cut into `parts` parts, whose results are merged. This item is the part with index `part`. The
@@ -47,8 +48,8 @@ struct TiledRows {
   std::span<const std::int32_t> first_rows = {};  // [requests]: tiles that lie wholly before this row are left out;
                                                   // empty: no tile is left out
 
-  // first_tile() and tiles_end() return the begin and the end of request b's tiles, for tiles of `tile_rows` rows and
-  // `group` rows per token. Both are equal if the request has no tile.
+  // first_tile() returns the index of request b's first tile, and tiles_end() returns one past the index of its last
+  // tile. A tile has `tile_rows` rows, and a token has `group` rows. Both results are equal if the request has no tile.
   std::int64_t first_tile(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
   std::int64_t tiles_end(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
 };
@@ -59,7 +60,7 @@ inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::
 }
 
 // Assigns the units of causal tiles to workers that run concurrently, so that all workers end at about the same time.
-// It assigns the units of the largest tile first, and each unit to the worker with the least work so far.
+// The units of the largest tile are assigned first. Each unit goes to the worker with the least work so far.
 //
 // A forward of few query rows over many keys has few but large tiles. Some workers then have nothing to do, or one unit
 // more than others. If this costs enough time, the keys of all units form one sequence, and every worker gets an equal
@@ -98,12 +99,13 @@ class TileSchedule {
   void find_tiles(const TiledRows& rows);
   // Chooses a worker for each unit, for the case that no tile is cut. Counts the units of worker w in starts[w + 1].
   void choose_workers(std::span<std::int32_t> starts);
-  // Returns whether cutting tiles saves more time than merging their parts takes. It compares equal shares of the work
-  // with the whole tiles that choose_workers() assigned.
+  // Returns whether cutting tiles saves more time than merging the parts takes. Compares the most loaded worker after
+  // choose_workers(), which assigned whole tiles, with a worker that has an equal share of the work.
   bool pays_to_cut() const;
   std::int64_t write_whole(std::span<std::int32_t> starts, std::span<TileWork> works) const;
   std::int64_t write_cut(std::span<std::int32_t> starts, std::span<TileWork> works) const;
-  // Returns the number of units whose last tile is `tile`. They are assigned when the tile's turn comes.
+  // Returns the number of units that are assigned together with `tile`: the tile's own units and, if it is the last
+  // tile of its pair, the pair's units.
   std::int64_t units_of(const Tile& tile) const { return units_.per_tile + (tile.ends_pair ? units_.per_pair : 0); }
   // Returns the work item of a unit, with all keys.
   TileWork work_of(const Tile& tile, std::int64_t unit) const;
@@ -125,8 +127,8 @@ struct BlockPlan {
   std::int32_t* requests;  // [blocks]
   std::int32_t* tiles;     // [blocks]: index of the tile within its request
   std::int32_t* chunks;    // [blocks]: index of the chunk within its request
-  // [requests with padding + 1]: each request's first block. Only plan_chunks() writes it. A request without a block
-  // has the same entry as the next request. It is padding, or it does not have exactly one row.
+  // [requests with padding + 1]: each request's first block. Only plan_chunks() writes it. A request has no block if it
+  // is padding or does not have exactly one row. Its entry then equals the entry of the next request.
   std::int32_t* starts;
   std::int32_t* chunk_size;  // [1]: number of keys in a chunk
   std::uint8_t* valid;       // [blocks]: 0 if the block does nothing
@@ -162,9 +164,9 @@ ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
 ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits);
 
 // Divides the keys of single-row requests into chunks of one size, the smallest size that fits in the grid. Requests
-// with more rows have no block. The padding requests, which fill the batch up to `rows` requests, have none either.
-// `window` limits the keys that a row sees; 0: it sees all keys. Returns the number of blocks that compute something;
-// the rest of the grid is marked invalid. Precondition: the grid was made for at least as many single-row requests as
+// with more rows have no block. The padding requests, which fill the batch up to `rows` requests, have none either. If
+// `window` is not 0, a row sees at most `window` keys. Returns the number of blocks that compute something. The other
+// blocks of the grid are marked as invalid. Precondition: the grid was made for at least as many single-row requests as
 // the batch has.
 std::int64_t plan_chunks(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
                          std::int64_t rows, const ChunkGrid& grid, std::int64_t window, const BlockPlan& plan);

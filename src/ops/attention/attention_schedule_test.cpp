@@ -61,7 +61,8 @@ TEST(TileSchedule, AssignsEveryTileAndHeadOnce) {
   }
 }
 
-// A unit of a pair begins at a tile of even index. The last tile of a request may be alone in its pair.
+// A pair is a tile of even index and the tile after it. If a request has an odd number of tiles, its last pair has only
+// one.
 TEST(TileSchedule, AssignsEveryPairOfTilesOnce) {
   const std::vector<std::int32_t> query_lens = {1, 128, 129, 1000, 300};
   const std::vector<std::int32_t> kv_lens = {700, 128, 2000, 1000, 306};
@@ -111,8 +112,8 @@ TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
 }
 
-// With a window the kernel supports only whole tiles. It would skip a part whose keys all lie before the window. Then
-// no part would count as the last one to end, which merges the results.
+// With a window the kernel supports only whole tiles. The part that ends last merges the results, but the kernel would
+// skip a part whose keys all lie before the window, and then no part would count as the last.
 TEST(TileSchedule, CutsNothingWithAWindow) {
   for (const TileWork& work : assign({16}, {100'000}, {16}, 66, 1, {}, 128, /*window=*/4096).works)
     EXPECT_EQ(work.parts, 1);

@@ -286,7 +286,7 @@ struct PlannedLayers {
 
 // The device under test, a plan for each cache group, and a context that passes the plans to operators.
 struct Bench {
-  // Makes the device's plans. `layers` are the layers of each group; if a group has no layers, a GPU runs our own
+  // Makes the device's plans. `layers` are the layers of each group. If a group has no layers, a GPU runs our own
   // kernel. `kernel` and `deterministic` mean the same as in PlanLimits.
   static Bench create(std::int64_t page_size, const std::vector<std::vector<Config>>& layers = {{}},
                       BatchKind kind = BatchKind::kExtend, const std::string& kernel = "", bool deterministic = false) {

@@ -45,7 +45,7 @@ TESSERA_INLINE const Int8RowKernels* own_kernels(const AttentionProblem& p, cons
   return nullptr;
 }
 
-// Returns the index at which queries and sums hold element `d` of a row of `count` elements.
+// Returns where element `d` of a row of `count` elements is stored in the row's query and sums.
 TESSERA_INLINE std::int64_t place_of(std::int64_t d, std::int64_t count, bool by_fours) {
   if (!by_fours || d >= count / kFours * kFours) return d;
   const std::int64_t in_run = d % kFours;
@@ -75,7 +75,7 @@ TESSERA_CPU_CLONES void load_queries(const AttentionProblem& p, const AttentionT
     for (std::int64_t d = 0; d < p.head_dim; ++d) to[place_of(d, p.head_dim, by_fours)] = to_float(from[d]) * scale;
     for (std::int64_t d = p.head_dim; d < padded; ++d) to[d] = 0.0f;
     for (std::int64_t d = 0; d < padded; ++d) s.sums[r * padded + d] = 0.0f;
-    // A sink acts as a first key with a zero value.
+    // A sink acts like a key before all others, whose value is zero.
     const bool sink = p.sinks != nullptr;
     s.greatest[r] = sink ? p.sinks[tile.head * p.group() + (tile.row_begin + r) % p.group()] : kMinusInfinity;
     s.total[r] = sink ? 1.0f : 0.0f;

@@ -63,8 +63,8 @@ HostTensor run(const Config& c, const Bench& bench, const std::vector<HostTensor
 const std::vector<Request> kRequests = {{1, 1},     {300, 300}, {5, 5},      {1, 130},
                                         {193, 400}, {2, 65},    {129, 1000}, {1, 1500}};
 
-// Returns the greatest difference of an element of the row from `expected`, relative to the greatest element of its
-// head.
+// Compares a row of `out` with `expected`. Returns the greatest difference of an element, relative to the greatest
+// expected magnitude in the element's head.
 double difference(const Config& c, const HostTensor& out, const std::vector<double>& expected, std::int64_t row) {
   double worst = 0;
   for (std::int64_t head = 0; head < c.heads; ++head) {

@@ -1,8 +1,9 @@
 // Reads keys and values of a cache of any type as float32, for the CPU's tiles (attention_tile.cpp).
 //
 // A tile reads the keys of one block at a time. find_rows() finds the block's keys in the cache, and CacheRow<Y> reads
-// one of them. Y is float, BFloat16, Float16, Float8E4M3 or Int8Cache. CacheRow multiplies by the scales of Int8Cache.
-// It does not multiply by the scales of Float8E4M3, because they are part of the factors of scores and outputs.
+// one of them. Y is float, BFloat16, Float16, Float8E4M3 or Int8Cache. CacheRow multiplies the elements of an Int8Cache
+// by their scales. It does not multiply the elements of a Float8E4M3 cache by the cache's scales, because the tile
+// kernel multiplies the queries and the outputs by these scales instead.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +52,8 @@ struct CacheRow<Int8Cache> {
   TESSERA_INLINE float number(std::int64_t d) const { return static_cast<float>(codes[d]) * scales[d / kInt8Block]; }
 };
 
-// Returns key or value `j` of a block. `scales` are the scales of the block's keys or values; only Int8Cache has them.
+// Returns key or value `j` of a block. `scales` are the scales of the block's keys or values. They are used only for an
+// Int8Cache.
 template <class Y>
 TESSERA_INLINE CacheRow<Y> row_at(const AttentionProblem& p, const std::byte* cache, const std::int64_t* offsets,
                                   [[maybe_unused]] const float* scales, std::int64_t j) {
@@ -79,9 +81,9 @@ TESSERA_INLINE void widen_scales(const std::byte* from, std::int64_t count, floa
   }
 }
 
-// Finds where the keys in `present` lie in the cache. They belong to the block that begins at position `block`. Also
-// finds the next kPrefetchKeys keys, which are only prefetched. For positions from `end` on, it repeats the key at
-// end - 1.
+// Finds where keys lie in the cache: first the keys in `present`, which belong to the block that begins at position
+// `block`, and then the next kPrefetchKeys keys, which are only prefetched. For positions from `end` on, repeats the
+// key at end - 1.
 template <class Y>
 TESSERA_INLINE void find_rows(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s,
                               std::int64_t block, KeyRange present, std::int64_t end) {

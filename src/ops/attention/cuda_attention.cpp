@@ -24,8 +24,8 @@ namespace {
 // The kernels in order of preference. "tessera" supports every shape that the kernels after it support, so a kernel
 // after it runs only if the user names it.
 constexpr std::array kForExtend{AttentionKernel::kFa3, AttentionKernel::kFa2, AttentionKernel::kTessera};
-// cuDNN's kernel comes last although it is 2 to 20 % faster than FA2 (attention_bench on an H200), because cuDNN takes
-// 40 to 500 ms to build it for each number of rows.
+// cuDNN's kernel comes last although it is 2 to 20 % faster than FA2 (attention_bench on an H200). The reason is that
+// cuDNN builds a kernel for each number of rows, which takes 40 to 500 ms.
 constexpr std::array kForDecode{AttentionKernel::kHopper, AttentionKernel::kFa2, AttentionKernel::kTessera,
                                 AttentionKernel::kCudnn};
 
@@ -62,7 +62,7 @@ CudaAttention describe(const BindArgs& args) {
 
 // An extend step in two launches: one for requests of a single row, and one for the tiles of requests of several rows.
 // Most steps need only one of the two launches. A full graph (the graph of a whole forward) runs only batches without
-// single-row requests. So its recording leaves out the first launch, unless `states_` is null.
+// single-row requests. If `states_` is not null, the recording of a full graph therefore leaves out the first launch.
 class ExtendInTwo final : public BoundOp {
  public:
   ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work,
@@ -109,8 +109,8 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
 
-// Returns the bytes of scratch that our own kernel needs. It returns them even if another kernel will run, because the
-// plan, which chooses the kernel, is not known here. No other kernel uses the workspace.
+// Returns the bytes of scratch that our own kernel needs, even if another kernel will run. The plan chooses the kernel,
+// and this function does not know the plan. No other kernel uses the workspace.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const CudaAttention attention = describe(args);
   return own_attention_workspace_bytes(attention, multiprocessors(args));
@@ -217,7 +217,8 @@ AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionK
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted) {
   // With a window, FA2 starts its tiles of keys at the first key that the first row of a row tile sees. So a row's bits
-  // would depend on the row's place in the row tile. The deterministic variant of FA2 (Fa2Exact) has no softcap.
+  // would depend on the row's place in the row tile. The deterministic variant of FA2 (Fa2Exact) has no softcap. For
+  // these two reasons FA2 runs only without window and softcap.
   const bool fa2 = shape.window == 0 && shape.softcap == 0 &&
                    attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, target) &&
                    wanted != attention_kernel_name(AttentionKernel::kTessera);

@@ -1,6 +1,6 @@
 // Attention on CUDA: the choice of kernel, and the arguments of its launch. The kernels are:
 //
-//   "tessera"  our own (attention.cu): head sizes up to 512, every dtype, window, softcap and sinks; needs no lists
+//   "tessera"  our own (attention.cu): head sizes up to 512, every dtype, window, softcap and sinks
 //   "hopper"   our own for decode on Hopper (decode_attention.h)
 //   "fa3"      our own for extend on Hopper, after FlashAttention-3, without softcap (prefill_attention.h)
 //   "fa2"      FlashInfer's FlashAttention-2, on any GPU: extend, and decode with the query heads of a KV head as one
@@ -9,7 +9,7 @@
 //
 // In an extend step that runs on fa3 or fa2, requests of a single row (decodes beside prompts) run on "hopper" or FA2's
 // decode kernel, because such a row would leave a tile of the extend kernel nearly empty. With wanted_rows_only,
-// "hopper" also computes the last row of prompts that want no other row.
+// "hopper" also computes the last row of a prompt if only this row of the prompt is wanted.
 //
 // If the cache has another type than the queries, "tessera" runs. There is one exception: with a cache of f8e4m3,
 // decode steps run on "hopper" where it supports the shape.
@@ -46,19 +46,19 @@ struct AttentionTarget {
   std::int64_t page_size = 16;
 };
 
-// Returns whether this build has the kernel for the shape on the target.
+// Returns whether this build has the kernel, and the kernel supports the shape and the kind of batch on the target.
 bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
                              const AttentionTarget& target);
-// Checks the name of a kernel. Returns kInvalidArgument if no kernel has this name; "" asks for no particular kernel.
-// If the name is "cudnn" and the machine cannot run cuDNN, the log says why.
+// Checks the name of a kernel. Returns kInvalidArgument if no kernel has this name. The empty name is accepted and asks
+// for no particular kernel. If the name is "cudnn" and the machine cannot run cuDNN, the log says why.
 Status check_attention_kernel(std::string_view wanted);
 // Returns `wanted` if it names a kernel that supports the shape. Otherwise returns the first kernel that does, in the
 // order of preference of cuda_attention.cpp, or kTessera if none does.
 AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, const AttentionTarget& target,
                                         std::string_view wanted);
-// Chooses the kernel for requests of a single row in extend steps; requests of several rows run on `extend`. The result
-// kTessera means that `extend` also computes requests of a single row, in tiles. `decode` is the kernel of decode
-// steps.
+// Chooses the kernel for requests of a single row in extend steps. `extend` is the kernel for requests of several rows,
+// and `decode` is the kernel of decode steps. The result kTessera means that `extend` also computes requests of a
+// single row, in tiles.
 AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionKernel extend, AttentionKernel decode,
                                          const AttentionTarget& target);
 // Chooses the kernel for both kinds of batches in deterministic forwards. `wanted` has the same meaning as in
@@ -90,9 +90,9 @@ struct CudaAttention {
   std::int64_t max_requests() const { return num_rows < metadata.max_requests ? num_rows : metadata.max_requests; }
 };
 
-// The first function returns the bytes of scratch of our own kernel, and the second binds this kernel. The kernel
-// supports every shape with heads of up to kGreatestOwnHeadDim elements; for larger heads the second function returns
-// kUnimplemented. `multiprocessors` is the device's number of multiprocessors.
+// own_attention_workspace_bytes() returns the bytes of scratch that our own kernel needs, and bind_own_attention()
+// binds this kernel. The kernel supports every shape with heads of up to kGreatestOwnHeadDim elements. For larger
+// heads, bind_own_attention() returns kUnimplemented. `multiprocessors` is the device's number of multiprocessors.
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors);
 Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors);
 

@@ -164,7 +164,7 @@ void CudaAttentionPlanner::lay_out_partials() {
         values, aligned(static_cast<std::size_t>(heads * plan.shape.head_dim) * ir::dtype_size(plan.shape.dtype)));
     lse = std::max(lse, aligned(static_cast<std::size_t>(heads) * sizeof(float)));
     arrivals = std::max(arrivals, ints(parts * plan.shape.kv_heads));
-    // Launches run one after another, so the memory of partial results is shared by all of them.
+    // The launches of all shapes run one after another, so they share the memory of partial results.
     const std::int64_t tile_parts = std::max(plan.tiles.max_parts(), plan.short_tiles.max_parts());
     values = std::max(values, aligned(static_cast<std::size_t>(tile_parts * prefill_part_bytes(plan.shape.head_dim))));
     arrivals = std::max(arrivals, ints(tile_parts * kPrefillPartArrivals));

@@ -70,12 +70,12 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::int64_t bytes() const override;
 
   // Returns the kernel for the shape; kTessera for a shape that no node of the plan has. A shape with wanted_rows_only
-  // runs on the same kernels as the shape that computes all rows. The shape with wanted_rows_only has its own tiles and
-  // segments, but shares the chunks.
+  // runs on the same kernels as the shape that computes all rows. It has its own tiles and segments, but both shapes
+  // have the same chunks.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
   // Returns the kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera if these rows share
-  // tiles with requests of several rows. Precondition of this function and the following ones: choice() is not kTessera
-  // for at least one of the two kinds of batches.
+  // tiles with requests of several rows. Precondition of this function and the following ones: for at least one of the
+  // two kinds of batches, choice() returns another kernel than kTessera.
   AttentionKernel single_rows(const AttentionShape& shape) const { return find(shape)->single_rows; }
   // These functions return device addresses that are valid for the planner's life. The comment behind each function
   // names a kernel. Precondition: choice() or single_rows() returns this kernel.
@@ -85,13 +85,13 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, in decode steps and for single rows
   SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
   SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, in decode steps
-  // Returns the maximum number of tokens of a forward that can use short_tile_plan(); 0: no forward can use it.
+  // Returns the maximum number of tokens of a forward that can use short_tile_plan(), or 0 if no forward can use it.
   std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
   // Returns the work of an extend step, or null if requests of a single row share tiles with requests of several rows.
-  // If it is not null, requests of a single row (decodes beside prompts) are in the chunked or segmented plan, and
-  // tiles hold only requests of several rows. The reason is that a tile has room for 64 to 192 rows, and a tile with a
-  // single row would take as long as a full one. With wanted_rows_only the segmented plan also has the requests of
-  // which only the last row is wanted. Every plan() changes the returned ExtendWork.
+  // If the result is not null, requests of a single row (decodes beside prompts) are in the chunked or segmented plan,
+  // and tiles hold only requests of several rows. The reason is that a tile has room for 64 to 192 rows, and a tile
+  // with a single row would take as long as a full one. With wanted_rows_only the segmented plan also has the requests
+  // of which only the last row is wanted. Every plan() changes the returned ExtendWork.
   const ExtendWork* extend_work(const AttentionShape& shape) const;
   // Returns cuDNN's plans. All operators that are bound with this planner share them.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }

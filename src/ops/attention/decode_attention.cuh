@@ -3,9 +3,9 @@
 // to load the next 16 keys and values of its KV head into this stage. There is no block-wide barrier between two loads,
 // and a warp goes on to the keys of the next request without a pause.
 //
-// A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take the keys of a segment in turn,
-// 16 at a time. At the segment's end, the block joins the warps' sums in shared memory. If several workers have
-// segments of one request, these segments are the request's parts. The block that ends last joins the parts, so no
+// A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take turns at the keys of a segment,
+// 16 keys at a time. At the segment's end, the block merges the warps' sums in shared memory. If several workers have
+// segments of one request, these segments are the request's parts. The block that ends last merges the parts, so no
 // second launch is needed.
 //
 // Tensor cores compute keys · queries, and then values · weights. Each product has 16 rows and 8 columns. The rows are
@@ -91,9 +91,9 @@ struct alignas(1024) DecodeShared {
 };
 
 // Returns the address of one pack of a key. A pack is 16 neighbouring bytes, and `column` is its index in the key. TMA
-// has written the key to `box`, in rows of `bytes` bytes; a longer key has several rows, which are kKeyBlock rows
-// apart. TMA swizzles a row: it XORs a pack's index in the row with key % 8 if rows have 128 bytes, and with key / 2 %
-// 4 if rows have 64. So the same packs of eight neighbouring keys lie in different banks.
+// has written the key to `box`, in rows of `bytes` bytes. A key of more bytes has several rows, which are kKeyBlock
+// rows apart. TMA swizzles each row: it XORs a pack's index in the row with key % 8 if rows have 128 bytes, and with
+// key / 2 % 4 if rows have 64. So the same packs of eight neighbouring keys lie in different banks.
 template <int bytes>
 __device__ inline const unsigned char* pack_in_box(const unsigned char* box, int key, int column) {
   constexpr int kPacks = bytes / 16;
@@ -102,7 +102,8 @@ __device__ inline const unsigned char* pack_in_box(const unsigned char* box, int
   return box + column / kPacks * (kKeyBlock * bytes) + key * bytes + permuted * 16;
 }
 
-// Loads one warp's keys and values of all segments of its block. The loads run ahead of the arithmetic.
+// Loads the keys and values that one warp takes, for all segments of the warp's block. The loads run ahead of the
+// arithmetic.
 template <class T, class Y, int kHeadDim>
 class KeyLoader {
  public:
@@ -141,8 +142,8 @@ class KeyLoader {
     newest_block_ = segment_->newest / kKeyBlock;
     pages_ = p_.page_table + static_cast<std::int64_t>(segment_->request) * p_.max_pages;
   }
-  // Moves to the next segment that has keys for this warp, if the current one has no more. Also reads the page number
-  // of the next keys. The number is read long before these keys are loaded, so that no load waits for it.
+  // If the current segment has no more keys for this warp, moves to the next segment that has some. Also reads the page
+  // number of the next keys. The page number is read long before these keys are loaded, so that no load waits for it.
   __device__ void settle() {
     while (block_ >= blocks_end_) {
       if (++segment_ == end_) return;
@@ -162,14 +163,15 @@ class KeyLoader {
   int page_;
 };
 
-// Loads queries. Lane l holds query head l / 4 of the block's KV head; missing heads are zeros.
+// Loads the queries of one row. Lane l holds elements of query head l / 4 of the block's KV head. If the KV head has
+// fewer query heads, the lane holds zeros.
 template <class T, class Y, int kHeadDim>
 __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::uint32_t (&q)[kHeadDim / 16][2]) {
   const int group = p.parts.heads / p.parts.kv_heads;
   const int head = static_cast<int>(threadIdx.x) / 4;
   const std::int64_t at = static_cast<std::int64_t>(row) * p.parts.heads + static_cast<int>(blockIdx.y) * group + head;
-  // A lane holds four of every 16 elements, in two registers of two elements. For E4M3 all four are neighbours;
-  // otherwise the second pair lies 8 elements after the first.
+  // A lane holds four of every 16 elements, in two registers of two elements. For E4M3 all four are neighbours. For
+  // other types the second pair lies 8 elements after the first.
   const T* const from = p.q + at * kHeadDim + threadIdx.x % 4 * (kIsFloat8<Y> ? 4 : 2);
 #pragma unroll
   for (int d = 0; d < kHeadDim / 16; ++d)
@@ -224,9 +226,9 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
   for (int i = 0; i < 4; ++i) score[i] += odd[i];
 }
 
-// Adds weights · values to `out`, for 16 keys and 16 elements. The arguments are this thread's fragments. `first` and
-// `second` were loaded transposed: each has four bytes, two elements of one value and the same two elements of the next
-// value. `low` and `high` are the weights.
+// Adds weights · values to `out`, for 16 keys and 16 elements. The arguments are this thread's fragments. `low` and
+// `high` are the weights. `first` and `second` were loaded transposed. Each has four bytes: two elements of one key's
+// value, and the same two elements of the next key's value.
 template <class T>
 __device__ inline void multiply_values(float (&out)[4], std::uint32_t first, std::uint32_t second, std::uint32_t low,
                                        std::uint32_t high) {

@@ -1,5 +1,5 @@
-// Joins the partial sums of each row in the attention of single-row requests (decode_attention.cuh): first the sums of
-// a block's warps, and then the sums of a request's parts. For each KV head, the block that ends last joins the parts.
+// Merges the partial sums of each row in the attention of single-row requests (decode_attention.cuh): first the sums of
+// a block's warps, and then the sums of a request's parts. For each KV head, the block that ends last merges the parts.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,8 @@ struct WarpSums {
   bool last;                                         // whether this block ends last among its request's blocks
 };
 
-// Joins the warps' sums of every head and divides by the sum of weights. Calls done(head, lse) once for each head.
+// Merges the warps' sums of each head, divides them by the sum of weights, and writes the results to `to`. Calls
+// done(head, lse) once for each head, where lse is log2 of Σ exp.
 template <class T, int kHeadDim, int kWarps, class F>
 __device__ inline void join_warps(const WarpSums<kHeadDim, kWarps>& sums, int group, T* to, F&& done) {
   const int thread = static_cast<int>(threadIdx.x + threadIdx.y * kWarp);

@@ -41,12 +41,12 @@ struct SegmentPlan {
 
 // Returns the maximum number of segments of `requests` requests. A border between two workers adds at most one segment.
 constexpr std::int64_t most_segments(std::int64_t requests, std::int64_t workers) { return requests + workers - 1; }
-// Returns the number of slots for partial results. A border between two workers cuts at most one request, and each side
-// of the border may hold one of its parts.
+// Returns the number of slots for partial results. A border between two workers cuts at most one request, and then each
+// of the two workers has one part of this request.
 constexpr std::int64_t most_parts(std::int64_t workers) { return 2 * (workers - 1); }
 
-// The requests of a forward. Each list has one entry per request. Request b has segments only if its row first_rows[b]
-// is its last row. The segments are for this row.
+// The requests of a forward. Each list has one entry per request. Request b has segments only if first_rows[b] is the
+// index of its last row. The segments then contain the keys of this row.
 struct SegmentedRows {
   std::span<const std::int32_t> query_lens;
   std::span<const std::int32_t> kv_lens;

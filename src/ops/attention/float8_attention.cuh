@@ -103,7 +103,7 @@ class Float8Tile {
   uint4 values_[kLoads];
 };
 
-// Copies the queries to shared memory; missing rows become zeros.
+// Copies the queries to shared memory. Rows past the tile's last row become zeros.
 template <class T, int kDim>
 __device__ inline void copy_queries(const Problem& p, const Rows& rows, int kv_head, Float8Shared<T, kDim>& shared) {
   constexpr int kPacks = kDim / 8;
@@ -240,8 +240,8 @@ __device__ inline void store_rows(const Problem& p, const Rows& rows, int kv_hea
   }
 }
 
-// Computes attention for one tile of rows and one range of its keys. blockIdx.x is the tile slot (find_rows()),
-// blockIdx.y is the KV head, and blockIdx.z is the range of keys.
+// Computes attention for one tile of rows and one range of the keys that these rows see. blockIdx.x is the tile slot
+// (find_rows()), blockIdx.y is the KV head, and blockIdx.z is the range of keys.
 template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads, 1) float8_attention(const Problem p) {
   extern __shared__ __align__(128) unsigned char bytes[];

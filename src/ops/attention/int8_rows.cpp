@@ -63,7 +63,7 @@ struct Vectors {
     asm("vpmovsxbd %1, %0" : "=v"(v) : "m"(*reinterpret_cast<const std::int8_t(*)[kLanes]>(p)));
     return v;
   }
-  // Multiplies numbers of 16 bits, and adds the products of neighbours.
+  // Multiplies 16-bit numbers element by element, and adds the products of each two neighbouring elements.
   static TESSERA_INLINE I multiply(I const& codes, const std::int16_t* q) {
     I v;
     asm("vpmaddwd %1, %2, %0" : "=v"(v) : "m"(*reinterpret_cast<const std::int16_t(*)[2 * kLanes]>(q)), "v"(codes));

@@ -16,10 +16,10 @@ namespace tessera {
 
 struct Int8RowKernels {
   const char* name;
-  // Computes s.scores[r][j] for the tile's rows r < rows and the keys j of `present`. It may write scores of the other
-  // keys of the block.
+  // Computes s.scores[r][j] for the rows r < `rows` of the tile and the keys j of `present`. May also write scores of
+  // the block's other keys.
   void (*dot_keys)(const AttentionProblem& p, const AttentionScratch& s, std::int64_t rows, KeyRange present);
-  // Adds the values, times their weights s.scores, to s.sums.
+  // Multiplies the values by their weights s.scores, and adds the products to s.sums.
   void (*add_values)(const AttentionProblem& p, const AttentionScratch& s, std::int64_t rows, KeyRange present);
 };
 

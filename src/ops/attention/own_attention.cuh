@@ -128,8 +128,8 @@ __device__ inline void load_queries(const Problem& p, const Rows& rows, int kv_h
   }
 }
 
-// Loads keys and values at the offsets. Missing keys and values become zero, because a weight of zero times NaN would
-// be NaN.
+// Loads the keys and values of a tile from the offsets in tile.offsets. Missing keys and values become zero, because
+// the product of a zero weight and NaN would be NaN.
 template <class T, int kDim>
 __device__ inline void load_keys(const Problem& p, Tile<kDim>& tile) {
   for (int i = static_cast<int>(threadIdx.x); i < Tile<kDim>::kKeys * (kDim / 4); i += kThreads) {
@@ -159,7 +159,7 @@ __device__ inline void with_type(ir::DType dtype, F&& f) {
   }
 }
 
-// Calls f with the element type of a cache.
+// Calls f.operator()<T>(), where T is the element type of the cache.
 template <class F>
 __device__ inline void with_cache_type(ir::DType dtype, F&& f) {
   if (dtype == ir::DType::kFloat8E4M3) {
@@ -169,8 +169,8 @@ __device__ inline void with_cache_type(ir::DType dtype, F&& f) {
   }
 }
 
-// The sums of thread (tx, ty), for the rows ty + 16·i. The thread has four neighbouring elements of a row, from element
-// 4·tx + 64·j on.
+// The sums of thread (tx, ty), for the rows ty + 16·i. The thread has groups of four neighbouring elements of a row.
+// Group j begins at element 4·tx + 64·j.
 template <int kDim>
 struct Sums {
   static constexpr int kRows = Tile<kDim>::kRows / 16;
@@ -180,7 +180,8 @@ struct Sums {
 };
 
 // Initialises the sums before the first key. A sink acts as a key with a zero value. Only the first range of a row's
-// keys includes the sink. The log-sum-exp of this range contains it, so merging ranges needs no special case.
+// keys includes the sink. The log-sum-exp of this range then contains the sink, so merging the ranges needs no special
+// case.
 template <int kDim>
 __device__ inline void start(const Problem& p, const Rows& rows, int kv_head, int split, int ty, Sums<kDim>& sums) {
   for (int i = 0; i < Sums<kDim>::kRows; ++i) {

@@ -4,10 +4,10 @@
 //
 // Three things differ from FlashAttention-3. First, the copy engine (TMA) loads keys and values in boxes of 16 tokens,
 // and a warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue
-// slots from the threads that compute. Second, the two blocks of a cluster process work with the same keys, and each
-// block copies half of every tile of keys and values to the shared memory of both. If each block copied whole tiles, it
-// would read 2 · 128 rows of 256 bytes (64 KiB) from the L2 cache for 4 · 128 · 128 · 128 operations (8.4 MFLOP), and
-// all multiprocessors together would need the whole bandwidth of the L2 cache. Third, all work items of a block use one
+// slots from the threads that compute. Second, the two blocks of a cluster work on the same keys, and each block copies
+// half of every tile of keys and values to the shared memory of both blocks. If each block copied whole tiles, it would
+// read 2 · 128 rows of 256 bytes (64 KiB) from the L2 cache for 4 · 128 · 128 · 128 operations (8.4 MFLOP), and all
+// multiprocessors together would need the whole bandwidth of the L2 cache. Third, all work items of a block use one
 // ring, so the tiles of the next work item are copied before the current one ends.
 //
 // A work item is a tile of query rows of one request for two query heads of one KV head. Each block of the cluster
@@ -31,7 +31,8 @@
 // stored.
 //
 // With a window, tiles of keys before the window of a work item's first row are left out (Reach::kWindow). A sink is
-// one more score of each row, whose value is zero. It is added to the rows' sums of weights at the end.
+// one more score of each row, whose value vector is zero. At the end, the sink's weight is added to the row's sum of
+// weights.
 //
 // The kernel is bound by arithmetic. Each row, head and visible key needs 4 · head_dim operations, and an H200 has 989
 // dense TFLOP/s.
@@ -128,8 +129,8 @@ struct Attention {
   const TileWork* works;
   const float* sinks;    // [heads]; null: no sinks
   float4* part_results;  // [parts, kCluster, the shape's kPartChunks, computing threads]
-  // [parts, kCluster, computing warps]: number of finished parts of a tile, at the index of the tile's part 0. It is 0
-  // between launches.
+  // [parts, kCluster, computing warps]: how many parts of a tile are finished. Only the entries of the tile's part 0
+  // are used. All entries are 0 between launches.
   std::int32_t* arrivals;
   int max_pages;
   int page_size;
@@ -166,7 +167,8 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   const TileWork work = p.works[at];
   Work w{};
   w.request = work.request;
-  // The blocks take two heads of one tile, or, for the last head of an odd number of query heads, two tiles.
+  // The two blocks of the cluster take two heads of one tile. The exception is the last head if a KV head has an odd
+  // number of query heads. For this head they take two tiles.
   const bool two_tiles = work.unit >= p.pairs;
   const int pairs = p.group / 2;  // pairs of query heads of a KV head
   w.head = two_tiles ? (work.unit - p.pairs + 1) * p.group - 1
@@ -190,7 +192,7 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   return w;
 }
 
-// A position in a ring of slots: the slot, and the parity of the phase of its barriers.
+// A position in a ring of slots: the slot's index, and the phase parity of the slot's mbarriers.
 template <int kCount>
 struct Place {
   int slot = 0;

@@ -12,8 +12,8 @@ namespace tessera {
 // The number of blocks in a cluster. A worker of the plan is a cluster.
 inline constexpr std::int64_t kPrefillBlocks = 2;
 
-// Returns the units of a shape's tiles. A unit is a pair of query heads of one KV head. If a KV head has an odd number
-// of query heads, its last head has units of two tiles.
+// Returns how many units the tiles of a shape have. A unit is a pair of query heads of one KV head. If a KV head has an
+// odd number of query heads, its last query head has units that cover two tiles.
 inline TileUnits prefill_units(const AttentionShape& shape) {
   const std::int64_t group = shape.heads / shape.kv_heads;
   return {.per_tile = shape.kv_heads * (group / 2), .per_pair = shape.kv_heads * (group % 2)};
@@ -37,8 +37,8 @@ constexpr std::int64_t prefill_part_bytes(std::int64_t head_dim) {
 inline constexpr std::int64_t kPrefillPartArrivals = kPrefillBlocks * 8;
 
 // Returns whether the kernel supports the shape on the target. It needs Hopper and page sizes that are multiples of 16
-// tokens. It supports heads of 64, 128 and 256 elements, bf16 and f16 with a cache of the same type, and windows and
-// sinks, but no softcaps.
+// tokens. It supports heads of 64, 128 and 256 elements. Queries are in bf16 or f16, and the cache has the same type.
+// Windows and sinks are supported, softcaps are not.
 bool serves_prefill_attention(const AttentionShape& shape, const AttentionTarget& target);
 
 // Returns whether bind_short_prefill_attention() supports the shape. Precondition: serves_prefill_attention() accepts

@@ -1,11 +1,11 @@
 // The computing warpgroups of a block of prefill attention (prefill_attention.cuh). Each warpgroup computes kGroupRows
 // query rows of one head. It takes either all keys of these rows, or half of every tile of keys.
 //
-// While a warpgroup turns scores into weights, the tensor cores multiply its weights and values of the previous tile,
-// and run the products of the other warpgroup. Warpgroups with different rows take turns at issuing products. So one
-// warpgroup has scores to work on while the other waits for scores. Warpgroups with the same rows join their results at
-// the end: each scales its sums by a weight of its own (part_weight()), and the scaled sums are added. The weight
-// follows from the warpgroup's running max and the greater of both running maxima.
+// While a warpgroup turns scores into weights, the tensor cores multiply this warpgroup's weights and values of the
+// previous tile, and also run the products of the other warpgroup. Warpgroups with different rows take turns at issuing
+// products. So one warpgroup has scores to work on while the other waits for scores. Warpgroups with the same rows join
+// their results at the end: each scales its sums by a weight of its own (part_weight()), and the scaled sums are added.
+// The weight follows from the warpgroup's running max and the greater of both running maxima.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
@@ -16,8 +16,8 @@
 
 namespace tessera::cuda::prefill {
 
-// One warpgroup that computes. Its rows are laid out like the sums of a product (wgmma.cuh): a warp has 16 rows, and a
-// thread has some columns of two of them, lane / 4 and lane / 4 + 8.
+// One warpgroup that computes. Its rows have the accumulator layout of a product (wgmma.cuh): a warp has 16 rows, and a
+// thread has some columns of two of these rows, lane / 4 and lane / 4 + 8.
 template <class S, class T>
 struct RowsWarpgroup {
   static constexpr int kOutSums = S::kHeadDim / 2;
@@ -114,8 +114,8 @@ struct RowsWarpgroup {
     query_at.advance();
   }
 
-  // Joins the warp's results with those of other parts of the tile. Returns whether the warp has results to store; if
-  // not, it releases the queries.
+  // Merges the warp's results with the results of the tile's other parts. Returns true if the warp has results to
+  // store. Otherwise it releases the queries and returns false.
   template <int kFirst, int kSums>
   __device__ bool merge(const Work& w) {
     if (merge_parts<S, kFirst, kSums>(p, w, out, rows)) return true;
@@ -287,7 +287,7 @@ struct RowsWarpgroup {
     for (int i = 0; i < kOutSums; ++i) out[i] *= rescale[i / 2 % 2];
   }
 
-  // Joins the results of both warpgroups. Each warpgroup joins half of the columns, and passes its sums of the other
+  // Merges the results of both warpgroups. Each warpgroup merges half of the columns, and passes its sums for the other
   // half to the other warpgroup. A warpgroup writes sums only after the other warpgroup has read the sums of the
   // previous work item. It reads sums only after both warpgroups have written.
   template <int kMine>
@@ -329,7 +329,8 @@ struct RowsWarpgroup {
     give_turn(warpgroup ^ 1);
   }
 
-  // Returns the weight of the head's sink, which is added to a row's sum of weights. A sink has no value.
+  // Returns the weight of the head's sink. The caller adds it to a row's sum of weights. A sink has no value vector, so
+  // the other sums do not change.
   __device__ float sink_of(const Work& w, int row) const {
     if (p.sinks == nullptr) return 0;
     constexpr float kLog2E = 1.44269504088896F;

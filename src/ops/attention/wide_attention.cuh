@@ -38,8 +38,8 @@ struct WideShared {
   WideTile<T> keys;
   WideTile<T> values;
   T weights[kWideRows * kWeightStride];
-  // Holds the maximum score of each warp and row after each tile, and the sum of weights of each warp and row at the
-  // end.
+  // After each tile, holds each warp's maximum score of each row. At the end, holds each warp's sum of weights of each
+  // row.
   float of_warps[kWideGroupWarps][kWideRows];
 };
 
@@ -113,8 +113,8 @@ __device__ inline void store_wide(const Problem& p, const Rows& rows, int kv_hea
   }
 }
 
-// Computes attention for one tile of rows and one range of its keys. blockIdx.x is the tile slot (find_rows()),
-// blockIdx.y is the KV head, and blockIdx.z is the range of keys.
+// Computes attention for one tile of rows and one range of the keys that these rows see. blockIdx.x is the tile slot
+// (find_rows()), blockIdx.y is the KV head, and blockIdx.z is the range of keys.
 template <class T>
 __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem p) {
   extern __shared__ __align__(128) unsigned char bytes[];
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem 
     }
   }
 
-  // Each warp of a group has summed the weights of its own keys. Adds these sums.
+  // Each warp of a group has the sum of the weights of its own keys. Adds the sums of the group's warps.
   cuda::wait_for_copies<0>();
   __syncthreads();
 #pragma unroll

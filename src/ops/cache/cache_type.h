@@ -29,7 +29,8 @@ std::int64_t cache_columns(ir::DType cache, std::int64_t head_dim);
 // Returns the head size for which cache_columns() gives `columns`, or 0 if there is no such head size.
 std::int64_t cache_head_dim(ir::DType cache, std::int64_t columns);
 
-// Returns how many of an operator's `operands` operands come before the scales of a cache of this type.
+// The scales of a cache are an operator's last operands. Returns how many of the operator's `operands` operands come
+// before the scales, for a cache of this type.
 constexpr std::size_t operands_before_scales(std::size_t operands, ir::DType cache) {
   return has_cache_scales(cache) ? operands - 2 : operands;
 }

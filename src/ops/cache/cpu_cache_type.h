@@ -20,7 +20,8 @@ auto dispatch_cache_type(ir::DType dtype, std::string_view what, F&& f) -> declt
   return dispatch_dtype(dtype, what, std::forward<F>(f));
 }
 
-// Returns what a cache of type Y, which is not Int8Cache, stores for `value`. Caches without scales ignore `scale`.
+// Converts `value` to the number that a cache of type Y stores. Y is not Int8Cache. Caches without scales ignore
+// `scale`.
 template <class Y>
 TESSERA_INLINE Y to_cache(float value, [[maybe_unused]] float scale) {
   if constexpr (std::is_same_v<Y, Float8E4M3>) return from_float<Y>(value / scale);

@@ -1,6 +1,6 @@
 // A cache of int8: the layout of its pages, and how numbers become codes.
 //
-// The elements of a head are divided into blocks of 32; the last block may be shorter. A block is stored as int8 codes
+// The elements of a head are divided into blocks of 32. The last block may be shorter. A block is stored as int8 codes
 // and one scale in bfloat16, like Q8_0 of GGUF files, which has float16 scales. An element is code · scale. The scale
 // is the block's greatest magnitude / 127, rounded up, so that all codes are from -127 to 127. A code is element /
 // scale, rounded to nearest. So an element changes by at most half a scale, which is at most 1/252 of the block's
@@ -23,7 +23,7 @@ inline constexpr std::int64_t kInt8Block = 32;      // elements with one scale
 inline constexpr std::int64_t kInt8ScaleBytes = 2;  // a scale is a bfloat16
 
 constexpr std::int64_t int8_blocks(std::int64_t head_dim) { return (head_dim + kInt8Block - 1) / kInt8Block; }
-// Returns the number of bytes of one token's key or value of one head.
+// Returns the number of bytes that one token's key or value takes for one head, with its scales.
 constexpr std::int64_t int8_row_bytes(std::int64_t head_dim) {
   return head_dim + int8_blocks(head_dim) * kInt8ScaleBytes;
 }

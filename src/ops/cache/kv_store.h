@@ -7,7 +7,7 @@
 // T counts tokens, and P counts pages. Hkv is the number of KV heads, and D is the head size. X and Y are dtypes.
 //
 // A cache of f8e4m3 has scales, and holds k[t] / k_scale and v[t] / v_scale (cache_type.h). A cache of u8, on the CPU,
-// holds int8 codes with scales of their own. Its last dimension counts the bytes of both (int8_cache.h).
+// holds int8 codes with scales of their own. Its last dimension counts the bytes of codes and scales (int8_cache.h).
 //
 // A row whose slot is negative or past the end of the cache is skipped. Padded rows have slot 0, which no request owns.
 #pragma once

@@ -153,8 +153,8 @@ struct Kernel : QkvRopeStoreArgs<X, Y> {
     X* q = this->q + t * this->heads * n;
     const std::int64_t slot = this->slots[t];
     if (slot >= 0 && slot < this->num_slots) {
-      // The keys are stored before the queries. If the cache has another type, a key is first rotated into the output
-      // memory of the first query, which is overwritten later by the query.
+      // The keys are stored before the queries. If the cache has another type than the activations, a key is first
+      // rotated into the output memory of the first query. The query overwrites this memory later.
       const X* keys = queries + this->heads * n;
       for (std::int64_t h = 0; h < this->kv_heads; ++h) store_key(keys + h * n, t, q, slot, h);
       store(keys + this->kv_heads * n, this->scales.values, this->v_cache, slot, 0, this->kv_heads);

@@ -4,8 +4,9 @@
 //
 // It prints a line for each size of a bfloat16 all-reduce. The line has the microseconds per call of the engine's two
 // methods (ReduceWay) and of NCCL (0 if NCCL is missing). To measure, it records many calls in a graph and launches the
-// graph on all GPUs at once. The time of a launch is the shortest of all GPUs' times. It is the time of the GPU that
-// began last, which did not wait for another GPU. The printed time is the median of several launches.
+// graph on all GPUs at once. A GPU that begins early also measures its wait for the other GPUs. The GPU that begins
+// last does not wait, so the shortest time of all GPUs counts as the time of the launch. The printed time is the median
+// of several launches.
 #include <dlfcn.h>
 #include <fmt/format.h>
 

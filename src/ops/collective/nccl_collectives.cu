@@ -9,9 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// The maximum number of bytes that one ncclAllGather gathers from all ranks; more rows take several calls. The limit
-// keeps the scratch memory small in comparison to the activations. It costs no speed, because a call of this size is
-// limited by bandwidth, not by latency.
+// The maximum number of bytes that one ncclAllGather gathers from all ranks together. Larger tensors take several
+// calls. The limit keeps the scratch memory small in comparison to the activations. It costs no speed, because a call
+// of this size is limited by bandwidth, not by latency.
 constexpr std::int64_t kGatherBytes = std::int64_t{16} << 20;
 
 // Returns how many of `rows` rows one call gathers. `row_bytes` is the size of one row of all ranks together.
@@ -41,8 +41,9 @@ class NcclReduceOp final : public BoundOp {
   }
 
  private:
-  // Returns a different number for each size, so that each size is warmed up before a capture. NCCL may choose an
-  // algorithm for each size, and the first call of an algorithm connects the GPUs.
+  // Returns a different number for each size, so that each size is warmed up before a capture. NCCL may choose another
+  // algorithm for each size, and the first call of an algorithm connects the GPUs, which is not possible during a
+  // capture.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 
   std::shared_ptr<const NcclExchange> exchange_;

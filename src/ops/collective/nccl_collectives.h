@@ -23,13 +23,14 @@ std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link
 // Binds an all-reduce, which replaces x by the sum of x over the ranks.
 std::unique_ptr<BoundOp> bind_nccl_reduce(std::shared_ptr<const NcclExchange> exchange, const TensorView& x);
 
-// Binds an all-gather of x [R, N], whose result is y [R, ranks · N]. NCCL writes each rank's rows as one block to
-// `scratch`, which has nccl_gather_scratch() bytes; a kernel then puts the columns side by side.
+// Binds an all-gather of x [R, N], whose result is y [R, ranks · N]. NCCL writes each rank's rows as one contiguous
+// block to `scratch`, which has nccl_gather_scratch() bytes. A kernel then puts the columns of all ranks side by side.
 std::unique_ptr<BoundOp> bind_nccl_gather(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
                                           const TensorView& y, DeviceAddress scratch);
 std::size_t nccl_gather_scratch(const TensorView& y);
 
-// These functions bind all_gather_rows and reduce_scatter. Each does the same as Communicator's function of this name.
+// These functions bind all_gather_rows and reduce_scatter. The bound operators do the same as Communicator's functions
+// of these names.
 std::unique_ptr<BoundOp> bind_nccl_gather_rows(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
                                                const TensorView& y);
 std::unique_ptr<BoundOp> bind_nccl_scatter(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,

@@ -29,8 +29,8 @@ Result<std::unique_ptr<BoundOp>> bind_peer_gather(std::shared_ptr<PeerExchange> 
                                                   const TensorView& y);
 std::int64_t most_gathered_bytes(const Peers& peers);
 
-// These functions bind all_gather_rows and reduce_scatter. Each does the same as Communicator's function of this name.
-// The bytes of a rank's rows must be a multiple of 4.
+// These functions bind all_gather_rows and reduce_scatter. The bound operators do the same as Communicator's functions
+// of these names. The bytes of a rank's rows must be a multiple of 4.
 Result<std::unique_ptr<BoundOp>> bind_peer_gather_rows(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                        const TensorView& y);
 Result<std::unique_ptr<BoundOp>> bind_peer_scatter(std::shared_ptr<PeerExchange> exchange, const TensorView& x,

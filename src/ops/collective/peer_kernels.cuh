@@ -118,8 +118,8 @@ __device__ inline Unit<kWords>* slot_of(const Peers& peers, const Turn& turn, in
   return buffer + (from < to ? from : from - 1) * units;
 }
 
-// Waits for unit `at` of every other rank's slot in this rank's mailbox, and returns all ranks' units in `of_rank`;
-// this rank's own unit is `mine`. Returns early, with missing words, if the group ends.
+// Waits for unit `at` of every other rank's slot in this rank's mailbox. Sets of_rank[r] to the unit of rank r. For
+// this rank it is `mine`. If the group ends, returns early, and some units may then be missing.
 template <int kWords>
 __device__ inline void receive(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
                                const Unit<kWords>& mine, Unit<kWords> (&of_rank)[kMostPeers]) {
@@ -150,8 +150,8 @@ __device__ inline Unit<kWords> receive(const Peers& peers, const Unit<kWords>* f
   return unit;
 }
 
-// Sends a thread's unit. It becomes unit `at` of this rank's slot in the mailboxes of all other ranks, beginning with
-// the next rank.
+// Sends a thread's unit to all other ranks, beginning with the next rank. In the mailbox of each receiver the unit
+// becomes unit `at` of this rank's slot.
 template <int kWords>
 __device__ inline void send_to_others(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
                                       const Unit<kWords>& unit) {

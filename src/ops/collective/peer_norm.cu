@@ -92,6 +92,7 @@ Result<std::unique_ptr<BoundOp>> bind_of(const BindArgs& reduce, const BindArgs&
   if (row_bytes % 16 != 0 || row_bytes > 16 * kHeld * kPeerThreads) return std::unique_ptr<BoundOp>();
   // If a row has more units than the block has threads, this kernel adds the squares in another order than
   // add_rms_norm. Larger forwards run add_rms_norm, so a row's bits would depend on the size of the forward.
+  // Deterministic forwards therefore do not use this kernel for such rows.
   if (reduce.context.limits.deterministic && row_bytes > 16 * kPeerThreads) return std::unique_ptr<BoundOp>();
   std::shared_ptr<PeerExchange> exchange = TRY(PeerExchange::of(*reduce.context.communicator, reduce.device));
   TRY(load_code(reduce_and_norm<T>));

@@ -61,8 +61,8 @@ class Exchange {
     return made;
   }
 
-  // Runs all exchanges with the data of `round` and compares every result. If `replay`, the graph is launched;
-  // otherwise the exchanges run eagerly.
+  // Runs all exchanges with the data of `round` and compares every result. If `replay` is true, launches the graph.
+  // Otherwise runs the exchanges eagerly.
   Status run(int round, bool replay) {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       const HostTensor x = operand(i, rank_, round);

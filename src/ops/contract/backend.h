@@ -29,30 +29,32 @@ struct Backend {
   // after this object.
   const KernelTable& (*kernels)() = nullptr;
   // Returns the versions of driver and libraries. Measured times and chosen algorithms apply only to the same versions
-  // and the same device name. Null: they apply to every device of the same name.
+  // and the same device name. If this function is null, they apply to every device of the same name.
   std::function<std::string()> versions{};
   // export_algorithms() returns the algorithms that libraries have chosen so far in this process, in an opaque form.
   // import_algorithms() takes the export of an earlier process with the same device and the same versions(). It must
-  // run before anything is bound; each algorithm is checked before it is used. It returns kDataLoss if
-  // export_algorithms() did not make the data. Thread-safe. Null: the libraries have no algorithms to keep.
+  // run before anything is bound. Each algorithm is checked before it is used. It returns kDataLoss if
+  // export_algorithms() did not make the data. Both functions are thread-safe. Both are null if the libraries have no
+  // algorithms to keep.
   Json (*export_algorithms)() = nullptr;
   Status (*import_algorithms)(const Json& algorithms) = nullptr;
   // Adds the measurements of other processes to later exports. This process still uses its own algorithms. Returns
-  // kDataLoss if export_algorithms() did not make the data. Null: nothing is measured.
+  // kDataLoss if export_algorithms() did not make the data. The function is null if nothing is measured.
   Status (*learn_algorithms)(const Json& algorithms) = nullptr;
   // Measures the algorithms for one matrix-product problem that this process has used and that no process has measured
-  // yet. The device must be idle; the call is short. Later exports include the result, for later processes. Returns
-  // false if no problem is left. Null: nothing is measured.
+  // yet. The device must be idle. The call is short. Later exports include the result, for later processes. Returns
+  // false if no problem is left. The function is null if nothing is measured.
   Result<bool> (*measure_algorithms)(Device& device) = nullptr;
-  // Generates kernels for a fusing compiler (fused/row_kernel_builder.h). Null: the backend generates none.
+  // Generates kernels for a fusing compiler (fused/row_kernel_builder.h). The function is null if the backend generates
+  // no kernels.
   const RowKernelBuilder& (*row_kernels)() = nullptr;
   // Runs the one-time initialisation that libraries would otherwise do at their first use. It may run on a thread of
   // its own while the device is in use. A failure is not reported here, because it occurs again where the library is
-  // used. Null: nothing to initialise.
+  // used. The function is null if there is nothing to initialise.
   void (*start_libraries)(Device& device) = nullptr;
-  // Launches a kernel that is not the engine's own. It calls `enqueue` with the stream's native handle (CUDA:
-  // cudaStream_t), and returns the error of that call or of its launches. `name` is the kernel's name. Null: streams
-  // have no handle.
+  // Launches a kernel that is not the engine's own. Calls `enqueue` with the stream's native handle (CUDA:
+  // cudaStream_t), and returns the error of that call or of its launches. `name` is the kernel's name. The function is
+  // null if streams have no native handle.
   Status (*launch)(Stream& stream, const char* name, const std::function<Status(void* handle)>& enqueue) = nullptr;
 };
 

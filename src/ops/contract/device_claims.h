@@ -1,5 +1,6 @@
 // Decides which engine of the process may run kernels whose blocks wait for one another. Two such launches on two
-// streams could deadlock: each might have part of its blocks on the device and wait for the rest.
+// streams could deadlock: each launch might have only a part of its blocks on the device, and these blocks would wait
+// for the rest.
 //
 //   std::shared_ptr<const DeviceClaim> claim = DeviceClaims::of_process().take(ordinal, &call.context, "…");
 //   if (claim == nullptr) return …;   // another engine has the claim: run other kernels

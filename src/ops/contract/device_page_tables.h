@@ -25,8 +25,8 @@ class DevicePageTables {
   // Writes the tables, [B], to the first B rows. The other rows stay as they are. Request b has kv_lens[b] tokens. The
   // upload is enqueued on `stream`. The function does not read `tables` after it has returned. Checks only new entries,
   // or all entries if PlanLimits::check_page_tables is set. Returns kInternal if a page is outside the cache or a table
-  // is too short, and kResourceExhausted if a table is too long; then nothing has changed. After an upload error the
-  // next call uploads all rows. Precondition: at most limits.max_requests tables. Allocates nothing.
+  // is too short, and kResourceExhausted if a table is too long. After these errors nothing has changed. After an
+  // upload error the next call uploads all rows. Precondition: at most limits.max_requests tables. Allocates nothing.
   Status update(std::span<const PageTable> tables, std::span<const std::int32_t> kv_lens, Stream& stream);
 
   // Returns i32[max_requests, max_pages_per_request] in device memory, at a fixed address. The address is aligned only

@@ -24,8 +24,8 @@ constexpr std::int64_t pages_for(std::int64_t tokens, std::int64_t page_size) {
   return (tokens + page_size - 1) / page_size;
 }
 
-// Returns the index of the first of a request's pages that the row at `position` sees. This row and all later rows of
-// the request read no earlier page.
+// Returns the index, in the request's page table, of the first page that the row at `position` sees. This row and all
+// later rows of the request read no earlier page.
 constexpr std::int64_t first_page_seen(std::int64_t position, std::int64_t window, std::int64_t page_size) {
   return window > 0 && position >= window ? (position - window + 1) / page_size : 0;
 }
@@ -69,8 +69,8 @@ struct ForwardBatch {
   std::vector<std::int32_t> kv_lens;      // [B]: tokens of each request in the cache after this forward
   std::vector<std::int32_t> wanted_rows;  // [R]: the tokens whose logits are wanted
   std::vector<CacheGroupBatch> groups;    // one for each cache group of the graph
-  // [T], or empty if all entries are -1. An entry is the embedding row (EmbeddingWrite) that the token uses in place of
-  // its id's embedding; -1: the token uses its id's embedding.
+  // [T], or empty if all entries are -1. An entry that is not -1 is the embedding row (EmbeddingWrite) that the token
+  // uses in place of its id's embedding.
   std::vector<std::int32_t> embedding_rows = {};
   // [B], or empty if all entries are 0: how many of each request's last tokens are drafts. After the forward, a
   // recurrent state does not include the drafts, but the state's slot holds the rows of the drafts.

@@ -72,36 +72,37 @@ struct KernelDef {
   std::string_view name;
   std::function<Result<std::unique_ptr<BoundOp>>(const BindArgs& args)> bind{};
   // Returns the bytes of scratch that the bound kernel needs. The arguments are those of bind(), but with null
-  // addresses and without plans. Null if the kernel needs no scratch. The result must also be enough for any call with
-  // fewer rows: a runner calls this function only for its greatest number of rows, although fewer rows may run another
-  // kernel.
+  // addresses and without plans. The result must also be enough for any call with fewer rows: a runner calls this
+  // function only for its greatest number of rows, although fewer rows may run another kernel. The function is null if
+  // the kernel needs no scratch.
   std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};
-  // Makes the kernel's plans. Null if the kernel needs no plan, because it reads only its operands and the numbers in
-  // its ForwardContext. The planner outlives the definition.
+  // Makes the kernel's plans. It is null if the kernel needs no plan, because it reads only its operands and the
+  // numbers in its ForwardContext. The planner outlives the definition.
   const OpPlanner* planner = nullptr;
 };
 
 // A kernel that replaces up to three neighbouring operators, or a region of the program, because it is faster. Its
 // results are the same up to the order of sums. Each replaced operator passes one value to the first operand of the
-// next operator. This value is the operator's first result, or the operand that it updates in place. Nothing else reads
-// the value, so the joined kernel need not write it. There is one exception: if the next operator updates the value in
-// place, other operators may read the updated value, so the joined kernel must write it. The kernel of a region writes
-// only the results of the region's last call, because nothing outside the region reads other results.
+// next operator. This value is the first result of the replaced operator, or the operand that the operator updates in
+// place. Nothing else reads the value, so the joined kernel need not write it. There is one exception: if the next
+// operator updates the value in place, other operators may read the updated value, so the joined kernel must write it.
+// The kernel of a region writes only the results of the region's last call, because nothing outside the region reads
+// other results.
 struct JoinedKernelDef {
   std::array<std::string_view, 3> ops{};  // the operators, in order; unused entries are empty
   const RegionPattern* region = nullptr;  // the region to replace; null: `ops` are replaced
   std::string_view name;
   std::int64_t most_rows = 0;  // maximum number of rows of the first operator's first operand
   // Returns null if the kernel does not support these sizes, types or attributes. It must also return null in a
-  // deterministic forward if its results could have other bits than those of the replaced operators. `calls` has an
-  // entry for each operator. No operand of these calls shares memory with a result.
+  // deterministic forward if its results could have other bits than those of the replaced operators. `calls` has one
+  // entry for each replaced operator. No operand of these calls shares memory with a result.
   Result<std::unique_ptr<BoundOp>> (*bind)(std::span<const BindArgs> calls) = nullptr;
 
   // Returns whether the kernel replaces calls of this operator.
   bool replaces(std::string_view op) const {
     return region != nullptr ? region->has(op) : std::ranges::find(ops, op) != ops.end();
   }
-  // Returns the number of neighbouring operators that are replaced; 0 for a region.
+  // Returns the number of neighbouring operators that are replaced, or 0 if the kernel replaces a region.
   std::size_t num_ops() const {
     std::size_t n = 0;
     while (n < ops.size() && !ops[n].empty()) ++n;

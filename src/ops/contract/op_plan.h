@@ -30,8 +30,8 @@ struct BindArgs;
 struct KernelDef;
 class KernelTable;
 
-// One operator's plan for one cache group. The runner owns it; one thread uses it; it outlives the kernels bound with
-// it.
+// One operator's plan for one cache group. The runner owns the plan, and only one thread uses it. The plan outlives the
+// kernels that were bound with it.
 class OpPlan {
  public:
   virtual ~OpPlan() = default;
@@ -50,7 +50,7 @@ class OpPlan {
   virtual std::vector<std::string_view> kernels(BatchKind kind) const = 0;
 };
 
-// A node of the operator, with the types of its operands.
+// A node of the planned operator, with the types of the node's operands.
 struct PlannedNode {
   const ir::Node* node = nullptr;
   std::vector<ir::Type> operands;

@@ -10,15 +10,15 @@
 
 namespace tessera {
 
-// Identifies a table as long as the table only grows. 0 means that the table has no number.
+// Identifies a table. A table keeps its number as long as it only grows. 0 means that the table has no number.
 using PageTableNumber = StrongId<struct PageTableNumberTag, std::uint64_t>;
 
 // Returns a number that this process has not used before. Any thread may call it.
 PageTableNumber new_page_table_number();
 
-// Two tables with the same number are states of one growing table. The later one may have more entries, and more of its
-// first entries may have become page 0 (first_held); all other entries are the same. An owner that changes an entry in
-// any other way must take a new number. Plans copy a table without a number completely for every forward.
+// Two tables with the same number are states of one growing table. The later state may have more entries, and more of
+// its first entries may be page 0 (first_held). All other entries are the same. An owner that changes an entry in any
+// other way must take a new number. Plans copy a table without a number completely for every forward.
 struct PageTable {
   std::span<const PageId> pages;  // position p lies in pages[p / page_size]; valid until the forward was submitted
   std::int64_t first_held = 0;    // entries before this index are page 0, because the window has passed them

@@ -1,6 +1,6 @@
 // Describes a region of a program that one kernel can run whole: a first call, then the same sequence of calls any
-// number of times, such as the layers of a model. A device has a pattern for each region that its kernels support;
-// compile/regions.h finds such regions.
+// number of times, such as the layers of a model. A device has a pattern for each region that its kernels support.
+// compile/regions.h finds the regions in a program.
 #pragma once
 
 #include <array>

@@ -75,7 +75,7 @@ class StatePlan final : public OpPlan {
 };
 
 // Makes StatePlans, for the KernelDefs of operators with a state. An operator's attribute "drafts" is the number of
-// draft rows that each of its slots holds; without it, no request may have drafts.
+// draft rows that each of its slots holds. Without this attribute, no request may have drafts.
 extern const OpPlanner kStatePlanner;
 
 // Returns the arrays of the context's plan for the node's operator and cache group. bind() of kernels calls it. Returns

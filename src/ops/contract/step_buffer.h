@@ -38,9 +38,9 @@ class StepBuffer {
   // Marks bytes of the mirror for the next upload().
   void written(std::size_t offset, std::size_t bytes);
 
-  // Copies what was written since the last upload. Ranges at most kMaxGap bytes apart are copied as one. Asynchronous
-  // on `stream`; the caller may write to the mirror again as soon as upload() has returned. Allocates nothing if an
-  // earlier step had the same ranges. After an error the next upload copies the ranges again.
+  // Copies what was written since the last upload. Ranges at most kMaxGap bytes apart are copied as one. The copies run
+  // asynchronously on `stream`, but the caller may write to the mirror again as soon as upload() has returned.
+  // Allocates nothing if an earlier step had the same ranges. After an error the next upload copies the ranges again.
   Status upload(Stream& stream);
 
  private:

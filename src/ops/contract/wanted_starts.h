@@ -11,8 +11,8 @@
 namespace tessera {
 
 // Sets starts[b] to the number of rows of request b before its first wanted row, or to the number of all its rows if
-// none is wanted. Takes time in proportion to requests and wanted rows if the wanted rows are in order. Preconditions:
-// batch.check() passes, and `starts` has one element per request.
+// none is wanted. If the wanted rows are in order, the time is proportional to the number of requests plus the number
+// of wanted rows. Preconditions: batch.check() passes, and `starts` has one element per request.
 void find_wanted_starts(const ForwardBatch& batch, std::span<std::int32_t> starts);
 
 }  // namespace tessera

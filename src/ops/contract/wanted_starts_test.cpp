@@ -31,7 +31,8 @@ TEST(WantedStarts, AreTheFirstWantedRowOfEachRequest) {
   EXPECT_THAT(starts_of({4, 1, 3}, {5}), ElementsAre(4, 1, 0));
 }
 
-// Sampled rows come first, and then the rows of prompts' log-probabilities; a row may occur twice.
+// In a batch's wanted rows, the sampled rows come first. Then come the rows of prompts' log-probabilities. A row may
+// occur twice.
 TEST(WantedStarts, AreFoundInAnyOrder) {
   EXPECT_THAT(starts_of({4, 1, 3}, {3, 4, 7, 1, 2, 3, 6}), ElementsAre(1, 0, 1));
   std::mt19937 generator(3);

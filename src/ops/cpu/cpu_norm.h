@@ -39,7 +39,8 @@ TESSERA_INLINE float rms_scale(const T* x, std::int64_t n, float eps) {
   return 1.0f / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps);
 }
 
-// Returns T(x · scale) · w, x · scale · w or x · scale · (1 + w), depending on `form`. The result is not rounded yet.
+// Returns T(x · scale) · w, x · scale · w or x · scale · (1 + w), depending on `form`. T(v) is v rounded to T. The
+// result itself is not rounded yet.
 template <class T>
 TESSERA_INLINE float normalised(T x, T w, float scale, NormForm form) {
   const float value = to_float(x) * scale;

@@ -65,8 +65,8 @@ TESSERA_INLINE Vec16 load16(const Float8E4M3* p) {
   const VecU16 wide = __builtin_convertvector(__builtin_convertvector(bytes, VecHalf16), VecU16);
   return numbers_of_e4m3((wide & 0x7fu) << 20, (wide & 0x80u) << 24);
 }
-// Loads 64 numbers as 16 words of four numbers. It uses shifts of the words in place of slower widening instructions.
-// So lane i of to[j] is number 4 · i + j.
+// Loads 64 numbers as 16 words of four numbers, and extracts the numbers with shifts, because widening instructions are
+// slower. Lane i of to[j] comes from byte j of word i, so it is number 4 · i + j.
 TESSERA_INLINE void load_by_fours(const Float8E4M3* p, Vec16 (&to)[4]) {
   constexpr std::uint32_t kMagnitude = 0x7fu << 20;
   constexpr std::uint32_t kSign = 1u << 31;

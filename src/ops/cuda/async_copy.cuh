@@ -30,8 +30,8 @@ __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Rows of 16-byte packs in shared memory. The packs of a row are permuted by the row number, so that the packs of eight
-// rows in one column lie in different banks.
+// Rows of 16-byte packs in shared memory, swizzled: a pack's column is XORed with the low three bits of its row number.
+// So the packs that eight successive rows have in one column lie in different banks.
 template <class T, int kRows, int kPacks>
 struct PermutedRows {
   static_assert(kPacks % 8 == 0);

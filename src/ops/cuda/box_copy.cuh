@@ -14,18 +14,18 @@
 namespace tessera::cuda {
 
 // The maximum number of 16 KiB boxes that a block has in flight. It applies to the kernels of a decode step that stream
-// weights. Most of these run two blocks on each multiprocessor. Two boxes for each block keep the memory busy. With
-// more boxes, memory requests queue up, and the small reads at the start of the next kernel, such as those of its input
-// x, wait behind them.
+// weights. Most of these kernels run two blocks on each multiprocessor. Two boxes for each block keep the memory busy.
+// With more boxes, memory requests queue up, and the small reads at the start of the next kernel, such as those of its
+// input x, wait behind them.
 inline constexpr int kBoxesInFlight = 2;
 inline constexpr int kLimitedBoxBytes = 16 << 10;
 
-// Limits the number of boxes that are in flight to a ring of slots. A box is in flight from when the thread asks for it
-// until it has arrived. The slots are filled in turn, from slot 0 on.
+// Limits how many boxes are in flight at once, for a thread that copies boxes to a ring of slots. A box is in flight
+// from when the thread asks for it until it has arrived. The thread fills the slots in turn, from slot 0 on.
 class BoxesInFlight {
  public:
-  // `most` is the maximum number of boxes in flight, and is not above `slots`. `full` has each slot's barrier, whose
-  // phase ends when a box arrives in the slot.
+  // `most` is the maximum number of boxes in flight, and is not above `slots`. `full` points to the barriers of the
+  // slots. A barrier's phase ends when a box arrives in its slot.
   __device__ BoxesInFlight(SharedBarrier* full, int slots, int most) : full_(full), slots_(slots), free_(most) {}
   // Waits until one more box may be in flight. The thread calls it before it asks for each box.
   __device__ void wait_for_one() {
@@ -73,8 +73,8 @@ __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, Shared
       "l"(&map), "r"(barrier.address()), "r"(c0), "r"(c1)
       : "memory");
 }
-// Copies a box to the same address in each block of the cluster that has its bit set in `blocks`. In each of these
-// blocks, the arriving bytes count for the barrier at the address of `barrier`.
+// Copies a box to the same address in each block of the cluster whose bit is set in `blocks`. In each of these blocks,
+// the arriving bytes count for the barrier at the address of `barrier`.
 __device__ inline void copy_box_to_all(std::uint32_t to, const CUtensorMap& map, SharedBarrier& barrier,
                                        std::uint16_t blocks, int c0, int c1) {
   asm volatile(
@@ -106,8 +106,8 @@ __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int
 // until they have completed.
 __device__ inline void wait_for_stores_to_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-// Orders this thread's stores to shared memory before copies of the same addresses, in either direction, that start
-// after a barrier.
+// Orders this thread's earlier stores to shared memory before copies that read or write the same addresses. The copies
+// must start after a barrier that follows this call.
 __device__ inline void let_copies_see_shared_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Makes the stores of earlier kernels visible to the copies that this thread starts.
@@ -135,9 +135,9 @@ __device__ inline void leave_cluster() {
   arrive_at_cluster_early();
   wait_for_cluster();
 }
-// Stores four neighbouring values in the shared memory of block `block` of the cluster, at the place that `own` has in
-// this block's shared memory. The address of `own` is a multiple of 16 bytes. When the 16 bytes have arrived, they
-// count for that block's barrier at the place of `arrived`. Does not wait for earlier stores.
+// Stores four neighbouring values in the shared memory of block `block` of the cluster, at the same offset that `own`
+// has in this block's shared memory. The address of `own` is a multiple of 16 bytes. The 16 bytes count for the other
+// block's barrier at the same offset as `arrived`. Does not wait for earlier stores.
 __device__ inline void send_to_block(float* own, unsigned block, float4 values, const SharedBarrier& arrived) {
   asm volatile(
       "{\n"

@@ -1,5 +1,5 @@
-// Copies from global to shared memory by Hopper's copy engine (TMA), and barriers in shared memory that signal when the
-// bytes have arrived (PTX: cp.async.bulk, mbarrier). Needs compute capability 9.0 or newer.
+// Contains copies from global to shared memory by Hopper's copy engine (TMA), and barriers in shared memory that signal
+// when the bytes have arrived (PTX: cp.async.bulk, mbarrier). Needs compute capability 9.0 or newer.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -6,7 +6,8 @@
 namespace tessera {
 
 Status clear_memory(std::byte* memory, std::size_t bytes, std::string_view name) {
-  // A memset may end after cudaMemset has returned, and streams of the engine do not wait for the default stream.
+  // The memset may end after cudaMemset has returned, and the engine's streams do not wait for the default stream. So
+  // this function waits for the default stream.
   cudaError_t error = cudaMemset(memory, 0, bytes);
   if (error == cudaSuccess) error = cudaStreamSynchronize(cudaStreamLegacy);
   if (error == cudaSuccess) return ok_status();

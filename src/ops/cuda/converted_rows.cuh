@@ -23,7 +23,8 @@ constexpr const char* name_by_form(const char* rounded, const char* fixed) {
   return std::is_same_v<Rows, RoundedRows> ? rounded : fixed;
 }
 
-// Returns make<T>(rows) for the type T of `dtype` and the form that `to` has. Returns null for float32.
+// Returns make<T>(rows), where T is the device type of `dtype`, and `rows` is the RoundedRows or FixedRows in `to`.
+// Returns null for float32.
 template <class F>
 std::unique_ptr<BoundOp> make_in_form(ir::DType dtype, const ConvertedRows& to, const F& make) {
   return std::visit(

@@ -31,7 +31,7 @@ struct LaunchShape {
                          // Hopper
 };
 
-// Returns a shape for rows of `items` items. grid.x and block.y count rows; grid.y and block.x count items.
+// Returns the launch shape for rows of `items` items. grid.x and block.y count rows. grid.y and block.x count items.
 inline LaunchShape row_shape(std::int64_t rows, std::int64_t items) {
   if (rows == 0 || items == 0) return {};
   const auto wanted = std::bit_ceil(static_cast<std::uint64_t>(items));
@@ -42,7 +42,8 @@ inline LaunchShape row_shape(std::int64_t rows, std::int64_t items) {
           .block = dim3(static_cast<unsigned>(across), static_cast<unsigned>(down))};
 }
 
-// Returns a shape for a single row of any length. grid.x and block.x count items, and flat_item() is the thread's item.
+// Returns the launch shape for a single row of any length. grid.x and block.x count items, and flat_item() is the
+// thread's item.
 inline LaunchShape flat_shape(std::int64_t items) {
   return {.grid = dim3(static_cast<unsigned>(ceil_div(items, kBlockThreads))), .block = dim3(kBlockThreads)};
 }
@@ -60,10 +61,10 @@ __device__ inline std::int64_t flat_item() { return static_cast<std::int64_t>(bl
 // newer, its blocks may start while earlier kernels of the stream still run (CUDA's programmatic dependent launch).
 //
 // Two rules hold. First, a block must wait before it writes memory, and before it reads memory that other kernels
-// write. Second, at least one block of each launch must wait. So a kernel never ends before the kernels ahead of it,
-// and a kernel need only wait for the kernel directly before it. A kernel's pointers are not __restrict__, because the
-// compiler could then move loads through them before wait_for_previous(). Before it waits, a block may read memory that
-// only copies write, because no kernel starts before an earlier copy has ended.
+// write. Second, at least one block of each launch must wait. Because of the second rule, a kernel never ends before
+// the kernels ahead of it. So a kernel need only wait for the kernel directly before it. A kernel's pointers are not
+// __restrict__, because the compiler could then move loads through them before wait_for_previous(). Before it waits, a
+// block may read memory that only copies write, because no kernel starts before an earlier copy has ended.
 //
 // let_next_begin() allows the next kernel, if it is launched early, to start its blocks as soon as all blocks of this
 // kernel have started.

@@ -121,8 +121,8 @@ __device__ inline float warp_sum(float x, int width = kWarp) {
   return x;
 }
 
-// Returns, in every thread, the sum over the block, which has whole warps. `scratch` is shared memory for 32 floats.
-// Two calls with the same scratch need a barrier between them.
+// Returns the sum over the block in every thread. The block must consist of whole warps. `scratch` is shared memory for
+// 32 floats. Two calls with the same scratch need a barrier between them.
 __device__ inline float block_sum(float x, float* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;

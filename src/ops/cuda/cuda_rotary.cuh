@@ -47,7 +47,7 @@ __device__ inline void rotate(T& a, T& b, float cosine, float sine) {
   b = from_float<T>(fmaf(y, cosine, x * sine));
 }
 
-// The cosines and sines for the pairs of two packs.
+// The cosines and sines for the N pairs of elements that the two packs of a slot form.
 template <int N>
 struct Angles {
   float cosine[N];

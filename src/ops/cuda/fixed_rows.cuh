@@ -1,6 +1,5 @@
-// Converts rows to fixed point of sixteen bits, for products of integers with matrices of int4 (quantised_fixed.cuh).
-// Each group of 128 columns of a row has its own scale. A number has a high byte h and a low byte l, both signed, and
-// is h · 256 + l.
+// Converts rows to 16-bit fixed point, for integer products with int4 matrices (quantised_fixed.cuh). Each group of 128
+// columns of a row has its own scale. A number has a high byte h and a low byte l, both signed, and is h · 256 + l.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +15,25 @@ inline constexpr int kMostFixed = 127 * 256;
 
 // A product reads one FixedGroup for each group of a row, besides the group's numbers.
 struct FixedGroup {
-  float scale;  // a sixteenth of the value of the number 1, because the product's weights are 16 times too large
+  float scale;  // 1/16 of the value of the fixed-point number 1, because the product's weights are 16 times too large
   int sum;      // the sum of the group's numbers
 };
 
-// Rows [m, k] in fixed point, in the caller's memory, which a product reads until it has ended. `values` is [m, 2, k]:
-// the high bytes of a row come before its low bytes. In each group the bytes are in the order of place_in_group().
-// `groups` is [k / 128, stride], and `stride` is at least m. Entries of rows past the last are not written.
+// Rows [m, k] in fixed point. The caller owns the memory and keeps it until the products that read it have ended.
+// `values` is [m, 2, k]: the high bytes of a row come before its low bytes. In each group the bytes are in the order of
+// place_in_group(). `groups` is [k / 128, stride], and `stride` is at least m. Entries of rows past the last are not
+// written.
 struct FixedRows {
   std::uint8_t* values;
   FixedGroup* groups;
   std::int64_t stride;
 };
 
-// Takes the eight columns from `column` on, where `column` is a multiple of 8. Returns the place of the four even ones
-// within a group's bytes. The four odd ones lie 16 bytes further on. This is the order in which w is multiplied: a word
-// of w has eight int4, and each word gives a thread its operands of one product of 32 columns. The even columns are the
-// lower halves of the word's bytes, and become operands of the product's first 16 columns. The odd columns are the
-// upper halves, and become operands of the other 16.
+// Returns the byte offset within a group of the four even columns among the eight columns from `column` on. `column` is
+// a multiple of 8. The four odd columns lie 16 bytes further on. The kernel multiplies w in this order: a word of w has
+// eight int4, and gives a thread its operands of one product of 32 columns. The even columns are the lower halves of
+// the word's bytes, and become operands of the product's first 16 columns. The odd columns are the upper halves, and
+// become operands of the other 16.
 __device__ inline int place_in_group(int column) { return column / 8 % 4 * 32 + column / 32 * 4; }
 
 // Converts eight columns of a row of k columns and stores them. The sixteen threads of a group call it together; they

@@ -67,8 +67,9 @@ struct OnlineSoftmax {
   __device__ float inverse() const { return sum > 0 ? 1 / sum : 0.0f; }
 };
 
-// Returns the weight of a part of a row. The part has its own running max, and `most` is the greatest running max of
-// all parts. `scale` turns a difference of two scores into an exponent to the base of Base.
+// Returns the weight of one of a row's partial results when they are merged. `running_max` is the running max of this
+// partial result, or its log-sum-exp if its values are normalised. `most` is the greatest of these numbers over all
+// partial results. `scale` turns a difference of two scores into an exponent to the base of Base.
 template <class Base>
 __device__ float part_weight(float running_max, float most, float scale = 1) {
   return Base::power((running_max - most) * scale);

@@ -18,7 +18,8 @@ struct TensorBox {
   int box;              // elements of the box in this dimension
 };
 
-// The permutation of 16-byte chunks that a copy to shared memory applies within a box's row of at most 64 or 128 bytes.
+// The swizzle that a copy to shared memory applies to the 16-byte chunks of a box's row. With k64Bytes a row has at
+// most 64 bytes, and with k128Bytes at most 128.
 enum class Swizzle : std::uint8_t { kNone, k64Bytes, k128Bytes };
 
 // Describes a tensor of 16-bit elements at `data`, which is aligned to 16 bytes. The fastest dimension comes first. The
@@ -38,7 +39,7 @@ struct RowGroups {
   std::int64_t second;
 };
 
-// Like encode_tensor_map(), for boxes of `box_rows` rows, a multiple of 16, and `box_columns` columns of one matrix.
+// Like encode_tensor_map(), but a box has `box_rows` rows (a multiple of 16) and `box_columns` columns of one matrix.
 // The coordinates of a box are column, 0, 0, group, matrix.
 Result<CUtensorMap> encode_row_groups(ir::DType dtype, const void* data, const RowGroups& weights, int box_rows,
                                       int box_columns, Swizzle swizzle = Swizzle::k128Bytes);

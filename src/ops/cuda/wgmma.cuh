@@ -51,9 +51,9 @@ __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Keeps values in their registers. The compiler must not move a computation of these values past this point. Without
-// this call it might, because it does not know that a product reads and writes registers after the instruction that
-// issues the product.
+// Keeps values in their registers, and stops the compiler from moving computations of these values past this point.
+// Without this call the compiler might move them, because it does not know that a product reads and writes registers
+// after the instruction that issues the product.
 template <int kCount>
 __device__ inline void hold(float (&values)[kCount]) {
 #pragma unroll
@@ -79,8 +79,9 @@ __device__ inline void keep_registers() {
   }
 }
 
-// Computes sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus the old sum if `keep`. Thread t of the warpgroup holds the
-// element in row 16 (t / 32) + 8 h + t % 32 / 4 and column 8 j + 2 (t % 4) + i as sum[4 j + 2 h + i].
+// Computes sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus the old sum if `keep`. In the accumulator layout, sum[4 j + 2 h +
+// i] of the warpgroup's thread t, with h and i 0 or 1, is the element in row 16 (t / 32) + 8 h + t % 32 / 4 and column
+// 8 j + 2 (t % 4) + i.
 #define TESSERA_SUMS(i)                                                                                               \
   "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
       "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7]), "+f"(sum[(i) + 8]), "+f"(sum[(i) + 9]), "+f"(sum[(i) + 10]),            \
@@ -170,10 +171,10 @@ __device__ inline void multiply_e4m3(float (&sum)[kN / 2], std::uint64_t a, std:
 }
 #undef TESSERA_E4M3_PRODUCT
 
-// Computes the product of multiply() with `a` in registers, in the layout of mma.m16n8k16 for each warp
-// (tensor_core.cuh). Warp w of the warpgroup has rows 16 w … 16 w + 15. The sums of an earlier product, packed to 16
-// bits, already have this layout. The registers of `a` may change only after the product has ended. If transposed, b is
-// [16, kN].
+// Computes the same product as multiply(), but takes `a` from registers. Each warp has the A operand layout of
+// mma.m16n8k16 (tensor_core.cuh). Warp w of the warpgroup has rows 16 w … 16 w + 15. The sums of an earlier product,
+// packed to 16 bits, already have this layout. The registers of `a` may change only after the product has ended. If
+// transposed, b is [16, kN].
 #define TESSERA_HELD_PRODUCT(N, TYPE, TRANSPOSED, NAMES, A, B, KEEP, ...)                                 \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                             \
                ", 0;\n"                                                                                   \

@@ -11,7 +11,8 @@ namespace tessera {
 
 inline RowCopy embedding_rows(const BindArgs& args) {
   const TensorView& table = args.operands[1];
-  // Takes the type from the result, because a table of blocks has another type and number of columns than the result.
+  // The type and the number of columns come from the result, because a table of GGUF blocks consists of bytes, and does
+  // not have the numbers' type and columns.
   const TensorView& numbers = args.results[0];
   const std::int64_t first_row = args.node.attribute_or("first_row", std::int64_t{0});
   RowCopy copy{.table = table.data.raw(),

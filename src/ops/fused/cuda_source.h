@@ -27,8 +27,8 @@ struct CudaRowLaunch {
   std::vector<std::uint64_t> arguments = {};
 };
 // Returns the launch for `rows` rows. `addresses` and `operand_rows` have an entry for each operand of the kernel.
-// operand_rows[i] is the number of rows of operand i. A row is as wide as the value that the kernel stores in the
-// operand.
+// operand_rows[i] is the number of rows of operand i. A row of an operand has as many elements as a row of the value
+// that the kernel stores in the operand.
 CudaRowLaunch cuda_launch(const RowKernel& kernel, const CudaSchedule& schedule, std::int64_t rows,
                           std::span<const std::uint64_t> addresses, std::span<const std::int64_t> operand_rows);
 

@@ -174,9 +174,8 @@ class CpuRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // Returns the possible schedules. A schedule is the number of parts into which the rows are divided. The first one,
-  // which is used until the schedules are measured, has so many parts that each part reads and writes about
-  // kMinTaskBytes bytes.
+  // Returns the possible schedules. A schedule is the number of parts into which the rows are divided. The first
+  // schedule is used until the schedules are measured. With it, each part reads and writes about kMinTaskBytes bytes.
   std::vector<std::int64_t> schedules(const BindArgs& args) const override {
     const std::int64_t num_rows = rows(args);
     const std::int64_t most = most_parts(args, num_rows);

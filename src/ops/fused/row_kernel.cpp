@@ -66,9 +66,9 @@ class TaskFinder {
     return id;
   }
 
-  // Merges the task of value `id` with the tasks of its inputs. Skips inputs that `id` reads at other positions than it
-  // writes. Skips repeated operands and weights too, because they belong to no task. Loads and slices are not merged
-  // with their inputs, so each begins a task.
+  // Merges the task of value `id` with the tasks of its inputs. Skips inputs that `id` does not read at the positions
+  // that it writes, such as a rotation's table. Also skips repeated operands and weights, because they belong to no
+  // task. Loads and slices are not merged with their inputs, so each begins a task.
   void join(int id) {
     if (is_source(value(id).op) || value(id).op == RowOp::kSlice) return;
     for (const int input : value(id).inputs)

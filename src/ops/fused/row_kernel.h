@@ -62,9 +62,9 @@ struct RowValue {
   friend bool operator==(const RowValue&, const RowValue&) = default;
 };
 
-// Writes a value to an operand. If `slots` is not -1, it is the index of an int32 value with one element for each row.
-// This element is the number of the operand's row to which the row is written. A row is dropped if the operand has no
-// such row.
+// Writes a value to an operand. If `slots` is not -1, it is the index of an int32 value with one element for each row
+// of the kernel. This element is the number of the operand's row to which the kernel writes its row. If the operand has
+// no row with this number, the kernel's row is dropped.
 struct RowStore {
   int value = -1;
   int operand = -1;
@@ -84,8 +84,8 @@ struct RowKernel {
 
 std::string to_text(const RowKernel& kernel);
 
-// Values that one thread block can compute together. They are connected by operators that read their inputs at the
-// positions that they write.
+// Values that one thread block can compute together. Operators connect these values. An operator connects its result
+// with an input if it reads the input at the positions that it writes.
 struct RowTask {
   std::int64_t width = 0;
   std::int64_t segment = 0;      // number of elements that are reduced together; 0: nothing is reduced

@@ -35,8 +35,8 @@ class RowKernelBuilder {
   virtual ~RowKernelBuilder() = default;
   // Returns the name that instructions show for row kernels of this builder: "cpu" or "nvrtc".
   virtual std::string_view name() const = 0;
-  // Returns what the code depends on besides its source: architecture and compiler. Returns kNotFound, with the places
-  // that were tried, if there is no compiler.
+  // Returns what the code depends on besides its source: architecture and compiler. Returns kNotFound if there is no
+  // compiler. The message then lists the places that were searched.
   virtual Result<std::string> version(Device& device) const = 0;
   // Returns the source to compile; equal sources give equal code. Returns kUnimplemented if the device has no code for
   // the kernel.

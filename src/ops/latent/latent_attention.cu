@@ -2,7 +2,7 @@
 // They multiply queries by the key matrices, compute attention, and multiply the result by the value matrices.
 // Attention runs on the tensor-core kernel of latent_attention.cuh for supported sizes, and on a plain kernel for
 // others. If a forward has too few tiles for the device, the keys are cut into ranges, each range gets its own blocks,
-// and another launch joins the ranges. Deterministic forwards do not cut keys.
+// and another launch merges the partial results (split KV). Deterministic forwards do not cut keys.
 //
 // The launches of the direct form (latent_direct.h) follow, for the requests that take this form. They use the same
 // scratch memory. The grids depend only on the bucket's number of rows, so that a recorded graph serves any requests.
@@ -54,8 +54,8 @@ struct Plan {
   }
   std::size_t query_bytes() const { return row_bytes(sizes.width); }
   std::size_t latent_bytes() const { return row_bytes(sizes.latent); }
-  // `ranges` is the number of ranges of keys, added over all rows. value_bytes() counts the partial values alone, and
-  // range_bytes() also counts the logarithms of sums.
+  // These functions return the sizes of the split-KV partial results. `ranges` is the number of ranges of keys, summed
+  // over all rows. value_bytes() counts only the partial values, and range_bytes() also counts the log-sum-exps.
   std::size_t value_bytes(std::int64_t ranges) const {
     return static_cast<std::size_t>(
         align_up<std::int64_t>(ranges * sizes.heads * sizes.latent * static_cast<std::int64_t>(sizeof(float))));
@@ -83,9 +83,9 @@ bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   return sizes.heads >= kManyHeads || (!args.context.limits.deterministic && tiles >= args.device.properties().threads);
 }
 
-// Returns the number of ranges into which keys are cut: the greatest number of up to kMostSplits with which no
-// multiprocessor gets a second block. `blocks` is the number of blocks if no keys are cut. It depends only on the
-// number of rows to which the forward is padded, and so does the result.
+// Returns the number of ranges into which keys are cut (split KV). It is the greatest number up to kMostSplits for
+// which no multiprocessor gets a second block. `blocks` is the number of blocks if no keys are cut. `blocks`, and
+// therefore the result, depends only on the number of rows to which the forward is padded.
 int splits_of(const BindArgs& args, std::int64_t blocks) {
   if (args.context.limits.deterministic) return 1;
   const std::int64_t multiprocessors = args.device.properties().threads;
@@ -205,9 +205,9 @@ Result<std::unique_ptr<BoundOp>> bind_plain(const Plan& plan, const Problem& p) 
       p.splits > 1 ? 1 : 0);
 }
 
-// Returns the bytes of scratch memory that are enough if keys are cut into ranges, for up to the plan's number of rows.
-// All rows together then have at most `most` ranges: the number of multiprocessors divided by the number of groups of
-// kLargeTile heads.
+// Returns the number of bytes of scratch memory that suffices for every forward of up to plan.rows rows that cuts keys
+// into ranges. In such a forward, all rows together have at most `most` ranges: the number of multiprocessors divided
+// by the number of groups of kLargeTile heads.
 std::size_t cut_bytes(const BindArgs& args, const Plan& plan) {
   if (args.context.limits.deterministic) return 0;
   const std::int64_t most = args.device.properties().threads / ceil_div(plan.sizes.heads, std::int64_t{kLargeTile});

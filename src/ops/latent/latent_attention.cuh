@@ -124,7 +124,8 @@ template <class T, int kRowGroups, int kStages>
 __device__ inline void multiply_keys(Shared<T, kRowGroups, kStages>& shared, int stage, int first_row, int first_key,
                                      float (&score)[Sums<kRowGroups>::kWarpKeys / 8][4]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  // The sums of every second step. With two sets of sums, a product need not wait for the product before it.
+  // The sums of every second step of the loop over d. Successive products add to different sets of sums, so a product
+  // need not wait for the product before it.
   float second[Sums<kRowGroups>::kWarpKeys / 8][4] = {};
 #pragma unroll 3
   for (int d = 0; d < kWidth / 32; ++d) {

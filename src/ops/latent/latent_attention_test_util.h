@@ -152,8 +152,8 @@ inline HostTensor reference_queries(const LatentConfig& c, const std::vector<Hos
   return query;
 }
 
-// Returns the expected output of the real rows: the first columns of each head of attention's output, multiplied by the
-// matrix of values.
+// Returns the expected output of the real rows: for each head, the latent part (the first columns) of the attention
+// output, multiplied by the head's value up-projection.
 inline std::vector<double> latent_reference(const LatentConfig& c, const ForwardBatch& batch,
                                             const std::vector<HostTensor>& operands) {
   const HostTensor query = reference_queries(c, operands);

@@ -17,9 +17,9 @@ using cuda::LaunchShape;
 // A request takes the direct form if it has at least this many new rows. Making a request's keys and values costs as
 // much as the absorbed form's additional operations for about 130 rows.
 constexpr std::int64_t kLeastRows = 128;
-// The scratch memory has room for this number of keys, which make_keys() makes, for each row of the bucket (the padded
-// number of rows). The keys lie where the absorbed form has its queries and latents, because the two forms use this
-// memory one after the other.
+// For each row of the bucket (the padded number of rows), the scratch memory has room for this many keys of
+// make_keys(). The keys lie where the absorbed form has its queries and latents, because the two forms use this memory
+// one after the other.
 constexpr std::int64_t kKeysOfRow = 4;
 
 // The operands, in the order of the declaration.

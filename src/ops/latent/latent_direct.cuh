@@ -62,9 +62,9 @@ union MakeMemory {
 };
 
 // Makes the keys and the transposed values of all heads. A block makes either the keys or the values of one head:
-// blockIdx.x is 2 · head for keys and 2 · head + 1 for values. Rows are processed in parts of 128, of which a block
-// takes every gridDim.y-th. Each of the eight warps computes 64 rows and 32 columns of a part. Rows past a request's
-// last key repeat the last key's row, because memory that was never written could hold NaN.
+// blockIdx.x is 2 · head for keys and 2 · head + 1 for values. Key rows are processed in parts of 128 rows. A block
+// takes every gridDim.y-th part. Each of the eight warps computes 64 rows and 32 columns of a part. Rows past a
+// request's last key repeat the last key's row, because memory that was never written could hold NaN.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2) make_keys(const Problem p) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -205,7 +205,7 @@ __device__ inline void turn_queries(const Problem& p, const own_attention::Rows&
 }
 
 // Loads the keys [first, first + kKeys) of the request, and their values. Keys from `end` on hold arbitrary numbers.
-// `place` is the request's first row among the made keys.
+// `place` is the row of p.made_keys at which the request's keys begin.
 template <class T, class Stage>
 __device__ inline void load_keys(const Problem& p, int request, int place, int head, int first, int end, Stage& stage) {
   const int thread = static_cast<int>(threadIdx.x);

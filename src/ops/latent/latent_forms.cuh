@@ -26,7 +26,7 @@ __device__ inline int key_rows(const LatentForms& forms, int request) {
 
 // Calls f(request, end, own) for the requests in order. The lanes of a warp call f for 32 requests at a time. Stops
 // when f returns true in some lane. Returns whether f returned true. `own` is the request's number of key rows, and
-// `end` is the sum over this and all earlier requests.
+// `end` is the number of key rows of this and all earlier requests together.
 template <class F>
 __device__ inline bool any_of_requests(const LatentForms& forms, F&& f) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

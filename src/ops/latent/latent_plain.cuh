@@ -1,5 +1,5 @@
-// Computes latent attention on CUDA for sizes and types that the tensor-core kernel does not support, and joins ranges
-// of keys.
+// Computes latent attention on CUDA for sizes and types that the tensor-core kernel does not support, and merges
+// split-KV partial results.
 #pragma once
 
 #include "tessera/ops/cuda/online_softmax.cuh"
@@ -100,9 +100,9 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, i
 inline constexpr int kJoinWarps = 4;
 inline constexpr int kJoinColumns = kWarp * 4;  // columns of a block: one float4 for each lane
 
-// Joins the ranges of keys of a row. A range without a key that the row sees has no values, and is skipped. Each warp
-// processes every kJoinWarps-th range. gridDim.x counts heads, gridDim.y counts rows, and gridDim.z counts parts of the
-// columns.
+// Merges the split-KV partial results of a row. A range in which the row sees no key has no values, and is skipped.
+// Each warp processes every kJoinWarps-th range. gridDim.x counts heads, gridDim.y counts rows, and gridDim.z counts
+// parts of the columns.
 template <class X>
 __global__ void __launch_bounds__(kJoinWarps* kWarp) join_ranges(const Problem p, int latent) {
   __shared__ float4 sums[kJoinWarps][kWarp];

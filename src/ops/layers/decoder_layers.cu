@@ -142,7 +142,7 @@ Result<LayerWeights> weights_of(const BindArgs& norm, std::span<const BindArgs> 
                       .value_pages = value_pages};
 }
 
-// Calls f.operator()<k>(), where k is the smallest supported number of rows that holds `rows`.
+// Calls f.operator()<k>(), where k is the smallest supported number of rows that is at least `rows`.
 template <class F>
 auto with_rows(int rows, F&& f) {
   if (rows == 1) return f.template operator()<1>();

@@ -1,15 +1,16 @@
 // Runs all layers of a small model's decode step in one launch, for few requests.
 //
-// Reading a layer of such a model takes less time than launching its kernels one after another. Here 128 blocks, one on
-// each multiprocessor, compute all layers. The weights and keys that a block reads are known from the start. One warp
-// loads them in order into a ring in shared memory (weight_ring.cuh), nearly a layer ahead of the products. Blocks
-// exchange values as tagged words (tagged_words.cuh). A layer has six exchanges, which are the arrows here:
+// Reading the weights of one layer of such a model takes less time than launching the layer's kernels one after
+// another. Here 128 blocks, one on each multiprocessor, compute all layers. The weights and keys that a block reads are
+// known from the start. One warp loads them in order into a ring in shared memory (weight_ring.cuh), nearly a layer
+// ahead of the products. Blocks exchange values as tagged words (tagged_words.cuh). A layer has six exchanges, which
+// are the arrows here:
 //
 //   stream ─▶ qkv ─▶ attention over a block's keys ─▶ attention over all keys ─▶ o + stream ─▶ gate and up
 //     ─▶ down + stream
 //
-// Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on; gate and up are two matrices here. The
-// matrices o and down have 1024 rows, so block b owns columns 8b … 8b + 7 of the residual stream, and keeps them in
+// Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on. Gate and up count as two matrices here.
+// The matrices o and down have 1024 rows, so block b owns columns 8b … 8b + 7 of the residual stream, and keeps them in
 // registers. Each KV head has 16 blocks, which share the keys of all requests evenly, in tiles of 64. If a norm
 // precedes a product, x is multiplied by the norm's weight before the product, and the result of the product is
 // multiplied by 1/rms (layer_products.cuh). Except for that, values are rounded where the operators' own kernels round

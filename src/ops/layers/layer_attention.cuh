@@ -153,7 +153,8 @@ __device__ inline float spread_sums(float (&x)[16]) {
   return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
 }
 
-// Combines the values x of eight neighbouring keys. Each key has a pair of the head's 16 lanes. f combines two values.
+// Combines x over eight neighbouring keys. A head has 16 lanes, and each key has two neighbouring lanes of these. f
+// combines two values.
 template <class F>
 __device__ inline float over_keys(float x, F&& f) {
 #pragma unroll

@@ -97,8 +97,8 @@ class Operand {
     }
   }
   // Multiplies the next kGroups groups of eight rows of w and stores the results in the same number of columns of
-  // `sums`. It first waits for all of these groups, which have usually arrived, so that the loads and products of
-  // several groups overlap.
+  // `sums`. It first waits for all of these groups, so that the loads and products of several groups can overlap.
+  // Usually the groups have arrived already.
   template <int kGroups, int kSlots, int kRows>
   __device__ void multiply(WeightRing<kSlots>& ring, ProductSums<kRows>& sums) const {
     static_assert(kGroups <= kMostGroups && kGroups * kParts <= kSlots);

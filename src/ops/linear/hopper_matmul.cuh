@@ -1,9 +1,9 @@
 // Code shared by the matmuls that use Hopper's warpgroup instructions (wgmma): the ring of stages in shared memory, the
 // computation of a tile's sums, and their conversion to rows of the result.
 //
-// Weights are the instructions' first matrix, which has 64 weight rows for each warpgroup. Rows of x are the second
-// matrix, and their number may be any multiple of 32 up to 256. A tile therefore has only as many rows of x as it
-// needs, rounded up to a multiple of 32, and little work is wasted.
+// Weights are the instructions' A operand, which has 64 weight rows for each warpgroup. Rows of x are the B operand,
+// and their number may be any multiple of 32 up to 256. A tile therefore has only as many rows of x as it needs,
+// rounded up to a multiple of 32, and little work is wasted.
 //
 // One thread of a block starts the copies. Its warpgroup gives its registers to the two other warpgroups. Each of these
 // multiplies 64 weight rows by all of the tile's rows of x. Stages of 64 columns go through the ring, without a pause

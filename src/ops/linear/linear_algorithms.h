@@ -60,8 +60,8 @@ class LinearAlgorithms {
   // Loads the algorithms of an earlier process. `json` is what to_json() returned there. Returns kDataLoss for any
   // other content, and then loads nothing.
   Status remember(const Json& json);
-  // Adds the algorithms that another process measured to what to_json() returns here. `json` is what to_json() returned
-  // in that process. This process itself does not use these algorithms. Returns the same errors as remember().
+  // Makes to_json() also return the algorithms that another process measured. `json` is what to_json() returned in that
+  // process. This process itself does not use these algorithms. Returns the same errors as remember().
   Status learn(const Json& json);
 
  private:

@@ -38,9 +38,9 @@ bool can_stream(const BindArgs& args);
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
 // The maximum number of rows for the split kernel, whose blocks split k.
 inline constexpr std::int64_t kMostSplitRows = 64;
-// Returns whether the split kernel supports the linear and is faster than all other kernels except perhaps the streamed
-// one. It supports 2 to kMostSplitRows rows of a 16-bit type. k and n must be multiples of 8, and w must be a weight.
-// It needs Hopper and a forward that is not deterministic.
+// Returns whether the split kernel supports the linear and is faster than all other kernels. Only the streamed kernel
+// may be faster still. It supports 2 to kMostSplitRows rows of a 16-bit type. k and n must be multiples of 8, and w
+// must be a weight. It needs Hopper and a forward that is not deterministic.
 bool can_split(const BindArgs& args);
 // Binds the kernel that splits k. Like the streamed kernel, it loads weights before the preceding kernels have ended
 // (linear_split.cuh). Sums have one order for all row counts. Precondition: can_split().
@@ -62,7 +62,7 @@ inline constexpr std::size_t kCublasLtWorkspaceBytes = std::size_t{32} << 20;
 // Sums are in float32, without TF32. Preconditions: m, n, k >= 1, and a workspace of kCublasLtWorkspaceBytes. Returns
 // kUnimplemented if the library has no kernel for the sizes.
 Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem, Device& device);
-// The number of rows for which bind_cublaslt_for_any_rows() asks the library.
+// The number of rows for which bind_cublaslt_for_any_rows() asks the library for an algorithm.
 inline constexpr std::int64_t kReferenceRows = 256;
 // Binds one algorithm for any number of rows: the library's first choice for kReferenceRows rows of x, among the
 // algorithms that compute each sum in one block. This algorithm uses one size of tile and one order of products for

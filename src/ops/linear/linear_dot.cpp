@@ -92,7 +92,7 @@ constexpr std::int64_t kLineBytes = 64;
 constexpr bool fetches_ahead(std::int64_t rows) { return rows > 2; }
 
 // Prefetches the weights of the next columns, `lines` cache lines at each step of k. The prefetches are spread evenly,
-// because more of them than a core can have in flight would delay its computation.
+// because a core can have only a limited number of them in flight, and further ones would delay its computation.
 struct Ahead {
   const std::byte* next;
   const std::byte* end;
@@ -136,8 +136,8 @@ TESSERA_INLINE void add_columns(const T* w, const T* x, std::int64_t k, std::int
   ahead.next = own.next;
 }
 
-// Stores one element of y, which has type T. `partial` holds its sums over whole steps of k. The remainder of k is
-// added here, from the row `x` and the column's weights `w`.
+// Stores one element of y as type T. `partial` holds the element's partial sums over the whole steps of k. The function
+// adds the products of the remainder of k, from the row `x` and the column's weights `w`.
 template <class T, class R>
 TESSERA_INLINE void store_as(const LinearProblem& p, const R* x, const R* w, std::int64_t row, std::int64_t column,
                              const Vec16& partial) {
@@ -167,7 +167,8 @@ constexpr std::int64_t kBlockColumns = 24;
 constexpr int kGroupRows = 8;
 
 // A block of at most kBlockColumns neighbouring columns with their weights. `next` is the number of columns in the next
-// block, whose weights follow this block's in memory; it is 0 if there is nothing to prefetch.
+// block, or 0 if there is nothing to prefetch. The weights of the next block follow the weights of this block in
+// memory.
 template <class R>
 struct Columns {
   std::int64_t first;
@@ -319,9 +320,9 @@ void run(const LinearProblem& p) {
 //   oneDNN                 26  22  16            25  19
 //
 // Without AVX-512 there are half as many registers. Without bfloat16 products there is twice the work. In both cases
-// oneDNN was faster for five rows or more. A second group of rows reads a block again, so the block and the next one
-// must fit the core's cache together. For w [4096, 14336] the two blocks do not fit: with 32 rows this kernel reaches
-// 15 GB/s, and oneDNN reaches 17.
+// oneDNN was faster for five rows or more. A second group of rows reads a block of weights again, while the next block
+// is prefetched. So both blocks together must fit in the core's cache. For w [4096, 14336] the two blocks do not fit:
+// with 32 rows this kernel reaches 15 GB/s, and oneDNN reaches 17.
 std::int64_t most_rows_for_dot(const LinearProblem& problem) {
 #ifdef TESSERA_BFLOAT16_PAIRS
   static const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);

@@ -8,8 +8,9 @@
 
 namespace tessera {
 
-// y[m, n] = x[m, k] · w[n, k]ᵀ + bias[n] + residual[m, n], all of one dtype. bias and residual may be null. With
-// `gelu`, y = gelu(x · wᵀ + bias) with a bias and without a residual; only bind_cublaslt() supports it (linear_cuda.h).
+// y[m, n] = x[m, k] · w[n, k]ᵀ + bias[n] + residual[m, n], all of one dtype. bias and residual may be null. If `gelu`
+// is set, y = gelu(x · wᵀ + bias), the bias is present, and there is no residual. Only bind_cublaslt() supports this
+// case (linear_cuda.h).
 struct LinearProblem {
   const std::byte* x;
   const std::byte* w;

@@ -22,9 +22,9 @@ using namespace cuda::split_linear;
 
 // With kSharedBytesOfTwo bytes of shared memory for each block, two blocks fit on a multiprocessor; with
 // kSharedBytesOfOne only one fits. The kernel uses kSharedBytesOfOne if all clusters can run at once with a
-// multiprocessor for each block. If two blocks fitted, the multiprocessors that become free first would take two blocks
-// each, and others would stay idle, because blocks start when the blocks of the preceding kernel end. An H200 has 132
-// multiprocessors, but runs only 30 clusters of four with a multiprocessor for each block.
+// multiprocessor for each block. With kSharedBytesOfTwo in this case, the multiprocessors that become free first would
+// take two blocks each, and others would stay idle, because blocks start when the blocks of the preceding kernel end.
+// An H200 has 132 multiprocessors, but runs only 30 clusters of four with a multiprocessor for each block.
 constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 

@@ -10,7 +10,7 @@
 //   - If there are more blocks than can each have a multiprocessor, two blocks share a multiprocessor, so that one
 //     block loads while the other adds.
 //
-// In the tensor-core products, the first matrix is 64 rows of weights and the second is rows of x, as in
+// In the tensor-core products, the A operand is 64 rows of weights and the B operand is rows of x, as in
 // hopper_matmul.cuh. An element's sum has the same order for any number of rows. The lower bound of the time is the
 // time for reading w from memory.
 #pragma once
@@ -30,8 +30,8 @@ inline constexpr int kDepth = 64;       // columns of w and x in a stage; they t
 inline constexpr int kRowBytes = kDepth * 2;
 inline constexpr int kMostStages = 8;
 inline constexpr int kThreads = kWarpgroup + kWarp;  // the last warp starts the copies
-// Shared memory holds the sums as [kN, kSumRow], where kN is the number of rows of x. Four floats of each row are
-// unused, so that the threads of a warp store to different banks.
+// Shared memory holds the sums as [kN, kSumRow], where kN is the number of rows of x. Each row ends with four floats of
+// padding, so that the stores of a warp have no bank conflicts.
 inline constexpr int kSumRow = kWeightRows + 4;
 
 // The size of a stage in bytes. kN is the number of rows of x in a tile, 32 or 64.
@@ -131,10 +131,10 @@ __device__ inline Pack<T, 8> residual_at(const Problem& p, std::int64_t at) {
   return p.residual != nullptr ? load_pack<T, 8>(p.residual + at) : Pack<T, 8>{};
 }
 
-// Computes and stores eight columns of y from `column` on; the first is element `out` of y. add(sums, first) sets
-// `sums` to the sums of eight of the thread's rows of w, from row `first` on. With a gate, the thread's rows 0 to 7 are
-// gate rows and its rows 8 to 15 are up rows. `residual` is a parameter, so that the caller can load it while it waits
-// for sums.
+// Computes and stores eight columns of y, from `column` on. `out` is the index in y of the first of these elements. The
+// callback add(sums, first) sets `sums` to the sums of eight of the thread's rows of w, from row `first` on. With a
+// gate, the thread's rows 0 to 7 are gate rows and its rows 8 to 15 are up rows. `residual` is a parameter, so that the
+// caller can load it while it waits for sums.
 template <class T, class Problem, class Add>
 __device__ inline void store_columns(const Problem& p, int column, std::int64_t out, const Pack<T, 8>& residual,
                                      const Add& add) {

@@ -35,7 +35,7 @@ inline constexpr int kFewRounds = 3;                         // greatest number 
 inline constexpr int kMostColumns = kMostRounds * kRoundColumns;  // greatest number of columns in a stage
 inline constexpr int kMostSlots = 8;                              // greatest number of slots in the ring
 // A row in shared memory is padded to 64 bytes past a multiple of 128. So if four threads read 16 bytes each from one
-// row and four others from the next row, the eight use all banks.
+// row and four others from the next row, there are no bank conflicts.
 inline constexpr int kBanks = 128;  // the width of all banks together, in bytes
 inline constexpr int kPadding = kBanks / 2;
 // The maximum size of a ring in bytes. With it, two blocks fit on a multiprocessor if x has up to eight rows.
@@ -87,8 +87,8 @@ __device__ inline void store_tile(const Streamed<T>& p, const Results& changes, 
   }
 }
 
-// A warp's sums of a tile. A tensor-core instruction multiplies sixteen rows by eight. With up to eight rows of x the
-// sixteen rows are w's, which halves the number of instructions.
+// A warp's sums of a tile. A tensor-core instruction multiplies an operand of sixteen rows by an operand of eight rows.
+// With up to eight rows of x, w is the operand of sixteen rows, which halves the number of instructions.
 template <int kEights>
 struct WarpTile {
   static constexpr bool kWeightsFirst = kEights == 1;

@@ -28,9 +28,9 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, const Cha
       name, [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, p, change); });
 }
 
-// Makes the kernel for up to eight rows of x. A tile of one or two stages is multiplied all at once, which shortens the
-// loop over k when the weights arrive before x. With more stages, waiting for all of them would free the ring's slots
-// too late (docs/measurements/prefill-decode.md).
+// Makes the kernel for up to eight rows of x. If a tile has one or two stages, the kernel waits for all of them and
+// then multiplies them in one go. This shortens the loop over k when the weights arrive before x. With more stages this
+// would free the ring's slots too late (docs/measurements/prefill-decode.md).
 template <class T, bool kGated, class Change>
 Result<std::unique_ptr<BoundOp>> make_of_eight(const char* name, const Streamed<T>& p, const Change& change,
                                                std::int64_t workers) {

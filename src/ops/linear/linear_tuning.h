@@ -10,8 +10,8 @@ namespace tessera {
 
 class Json;
 
-// Adds measurements that another process exported by cublaslt_algorithms() to later exports of this process. The
-// choices of this process do not change.
+// Imports measurements that another process exported by cublaslt_algorithms(). Later exports of this process include
+// them. The choices of this process do not change.
 Status learn_cublaslt_algorithms(const Json& algorithms);
 
 // Times the algorithms that the library offers for one linear that this process has bound and that no process has

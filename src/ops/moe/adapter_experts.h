@@ -71,7 +71,7 @@ struct AdapterExpertsLimits {
   std::int64_t intermediate;
   std::int32_t rank;
 };
-// Returns kUnimplemented, with the sizes and the limits, if some size is above its limit.
+// Returns kUnimplemented if some size is above its limit. The message states the sizes and the limits.
 Status check_sizes(const AdapterExpertsArgs& in, const AdapterExpertsLimits& most);
 
 }  // namespace tessera

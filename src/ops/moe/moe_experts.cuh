@@ -114,8 +114,8 @@ struct Order {
   int* row;        // [pairs]: the token of each sorted row
 };
 
-// `mine` holds two numbers of this thread. Returns, for each of the two, the sum over the block's threads before this
-// one. `scratch` is shared memory with one element per warp.
+// Computes two exclusive prefix sums over the block's threads. `mine` holds this thread's number for each of the two
+// sums. `scratch` is shared memory with one element per warp.
 __device__ inline int2 sum_before(int2 mine, int2* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;

@@ -22,11 +22,11 @@
 //
 // If quantised is true, the matrices have the form of quantised_matrix.h, with the experts' rows stacked: gate_up u8[E
 // · 2I, …] and down u8[E · H, …]. After the biases come the optional operands: first the scales, factor and zeros of
-// gate_up, as far as its format has them, and then those of down. The attributes are those of quantised_matrix.h,
-// except `groups`. They describe gate_up, and down too unless the attributes down_values, down_scales, down_group_rows
-// or down_group_cols say otherwise. If one matrix has GGUF's blocks, both have. No block of scales contains rows of two
-// experts. The attribute inputs is "plain" or, with blocks of GGUF, "block". As in quantised_linear, "block" allows x
-// and a() to be rounded to int8 with one scale for each 32 columns.
+// gate_up, if its format has them, and then those of down. The attributes are those of quantised_matrix.h, except
+// `groups`. They describe both matrices. The attributes down_values, down_scales, down_group_rows and down_group_cols,
+// if present, replace values, scales, group_rows and group_cols for down. If one matrix has GGUF's blocks, both have.
+// No block of scales contains rows of two experts. The attribute inputs is "plain" or, with blocks of GGUF, "block". As
+// in quantised_linear, "block" allows x and a() to be rounded to int8 with one scale for each 32 columns.
 //
 // No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
 // nothing: a row with only such ids is 0, even if x holds NaN. Matrix products and a() are rounded to X; the sum over k

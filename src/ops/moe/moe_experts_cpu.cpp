@@ -1,16 +1,16 @@
 // Computes moe_experts on the CPU. Rows of x are sorted by expert. A thread computes a block of an expert's results:
-// some of the expert's rows of x by 48 columns of the result, each of which belongs to one row of weights. It uses dot
-// products of rows (linear_dot.cpp) or oneDNN (onednn_blocks.h).
+// some of the expert's rows of x by 48 columns of the result. Each of these columns belongs to one row of weights. It
+// uses dot products of rows (linear_dot.cpp) or oneDNN (onednn_blocks.h).
 //
-// A decode step reads the chosen experts' weights, 3 · H · I values each, and little else. Reading them from memory
-// takes nearly all of its time. A block reads each of its weights once for up to 240 rows of x. Blocks of 48 columns
-// are small enough to share the work of one token among dozens of threads: with I = 768 and 8 experts there are
-// 768 / 48 · 8 = 128 blocks.
+// A decode step reads the chosen experts' weights, 3 · H · I values for each expert, and little else. Reading these
+// weights from memory takes nearly all of the step's time. A block reads each of its weights once for up to 240 rows of
+// x. Blocks of 48 columns are small enough to share the work of one token among dozens of threads: with I = 768 and 8
+// experts there are 768 / 48 · 8 = 128 blocks.
 //
-// A prefill has so many rows of every expert that products limit the speed. There oneDNN is faster. For example, on one
-// core of a Zen 5 EPYC, in bfloat16 with H = 2048 and I = 768, oneDNN makes the whole operator 1.19 times as fast with
-// 128 rows of each expert, and 1.24 times as fast with 256 rows. With 32 rows it gains nothing. oneDNN's sums depend on
-// the number of rows, so a deterministic forward always uses dot products.
+// A prefill has so many rows for every expert that products limit the speed. In this case oneDNN is faster. For
+// example, on one core of a Zen 5 EPYC, in bfloat16 with H = 2048 and I = 768, oneDNN makes the whole operator 1.19
+// times as fast with 128 rows of each expert, and 1.24 times as fast with 256 rows. With 32 rows it gains nothing.
+// oneDNN's sums depend on the number of rows, so a deterministic forward always uses dot products.
 //
 // Quantised weights are also read from memory once. A block unpacks its rows of weights (48, or 64 with oneDNN) into
 // the L2 cache, and multiplies them there. Packed blocks of GGUF are multiplied as they are (moe_blocks_cpu.h).
@@ -149,7 +149,8 @@ struct Slice {
   }
 
   // Calls body(block, first column, end column, worker's memory, is new) for all blocks and ranges of columns, in
-  // parallel. "is new" is true unless the worker's previous call had the same block. Returns the first error.
+  // parallel. "is new" is true if the worker's previous call had another block, or if this is the worker's first call.
+  // Returns the first error.
   template <class Body>
   Status for_blocks(std::int64_t columns, std::int64_t depth, const Body& body) const {
     const std::int64_t width = products.up != nullptr ? kOneDnnColumns : kBlockColumns;

@@ -158,8 +158,8 @@ class PackedRows {
 };
 
 // Computes the matmul for all pairs. gridDim.x counts tiles of kFewWeightRows weight rows, and gridDim.y counts pairs.
-// With kGateUp a tile has 8 rows of gate and 8 rows of up. Without it, x is the y of gate and up, with one row for each
-// pair. Preconditions: k is a multiple of 8 (of 32 in PackedRows), and pairs <= kMostPairs.
+// With kGateUp a tile has 8 rows of gate and 8 rows of up. Without it, x is the result of gate and up, with one row for
+// each pair. Preconditions: k is a multiple of 8 (of 32 in PackedRows), and pairs <= kMostPairs.
 template <class T, bool kGateUp, template <class> class Rows>
 __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
     few_rows(const Matmul<T> p, const std::int32_t* ids, int pairs) {

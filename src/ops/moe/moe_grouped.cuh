@@ -32,8 +32,8 @@ inline constexpr int kRowsAtOnce = kThreads / kChunks;  // rows that all threads
 template <int kRows>
 inline constexpr int kStageBytes = (kRows + kTileWeightRows) * kDepth * 2;
 
-// Returns the address of a chunk in a swizzled stage. Rows have 128 bytes. The row's number permutes its 16-byte
-// chunks, so that chunks with the same number in eight neighbouring rows lie in different banks.
+// Returns the address of a chunk in a swizzled stage. Rows have 128 bytes. The number of a 16-byte chunk is XORed with
+// the row's number, so that the chunks with one number in eight neighbouring rows lie in different banks.
 __device__ inline unsigned chunk_at(unsigned base, int row, int chunk) {
   return base + static_cast<unsigned>(row * kDepth * 2 + ((chunk ^ (row & 7)) * 16));
 }

@@ -19,7 +19,7 @@
 namespace tessera::cuda::moe {
 
 // Each warpgroup has two buffers in shared memory for its results. A buffer holds 32 tokens by the warpgroup's columns.
-// Its rows are padded by 16 bytes so that eight rows use all banks.
+// Its rows have 16 bytes of padding, which avoids bank conflicts between eight rows.
 template <bool kGateUp>
 inline constexpr int kResultColumns = kGateUp ? 32 : 64;
 template <bool kGateUp>

@@ -2,9 +2,9 @@
 // (moe_hopper_parts.cuh).
 //
 // Packed weights arrive in boxes (copies by TMA) of 256 columns, and the scale factors of a tile arrive all at once. A
-// thread unpacks a word into pairs, whose two columns are four apart (moe_mxfp4.cuh). The second matrix of a product
-// must have its columns in the same order. So the kernel that sorts x, and the kernel of gate and up, store columns in
-// this order. Within 32 columns, column 4 i + j goes to place 8 j + i.
+// thread unpacks a word into pairs, whose two columns are four apart (moe_mxfp4.cuh). The B operand of a product, which
+// is x, must have its columns in the same order. So the kernel that sorts x, and the kernel of gate and up, store
+// columns in this order. Within 32 columns, column 4 i + j goes to place 8 j + i.
 //
 // A thread spends about 122 instructions on a stage if a tile has up to 64 tokens, and 142 with 256 tokens. Among these
 // instructions, 88 unpack. The others are for addresses, barriers and the operands of products. With 256 tokens, the
@@ -84,9 +84,9 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
 
 // Unpacks the thread's part of a stage. `word` is the byte offset, in the box, of the thread's word in chunk 0 of the
 // thread's first row. The thread's second row is eight rows further. Chunks have 16 bytes, which are 32 columns. The
-// copy engine (TMA) permutes them. `in_box` is the stage's number in the box. `scales` has two scale factors for each
-// of the two rows. Large factors take a second multiplication. Models have almost no large factors, so the warp skips
-// this multiplication unless one of its threads has a large factor.
+// copy engine (TMA) has swizzled the chunks. `in_box` is the stage's number in the box. `scales` has two scale factors
+// for each of the two rows. Large factors take a second multiplication. Models have almost no large factors, so the
+// warp skips this multiplication unless one of its threads has a large factor.
 __device__ inline void unpack_stage(const unsigned char* box, std::uint32_t word, int in_box,
                                     const std::uint32_t (&scales)[2], PackedOperand& to) {
   const PackedFactors factors[2] = {PackedFactors(scales[0]), PackedFactors(scales[1])};

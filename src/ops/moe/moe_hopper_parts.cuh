@@ -1,5 +1,5 @@
 // Contains what moe_hopper_packed.cuh and moe_hopper_quantised.cuh share. In both kernels, warpgroups convert weights
-// to 16 bits in registers, because a wgmma instruction can take its first matrix from registers.
+// to 16 bits in registers, because a wgmma instruction can take its A operand from registers.
 //
 // x arrives through one ring buffer of shared memory, and the weights through another. A stage is 64 columns of k. A
 // box is what one copy by TMA brings. In a box of weights each row has 128 bytes, which are two stages of 8-bit values
@@ -134,7 +134,7 @@ __device__ inline void multiply_part(float (&sum)[kMostProductSums], const Packe
 }
 
 // Multiplies kStages stages, from `stage` on, and adds the products to the sums of a tile of kN rows of x. Stage 0
-// begins the sums. The stages are whole slots of x, of kParts stages each, and belong to one box of weights.
+// begins the sums. The stages fill whole slots of x, each with kParts stages, and belong to one box of weights.
 // convert(box, i, to) converts the thread's part of stage + i. If `ends_box` is true, the box is released. All products
 // have ended when the function returns.
 template <class T, int kN, int kParts, int kStages, class Convert>

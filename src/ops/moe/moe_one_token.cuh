@@ -7,11 +7,10 @@
 //
 // The scale factor of a block of 32 columns multiplies the block's sum, not each weight. In a step, each of the four
 // threads of a quad has its own block, and one tensor-core instruction adds up products of all four blocks. The eight
-// columns of the instruction's second matrix keep the four sums separate. Column 2q holds the x of thread q's block,
-// and zeros for the other blocks. Thread q receives the sums of columns 2q and 2q + 1. In the kernel of gate and up,
-// the first matrix has rows of gate and rows of up, which are multiplied by column 2q. In the kernel of down, the first
-// matrix has rows of two experts. One expert uses column 2q and the other uses column 2q + 1, because each expert has
-// its own x.
+// columns of the instruction's B operand keep the four sums separate. Column 2q holds the x of thread q's block, and
+// zeros for the other blocks. Thread q receives the sums of columns 2q and 2q + 1. In the kernel of gate and up, the A
+// operand has rows of gate and rows of up, which are multiplied by column 2q. In the kernel of down, the A operand has
+// rows of two experts. One expert uses column 2q and the other uses column 2q + 1, because each expert has its own x.
 //
 // Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither factor causes a
 // rounding if |x| is below 2^67. A sum of products vanishes in float32 only if its value without these factors is below
@@ -34,8 +33,8 @@ inline constexpr float kTokenScaleOfSums = 0x1p66F;  // 2^126 / kTokenScaleOfX
 // Returns the number of columns rounded up to whole steps.
 constexpr std::int64_t token_columns(std::int64_t k) { return (k + kTokenStep - 1) / kTokenStep * kTokenStep; }
 
-// Returns the place where the group of eight columns from column 8 · `eight` on is stored. Places are counted in such
-// groups. A step first has the first group of each of its four blocks, then the second group of each, and so on.
+// Returns the place of the group of eight columns that begins with column 8 · `eight`. Each place holds one such group.
+// A step first has the first group of each of its four blocks, then the second group of each, and so on.
 __device__ inline int place_of(int eight) { return eight / 16 * 16 + eight % 4 * 4 + eight / 4 % 4; }
 
 // Loads the thread's block of x in a step. `x` points to the start of the step.
@@ -52,10 +51,10 @@ struct TwoBlocks {
   unsigned high_scale;
 };
 
-// Adds products of the thread's blocks to low_sum and high_sum. The instruction gives a thread the sums of an even and
-// an odd column of the second matrix. low_sum takes the low row's sum of the even column. high_sum takes the high row's
-// sum of the odd column if kOdd, else of the even one. `x` is the thread's part of the second matrix, as pairs of
-// values. It is a block of x, or zeros.
+// Adds products of the thread's blocks to low_sum and high_sum. The instruction gives a thread the sums for an even and
+// an odd column of the B operand. low_sum takes the low row's sum for the even column. high_sum takes the high row's
+// sum for the odd column if kOdd is true, and for the even column otherwise. `x` is the thread's part of the B operand,
+// as pairs of values. It is a block of x, or zeros.
 template <class T, bool kOdd>
 __device__ inline void multiply_blocks(const TwoBlocks& blocks, const uint4 (&x)[4], float& low_sum, float& high_sum) {
   const uint4& a = blocks.low;

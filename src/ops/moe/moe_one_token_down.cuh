@@ -33,8 +33,8 @@ __device__ inline void copy_eight_async(void* to, const void* from) {
 template <class T>
 class PackedWalk {
  public:
-  // Begins the loop over the rows of weights low … low + 7 and high … high + 7, numbered through the rows of all
-  // experts. `low` and `high` are multiples of 8. The warp takes the steps first, first + stride and so on. `shared`
+  // Begins the loop over the weight rows low … low + 7 and high … high + 7. These numbers count the rows of all experts
+  // together. `low` and `high` are multiples of 8. The warp takes the steps first, first + stride and so on. `shared`
   // has walk_bytes(k) bytes.
   __device__ PackedWalk(const Matmul<T>& p, std::int64_t low, std::int64_t high, int first, int stride,
                         unsigned char* shared)
@@ -119,9 +119,9 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
     return is_expert(id, p.experts) ? id : -1;
   };
   const int chosen[2] = {expert_of(couple * 2), expert_of(couple * 2 + 1)};
-  // If one expert of a couple is missing, the rows of the other expert are multiplied twice, without additional reads
-  // from memory. A couple without experts has no steps. A warp also has no steps if the other warps take all of them.
-  // The loops of such warps begin past the end and load nothing.
+  // A couple is the two experts of a warp. If one of them is missing, the rows of the other expert are multiplied
+  // twice, without additional reads from memory. A couple without experts has no steps. A warp also has no steps if the
+  // other warps take all of them. The loops of such warps begin past the end and load nothing.
   const int present = max(chosen[0], chosen[1]);
   const int own_step = thread / kWarp / couples;
   const int first_step = own_step < stride && present >= 0 ? own_step : steps;

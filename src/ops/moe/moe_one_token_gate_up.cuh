@@ -64,8 +64,8 @@ __device__ inline void ask_for_units(const Matmul<T>& p, const std::int32_t* ids
 }
 
 // Returns which of eight weight rows a thread reads. Shared memory serves eight threads at once, which are two quads.
-// If k is an odd multiple of 64, rows a and a + 2 lie in different banks. So one of the two quads reads a row a, and
-// the other reads row a + 2.
+// If k is an odd multiple of 64, rows a and a + 2 lie in different banks. So one quad reads a row a and the other reads
+// row a + 2, which avoids bank conflicts.
 __device__ inline int row_of_thread_in_eight() {
   const int quad = static_cast<int>(threadIdx.x) / 4 % 8;
   return (quad & 4) | (quad & 1) << 1 | (quad >> 1 & 1);

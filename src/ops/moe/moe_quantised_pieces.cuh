@@ -52,8 +52,8 @@ __device__ inline void with_values(const QuantisedMatrix& m, const F& f) {
   }
 }
 
-// Returns scale number `at` of a matrix of codes in the lower 16 bits. The upper 16 bits are the scale's offset, or 0
-// if the format has no offsets.
+// Returns scale number `at` of a matrix of codes, and its offset. The lower 16 bits are the scale. The upper 16 bits
+// are the offset, or 0 if the format has no offsets.
 __device__ inline std::uint32_t code_scale(const QuantisedMatrix& m, std::uint32_t at) {
   if (m.format.scales == QuantisedFormat::Scales::kPairs) return reinterpret_cast<const std::uint32_t*>(m.scales)[at];
   return reinterpret_cast<const std::uint16_t*>(m.scales)[at];
@@ -106,8 +106,8 @@ struct Piece {
   }
 };
 
-// Says whether convert_word() makes one pair of bytes 0 and 2 of a word, and one pair of bytes 1 and 3. These pairs
-// need no byte permutation.
+// Says whether convert_word() combines bytes 0 and 2 of a word into one pair, and bytes 1 and 3 into another. These
+// pairs need no byte permutation.
 template <class T, Values kValues>
 inline constexpr bool kAlternates = !quantised::is_packed(kValues) && quantised::kIsBf16<T>;
 
@@ -165,7 +165,7 @@ class CodeScale {
   }
 
   // Returns the scale that lane `lane` of this thread's quad holds. All lanes of the warp must call this function.
-  // `is_moved` says whether the scale has an offset, or a zero point instead of an offset.
+  // `is_moved` says whether the scale has an offset or a zero point.
   __device__ CodeScale of_lane(int lane, bool is_moved) const {
     CodeScale other = *this;
     other.of_.scale = __shfl_sync(~0U, of_.scale, lane, 4);

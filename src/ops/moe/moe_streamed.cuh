@@ -11,8 +11,8 @@
 // multiprocessors have equal work for any number of active experts. In the kernel of down, each block computes 16
 // columns of y for all groups. It computes all experts' results for its columns, so it also adds them up.
 //
-// A team of warps multiplies an item with tensor-core instructions. The weights are the first operand, and the group's
-// rows of x are the second.
+// A team of warps multiplies an item with tensor-core instructions. The weights are the A operand, and the group's rows
+// of x are the B operand.
 //   - A team of eight warps is a whole block. Each warp multiplies an eighth of k. The warps' sums are added in an
 //     order that does not depend on the rows.
 //   - For down, k is short, and eight warps would wait for each other longer than they multiply. So a team is one warp,
@@ -183,7 +183,8 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   [[maybe_unused]] int turn = 0;
   for (Item item = first_item(team); item.group < groups.count; advance(item, p.teams)) {
     float sum[4] = {};
-    // In a team of several warps, a thread writes the results of other weight rows than those that it multiplies.
+    // The weight row whose results the thread writes. In a team of several warps it may differ from the row that the
+    // thread multiplies.
     const int last_row = kTeam == 1 ? row : static_cast<int>(threadIdx.x) % 8;
     [[maybe_unused]] float factors[2];
     if constexpr (Weights::kHasFactors) {

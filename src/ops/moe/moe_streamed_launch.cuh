@@ -62,7 +62,7 @@ Ring whole_rows(int k, std::int64_t bytes) {
 
 // Returns a ring of stages that hold about equal parts of the columns of k, so that the last stage does not have only a
 // few columns. Gaps of 64 bytes make the distance between rows an odd multiple of 64, so eight threads that read 16
-// bytes each from two rows use all banks.
+// bytes each from two rows have no bank conflicts.
 template <class Stream>
 Ring parts_of_rows(int k, std::int64_t bytes) {
   const std::int64_t stages = ceil_div(k, Stream::kStageColumns);

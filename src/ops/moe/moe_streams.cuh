@@ -1,4 +1,4 @@
-// Defines how the weights of an item of work of moe_streamed.cuh lie in memory and how they are multiplied. There is
+// Defines how weights lie in memory and how they are multiplied, for the items of work in moe_streamed.cuh. There is
 // one class for each form of weights. The class for quantised weights is in moe_quantised_stream.cuh.
 #pragma once
 

@@ -90,7 +90,8 @@ struct TileStore {
       }
       if (pass % 2 == 1) load_residual(pass / 2 + kAhead);
     }
-    // The next tile's first pass writes the first buffer, which the last pass but one has read.
+    // The next tile's first pass overwrites the first buffer. The number of passes is even, so the threads read this
+    // buffer for the last time in this tile's second-to-last pass.
     static_assert(kPasses % 2 == 0);
     sync_warpgroup();
   }

@@ -70,8 +70,8 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
 }
 
 // Sets `w_rows` to a thread's two rows of w. `weight` is the first of them, counted within the tile. With a gate, 8
-// gate rows alternate with their 8 up rows. The last row of w takes the place of rows past it, whose sums are not
-// stored.
+// gate rows alternate with their 8 up rows. Rows past the last row of w are replaced by the last row, and the sums of
+// the replaced rows are not stored.
 template <class T>
 __device__ inline void rows_of_thread(const TiledQuantised<T>& p, const TilePlace& at, int weight, int (&w_rows)[2]) {
   const auto last = static_cast<int>(p.w.rows) - 1;
@@ -83,8 +83,9 @@ __device__ inline void rows_of_thread(const TiledQuantised<T>& p, const TilePlac
 }
 
 // Does what store_tile_sums() does, for a Product whose kRowsFirst is true. A thread has two rows of x, eight rows
-// apart, and two neighbouring rows of w in each eight. sum[4 j + 2 h + i] belongs to its row h of x, and to its row i
-// of the j-th eight rows of w. If w has one scale for each row, the function multiplies the sums by these scales.
+// apart, and two neighbouring rows in each group of eight rows of w. sum[4 j + 2 h + i] belongs to the thread's row h
+// of x, and to its row i in group j of w. If w has one scale for each row, the function multiplies the sums by these
+// scales.
 template <class T>
 __device__ inline void store_row_sums(const TiledQuantised<T>& p, const TilePlace& at, const float (&sum)[64],
                                       std::uint32_t sums) {
@@ -138,12 +139,11 @@ __device__ inline void sync_multiplying() {
 //   first_weight()             the first of a thread's two rows of w, counted within the tile; the second is eight rows
 //                              further on
 //   kNextRow                   see store_tile_sums()
-//   kRowsFirst                 whether x is the first matrix of the products. A thread's sums are then those of
-//                              store_row_sums(), otherwise those of store_tile_sums()
+//   kRowsFirst                 whether x is the A operand of the products. If it is, a thread has the sums that
+//                              store_row_sums() takes, and otherwise the sums that store_tile_sums() takes
 //   kRounds                    whether the block has warps that round x
-//   kLimitsBoxes               whether the block limits the boxes of weights in flight; if so, weights and rows of x
-//   have
-//                              separate barriers
+//   kLimitsBoxes               whether the block limits the number of boxes of weights in flight. If it does, weights
+//                              and rows of x have separate barriers
 //   multiply(p, at, ring, weight, w_rows, place, sum, factor)
 // Each thread of the two warpgroups calls multiply(). It computes the thread's sums over the block's stages, and the
 // factors of the thread's two rows of w, `w_rows`. `weight` is the first of these rows, counted within the tile.

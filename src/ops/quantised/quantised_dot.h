@@ -11,8 +11,8 @@
 namespace tessera {
 
 // Returns whether this machine and the kernel support the matrix. The machine needs AVX-512, and for bfloat16 also the
-// instructions of AVX512_BF16. Rows of the matrix must have a multiple of 32 values. Groups must have 16 values (but
-// not of int4), a multiple of 32 values, or a whole row. The matrix must have no GGUF blocks, no offsets and no operand
+// instructions of AVX512_BF16. Rows of the matrix must have a multiple of 32 values. A group must be 16 values (except
+// with int4), a multiple of 32 values, or a whole row. The matrix must have no GGUF blocks, no offsets and no operand
 // `groups`.
 bool quantised_dot_takes(const QuantisedMatrix& m, ir::DType dtype);
 

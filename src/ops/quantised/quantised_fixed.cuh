@@ -26,8 +26,8 @@ inline constexpr int kStageFixedGroups = 2;  // number of groups of 128 columns 
 template <bool kZeros>
 class FixedScales {
  public:
-  // A row of w has a row of kScaleRowBytes in shared memory. It holds two sets of scales side by side, each for kStages
-  // stages. Zeros lie in the same way in rows of kZeroRowBytes.
+  // Each row of w has kScaleRowBytes bytes of scales in shared memory: two sets side by side, each for kStages stages.
+  // It also has kZeroRowBytes bytes of zeros with the same layout.
   static constexpr std::uint32_t kStages = 4;
   static constexpr int kScaleRowBytes = 64;
   static constexpr int kZeroRowBytes = 16;
@@ -76,12 +76,13 @@ class FixedScales {
   }
 
  private:
-  // Returns the address of a row's first scales. An exclusive or with an offset gives the address of the row's other
-  // scales. This order puts the scales of eight rows in different banks.
+  // Returns the address of a row's first scales. The scales are swizzled: the XOR of this address with an offset is the
+  // address of the row's other scales. So reads of the scales of eight rows have no bank conflicts.
   __device__ static std::uint32_t start_of(std::uint32_t base, int row) {
     return base + static_cast<std::uint32_t>(row * kScaleRowBytes | row / 2 % 4 * 16);
   }
-  // Waits for the set of a stage and begins to copy the next one. This set stays in place until the next call.
+  // Waits for the set of scales that contains `stage`, and begins to copy the next set. The set that has arrived stays
+  // in place until the next call.
   __device__ void wait_and_copy(int stage) {
     wait_for_copies<0>();
     __syncwarp();  // after this, all lanes' copies are there, and no lane reads the previous set

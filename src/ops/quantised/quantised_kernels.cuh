@@ -34,7 +34,7 @@ bool quantised_streamed_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedCall& call);
 
 // Returns whether the kernel for very few rows supports the call and is faster than the streamed kernel. It supports
-// what the streamed kernel supports if x is small enough for shared memory (quantised_staged.cuh).
+// the same calls as the streamed kernel, if x is small enough for shared memory (quantised_staged.cuh).
 bool quantised_staged_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_staged(const QuantisedCall& call);
 

@@ -9,9 +9,9 @@
 //   dequantised   16-bit types, at least 1024 rows (dequantised.cuh): converts w to scratch memory
 //   plain         everything else (quantised_plain.cu)
 //
-// The kernel of rounded rows rounds x to eight bits, and that of fixed point to sixteen; no other kernel rounds x. A
-// deterministic forward uses the same kernel for any number of rows, so it never uses the staged, the streamed, the
-// fixed-point or the dequantised one.
+// The kernel of rounded rows rounds x to eight bits, and the kernel of fixed point rounds it to sixteen bits. No other
+// kernel rounds x. A deterministic forward uses the same kernel for any number of rows, so it never uses the staged,
+// the streamed, the fixed-point or the dequantised one.
 #include "tessera/ops/quantised/quantised_linear.h"
 
 #include <algorithm>
@@ -47,8 +47,8 @@ bool prefers_tiles(const QuantisedCall& call) {
 
 // Returns whether the kernel of integer products supports the call and is faster than the kernels that multiply 16-bit
 // numbers. Products of integers need a launch that converts x, unless a norm or gate before them converts it. With one
-// row this launch takes longer than such a product saves. With 2 to 15 rows, it does so only if the matrix is small
-// (docs/measurements/kernels.md).
+// row this launch takes longer than an integer product saves. With 2 to 15 rows the launch takes longer only if the
+// matrix is small (docs/measurements/kernels.md).
 bool prefers_fixed_point(const QuantisedCall& call) {
   if (call.m < 2 || !quantised_fixed_serves(call)) return false;
   // The maximum number of values of a small matrix, in units of 2^20.
@@ -65,7 +65,8 @@ std::size_t workspace_of(const QuantisedCall& call) {
   }
 }
 
-// Returns what the call needs, or what the same call with few rows needs if that is more.
+// Returns the number of bytes that the call needs. If it has more than kMostFixedPointRows rows, the result also
+// suffices for the same call with that number of rows.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   QuantisedCall call = quantised_call(args);
   const std::size_t bytes = workspace_of(call);

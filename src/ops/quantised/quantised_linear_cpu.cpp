@@ -55,7 +55,7 @@ OneDnnBlocks::Shape onednn_shape(const Problem& p) {
   return {.columns = kBlockColumns, .depth = p.k, .dtype = p.dtype, .float_sums = true};
 }
 // Returns the number of rows that oneDNN computes at once. The rows of x are divided into parts of about equal size.
-// Only in the last part may oneDNN compute more rows than there are.
+// oneDNN may compute additional rows in the last part, but in no other part.
 std::int64_t onednn_rows(const Problem& p) {
   const std::int64_t pieces = (p.m + OneDnnBlocks::kMostRows - 1) / OneDnnBlocks::kMostRows;
   return OneDnnBlocks::computed_rows((p.m + pieces - 1) / pieces);

@@ -67,8 +67,8 @@ struct QuantisedFormat {
     return is_blocks() ? 1 : 2 + std::size_t{factor} + std::size_t{zeros} + std::size_t{groups};
   }
 
-  // attributes() converts the format to a node's attributes, and of() makes the format from them. An error of of() is
-  // kInvalidArgument and names the wrong attribute.
+  // attributes() converts the format to a node's attributes, and of() makes the format from a node's attributes. If an
+  // attribute is wrong, of() returns kInvalidArgument, and the message names the attribute.
   ir::Attributes attributes() const;
   static Result<QuantisedFormat> of(const ir::Node& node);
 };
@@ -104,7 +104,7 @@ struct QuantisedMatrix {
   BlockMatrix blocks() const { return {.type = format.blocks, .rows = rows, .cols = cols, .data = values}; }
 };
 
-// Returns the error with which a device without kernels for GGUF's blocks refuses an operator. `op` is the operator's
+// Returns the error for an operator with GGUF's blocks on a device that has no kernels for them. `op` is the operator's
 // name.
 Status refuse_blocks(std::string_view op, BlockType type);
 

@@ -32,7 +32,7 @@ inline constexpr int kStagedSlot = kTileRows * kStagedBytes;
 inline constexpr int kPaddedRows = 8 + 2;  // number of floats for the sums of eight rows of x, padded
 
 // Returns which of eight rows of w a lane reads. Lanes 0 to 3 read row 0, lanes 4 to 7 row 4, lanes 8 to 11 row 1, and
-// so on. So the eight threads that read together use all banks of the permuted box.
+// so on. The box is swizzled, so the eight threads that read together have no bank conflicts.
 __device__ inline int row_of_lane(int lane) { return lane / 8 + lane / 4 % 2 * 4; }
 
 // A block processes every gridDim.x-th tile. `boxes` is the tensor map of w's values that boxes_of() makes

@@ -1,6 +1,6 @@
 // Computes quantised_linear of any number of rows on Hopper, without rounding x. Warpgroups convert w to bfloat16 or
-// float16 in registers, from where a wgmma instruction can take its first matrix. quantised_block.cuh has the rest of
-// the kernel.
+// float16 in registers, because a wgmma instruction can take its A operand from registers. quantised_block.cuh has the
+// rest of the kernel.
 //
 // If the scales belong to groups of columns, each value is multiplied by the scale of its group, and the group's offset
 // is added. This rounds the weights to T once; NVFP4's weights stay exact. If a whole row of 8-bit values has one
@@ -16,9 +16,9 @@
 
 namespace tessera::cuda::quantised {
 
-// The copy engine (TMA) permutes the 16-byte chunks of a row of kRowBytes: chunk c lies at the place of chunk c ^ l,
-// where l is the number of the row's 128-byte line modulo the number of chunks in a row. Returns the offset of chunk 0
-// of a row. Chunk c is at this offset ^ 16 c, and the chunks of row r + 8 are 8 kRowBytes further on.
+// Returns the offset of chunk 0 of a row. The copy engine (TMA) swizzles the 16-byte chunks of a row of kRowBytes:
+// chunk c lies at the place of chunk c ^ l. l is the number of the row's 128-byte line modulo the number of chunks in a
+// row. Chunk c is at this offset ^ 16 c, and the chunks of row r + 8 are 8 kRowBytes further on.
 template <int kRowBytes>
 __device__ inline std::uint32_t first_chunk(int row) {
   const int byte = row * kRowBytes;
@@ -74,7 +74,7 @@ struct LoadedScales {
   static constexpr int kCount = kGroups.count == 0 ? 1 : kGroups.count;
   static constexpr bool kFloats = kGroups.form == ScaleForm::kStored && kValues != Values::kE2M1 && kGroups.count > 0;
   static constexpr bool kZeros = kFloats && kValues == Values::kInt4;
-  // If a stage has one scale, a load reads the scales of four stages. It is as fast as a load of one scale.
+  // If a stage has one scale, a load reads the scales of four stages, which is as fast as a load of one scale.
   static constexpr int kStages = kFloats && kCount == 1 ? 4 : 1;
   static constexpr int kWords = kGroups.form == ScaleForm::kHalves ? kCount / 2
                                 : kValues == Values::kE2M1         ? kCount / 4

@@ -54,7 +54,7 @@ __device__ inline std::uint32_t both_halves(float x) {
   return pack_two<T>(x, x);
 }
 // Takes the bits of `a` where kMask has ones, and the bits of `b` elsewhere. It is inline assembly, because the
-// compiler would use its knowledge of which operand bits are zero, and emit two instructions instead of one.
+// compiler would otherwise see which operand bits are zero, and emit two instructions instead of one.
 template <std::uint32_t kMask>
 __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
   std::uint32_t merged;
@@ -80,14 +80,14 @@ template <class T>
 inline constexpr int kOffset = kIsBf16<T> ? 128 : 1024;
 
 // Returns the number that exact() and scaled() subtract from a converted integer, in both halves of a register. `zero`
-// is the zero point of an int4; int8 has none.
+// is the zero point of an int4. An int8 has no zero point.
 template <class T, Values kValues>
 __device__ inline std::uint32_t offset_of(int zero) {
   if constexpr (kValues == Values::kInt8) return kIsBf16<T> ? 0u : 0x64806480u;  // 1024 + 128
   return (static_cast<std::uint32_t>(zero) | (kIsBf16<T> ? 0x4300u : 0x6400u)) * 0x00010001u;
 }
 
-// Converts a word of four bytes; pairs[i] has values 2 i and 2 i + 1.
+// Converts a word of four bytes. pairs[i] gets the values 2 i and 2 i + 1.
 template <class T, Values kValues>
 __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[2]) {
   if constexpr (kValues == Values::kE4M3 && kIsBf16<T>) {
@@ -100,9 +100,10 @@ __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[
 #pragma unroll
     for (int i = 0; i < 2; ++i) pairs[i] = widen_two<T>(word >> (16 * i));
   } else if constexpr (kIsBf16<T>) {
-    // The upper byte of each number is 0x43. With the lower seven bits of a value in its lower byte, the number is 128
-    // plus these bits. With only the highest bit of a value there, the number is 256 if the bit is set, and 128 if not.
-    // The difference of the two numbers is the value, because the highest bit has the weight -128.
+    // A value is the difference of two bfloat16 numbers whose upper byte is 0x43. The lower byte of the first number
+    // holds the value's lower seven bits, so this number is 128 plus these bits. The lower byte of the second number
+    // holds only the value's highest bit, so this number is 256 if the bit is set, and 128 if not. The difference is
+    // the value, because the highest bit has the weight -128.
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const std::uint32_t spread = __byte_perm(word, 0x43434343u, i == 0 ? 0x4140 : 0x4342);
@@ -137,15 +138,15 @@ __device__ inline void convert_bytes_apart(std::uint32_t word, std::uint32_t (&p
   }
 }
 
-// Puts the bits of two e2m1 values where T has its sign, exponent and mantissa. In each half of a register, `at_six`
-// has the bits of a value from bit 6 on, and `at_twelve` has them from bit 12 on.
+// Puts the bits of two e2m1 values where T has its sign, exponent and mantissa. Each 16-bit half of an argument holds
+// the four bits of one value. They begin at bit 6 in `at_six`, and at bit 12 in `at_twelve`.
 template <class T>
 __device__ inline std::uint32_t place_e2m1(std::uint32_t at_six, std::uint32_t at_twelve) {
   if constexpr (kIsBf16<T>) return merge<0x01C001C0u>(at_six, at_twelve & 0x80008000u);
   return merge<0x0E000E00u>(at_six << 3, at_twelve & 0x80008000u);
 }
 
-// Converts a word of eight 4-bit values; pairs[i] has values i and i + 4.
+// Converts a word of eight 4-bit values. pairs[i] gets the values i and i + 4.
 template <class T, Values kValues>
 __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs)[4]) {
   if constexpr (kValues == Values::kInt4) {
@@ -154,8 +155,8 @@ __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs
     for (int i = 0; i < 4; ++i) pairs[i] = merge<0x000F000Fu>(word >> (4 * i), kBase);
   } else if constexpr (kIsBf16<T>) {
     // Signs are masked for two pairs at once. A merge keeps one pair's signs, and overwrites the other pair's signs
-    // with bits of values. The masks are inline assembly, because the compiler would use its knowledge of which bits
-    // are zero, and mask each sign separately. Left shifts run in parallel with logic instructions.
+    // with bits of values. The masks are inline assembly, because the compiler would otherwise see which bits are zero,
+    // and mask each sign separately. Left shifts run in parallel with logic instructions.
     std::uint32_t even;
     std::uint32_t odd;
     asm("and.b32 %0, %1, 0x08080808;" : "=r"(even) : "r"(word));
@@ -197,18 +198,18 @@ __device__ inline std::uint32_t exact(std::uint32_t pair, std::uint32_t offset) 
   return pair;
 }
 
-// Returns the values of a converted pair times a scale, which value_scale() has prepared.
+// Returns the values of a converted pair, multiplied by a scale that value_scale() has prepared.
 template <class T, Values kValues>
 __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset, std::uint32_t scale) {
   if constexpr (is_float(kValues)) return times<T>(pair, scale);
   return times<T>(exact<T, kValues>(pair, offset), scale);
 }
 
-// True if integers whose scale is a float16 are converted to very small numbers of bfloat16, by moving bits alone. An
-// int4 becomes 2^-130 times the value. A byte without a sign becomes 2^-133 times the value: its lower seven bits are
-// the mantissa, and its highest bit is the lowest of the exponent, which is 0 or 1. One fused multiply-add then applies
-// the scale and the offset. Other conversions of integers need a subtraction first. Scales are multiplied by
-// kSmallScaleGrow, and offsets are divided by kSmallSumGrow, so that no product and no offset leaves the range of
+// Says whether integers with float16 scales are converted to very small bfloat16 numbers, which takes only moves of
+// bits. An int4 becomes 2^-130 times the value. A byte without a sign becomes 2^-133 times the value: its lower seven
+// bits are the mantissa, and its highest bit is the lowest bit of the exponent, which is 0 or 1. One fused multiply-add
+// then applies the scale and the offset. Other conversions of integers need a subtraction first. Scales are multiplied
+// by kSmallScaleGrow, and offsets are divided by kSmallSumGrow, so that no product and no offset leaves the range of
 // bfloat16. Sums of the results must be multiplied by kSmallSumGrow.
 template <class T, Values kValues>
 inline constexpr bool kSmallInts = (kValues == Values::kInt4 || kValues == Values::kInt8) && kIsBf16<T>;
@@ -221,7 +222,7 @@ inline constexpr float kSmallSumGrow = kValues == Values::kInt8 ? 0x1p22F : 0x1p
 inline constexpr std::uint32_t kFlipSigns = 0x80808080u;
 
 // convert_small_nibbles() and convert_small_byte() arrange values like convert_nibbles() and convert_byte(), but
-// convert them to the subnormal numbers of kSmallInts.
+// convert them to the very small numbers that kSmallInts describes.
 __device__ inline void convert_small_nibbles(std::uint32_t word, std::uint32_t (&pairs)[4]) {
   pairs[0] = word << 3 & 0x00780078u;
 #pragma unroll
@@ -229,8 +230,9 @@ __device__ inline void convert_small_nibbles(std::uint32_t word, std::uint32_t (
 }
 __device__ inline std::uint32_t convert_small_byte(std::uint32_t byte) { return byte * 0x8008u & 0x00780078u; }
 
-// Both functions convert a word of four int8 to the small numbers of kSmallInts. `flip` is kFlipSigns or 0.
-// convert_small_bytes() pairs values like convert_bytes(), and convert_small_bytes_apart() like convert_bytes_apart().
+// Both functions convert a word of four int8 to the very small numbers that kSmallInts describes. `flip` is kFlipSigns
+// or 0. convert_small_bytes() pairs values like convert_bytes(), and convert_small_bytes_apart() like
+// convert_bytes_apart().
 __device__ inline void convert_small_bytes(std::uint32_t word, std::uint32_t flip, std::uint32_t (&pairs)[2]) {
   const std::uint32_t flipped = word ^ flip;
   pairs[0] = __byte_perm(flipped, 0, 0x4140);
@@ -249,7 +251,7 @@ struct ScaleAndOffset {
   std::uint32_t added = 0;
 
   // Without an offset, an int4 has the zero point 8, and a flipped int8 has the zero point 128. kZeroOfGrown is the
-  // negative zero point divided by kSmallScaleGrow · kSmallSumGrow: -2^-127 for int4, and -2^-126 for int8.
+  // negated zero point divided by kSmallScaleGrow · kSmallSumGrow: -2^-127 for int4, and -2^-126 for int8.
   static constexpr std::uint32_t kZeroOfGrown = kValues == Values::kInt8 ? 0x80808080u : 0x80408040u;
   __device__ static ScaleAndOffset of_scale(float scale) {
     if constexpr (!kSmallInts<T, kValues>) return {.scale = both_halves<T>(scale)};
@@ -262,8 +264,8 @@ struct ScaleAndOffset {
   }
 };
 
-// Returns the values of a converted pair times a scale, plus an offset. The result is rounded once. `zero` is the
-// result of offset_of().
+// Returns the values of a converted pair, multiplied by a scale, plus an offset. The result is rounded once. `zero` is
+// the result of offset_of().
 template <class T, Values kValues>
 __device__ inline std::uint32_t scaled_and_moved(std::uint32_t pair, std::uint32_t zero, std::uint32_t scale,
                                                  std::uint32_t added) {
@@ -335,7 +337,7 @@ __device__ inline int zero_at(const QuantisedMatrix& m, std::int64_t n, std::int
   return m.zeros[n * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols)];
 }
 
-// Returns one element of the matrix, by its formula.
+// Returns w[n, k], computed by the formula in quantised_matrix.h.
 __device__ inline float element(const QuantisedMatrix& m, std::int64_t n, std::int64_t k) {
   const bool packed = is_packed(m.format.values);
   const std::uint8_t byte = m.values[packed ? (n * m.cols + k) / 2 : n * m.cols + k];

@@ -49,9 +49,9 @@ std::optional<cublasLtMatmulAlgo_t> ask_library(cublasLtHandle_t handle, const C
   return status == CUBLAS_STATUS_SUCCESS && found > 0 ? std::optional(offered.algo) : std::nullopt;
 }
 
-// Returns ask_library()'s answer, but asks only once for each shape. A forward has four or five shapes in dozens of
-// layers. The table has at most kMostAlgorithms entries, because eager forwards may have any number of rows. A full
-// table is emptied.
+// Returns what ask_library() returns, but asks only once for each shape. A forward has products of four or five shapes,
+// which recur in dozens of layers. The table has at most kMostAlgorithms entries, because eager forwards may have any
+// number of rows. A full table is emptied.
 std::optional<cublasLtMatmulAlgo_t> algorithm_of(cublasLtHandle_t handle, const QuantisedProblem& p,
                                                  const Choice& choice) {
   using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool>;

@@ -1,6 +1,6 @@
-// Computes quantised_linear of rounded rows (cuda/rounded_rows.cuh) by cuBLASLt. The library's products of E4M3 take a
-// scale for each 128 columns of a row of x and for each 128 by 128 block of w. The library is faster than
-// rounded_many.cuh, but it computes no gate, and its sums may depend on the number of rows.
+// Computes quantised_linear with cuBLASLt for rows of x that are rounded to E4M3 (cuda/rounded_rows.cuh). The library's
+// products of E4M3 take a scale for each 128 columns of a row of x and for each 128 by 128 block of w. The library is
+// faster than rounded_many.cuh, but it computes no gate, and its sums may depend on the number of rows.
 #pragma once
 
 #include <cstdint>

@@ -1,18 +1,18 @@
 // Computes quantised_linear on Hopper for many rows of x that are rounded to E4M3 (rounded_rows.cuh), with w in E4M3,
-// alone or together with the gate after it. The speed of 8-bit products bounds the time. An H100's data sheet gives
-// 1979 TFLOP/s for it.
+// alone or together with the gate after it. The throughput of the tensor cores for 8-bit products limits the speed. An
+// H100's data sheet gives 1979 TFLOP/s.
 //
-// x is the first matrix of a product (wgmma's A), so a thread has the sums of two rows of x. Its sums of a stage of 128
-// columns need only two scales of x and, if blocks of 128 rows of w share a scale, one scale of w. The tensor cores
+// x is wgmma's A operand, so a thread has the sums of two rows of x. A stage has 128 columns. For a stage's sums a
+// thread needs only two scales of x and, if blocks of 128 rows of w share a scale, one scale of w. The tensor cores
 // keep only about 14 bits when they add, so a stage's sums are multiplied by the scales and added in float32. A
 // warpgroup keeps two stages' sums in registers, and adds one stage's sums while the tensor cores compute the next
 // stage's sums.
 //
 // Blocks are persistent, and process tiles of 128 by 128. Two blocks of a cluster have neighbouring rows of w and the
 // same rows of x, and share the copies of x. (Four blocks that share both matrices are slower, because a GPU runs fewer
-// blocks at once in clusters of four.) One thread copies. Its warpgroup gives its registers to the other two
-// warpgroups, which multiply 64 rows of x each. These two synchronise only at the ring, so that one stores results
-// while the other multiplies.
+// blocks at once in clusters of four.) One thread starts the copies. The warpgroup of this thread gives registers to
+// the other two warpgroups, which multiply 64 rows of x each. These two synchronise only at the ring, so that one
+// stores results while the other multiplies.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -269,9 +269,9 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
       const auto scales_at = [&](int s) {
         return by_stage && s < stages ? make_float2(of_w[0][s], of_w[1][s]) : make_float2(1, 1);
       };
-      // The loop processes stages in pairs. While the sums of the first stage are added, the tensor cores compute those
-      // of the second stage. The compiler lets no product run across the end of a loop's body while sums are read
-      // (ptxas C7514).
+      // The compiler lets no product run across the end of a loop's body while sums are read (ptxas C7514), so the loop
+      // processes stages in pairs. While the sums of the first stage are added, the tensor cores compute the second
+      // stage.
       float2 w_scales[2] = {scales_at(0), scales_at(1)};
       for (int s = 0; s < stages; s += 2) {
         const float2 now[2] = {w_scales[0], w_scales[1]};
@@ -300,8 +300,8 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
       tile.store(sum, results + warp * kResultBytes, tile.row() + warp * 16);
     }
   }
-  // A block must not end earlier, because the other block may still write this block's shared memory and signal its
-  // barriers.
+  // A block must not end before this barrier, because the other block of the cluster may still write to its shared
+  // memory and signal its mbarriers.
   sync_cluster();
 #endif
 }

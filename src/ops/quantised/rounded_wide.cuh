@@ -1,7 +1,7 @@
 // Computes quantised_linear on Hopper for tiles of 128 rows of x that are rounded to E4M3 (rounded_rows.cuh), with w in
-// E4M3. quantised_block.cuh has the rest of the kernel. It serves 65 to some hundred rows and matrices with so few
-// tiles that blocks split k. cuBLASLt has one block for each tile, so most multiprocessors would have no work: a down
-// projection of Llama-3-8B has 32 tiles, of 112 stages.
+// E4M3. quantised_block.cuh has the rest of the kernel. The kernel is for 65 to some hundred rows of x, if the product
+// has few tiles. Several blocks then split the columns (k) of a tile. cuBLASLt has one block for each tile, so most
+// multiprocessors would have no work: a down projection of Llama-3-8B has 32 tiles, of 112 stages.
 #pragma once
 
 #include "tessera/ops/cuda/rounded_rows.cuh"
@@ -12,15 +12,16 @@ namespace tessera::cuda::quantised {
 inline constexpr int kWideRows = 128;  // rows of x in a tile
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// The scales of w for a tile, one or two for each stage: of the thread's first row of w, and of its second. A lane
-// holds those of every 32nd stage. Scales are loaded 32 stages before they are needed. All lanes call the functions.
+// The scales of w that a thread needs for a tile. Each stage has two: one for the thread's first row of w, and one for
+// its second row. A lane holds the scales of every 32nd stage. Scales are loaded 32 stages before they are needed. All
+// lanes call the functions.
 class StageScales {
  public:
   // `rows` has the scales of both rows, from the block's first stage on. The block has `count` stages. If w has one
   // scale for each row, `rows` is null, and all scales are 1.
   __device__ StageScales(const float* const (&rows)[2], int count) : rows_{rows[0], rows[1]}, count_(count) { load(0); }
 
-  // Returns the scales of a stage. It is called for each stage, in their order.
+  // Returns the scales of a stage. Call it once for each stage, in ascending order.
   __device__ float2 take(int stage) {
     if (stage % kWarp == 0) {
       held_ = next_;
@@ -43,11 +44,11 @@ class StageScales {
 };
 #endif
 
-// The Product, as quantised_block() takes it, for tiles of kWideRows rows of x. x is the first matrix of a product
-// (wgmma's A). A thread therefore needs only two scales of x for a stage, and one scale of w, or two with a gate. A
-// warpgroup has registers for the sums of two stages: while it adds those of one stage, the tensor cores compute those
-// of the other. Preconditions: each tile of w (with a gate, each half of a tile) has one scale for a stage, or each row
-// of w has one scale; blocks do not share x.
+// The Product argument of quantised_block() for tiles of kWideRows rows of x. x is wgmma's A operand, so a thread has
+// the sums of two rows of x. For a stage it therefore needs only two scales of x, and one scale of w, or two with a
+// gate. A warpgroup has registers for the sums of two stages: while it adds those of one stage, the tensor cores
+// compute those of the other. Preconditions: blocks do not share x. Either each row of w has one scale, or each tile of
+// w (with a gate, each half of a tile) has one scale for each stage.
 template <class T>
 struct WideRoundedProduct {
   using Element = T;
@@ -59,7 +60,8 @@ struct WideRoundedProduct {
   static constexpr int kSums = kTileWeights / 2;  // number of sums of a thread
   using Ring = TileRing<kWideRows, kTileWeights * kWeightRowBytes, 1, 1, sizeof(float)>;
 
-  // All threads name the tile's first rows of w, whose scales are those of the whole tile.
+  // Returns the same row in all threads, because the scales of the tile's first rows of w are the scales of the whole
+  // tile.
   __device__ static int first_weight() { return 0; }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -78,7 +80,7 @@ struct WideRoundedProduct {
     const Addresses first(ring);
     float parts[2][kSums];
     Addresses here[2] = {first, first};
-    // Starts the product of a stage, whose sums go to parts[i].
+    // Starts the product of the next stage. The sums of this product go to parts[i].
     const auto start = [&](int i) {
       here[i] = first.of_slot(place.slot);
       SharedBarrier::wait_at(here[i].weights_full, place.turn & 1);

@@ -10,8 +10,8 @@
 namespace tessera::cuda::quantised {
 
 // Rounds all rows of x in every kRounders-th stage of the block, from stage `warp` on. All lanes of a warp call it.
-// Each half of the warp rounds a group of 128 columns of one row at a time. Pairs of rows past the last are not
-// written, because a row of x only affects its own results.
+// Each half of the warp rounds a group of 128 columns of one row at a time. Pairs of rows past the last row are not
+// written. Old data there do no harm, because a row of x only affects its own results.
 template <class T, class Ring>
 __device__ inline void round_stages(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int warp) {
   constexpr int kPairs = Ring::kN / 2;  // number of pairs of rows
@@ -37,7 +37,7 @@ __device__ inline void round_stages(const TiledQuantised<T>& p, const TilePlace&
       const int row = first_row + 2 * i;
       if (2 * i >= rows) break;
       const RoundedPack rounded = round_pack(values[i]);
-      // The 16-byte chunks of a row are permuted as the 128-byte swizzle of the copy engine permutes them.
+      // The 16-byte chunks of a row are swizzled in the same way as by the copy engine's 128-byte swizzle.
       const int chunk = (column / 16) ^ (row % 8);
       asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(
                        ring.rows(slot) + static_cast<std::uint32_t>(row * kRoundedGroup + chunk * 16 + column % 16)),

@@ -1,4 +1,4 @@
-// Helpers that bind the kernels of few rows (quantised_streamed.cu, quantised_staged.cu).
+// Helpers that bind the kernels for few rows of x (quantised_streamed.cu, quantised_staged.cu).
 #pragma once
 
 #include <optional>

@@ -13,7 +13,8 @@
 
 namespace tessera::cuda::quantised {
 
-// Returns the number of 16-byte loads with which a thread reads its columns of x for a round.
+// Returns the number of 16-byte loads with which a thread reads its columns of x for a round. In a round, the four
+// threads of a quad read kQuadBytes bytes of a row of w.
 inline constexpr int column_loads(Values values) { return quad_columns(values) / 32; }
 
 // Says whether e4m3 is converted to 2^-120 times its value. If so, columns of x are multiplied by 2^64, so that

@@ -1,13 +1,13 @@
-// Code that the kernels of few rows share (quantised_streamed.cuh, quantised_staged.cuh): their arguments, and the
-// scales of a tile.
+// Code that the kernels for few rows of x share (quantised_streamed.cuh, quantised_staged.cuh): their arguments, and
+// the scales of a tile.
 //
 // Scales are applied in one of three places:
 //   - to the complete sum of a row of w, when it is stored, if the row has one scale (kRows);
 //   - to partial sums, if the columns that a quad reads in a round share a scale (kSums): the products of a round with
 //     the unscaled values of w are summed in float32, and this sum is multiplied by the scale;
-//   - to the values of w, if groups are smaller: a value times its scale, plus the group's offset if there are pairs,
-//     is rounded to T. NVFP4's products are exact. float32 and e4m3 scales (kValues), float16 scales (kHalves) and
-//     pairs (kPairs) have code of their own.
+//   - to the values of w, if groups are smaller: a value times its scale is rounded to T. If the format has pairs of a
+//     scale and an offset, the offset is added before rounding. NVFP4's products are exact. There is separate code for
+//     float32 and e4m3 scales (kValues), for float16 scales (kHalves) and for pairs (kPairs).
 // In the last two cases the copy engine (TMA) also brings a tile's scales and zeros, which are contiguous, ahead of the
 // tile. An ordinary load would take longer than a stage.
 #pragma once
@@ -46,7 +46,7 @@ struct TileScales {
   int slot;         // bytes of a slot, which holds one tile's scales and zeros; there are two slots
 };
 
-// The arguments of the kernels of few rows. With a gate, w has n gate rows, then n up rows.
+// The arguments of the kernels for few rows of x. With a gate, w has n gate rows, then n up rows.
 template <class T>
 struct StreamedQuantised {
   QuantisedMatrix w;  // [n or 2n, k]
@@ -166,8 +166,8 @@ __device__ void copy_scales(const StreamedQuantised<T>& p, int tile, unsigned ch
   }
 }
 
-// The offsets of the scales and zeros of a thread's two rows in the tile's slot. The rows are `row` and `row` + 8 of
-// the tile.
+// For the two rows of w that a thread multiplies: the offsets of their scales and zeros in the tile's slot of shared
+// memory. The rows are `row` and `row` + 8 of the tile.
 struct ScalePlaces {
   int scales[2];
   int zeros[2];

@@ -40,8 +40,8 @@ inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup +
 template <int kN>
 inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 
-// The rows of w and x whose sums a thread holds, for Products (quantised_block.cuh) that do not rearrange the rows.
-// They are the rows of a wgmma result.
+// The rows of w and x whose sums a thread holds, for a Product (quantised_block.cuh) that does not rearrange the rows.
+// They are the rows that wgmma's accumulator layout gives the thread.
 struct UsualSums {
   static constexpr bool kRowsFirst = false;
   static constexpr int kNextRow = 1;
@@ -50,9 +50,9 @@ struct UsualSums {
 
 template <class T>
 struct TiledQuantised {
-  // The tensor map of x [m, k], or of converted rows, whose bytes count as 16-bit elements. A box has kN rows, or half
-  // as many if blocks share x. If Ring::kPlanes is 2, each row of x is two rows of the map. Products that round x read
-  // `rows` instead.
+  // The tensor map of x [m, k], or of converted rows. The bytes of converted rows count as 16-bit elements. A box has
+  // kN rows, or half as many if blocks share x. If Ring::kPlanes is 2, each row of x is two rows of the map. Products
+  // that round x read `rows` instead.
   CUtensorMap x;
   const T* rows;          // [m, k]
   CUtensorMap values;     // [n or 2n, bytes of a row] in 16-bit elements; gated: 8 gate rows and 8 up rows alternate
@@ -102,7 +102,8 @@ struct TilePlace {
     return at;
   }
 
-  // Sets the rows of x and of w to those of a tile, or of the block's tile in a pair of tiles if blocks share x.
+  // Sets first_row and first_weight to those of a tile. If two blocks share x (`shared`), `tile` counts pairs of tiles,
+  // and each block takes one tile of the pair.
   template <int kN>
   __device__ void take_tile(int tile, int row_tiles, bool shared) {
     first_row = tile % row_tiles * kN;
@@ -110,7 +111,7 @@ struct TilePlace {
   }
 };
 
-// A position in the ring: a slot, and how often the ring has been used before.
+// A position in the ring: a slot, and how many times the block has gone through the whole ring before.
 struct RingPlace {
   int slot = 0;
   int turn = 0;
@@ -121,8 +122,8 @@ struct RingPlace {
 };
 
 // The ring of stages of a block. A stage has kWeightBytes of w and kRowBoxes boxes of x. A box has kPlanes rows of
-// kBoxRowBytes for each row of x. Scales of x lie after all stages; a row of x has kRowScaleBytes in a stage, 0 if
-// there are no scales. After the scales, a Product has kOtherBytes for its own use.
+// kBoxRowBytes for each row of x. The scales of x lie after all stages. For each stage, a row of x has kRowScaleBytes
+// bytes of scales, or 0 if there are no scales. After the scales, a Product has kOtherBytes for its own use.
 template <int kN_, int kWeightBytes_, int kRowBoxes_, int kPlanes_ = 1, int kRowScaleBytes_ = 0, int kOtherBytes_ = 0>
 struct TileRing {
   static constexpr int kN = kN_;
@@ -148,7 +149,7 @@ struct TileRing {
   __device__ std::uint32_t other() const { return scales(stages); }
   // Every warp calls release() when it has read the slot. The slot is free when all warps have called it.
   __device__ void release(int slot, bool shared) const { release_at(empty[slot].address(), shared); }
-  // Does the same with the address of the slot's barrier in `empty`.
+  // Does what release() does. `address` is the address of the slot's barrier in `empty`.
   __device__ static void release_at(std::uint32_t address, bool shared) {
     if (threadIdx.x % kWarp != 0) return;
     if (shared) {

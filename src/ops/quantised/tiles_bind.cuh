@@ -15,8 +15,8 @@ inline const char* tiles_name(const QuantisedCall& p) {
   return p.gate == Gate::kNone ? "quantised_linear, tiles" : "quantised_linear and gate, tiles";
 }
 
-// Weights of eight bits have shorter stages if a tile has more than 128 rows, because otherwise the ring would have
-// only two stages. `kGroups` is for a stage of kMostStageColumns columns.
+// Weights of eight bits have shorter stages if a tile has more than 128 rows, because the ring would otherwise have
+// room for only two stages. `kGroups` is for a stage of kMostStageColumns columns.
 template <class T, Values kValues, StageGroups kGroups, int kN>
 using TilesProduct = ConvertedProduct<T, kValues, (kN > 128 && !is_packed(kValues) ? kGroups.half() : kGroups), kN>;
 
@@ -49,9 +49,10 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
   return make_tiles<T, kValues, kGroups, 128>(p);
 }
 
-// has_block_tiles() returns whether block_tiles.cu supports the matrix. It supports what block_codes.h makes of GGUF's
-// blocks: integers in groups of 16 or 32 columns, each group with a float16 scale, or with a float16 scale and offset.
-// bind_block_tiles() binds the kernels of block_tiles.cu. Its precondition is quantised_tiles_serve().
+// has_block_tiles() returns whether block_tiles.cu supports the matrix. It supports the matrices to which block_codes.h
+// converts GGUF's blocks: integers in groups of 16 or 32 columns, each group with a float16 scale, or with a float16
+// scale and offset. bind_block_tiles() binds the kernels of block_tiles.cu. Its precondition is
+// quantised_tiles_serve().
 bool has_block_tiles(const QuantisedMatrix& w);
 Result<std::unique_ptr<BoundOp>> bind_block_tiles(const QuantisedCall& p);
 

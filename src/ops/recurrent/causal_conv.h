@@ -4,13 +4,12 @@
 //   y[t, c] = silu(Σ_j w[c, j] · x[t - (K - 1) + j, c])
 //
 // T is the number of rows, C the number of channels, K the number of taps and P the number of slots. Only the first C
-// of a row's W values are read, so that x may be the result of a joint projection. A slot of `state` holds the last
-// K - 1 rows of a request before its drafts (ForwardBatch::draft_lens), oldest first, and after them up to D drafts.
-// The rows before the request's next forward are the K - 1 rows that end with the last accepted draft
-// (ForwardBatch::accepted_drafts). For a request that starts at position 0 these rows are zeros, and its slot is not
-// read.
+// of a row's W values are read, so that x may be the result of a joint projection. A slot of `state` holds the last K -
+// 1 rows of a request before its drafts (ForwardBatch::draft_lens), oldest first, and after them up to D drafts. The
+// request's next forward continues after the K - 1 rows that end with the last accepted draft
+// (ForwardBatch::accepted_drafts). If a request starts at position 0, these rows are zeros, and its slot is not read.
 //
-// The operator's plan (StatePlan) writes lengths and slots before every forward; the kernel reads them when it runs.
+// The operator's plan (StatePlan) writes lengths and slots before every forward. The kernel reads them when it runs.
 // Rows that belong to no request are not written. A row's bits depend only on the K rows that it reads, not on other
 // requests or on how a request is cut into forwards.
 #pragma once

@@ -21,7 +21,7 @@ struct StateRequest {
 
 // Returns the number of requests whose rows all lie among the first `rows` rows of the forward. If a wrong plan has a
 // request with later rows, this request and all after it are left out, so that nothing is written out of bounds (as in
-// count_requests(), for the CPU). Every thread computes the number by itself; with a correct plan the loop ends at
+// count_requests(), for the CPU). Every thread computes the number by itself. With a correct plan the loop ends at
 // once.
 __device__ inline int count_requests_on_device(const StateMetadata& metadata, std::int64_t rows) {
   int count = *metadata.lengths.num_requests;

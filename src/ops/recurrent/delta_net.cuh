@@ -1,5 +1,5 @@
-// The part that the recurrent and the chunked form of the gated delta net share on CUDA: the operands, and the
-// assignment of work to blocks.
+// Code that the recurrent and the chunked form of the gated delta net share on CUDA: the operands, and the assignment
+// of work to blocks.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_math.cuh"
@@ -51,7 +51,7 @@ struct DeltaNet {
   int first_chunk;          // the number of the window's first chunk
   int window_chunks;        // the maximum number of chunks in a window
   BlockOperands* operands;  // workspace: [chunks of a window, blocks of 16 rows in a chunk, heads]
-  float* decays;            // indexed as `operands`: exp(G_n) of a chunk (delta_net_operands.cuh), at its first block
+  float* decays;            // exp(G_n) of each chunk, at the index of its first block in `operands`
 
   __device__ std::int64_t width() const { return 2LL * key_heads * key_dim + 1LL * heads * value_dim; }
   __device__ int keys_width() const { return key_heads * key_dim; }
@@ -92,8 +92,8 @@ __device__ inline Work find_work(const DeltaNet<T>& p, int item) {
 }
 
 // Returns the number of the request's rows that the chunked form computes: all rows, or 0. The recurrent form computes
-// requests of few rows. It also computes requests with drafts, because it can store the state before the first draft,
-// and requests with accepted drafts, because these drafts lie in another place than the request's rows.
+// requests of few rows. It also computes requests with drafts, because it can store the state before the first draft.
+// Requests with accepted drafts use it too, because these drafts lie in another place than the request's rows.
 template <class T>
 __device__ inline int chunked_rows(const DeltaNet<T>& p, const StateRequest& request) {
   const bool plain = request.kept_rows == request.num_rows && request.accepted == 0;

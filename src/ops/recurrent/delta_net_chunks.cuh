@@ -5,8 +5,8 @@
 //
 // A block of four warps has kSliceColumns columns of one value head. The state of these columns stays in registers in
 // float32: warp w has 32 of the key's dimensions. In each chunk, warp w computes the rows 16w … 16w + 15. Each lane
-// copies its own fragments of the products' left operands to shared memory ahead of time, and reads only these. The
-// warps synchronise only twice a chunk, to exchange the state and u.
+// prefetches its own fragments of the products' A operands to shared memory, and reads only these fragments. The warps
+// synchronise only twice a chunk, to exchange the state and u.
 //
 //   u = U - W · S      out = (exp(G_i) · q_i) · S + (exp(G_i - G_j) · (q_i·k_j)) · u
 //   S ← exp(G_n) · S + Σ_j (exp(G_n - G_j) · k_j) ⊗ u_j

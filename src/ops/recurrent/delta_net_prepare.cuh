@@ -5,7 +5,7 @@
 // q_i·k_j. It also has the 16 x 16 block of these rows on the diagonal of I + A, and inverts this block in float32.
 // Then it solves the triangular system, one block of 16 rows after the other, for 32 of the key dimensions and 32 of
 // the value dimensions, without synchronising with the other warps. The right-hand sides are transposed, so that the
-// sums of one product are the operands of the next without leaving the registers.
+// accumulators of one product can be an operand of the next product without leaving the registers.
 #pragma once
 
 #include "tessera/ops/recurrent/delta_net_operands.cuh"
@@ -15,8 +15,8 @@ namespace tessera::delta_net {
 inline constexpr int kPack = 8;  // elements in 16 bytes
 inline constexpr int kPacks = kChunkDim / kPack;
 
-// Rows of 16-byte packs. The packs are permuted by the row's number, so that eight rows at one column lie in different
-// banks.
+// Rows of 16-byte packs. The packs are swizzled by the row's number, so that reading eight rows at one column causes no
+// bank conflict.
 template <class T, int kRows>
 struct Tile {
   cuda::Pack<T, kPack> at[kRows * kPacks];
@@ -70,8 +70,8 @@ class Preparation {
   __device__ BlockOperands& operands(int block) const {
     return p_.operands[static_cast<std::int64_t>(place_.block + block) * p_.heads + head_];
   }
-  // Returns the row of element i in a tile of sums. Elements lie in the warp's rows row_ and row_ + 8, and columns
-  // column_ and column_ + 1.
+  // Returns the row of the lane's element i in an accumulator tile. The lane's elements lie in the warp's rows row_ and
+  // row_ + 8, and columns column_ and column_ + 1.
   __device__ int own_row(int i) const { return warp_ * kBlockRows + row_ + i / 2 * 8; }
 
   // Loads the chunk's rows. Rows past the last one are zeros with beta 0 and g 0, so they change nothing.
@@ -115,13 +115,13 @@ class Preparation {
     if (lane_ == kWarp - 1) p_.decays[static_cast<std::int64_t>(place_.block) * p_.heads + head_] = exp2f(sum * kLog2E);
   }
 
-  // Loads 16 rows of `tile` [rows, dimensions], from first_row on, as the left operand of a product. It loads the
-  // dimensions 16 · k … 16 · k + 15 of each row.
+  // Loads a 16 x 16 block of `tile` [rows, dimensions] as the A operand of a product: 16 rows from first_row on, and
+  // their dimensions 16 · k … 16 · k + 15.
   template <int kRows>
   __device__ void load_left(std::uint32_t (&a)[4], Tile<T, kRows>& tile, int first_row, int k) const {
     cuda::load_matrices<false>(a, tile.pack(first_row + lane_ % 16, 2 * k + lane_ / 16));
   }
-  // Adds the squares of the lane's elements in rows row_ and row_ + 8.
+  // Adds the squares of the lane's elements in row row_ to squares[0], and of those in row row_ + 8 to squares[1].
   __device__ static void add_squares(float (&squares)[2], const std::uint32_t (&a)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -130,8 +130,8 @@ class Preparation {
     }
   }
 
-  // Computes the products of the warp's rows of keys and queries with keys, before either is scaled. Also computes the
-  // factors that scale each row to unit length.
+  // Computes the products k_i·k_j and q_i·k_j for the warp's rows i, with keys and queries that are not yet scaled.
+  // Also computes the factors that scale each row to unit length.
   __device__ void multiply_rows() {
     float key_squares[2] = {};
     float query_squares[2] = {};
@@ -247,15 +247,15 @@ class Preparation {
       if (i / 8 == lane_ / kBlockRows) system.matrix[i][warp_ * kBlockRows + lane_ % kBlockRows] = from_float<T>(x[i]);
   }
 
-  // Loads a 16 x 16 block of -A as right operands of products. Its block row is `block`, and its block column is
-  // `before`. If the two numbers are equal, it loads the inverse of the diagonal block instead.
+  // Loads a 16 x 16 block of -A as B operands of products. Its block row is `block`, and its block column is `before`.
+  // If the two numbers are equal, it loads the inverse of the diagonal block instead.
   __device__ void load_system(std::uint32_t (&b)[4], int block, int before) const {
     cuda::load_matrices<false>(
         b, &m_.own[block].system.matrix[lane_ / 16 * 8 + lane_ % 8][before * kBlockRows + lane_ / 8 % 2 * 8]);
   }
 
-  // Solves the system for two tiles of 16 columns of `rows`, whose row j is first multiplied by scales[j]. The solution
-  // is -W for keys, and U for values.
+  // Solves the system for the warp's two tiles of 16 columns. The right-hand side is `rows`, with each row j multiplied
+  // by scales[j]. The solution is -W for keys, and U for values.
   template <bool kKeys>
   __device__ void solve(Tile<T, kChunk>& rows, const float (&scales)[kChunk]) {
     std::uint32_t solution[kBlocks][2][4];

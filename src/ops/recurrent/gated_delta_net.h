@@ -34,9 +34,10 @@
 //   S ← exp(G_n) · S + Σ_j exp(G_n - G_j) · k_j ⊗ u_j
 //
 // Chunks begin at a request's first row of the forward. Both forms give the same results except for the order of sums.
-// The difference is a few 1e-6 for values around 1. This bounds how much logits can change with the place where a
-// prompt is cut. In a deterministic forward (ForwardContext) all rows use the recurrent form. A row's bits then depend
-// only on the request's rows up to it, not on other requests or on how the request is cut into forwards.
+// The difference is a few 1e-6 for values around 1. Logits may depend on where a prompt is cut into forwards, but only
+// by a difference of this size. In a deterministic forward (ForwardContext) all rows use the recurrent form. A row's
+// bits then depend only on the request's rows up to it, not on other requests or on how the request is cut into
+// forwards.
 //
 // The operator's plan (StatePlan) writes lengths and slots before every forward. The kernel reads them when it runs, so
 // a recorded graph works for any batch. Rows that belong to no request are not written.
@@ -60,8 +61,8 @@ struct DraftLayout {
 
   constexpr int key_places() const { return 2 * drafts + 1; }
   constexpr int size() const { return drafts * values + key_places() * (keys + gates); }
-  // values_at() returns the offset in a slot of the values of draft `number`, and keys_at() returns the offset of the
-  // keys of the draft at `position`.
+  // values_at() returns where in a slot the values of draft `number` begin, and keys_at() where the keys of the draft
+  // at `position` begin. Both offsets count elements.
   constexpr int values_at(int number) const { return number * values; }
   constexpr int keys_at(int position) const { return drafts * values + position % key_places() * (keys + gates); }
 };

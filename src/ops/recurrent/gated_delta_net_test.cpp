@@ -23,7 +23,7 @@ struct DeltaSizes {
   std::int64_t width() const { return 2 * key_heads * key_dim + heads * value_dim; }
   std::int64_t state() const { return heads * key_dim * value_dim; }
   std::int64_t keys() const { return key_heads * key_dim; }
-  // Numbers of elements: a draft's keys and row of ba together; a draft's values; a whole slot of drafts.
+  // Numbers of elements: a draft's keys and its row of ba together, a draft's values, and a whole slot of drafts.
   std::int64_t key_width() const { return key_heads * key_dim + 2 * heads; }
   std::int64_t value_width() const { return heads * value_dim; }
   std::int64_t slot_width(std::int64_t held) const { return held * value_width() + (2 * held + 1) * key_width(); }
@@ -252,7 +252,7 @@ TEST_P(GatedDeltaNet, EqualsTheReferenceForNoRequestsAndForDecodes) {
 INSTANTIATE_TEST_SUITE_P(DTypes, GatedDeltaNet, ::testing::ValuesIn(kFloatingDTypes),
                          [](const auto& dtype) { return std::string(ir::dtype_name(dtype.param)); });
 
-// A request's output rows (as bytes and as values) and its final state. `cuts` has the number of rows of each forward.
+// A request's output rows (as bytes and as values) and its final state.
 struct InForwards {
   std::vector<std::byte> rows;
   std::vector<double> values;

@@ -28,8 +28,9 @@ struct GatedNorm {
 
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// Computes gated_norm. A block has blockDim.y heads. A head takes blockDim.x neighbouring lanes, which is a power of
-// two up to kWarp. After the sum of squares is known, a thread reads its elements a second time, now from the cache.
+// Computes gated_norm. A block has blockDim.y heads. blockDim.x neighbouring lanes compute a head. blockDim.x is a
+// power of two up to kWarp. After the sum of squares is known, a thread reads its elements a second time, now from the
+// cache.
 template <class T, int N, class Results>
 __global__ void gated_norm(const GatedNorm<T> p, const Results results) {
   let_next_begin();

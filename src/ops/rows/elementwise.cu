@@ -132,7 +132,7 @@ Result<std::unique_ptr<BoundOp>> bind_cast(const BindArgs& args) {
   });
 }
 
-// Copies bytes. Each thread copies sixteen bytes. The last thread may have fewer.
+// Copies bytes. Each thread copies sixteen bytes. The last thread may copy fewer.
 __global__ void copy_bytes(const std::byte* x, std::byte* y, std::int64_t bytes) {
   const std::int64_t first = flat_item() * static_cast<std::int64_t>(sizeof(uint4));
   if (first + static_cast<std::int64_t>(sizeof(uint4)) <= bytes) {

@@ -1,5 +1,5 @@
-// Catches: a row that is used as a whole operand; a whole operand that is used as a row; double rounding; casts that
-// lose subnormals, infinities or ties; and copies that miss their last bytes.
+// Catches: an operand b of one row that is read as if it had as many rows as a, or the reverse; double rounding; casts
+// that lose subnormals, infinities or ties; and copies that miss their last bytes.
 #include "tessera/ops/rows/elementwise.h"
 
 #include <gmock/gmock.h>

@@ -29,7 +29,7 @@ Result<std::unique_ptr<BoundOp>> bind_gather_rows(const BindArgs& args) {
                                            .row_bytes = x.cols() * static_cast<std::int64_t>(ir::dtype_size(x.dtype))});
 }
 
-// Returns the source of row i, or null if the row is zeros.
+// Returns the row that is copied to row i of the output, or null if row i becomes zeros.
 const std::byte* source_of(const RowCopy& copy, std::int64_t i) {
   const std::int32_t given = copy.given_rows == nullptr ? -1 : copy.given_rows[i];
   if (given >= 0) return given < copy.num_given ? copy.given + given * copy.given_row_bytes : nullptr;

@@ -1,4 +1,4 @@
-// RMS normalisation. The mean of squares is taken in float32; as in Hugging Face's models the normalised value is
+// RMS normalisation. The mean of squares is computed in float32. As in Hugging Face's models, the normalised value is
 // rounded to the storage type X before it is multiplied by the weight:
 //   rms_norm(x) = X(x · 1/√(mean(x²) + eps)) · w
 // With round_once, which Gemma 4 has, the product is rounded once:

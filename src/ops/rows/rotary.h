@@ -8,8 +8,9 @@
 namespace tessera {
 
 // rotary_table(positions i32[T], inv_freq f32[Dr/2]) {scale = 1} → f32[T, Dr]
-//   columns [0, Dr/2): cos(p·f)·scale; columns [Dr/2, Dr): sin(p·f)·scale. The product p·f is rounded to float32 as in
-//   Hugging Face's models; its sine and cosine are accurate to float32 for |p·f| < 2^24.
+//   For a position p and each element f of inv_freq, columns [0, Dr/2) hold cos(p·f)·scale, and columns [Dr/2, Dr) hold
+//   sin(p·f)·scale. The product p·f is rounded to float32 as in Hugging Face's models. Its sine and cosine are accurate
+//   to float32 for |p·f| < 2^24.
 // rotary_table(positions i32[3, T], inv_freq f32[Dr/2]) {sections, interleaved = false, scale = 1} → f32[T, Dr]
 //   The form for positions in three dimensions: time, height and width. Pair i is rotated by the position on the axis
 //   that RopeSections::axis_of (rope_sections.h) returns. `sections` has three numbers that add up to Dr/2. If a

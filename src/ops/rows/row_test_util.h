@@ -62,8 +62,8 @@ inline void expect_rows_independent(const ir::OpDecl& decl, const KernelDef& ker
 
 // For each number in `counts`, runs the operator on that many neighbouring rows. Checks that the results equal, to the
 // bit, the results of these rows in a run on all rows. Depending on the number, the range lies at the start, in the
-// middle or at the end of the operands, so a row lies alone or among others, and at other addresses. `operands` must
-// have at least as many rows as the greatest count.
+// middle or at the end of the operands, so a row is computed alone or among others, and at different addresses.
+// `operands` must have at least as many rows as the greatest count.
 inline void expect_any_row_count(const ir::OpDecl& decl, const KernelDef& kernel,
                                  const std::vector<HostTensor>& operands, const std::vector<std::size_t>& row_wise,
                                  const std::vector<std::int64_t>& counts, const ir::Attributes& attributes = {},

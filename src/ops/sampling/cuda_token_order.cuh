@@ -1,6 +1,6 @@
-// Functions for a block of threads that treats a row of logits as a distribution over tokens, in the order of the draw
-// (token_order.h). A token has a key and an integer weight. A bin of a histogram holds sums over its tokens. Integer
-// sums are the same in any order of addition.
+// Functions with which a block of threads processes a row of logits as a distribution over tokens. The tokens have the
+// order of the draw (token_order.h). A token has a key and an integer weight. A bin of a histogram holds sums over its
+// tokens. Integer sums are the same in any order of addition.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Takes the tokens of a row in the order of the draw (token_order.h) until they have a given number or a given weight.
-// These first tokens are called a prefix. The row's RowBins must already be filled. The search first finds the bin of
-// 1/16 nat in which the prefix ends. Then it finds the digits of the last token's key one by one, with one pass over
-// the row for each digit, until one token is left.
+// Takes the tokens of a row in the order of the draw (token_order.h) until their number or their total weight reaches a
+// given amount. These first tokens are called a prefix. The row's RowBins must already be filled. The search first
+// finds the bin of 1/16 nat in which the prefix ends. Then it finds the digits of the last token's key one by one, with
+// one pass over the row for each digit, until one token is left.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -194,13 +194,14 @@ __device__ void count_digits(const SearchRow& row, const KeyRange& range, Histog
   });
 }
 
-// The first tokens in the order of the draw.
+// A prefix: the first tokens in the order of the draw.
 struct FirstTokens {
   std::uint64_t weight;  // the sum of their weights
   int last;              // the id of the last of them
 };
 
-// Returns the fewest first tokens whose number or total weight, as `measure` says, is at least `need`.
+// Returns the shortest prefix whose number of tokens or total weight is at least `need`. `measure` says which of the
+// two counts.
 template <int N>
 __device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure measure, SearchScratch& scratch) {
   Tally before{0, 0};

@@ -205,7 +205,8 @@ struct Need {
   Measure measure;
 };
 
-// Returns what a step needs. `kept` describes the tokens that earlier steps have kept.
+// Returns the number or weight that the first tokens must reach in this step. `kept` has the number and weight of the
+// tokens that earlier steps have kept.
 __device__ Need need_of(int step, const Sample& s, std::int64_t row, const Tally& kept) {
   if (step == kTopK) {
     const std::int32_t top_k = s.top_k[row];
@@ -283,8 +284,8 @@ SampleScratch sample_scratch(const BindArgs& args) {
 
 Result<std::size_t> sample_workspace(const BindArgs& args) { return sample_scratch(args).bytes; }
 
-// Returns how many blocks share a row. It is more than one if `rows` is small, but 1 if the device runs code that was
-// compiled for devices without clusters.
+// Returns how many blocks share a row. With few rows several blocks share one. The result is always 1 if the device
+// runs code that was compiled for devices without clusters.
 template <int N>
 Result<unsigned> row_blocks_of(std::int64_t rows, Device& device) {
   TRY(static_cast<const CudaDevice&>(device).make_current());

@@ -24,12 +24,12 @@ extern const KernelDef kArgmaxCuda;
 // the steps that follow, "first" means the first in this order:
 //   temperature  gives the weights above; a temperature that is not above 0 takes the argmax
 //   top_k        keeps the first top_k tokens; a value <= 0 keeps all
-//   top_p        keeps the fewest first tokens that weigh at least top_p times what all tokens left so far weigh; a
-//                value >= 1 keeps all
+//   top_p        keeps the shortest sequence of first tokens whose weight is at least top_p times the weight of all
+//                tokens that top_k has kept; a value >= 1 keeps all
 //   min_p        keeps the remaining tokens that weigh at least min_p times as much as the most probable token, which
 //                are those with (x - max) / temperature >= ln min_p; a value that is not above 0 keeps all
-//   the draw     u = ⌊bits · weight / 2^64⌋, with bits = sampling_bits(seed, choice, position) (philox.h), and the
-//                weight of all tokens kept; the token is the first one whose cumulative weight exceeds u
+//   the draw     u = ⌊bits · weight / 2^64⌋, where bits = sampling_bits(seed, choice, position) (philox.h) and weight
+//                is that of all tokens kept; the token is the first one whose cumulative weight exceeds u
 // A row whose greatest logit is infinite takes the argmax. V is at most 2^21.
 extern const ir::OpDecl kSample;
 extern const KernelDef kSampleCpu;

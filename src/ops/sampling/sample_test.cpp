@@ -236,7 +236,8 @@ TEST(Sample, DegenerateRowsTakeTheArgmax) {
 }
 
 // Compares 1e5 draws with the distribution by Pearson's chi-squared statistic, while seed, choice or position counts
-// up. The 20 tokens give 19 degrees of freedom, for which one test of correct draws in a thousand exceeds 43.8.
+// up. The 20 tokens give 19 degrees of freedom. With these, the statistic of correct draws exceeds 43.8 in one of a
+// thousand tests.
 TEST(Sample, DrawsFollowTheDistribution) {
   constexpr int kDraws = 100000;
   const HostTensor logits = normal_logits(1, 20, 1, 2);

@@ -39,7 +39,8 @@ class TokenOrder {
   // outlive this object.
   TokenOrder(const LogitRow& row, std::byte* scratch);
 
-  // Returns the number of tokens within reach, whose nats are above -kReach.
+  // count() and weight() return the number and the total weight of the tokens within reach: their nats, (logit -
+  // greatest) / temperature, are above -kReach.
   std::uint64_t count() const { return count_; }
   std::uint64_t weight() const { return weight_; }
 

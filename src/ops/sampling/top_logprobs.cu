@@ -12,7 +12,8 @@ using namespace cuda;
 constexpr int kThreads = static_cast<int>(kBlockThreads);
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kPerThread = 16;  // the number of logits of a thread, held in registers
-// The number of logits of a chunk. It does not depend on the batch, so that a row's sum has one order.
+// The number of logits of a chunk. It does not depend on the batch, so that a row's sum is always added in the same
+// order.
 constexpr std::int64_t kChunk = kThreads * kPerThread;
 
 // The result of a chunk, which is a part of a row.

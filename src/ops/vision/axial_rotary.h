@@ -1,5 +1,5 @@
-// These operators apply a rotary position embedding by two coordinates, for vision towers. The image row rotates the
-// first half of a head's pairs, and the image column the second half.
+// Operators for the rotary position embedding of vision towers, which depends on two coordinates. The image row gives
+// the angles of the first half of a head's pairs, and the image column those of the second half.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -1,11 +1,12 @@
-// Computes attention over ranges of rows on tensor cores, in bf16 and f16, for heads of up to kDim elements. Shared
-// memory holds zeros after a head's own elements. A head of 72 elements therefore costs as much as a head of 80.
+// Computes attention over ranges of rows on tensor cores, in bf16 and f16, for heads of up to kDim elements. In shared
+// memory heads are padded with zeros to a multiple of 16 elements, so a head of 72 elements costs as much as a head of
+// 80.
 //
-// A block has some rows of one head, and goes over the keys that any of these rows sees, in tiles. Keys and values of
-// the next tile are copied while a tile is computed. Scores stay in registers: a warp's part of the scores has the
-// layout that the product with the values takes. A warp skips keys that none of its rows sees, and masks single keys
-// only where its rows see different parts of a tile. Warps that share rows have different keys of each tile, and their
-// sums are added at the end, in a fixed order.
+// A block computes some rows of one head. Tile by tile, it goes over the keys that at least one of these rows sees.
+// Keys and values of the next tile are copied while a tile is computed. Scores stay in registers, because the
+// accumulator layout of a warp's scores is also the layout of the A operand in the product with the values. A warp
+// skips keys that none of its rows sees, and masks single keys only where its rows see different parts of a tile. Warps
+// that share rows have different keys of each tile, and their sums are added at the end, in a fixed order.
 //
 // Tiles begin at multiples of their size. So the order of a row's sums depends on the row's own range, but not on the
 // ranges of the rows beside it.
@@ -55,8 +56,8 @@ struct Problem {
   float scale;  // factor that turns q·k into an exponent of two
 };
 
-// The distance between two rows in shared memory, in elements. Rows are padded by 16 bytes, so that eight rows at one
-// column lie in different banks.
+// The distance between two rows in shared memory, in elements. Rows are padded by 16 bytes, so that reading eight rows
+// at one column causes no bank conflict.
 template <int kDim>
 inline constexpr int kStride = kDim + 8;
 // The size of shared memory. It holds the queries, and then the keys and values of each stage.
@@ -74,7 +75,7 @@ __device__ inline Range range_of(const Problem& p, int row) {
 }
 
 // The order in which a block's threads go over rows of kPacks packs. Each warp takes kAtOnce rows at a time, and the
-// block then moves on to the next rows. A lane stays at one column; surplus lanes have no column.
+// block then moves on to the next rows. A lane stays at one column. Lanes that are left over have no column.
 template <class S, int kPacks>
 struct Walk {
   static constexpr int kAtOnce = kWarp / kPacks;
@@ -236,7 +237,7 @@ __device__ inline void share_sums(const Sums<kDim>& sums, int key_warp, int firs
   }
 }
 
-// Joins the sums and writes all rows of the block, a pack at a time.
+// Merges the partial results of the warps and writes all rows of the block, a pack at a time.
 template <class T, class S, int kDim>
 __device__ inline void store_shared_rows(const Problem& p, int head, int block_row, const SharedSums<S, kDim>& shared) {
   const Walk<S, kDim / 8> walk;

@@ -1,6 +1,6 @@
-// Builds the second set of a model's graphs. It runs forwards in which at least one row has a low-rank adapter (LoRA).
-// AdapterLayout lists the linears that adapters may change. Around each of them, two operators add the adapter's
-// contribution (ops/adapters/adapter_linear.h):
+// Builds the second set of a model's graphs. This set runs the forwards in which at least one row has a low-rank
+// adapter (LoRA). AdapterLayout lists the linears that adapters may change. Around each of them, two operators add the
+// adapter's contribution (ops/adapters/adapter_linear.h):
 //
 //   %t = adapter_shrink(%x, %a, %ranks, %rows)
 //   %y = linear(%x, "….weight")

@@ -11,7 +11,7 @@ namespace tessera {
 namespace {
 
 // If the measurement of a size takes longer than this, larger sizes of the same runner are not measured, because a
-// request would have to wait for the measurement. Their costs are extrapolated.
+// request that arrives meanwhile would have to wait. Their costs are extrapolated.
 constexpr double kMostMeasuredMs = 30;
 
 }  // namespace

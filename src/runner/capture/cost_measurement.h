@@ -43,7 +43,7 @@ class CostMeasurement {
   // Sizes that this object has measured. A size with a cost from an earlier run of the program is measured again, since
   // the earlier measurement may have been disturbed.
   std::set<std::pair<RunnerKind, std::int64_t>> measured_;
-  // The index is a RunnerKind. Sizes from this one on are not measured, because they take too long.
+  // For each RunnerKind, a size. This size and larger ones are not measured, because they take too long.
   std::array<std::int64_t, 3> measured_below_ = {INT64_MAX, INT64_MAX, INT64_MAX};
 };
 

@@ -23,7 +23,7 @@ class Dispatcher {
   // Both arguments must outlive this object. Until enable() is called, every forward is eager.
   Dispatcher(RunnerParts& parts, SizeCapture& captures);
 
-  // From now on forwards use graphs, as far as the options allow.
+  // After this call, forwards use graphs, as far as the options allow.
   void enable();
   // Rebuilds the table after sizes were captured or dropped.
   void refresh();
@@ -43,7 +43,7 @@ class Dispatcher {
   // error if the size cannot be dropped.
   Status ended(const Decision& decision, const ForwardEnd& end);
 
-  // Return the measured costs of forwards. Dispatch reads them if measuring is on.
+  // Both functions return the measured costs of forwards. Dispatch reads these costs if measuring is on.
   const CostTable& costs() const { return costs_; }
   CostTable& costs() { return costs_; }
   bool measures_costs() const { return parts_.model.options.measure_costs && parts_.model.decides(); }

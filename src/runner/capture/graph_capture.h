@@ -26,9 +26,9 @@ class GraphCapture {
   Status prepare(StepResults& results);
   // Does the last part of start(): captures the vision tower's sizes that belong to the start, on this rank only.
   static Status capture_start_budgets(RunnerParts& parts);
-  // Captures one pending size. The order is: the vision tower's sizes that images have needed; the sizes of decode,
-  // drafts, prefill and the adapter runners, smallest first; and the tower's other sizes. Returns false if none is
-  // pending.
+  // Captures one pending size. The vision tower's sizes that images have needed come first. Then come the sizes of
+  // decode, drafts, prefill and the adapter runners, one runner after another, each with its smallest size first. The
+  // tower's other sizes come last. Returns false if no size is pending.
   Result<bool> capture_next();
   // Captures every pending size.
   Status capture_rest();

@@ -9,8 +9,8 @@
 //   TRY(registry.piecewise_backends.add("my_device", my_backend));
 //   EngineOptions options{.registry = std::make_shared<const Registry>(std::move(registry))};
 //
-// One thread adds to the registry before anyone reads it; afterwards it is immutable and thread-safe. Objects that were
-// made with a registry share its ownership or must not outlive it.
+// One thread adds to the registry before anyone reads it. Afterwards the registry is immutable and thread-safe. Objects
+// that were made with a registry share its ownership or must not outlive it.
 #pragma once
 
 #include <memory>

@@ -30,7 +30,7 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Returns whether this mask allows a token in a row. various_edits() gives the mask to every third row. It gives
+// Returns whether the tests' mask allows a token in a row. various_edits() gives this mask to every third row, and
 // penalties and offsets to most rows.
 bool may_be_chosen(std::int64_t token, std::size_t row) {
   return (token + static_cast<std::int64_t>(row) / 3) % 3 == 0;

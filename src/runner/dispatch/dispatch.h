@@ -1,5 +1,6 @@
-// Decides which runner takes a batch, at which size, and why. Dispatch is a pure function of the batch's shape and of
-// the captured sizes. Every decision carries a reason from a fixed list.
+// Decides which runner takes a batch, at which size, and why. Dispatch is a pure function of a few properties of the
+// batch (BatchShape) and of a table with the captured sizes and their costs (DispatchTable). Every decision carries a
+// reason from a fixed list.
 #pragma once
 
 #include <array>
@@ -66,7 +67,7 @@ struct BatchShape {
   bool force_eager = false;
   bool adapters = false;  // some row has a low-rank adapter
 };
-// Returns the shape of a batch. Dispatch looks at nothing else.
+// Returns the properties of a batch on which dispatch depends. Dispatch reads nothing else of the batch.
 BatchShape shape_of(const ForwardBatch& batch, bool force_eager = false);
 
 // How a prefill is replayed: as graphs of pieces with attention between them, or as one graph that includes attention.
@@ -96,15 +97,16 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 //     replays would then spend most of its time reading the weights.
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
-// Returns a number of tokens from which on a prefill's time is about proportional to its number of tokens. It is the
+// Returns a number of tokens above which a prefill's time is about proportional to its number of tokens. It is the
 // smallest captured size whose time per token is at most a quarter above the minimum. Returns 512 if nothing was
 // measured. Allocates nothing.
 std::int64_t filling_tokens(const DispatchTable& table);
 
 // Returns the time in milliseconds of a forward in which `requests` decoding requests have `rows` rows together, drafts
 // included. If `rows` exceeds the largest decode graph, the forward runs as a prefill. Prefills were measured with one
-// request, and several requests cost more. The estimate is then decode(requests) + prefill(rows) - prefill(requests),
-// or prefill(rows) if that is more. Returns nothing if a cost was not measured. Allocates nothing.
+// request, and several requests cost more. With decode(n) and prefill(n) as the times of a decode and of a prefill of n
+// rows, the estimate is then decode(requests) + prefill(rows) - prefill(requests), or prefill(rows) if that is more.
+// Returns nothing if a cost was not measured. Allocates nothing.
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table);
 
 // Returns the time in milliseconds of a forward with prompts. `rows` counts the rows of prompts and decodes together.

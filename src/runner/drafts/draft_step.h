@@ -1,20 +1,20 @@
 // Runs a next-token layer (multi-token prediction, model/layers/draft.h) between two forwards, on all ranks of the
 // model. A draft model runs in the same way, but its rows read no hidden states of the model.
 //
-//   forward   leaves the hidden states of its rows in draft_hidden
-//   read      the body on the next token of each row → hidden states of the wanted rows, in draft_hidden
-//   draft     the head on these hidden states → the first drafts, in last_ids
-//   read      the body on the first drafts, and the head: the second drafts …
-//   fetch     the drafts, for the host
+//   forward   writes the hidden states of its rows to draft_hidden
+//   read      runs the body on the next token of each row, and writes the wanted rows' hidden states to draft_hidden
+//   draft     runs the head on these hidden states, and writes the first drafts to last_ids
+//   read      runs the body on the first drafts, and then the head, which makes the second drafts, and so on
+//   fetch     copies the drafts to the host
 //
-// A read with DraftInputs::first_id also drafts. Such a read of few rows replays one graph.
+// A read with DraftInputs::first_id also drafts. If it has only a few rows, it replays one graph.
 //
 // Drafts stay on the device. The rows of a later read(), or of the forward that verifies the drafts, refer to them
 // through ForwardBatch::input_rows.
 //
 // Rank 0 sends each call to the other ranks and does its own part (LocalDrafts) at the same time. Every rank drafts the
-// same tokens, because every rank computes the logits of all ids. Between these calls rank 0 does not wait for the
-// other ranks; settle() waits for them. An error names the rank that it came from. The ranks can continue after every
+// same tokens, because every rank computes the logits of all ids. Rank 0 does not wait for the other ranks between
+// these calls. settle() waits for them. An error names the rank that it came from. The ranks can continue after every
 // error except kDeviceLost.
 #pragma once
 

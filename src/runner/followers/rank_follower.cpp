@@ -126,8 +126,8 @@ Status RankFollower::encode(MessageReader& from) {
   return tower->encode(images, received.first_rows, runner_->embeddings_base());
 }
 
-// If a message cannot be read, this function returns kDeviceLost, because later messages contain only the differences
-// from earlier ones.
+// Returns kDeviceLost if a message cannot be read. Later messages contain only the differences from earlier ones, so
+// the rank could not read them either.
 Status RankFollower::read_drafts(MessageReader& from, RankAnswer& answer) {
   if (const Status read = draft_inputs_.unpack(from); !read.ok())
     return device_lost(fmt::format("the message of rows to draft from cannot be read: {}", read.message()));

@@ -49,7 +49,7 @@ class RankFollower {
   ModelRunner* runner_ = nullptr;             // owned by the host; null before kLoad
   std::optional<FollowedForwards> forwards_;  // empty before kLoad
   ReceivedDraftInputs draft_inputs_;
-  // The share last written to each slot. It is kept because the stream may still be copying it.
+  // For each slot, the adapter's share that was written last. It is kept, because the stream may still be copying it.
   std::map<std::int64_t, std::shared_ptr<const AdapterShare>> written_;
 };
 

@@ -113,8 +113,8 @@ Status InputBuffers::stage_rows(std::span<const std::int32_t> rows, std::span<co
 }
 
 Status InputBuffers::keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream) {
-  // A forward that computes log-probabilities of prompts may want more rows than last_ids has elements. It samples none
-  // of the rows beyond.
+  // A forward that computes log-probabilities of prompts may want more rows than last_ids has elements. The surplus
+  // rows are never sampled, so they are not copied.
   const std::int64_t kept = std::clamp<std::int64_t>(limits_.max_requests - first, 0, count);
   return stream.copy(last_ids_->data() + first * 4, sampled_ids, static_cast<std::size_t>(kept) * 4);
 }

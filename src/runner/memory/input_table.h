@@ -36,7 +36,7 @@ struct SampleRow {
 using RopeAxes = std::array<std::vector<std::int32_t>, 3>;
 inline constexpr RopeAxes kPlainRope{};
 
-// The token inputs to stage. Spans and references are valid during the call.
+// The token inputs to stage. The spans and references must stay valid until the call that takes them returns.
 struct StagedTokens {
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;

@@ -11,11 +11,11 @@
 namespace tessera {
 
 struct LayerCaches {
-  // True if every layer has a token-mixing operator that graphs can run for any batch: `attention` over pages of keys
-  // and values, with query heads in multiples of KV heads; `latent_attention` over pages of latents that all query
-  // heads share; or `gated_delta_net` over a state.
+  // True if every layer has a token-mixing operator that graphs can run for any batch. These operators are `attention`
+  // over pages of keys and values (the number of query heads is a multiple of the number of KV heads),
+  // `latent_attention` over pages of latents that all query heads share, and `gated_delta_net` over a state.
   bool standard_gqa = true;
-  // Layers without a cache group, or with a group whose states no operator uses.
+  // The indices of the layers that have no cache group, or whose cache group has states that no operator uses.
   std::vector<std::int64_t> undeclared;
 };
 

@@ -13,7 +13,7 @@ struct RunnerModel;
 class RunnerParts;
 
 // Returns the bytes that the memory plan leaves free for the driver, kernels that are loaded later, and other
-// processes. A warning is logged if less than half of this reserve is free when the start has captured its graphs.
+// processes. After the start has captured the graphs, a warning is logged if less than half of this reserve is free.
 std::int64_t memory_reserve(const DeviceProperties& device);
 
 // Returns the memory of graphs with these statistics, in bytes. If the device does not report graph memory, returns

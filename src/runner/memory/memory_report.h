@@ -26,9 +26,9 @@ enum class MemoryUse : std::uint8_t {
   // measurement counts those that have memory when it is taken.
   kStaticInputs,
   kPlans,  // operators' plans, which are lengths, page tables and the kernels' lists of work
-  // Memory for exchanges with other ranks: mailboxes, links between stages, and NCCL's memory. On a CPU it holds values
-  // received from other stages and nodes. A prediction counts their largest possible size, and a measurement counts the
-  // memory that they took until now.
+  // Memory for exchanges with other ranks: mailboxes, links between stages, and NCCL's memory. On a CPU, this memory
+  // holds values received from other stages and nodes. A prediction counts the largest possible size of this memory,
+  // and a measurement counts the memory taken until now.
   kCommunication,
   // The objects of captured graphs. If the device does not report graph memory, the measured value is the device memory
   // that captures took outside arena and workspace. This value includes kernels that were loaded during the captures.
@@ -37,8 +37,8 @@ enum class MemoryUse : std::uint8_t {
   kAdapters,  // the slots of low-rank adapters, if adapters are served
 };
 inline constexpr int kNumMemoryUses = 10;
-// Returns the name of a use in metrics and answers: "weights" "kv_cache" "arena" "workspace" "static_inputs"
-// "attention" (for plans) "communication" "graph_objects" "step_results" "adapters".
+// Returns the name that a use has in metrics and in JSON reports: "weights" "kv_cache" "arena" "workspace"
+// "static_inputs" "attention" (for plans) "communication" "graph_objects" "step_results" "adapters".
 std::string_view memory_use_name(MemoryUse use);
 
 // The graphs of one size. On a CPU every operator becomes one launch, which takes a known number of bytes, so a
@@ -91,7 +91,7 @@ class MemoryReport {
   std::array<std::optional<std::int64_t>, kNumMemoryUses> bytes_{};
 };
 
-// Returns one line for logs that compares both reports.
+// Returns a log line that compares the two reports.
 std::string memory_line(const MemoryReport& taken, const MemoryReport& predicted);
 
 }  // namespace tessera

@@ -30,7 +30,7 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
 Result<std::int64_t> predict_tower(const ModelGraphs& graphs, const RunnerOptions& options, Device& device);
 
 // Adds a vision tower to a prediction. The tower's forwards share arena and workspace with the other forwards.
-// `input_bytes` is the size of its static inputs.
+// `input_bytes` is the size of the tower's static inputs.
 Status add_vision(const GraphRunner& tower, std::int64_t input_bytes, const DeviceProperties& device,
                   PredictionDetail detail, MemoryReport& report);
 

@@ -82,7 +82,7 @@ TEST(Prediction, IsWhatARunnerTakes) {
   }
 }
 
-// This test uses the demo model of the repository with the sizes with which it is served.
+// This test uses the repository's demo model. The captured sizes are those with which this model is served.
 TEST(Prediction, IsWhatTheBundledModelTakes) {
   const std::string folder = testing::source_path("models/demo");
   RunnerOptions options = small_options();

@@ -23,7 +23,7 @@ struct ObservedRows {
   std::int64_t cols = 0;
 };
 
-// For each expert, the rows that chose it. If a row chose an expert twice, it is listed twice.
+// For each expert, the rows that chose it. If a row chose an expert twice, the row is listed twice.
 struct ExpertRows {
   std::vector<std::vector<std::int64_t>> rows_of;  // [experts]
 
@@ -50,8 +50,8 @@ class ExpertInputs {
 
   // Precondition of both functions: `call` is a call of moe_experts whose matrices are not MXFP4.
   static Result<ExpertSizes> sizes(const ObservedCall& call);
-  // Computes the inputs of the expert's down matrix, [x.rows, intermediate], for the rows in `x`. `x` has some rows of
-  // the call's first operand. The result is valid until the next call.
+  // Computes the inputs of the expert's down matrix, [x.rows, intermediate], for the rows in `x`. `x` holds a subset of
+  // the rows of the call's first operand. The result is valid until the next call.
   Result<std::span<const float>> down_inputs(const ObservedCall& call, std::int64_t expert, const ObservedRows& x);
 
  private:

@@ -16,9 +16,9 @@
 
 namespace tessera {
 
-// Observes the operators linear, quantised_linear and moe_experts. Squares are added up for each column of an input,
-// and in experts separately for each expert. The sums are in double precision, so the order of forwards changes only
-// their rounding.
+// Observes the operators linear, quantised_linear and moe_experts. The squares in each column of an input are added up.
+// For experts, this is done separately for each expert. The sums are in double precision, so the order of forwards
+// changes only their rounding.
 //
 // Threads: the runner's thread.
 class LinearInputs final : public OperatorObserver {

@@ -1,7 +1,8 @@
 // Holds forwards that rank 0 has sent to the other ranks but has not run itself yet (steps/host_pipeline.cpp). When
 // rank 0 runs such a forward, the spans of its inputs are no longer valid, so the packed message is kept.
 //
-// Allocates nothing if forwards are no larger and no more numerous than before. Threads: one thread owns it.
+// Allocates memory only if a forward is larger than all earlier ones, or if more forwards are held than before.
+// Threads: one thread owns it.
 #pragma once
 
 #include <cstddef>

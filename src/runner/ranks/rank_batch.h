@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// The sender's end of the stream of batches. Allocates nothing for batches no larger than earlier ones.
+// The sender's end of the stream of batches. Allocates memory only for a batch that is larger than all earlier ones.
 class BatchPacker {
  public:
   void pack(const ForwardBatch& batch, MessageWriter& to);

@@ -13,9 +13,9 @@
 //   while (const std::optional<RankChannel::Message> message = channel.receive(r))
 //     channel.reply(r, message->number, …);
 //
-// The channel is a ring of kSlots buffers that are reused, so it allocates nothing for messages no larger than earlier
-// ones. A buffer of more than kMostKeptBytes, such as one with images, is freed after all ranks have answered. The
-// sender frees it in wait() or in the next begin(), when no connection can still be sending it.
+// The channel is a ring of kSlots buffers that are reused, so it allocates memory only for a message that is larger
+// than earlier ones. A buffer of more than kMostKeptBytes, such as one with images, is freed after all ranks have
+// answered. The sender frees it in wait() or in the next begin(), when no connection can still be sending it.
 #pragma once
 
 #include <chrono>
@@ -57,7 +57,7 @@ class RankChannel {
 
   // Connects rank 0 with the ranks 1 … ranks - 1. `limit` is the maximum time of every wait of rank 0.
   RankChannel(int ranks, std::chrono::milliseconds limit) : RankChannel({1, ranks}, ranks, limit, {}) {}
-  // Connects a sender that acts for rank 0 with `followers`. These are some of the ranks 0 … ranks - 1.
+  // Connects a sender with `followers`, which are some of the ranks 0 … ranks - 1. The sender stands in for rank 0.
   RankChannel(Followers followers, int ranks, std::chrono::milliseconds limit, OnReply on_reply);
 
   int ranks() const { return ranks_; }

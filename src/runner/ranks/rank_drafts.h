@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Rank 0's end of a stream that carries the rows for the body. Allocates nothing for batches no larger than earlier
-// ones.
+// Rank 0's end of a stream that carries the rows for the body. Allocates memory only for a batch that is larger than
+// all earlier ones.
 class DraftPacker {
  public:
   void pack(const DraftInputs& inputs, MessageWriter& to);

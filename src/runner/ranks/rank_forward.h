@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// Rank 0's end of the stream of forwards. Allocates nothing for batches no larger than earlier ones.
+// Rank 0's end of the stream of forwards. Allocates memory only for a batch that is larger than all earlier ones.
 class ForwardPacker {
  public:
   void pack(const ForwardInputs& inputs, const Decision& decision, MessageWriter& to);

@@ -16,7 +16,7 @@
 // rank does not answer within the limit, or has lost its device, the group ends. The current call and all later calls
 // then return kDeviceLost.
 //
-// Threads: rank 0's thread owns the group. The group must outlive the runner that has it in its options.
+// Threads: rank 0's thread owns the group. The group must outlive the runner whose options point to it.
 #pragma once
 
 #include <chrono>
@@ -52,8 +52,8 @@ class RankGroup {
     int stages = 1;                            // pipeline stages; must divide the ranks (RankLayout)
     std::chrono::milliseconds limit{300'000};  // limit of every wait for another rank, except the loading of weights
     RankBody body{};                           // the function that every rank except rank 0 runs
-    // The group of processes, each with the same number of ranks. NodeGroup::join must have succeeded, start() must not
-    // have been called, and this process must be node 0. If `nodes` is null, all ranks are in this process.
+    // The group of processes, each with the same number of ranks. NodeGroup::join must have succeeded, NodeGroup::start
+    // must not have been called, and this process must be node 0. If `nodes` is null, all ranks are in this process.
     std::shared_ptr<NodeGroup> nodes{};
   };
   // The maximum time for loading weights. It is long because the speed of the disk or network limits the loading.
@@ -79,12 +79,13 @@ class RankGroup {
   // Loads on all ranks at once. Rank 0 calls `local`. If `local` fails, ends the group without waiting for the other
   // ranks.
   Status load(const RankLimits& agreed, const std::function<Status()>& local);
-  // Makes every rank carry out the order. Rank 0 calls `local` for this. Returns ok if all ranks succeeded. While
-  // `local` runs, rank 0 sends no messages, because the other ranks are already carrying out the order.
+  // Makes every rank carry out the order. Rank 0 carries it out by a call of `local`. Returns ok if all ranks
+  // succeeded. While `local` runs, rank 0 sends no messages, because the other ranks are already carrying out the
+  // order.
   Status together(const RankOrder& order, const std::function<Status()>& local);
   // Sends the order. Returns the minimum of the ranks' answers and `own`, which is rank 0's value.
   Result<std::int64_t> least(const RankOrder& order, std::int64_t own);
-  // Encodes images to rows of embeddings on all ranks, each with its own tower.
+  // Encodes images to embedding rows on all ranks. Each rank uses its own vision tower.
   Status encode_images(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                        const std::function<Status()>& local);
   // Copies an adapter to a slot on all ranks, for forwards that are sent later. Rank 0 calls `local`.
@@ -98,7 +99,8 @@ class RankGroup {
   // it.
   void before_orders(std::function<void()> call) { before_orders_ = std::move(call); }
 
-  // Returns whether rank 0 must send its forwards to the other ranks. It must not do so within together().
+  // Returns whether rank 0 must send its forwards to the other ranks. Returns false within together(), where rank 0
+  // must not send them.
   bool leads() const { return !alone_; }
 
   // The functions below are for the classes that run a step (runner/steps/) and for DraftStep.
@@ -109,7 +111,7 @@ class RankGroup {
   // Returns the message of the last sent forward. The message is valid until the next one is sent.
   std::span<const std::byte> last_forward() const { return *last_forward_; }
   // Send work of a next-token layer or a draft model (drafts/draft_step.h), and return the message's number. Allocate
-  // nothing for work no larger than earlier work.
+  // memory only for work that is larger than all earlier work.
   Result<std::uint64_t> send_draft_inputs(const DraftInputs& inputs);
   Result<std::uint64_t> send_draft_rows(const DraftRows& rows);
   // Sends an order to the other ranks, and returns the message's number.
@@ -117,8 +119,8 @@ class RankGroup {
   // Waits for the answers to this message and to all earlier ones. If it returns an error, the group has ended.
   Status wait(std::uint64_t number) { return wait(number, channel_->limit()); }
   // Returns the most serious failure among the received answers and `own`, which is rank 0's result. kDeviceLost is the
-  // most serious failure and kCancelled the least serious. kCancelled means that an earlier forward caused the failure,
-  // and not one of these messages.
+  // most serious failure and kCancelled the least serious. kCancelled means that an earlier forward, and none of these
+  // messages, caused the failure.
   ForwardEnd first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
   // Returns first_failure(), with kInternal in place of kCancelled. For callers without an earlier forward that could
   // be the cause.

@@ -39,8 +39,8 @@ Status follow_node_0(const RankNodeOptions& options) {
       const std::vector<std::byte> bytes = pack_answer(rank, number, answered);
       return to->send(0, FrameKind::kAnswer, std::array{std::span<const std::byte>(bytes)});
     };
-    // If node 0 is lost, no answer is needed. If the answer is too long for a frame, node 0 gets this error in its
-    // place.
+    // If node 0 is lost, no answer is needed. If the answer is too long for a frame, the send fails, and node 0 gets
+    // the send's error in place of the answer.
     const Status sent = send(made);
     if (!sent.ok() && sent.code() != StatusCode::kDeviceLost) (void)send({.status = sent});
   };

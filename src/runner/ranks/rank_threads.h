@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// A function that receives and answers the channel's messages for the rank of the communicator until the channel is
-// closed. It is called on the thread of this rank.
+// The function that a rank's thread runs. Until the channel is closed, it receives the channel's messages for the
+// communicator's rank and answers them.
 using RankBody = std::function<void(RankChannel& channel, std::unique_ptr<Communicator> communicator)>;
 
 class RankThreads {

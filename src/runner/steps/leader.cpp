@@ -47,7 +47,7 @@ Result<Decision> Leader::lead(const ForwardInputs& inputs) {
 }
 
 // Ends the newest forward on all ranks after submit() has failed on rank 0. If another rank's failure is the cause, the
-// returned error names this rank. If no rank has failed in this forward, the error is kCancelled, and the cause is a
+// returned error names that rank. If no rank has failed in this forward, the error is kCancelled, and the cause is a
 // failure in an earlier forward that is not collected yet.
 ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   ranks_.communicator().abort(own.status.message());

@@ -1,5 +1,5 @@
-// Runs one rank's part of forwards after dispatch has decided them. Tracks the results, events and number of the
-// forwards in flight.
+// Runs this rank's part of a forward after dispatch has decided how the forward runs. Tracks the results, events and
+// number of the forwards in flight.
 //
 // Threads: the runner's thread. Allocates nothing for sizes that were seen before.
 #pragma once
@@ -25,8 +25,8 @@ class LocalForwards {
   // All arguments must outlive this object.
   static Result<std::unique_ptr<LocalForwards>> create(RunnerParts& parts, Dispatcher& dispatcher, ForwardStep& step);
 
-  // Checks inputs before a forward is decided. `in_flight` is the number of forwards that were submitted and not yet
-  // collected.
+  // Checks the inputs of a forward before dispatch decides how the forward runs. `in_flight` is the number of forwards
+  // that were submitted and not yet collected.
   Status check(const ForwardInputs& inputs, int in_flight) const;
 
   // Enqueues a forward by calling begin(), run() and finish(). After success the forward is in flight. A pipeline stage

@@ -37,10 +37,10 @@ class StepWay {
   // Returns the number of forwards that were submitted and not yet collected.
   virtual int in_flight() const = 0;
 
-  // Must be called if this rank cannot run a step for which other ranks may wait. Returns the error that the caller
-  // should return.
+  // The caller must call this if this rank cannot run a step for which other ranks may wait. Returns the error that the
+  // caller should return.
   virtual Status fail(const Status& why) { return why; }
-  // Takes part in the forward of the other ranks without tokens of this rank (ModelRunner::run_idle_forward).
+  // Takes part in the other ranks' forward although this rank has no tokens (ModelRunner::run_idle_forward).
   virtual Status run_idle_forward() { return internal_error("a rank that computes all tokens makes no idle forward"); }
   // Waits for all idle forwards.
   virtual Status end_idle_forwards() { return ok_status(); }

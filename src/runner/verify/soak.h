@@ -1,8 +1,8 @@
 // Runs an endurance test: computes random batches three times each and compares the results.
 //
-//   graph      dispatched like a server's batches
-//   in bucket  the same size's operators, enqueued one by one: must equal the graph's results bit for bit
-//   unpadded   eagerly at the real size: must agree within a tolerance, since kernels are chosen by size
+//   graph      runs as dispatch decides, like a server's batches
+//   in bucket  runs the same operators at the same padded size, but one by one: must give the same bits as `graph`
+//   unpadded   runs eagerly at the real size: must agree within a tolerance, because the size decides which kernels run
 //
 // The batches come from random sequences (soak_world.h). New sequences arrive, are computed in chunks and decode. Some
 // sequences are cancelled, and other sequences then take their pages. Batch sizes are log-uniform. Some batches want
@@ -32,11 +32,12 @@ struct SoakOptions {
   bool show_progress = false;
 };
 
-// Limits for ties in routers. If a router chooses experts, rounding decides a tie between two experts differently about
-// once in a million rows. The tied row and the rows that attend to it then differ (docs/measurements/correctness.md,
-// "How far rounding carries"). For such a model, batches above the tolerance count as ties. They are failures if there
-// are at least two of them and they exceed the share kMostTies of all batches. The greatest observed tie moved a row by
-// 0.24 of its greatest logit, so a difference above kGreatestTie is never counted as a tie.
+// Limits for ties in the routers of mixture-of-experts models. In about one of a million rows, two experts have nearly
+// the same router score, and rounding makes the two computations choose different experts. This row and the rows that
+// attend to it then differ (docs/measurements/correctness.md, "How far rounding carries"). For such a model, batches
+// above the tolerance count as ties. The ties are failures if there are at least two of them and their share of all
+// batches exceeds kMostTies. The greatest observed tie moved a row by 0.24 of its greatest logit, so a difference above
+// kGreatestTie is never counted as a tie.
 inline constexpr double kMostTies = 1e-3;
 inline constexpr double kGreatestTie = 0.5;
 

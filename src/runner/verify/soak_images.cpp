@@ -102,7 +102,7 @@ Result<std::string> SoakImages::encode_packed(std::span<const std::size_t> slots
     alone.insert(alone.end(), rows.begin(), rows.end());
   }
   // In the next call the tower itself chooses size and graph. The call comes after the runs of single images, because
-  // all of them write the same embedding rows, and later batches must read the rows of this call.
+  // all these runs write the same embedding rows, and later batches must read the rows that this call writes.
   const VisionCounters before = tower_.counters();
   TRY(tower_.encode(images, first_rows, runner_.embeddings_base()));
   const std::int64_t size = patches + tower_.counters().padded_patches - before.padded_patches;

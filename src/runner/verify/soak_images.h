@@ -22,10 +22,11 @@ struct SoakImageReport {
   double greatest_difference = 0;  // between an image alone and in a forward with others
 };
 
-// Computes each image three times: alone and eagerly; packed with other images, where the tower chooses size and graph;
-// and in the same packed forward at the same size without a graph. The results of the two packed forwards must be
-// bitwise equal. An image's rows stay at least as long as a sequence uses the image. Later calls compare these rows
-// with the first result, to find kernels that wrongly write to them.
+// Computes each image three times. The first forward is eager and has only this image. The second forward packs several
+// images, and the tower chooses its size and graph. The third forward has the same images and the same size as the
+// second, but uses no graph. The results of the second and third forwards must be bitwise equal. An image's rows stay
+// at least as long as a sequence uses the image. Later calls compare these rows with the first result, to find kernels
+// that wrongly write to them.
 class SoakImages {
  public:
   // Uses rows first_row … first_row + rows - 1 of the runner's embeddings, which must have memory. Precondition: the

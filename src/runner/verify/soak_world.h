@@ -1,4 +1,4 @@
-// Makes the random sequences of soak(). It chooses the tokens of the next batch and their pages in each cache group.
+// Makes the random sequences of soak(), and chooses the tokens of the next batch and their pages in each cache group.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// An image whose embedding rows sequences may read.
+// An image. Sequences that use it read its embedding rows.
 struct SoakImage {
   std::int64_t first_row = 0;
   std::int64_t tokens = 0;  // if 0, the slot is empty
@@ -38,7 +38,7 @@ class SoakWorld {
   // Returns the next batch, which is never empty and is valid until the next call. Afterwards its tokens count as
   // computed. The batch copies the states of its sequences to spare slots before it changes them.
   const ForwardBatch& next();
-  // Returns the same batch again. This batch first restores the states that the batch of next() saved.
+  // Returns the batch of the last next() again. The repeated batch first restores the states that the first one saved.
   const ForwardBatch& again();
   // Returns the positions of the batch.
   const RopeAxes& rope_positions() const { return rope_positions_; }
@@ -93,8 +93,8 @@ class SoakWorld {
   void leave_windows(Sequence& sequence);
   // Returns how many of the sequence's next `count` tokens fit into its pages and the free pages.
   std::int64_t fitting(const Sequence& sequence, std::int64_t count) const;
-  // Adds the sequence's next `count` tokens to the batch. Precondition: they fit. If `turned`, the tokens have
-  // three-dimensional positions.
+  // Adds the sequence's next `count` tokens to the batch. Precondition: these tokens fit (fitting()). If `turned`, the
+  // tokens have three-dimensional positions.
   void append(Sequence& sequence, std::int64_t count, bool all_rows, bool turned);
   void append_pages(Sequence& sequence, std::int64_t length);
   void give_back(std::size_t group, PageId page);

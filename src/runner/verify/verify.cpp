@@ -98,7 +98,8 @@ class Verifier {
     return ok_status();
   }
 
-  // Compares the head, which has no graphs. Also checks that its memory plan does not overwrite its inputs.
+  // Compares the head, which has no graphs. Also checks that the head's memory plan does not overwrite the head's
+  // inputs.
   Status compare_heads(GraphRunner& runner, Executable& isolated) {
     const std::vector<TensorView> read_rows = TRY(rows_of_head(r_, runner.spec().role));
     for (const TensorView& view : read_rows) TRY(content_of(static_cast<std::size_t>(view.bytes()), view.dtype));

@@ -4,18 +4,18 @@
 // same way. The oracle therefore compares each size's replay, bit for bit, with an isolated run. In this run every
 // value has its own guarded allocation, which is first filled with NaN.
 //
-// The oracle notices a padding row that influences a real row: padding rows have a token id whose embedding row is NaN,
-// and in the isolated run the padding rows of attention's output are NaN. The batches have several requests with cached
-// prefixes, and their lengths differ from those of the batches with which sizes were captured. Each cache group takes
-// pages from its own pool and leaves out the pages before a window. Pages that belong to no request are NaN, which
-// exposes a kernel that reads another group's page table. KV cache contents are compared too.
+// To notice a padding row that influences a real row, the oracle gives padding rows a token id whose embedding row is
+// NaN. In the isolated run, the padding rows of attention's output are NaN too. The batches have several requests with
+// cached prefixes, and their lengths differ from those of the batches with which sizes were captured. Each cache group
+// takes pages from its own pool and leaves out the pages before a window. Pages that belong to no request are NaN,
+// which exposes a kernel that reads another group's page table. KV cache contents are compared too.
 //
-// The head, a next-token layer and the layer's head are also compared in runs without graphs. The layer is compared at
-// its largest size and at all sizes that are powers of two. Graphs of whole drafts are compared in the same way as
-// decodes, and above size 1 also with a batch that wants only the last row of each request. verify_vision.h compares a
-// vision tower. A prefill size with a full graph is compared in both forms. If the last attention computes only the
-// wanted rows, it uses other kernels than for all rows. Each prefill size above 1 is then also compared with a batch
-// that wants only the last row of each request.
+// The oracle also compares the head, a next-token layer and the layer's head, which run without graphs. The layer is
+// compared at its largest size and at all sizes that are powers of two. Graphs of whole drafts are compared in the same
+// way as decodes, and above size 1 also with a batch that wants only the last row of each request. verify_vision.h
+// compares a vision tower. A prefill size with a full graph is compared in both forms. If the last attention computes
+// only the wanted rows, it uses other kernels than for all rows. Each prefill size above 1 is then also compared with a
+// batch that wants only the last row of each request.
 #pragma once
 
 #include <cstdint>

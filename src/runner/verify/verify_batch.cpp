@@ -111,8 +111,8 @@ Status check_room(const VerifyModel& model, const std::vector<std::int64_t>& nee
   return ok_status();
 }
 
-// Gives each group a range of pages. If its pool is large enough, these have higher ids than the pages of all groups
-// before it.
+// Gives each group a range of pages. If the group's pool is large enough, the ids in its range are higher than the ids
+// of all groups before it.
 std::vector<PageRange> page_ranges(const VerifyModel& model, const std::vector<std::int64_t>& needed) {
   std::vector<PageRange> ranges;
   std::int64_t before = 0;

@@ -19,8 +19,8 @@ struct MemoryRange {
   std::size_t bytes;
 };
 
-// Sections of a run's memory, copied to the host. The copies lie in host memory to which the device copies fastest.
-// This memory is reused from run to run.
+// Sections of a run's memory, copied to the host. The copies lie in memory from Device::allocate_host(), to which the
+// device copies fastest. All runs reuse this memory.
 class VerifyOutcome {
  public:
   explicit VerifyOutcome(Device& device) : device_(device) {}

@@ -235,8 +235,8 @@ TEST(Verify, CatchesAnAttentionThatReadsAnotherGroupsPageTable) {
 // The head runs after the body in the same arena and must not overwrite the body's output, which it reads.
 TEST(Verify, CatchesAHeadThatOverwritesItsInput) {
   RunnerOptions options = small_options();
-  // A range that is alive in all steps reserves the body's output. This planner lets other values use the reserved
-  // memory.
+  // In the head's plan, a range that is alive in all steps reserves the memory of the body's output. This planner lets
+  // other values use the reserved memory.
   options.planner = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     const bool head = !ranges.empty() && ranges.back().last == std::numeric_limits<std::int32_t>::max() - 1;
     if (!head) return plan_memory(ranges);

@@ -31,8 +31,8 @@ struct PatchLayout {
 // Adds an image after the others. A patch attends only to patches of its own frame. Precondition: h and w are multiples
 // of the merge size.
 void append_image(const PatchGrid& grid, const VisionConfig& config, PatchLayout& layout);
-// Adds rows that attend to nothing, up to `patches` rows. Precondition: `patches` is a multiple of the patches of a
-// merge unit.
+// Adds padding rows, which attend to nothing, until the layout has `patches` rows. Precondition: `patches` is a
+// multiple of the patches of a merge unit.
 void pad_layout(std::int64_t patches, const VisionConfig& config, PatchLayout& layout);
 
 }  // namespace tessera

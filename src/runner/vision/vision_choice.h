@@ -28,8 +28,8 @@ std::string_view vision_reason_name(VisionReason reason);  // "above_largest_siz
 std::string_view vision_reason_text(VisionReason reason);  // "more patches than the largest budget"
 // Returns whether a graph was replayed.
 bool is_replay(VisionReason reason);
-// Returns true if graphs are switched on but no graph can run the forward, and later captures in idle moments will not
-// change this. The log warns of such a fallback.
+// Returns whether the reason is a fallback. In a fallback, graphs are switched on, but no graph can run the forward,
+// and later captures in idle moments will not change this. The log warns of fallbacks.
 bool is_fallback(VisionReason reason);
 
 // The inputs of the choice. The spans and `costs` must stay valid during choose_budget().
@@ -48,11 +48,11 @@ struct VisionChoice {
   friend bool operator==(const VisionChoice&, const VisionChoice&) = default;
 };
 
-// Chooses for a forward of `patches` patches. Its budget is the smallest one that is at least `patches`. Normally the
-// forward replays the budget's graph. It runs eagerly, with less padding, if this was measured to be faster by more
-// than measurement noise. If the budget has no graph, the forward replays the graph of the next larger captured budget,
-// provided that this graph was measured to be no slower than an eager run. Otherwise it runs eagerly. Sizes without
-// measurements are not compared.
+// Chooses how a forward of `patches` patches runs. The forward's budget is the smallest budget that is at least
+// `patches`. Normally the forward replays the budget's graph. It runs eagerly, with less padding, if this was measured
+// to be faster by more than measurement noise. If the budget has no graph, the forward replays the graph of the next
+// larger captured budget, provided that this graph was measured to be no slower than an eager run. Otherwise it runs
+// eagerly. Sizes without measurements are not compared.
 VisionChoice choose_budget(const VisionBudgets& budgets, std::int64_t patches);
 
 }  // namespace tessera

@@ -27,7 +27,7 @@ ir::Bucket vision_bucket(std::int64_t patches);
 class VisionInputs {
  public:
   // Creates the inputs of `tower` for up to `max_patches`. Reserves memory for the lists in `step`, which must outlive
-  // this object. Allocate `step` before staging anything.
+  // this object. The caller must allocate `step` before it stages anything.
   static Result<std::unique_ptr<VisionInputs>> create(const ir::Graph& tower, const VisionConfig& config,
                                                       std::int64_t max_patches, Device& device, StepBuffer& step);
 

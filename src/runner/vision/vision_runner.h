@@ -69,8 +69,8 @@ class VisionRunner {
   Device& device() const { return parts_.device; }
   Stream& stream() const { return parts_.stream; }
 
-  // Returns kInvalidArgument for an image that encode() does not accept, because it has too many patches (the message
-  // names the limit) or does not match the tower.
+  // Returns kInvalidArgument if encode() does not accept the image. The image then has too many patches (the message
+  // names the limit), or does not match the tower.
   Status check(const Patches& image) const;
   // Encodes images in order. Packs them into as few forwards as possible, or into one forward each if forwards are
   // deterministic. Writes the tokens of image i to consecutive rows of `rows` (device memory, [·, row_values()], the

@@ -49,8 +49,8 @@ void load_adapter(const EachEngine& engines, std::shared_ptr<ServedAdapters> ada
                   std::function<void(ApiStatus answer)> done);
 
 // Removes an adapter, so that no new request can name it. Running requests that use the adapter keep it until they end.
-// Calls `done` as load_adapter() does. Errors: 404 for a name that is not loaded; 400 if no adapters are served, in
-// which case `adapters` is null.
+// Calls `done` as load_adapter() does. Errors: 404 for a name that is not loaded, and 400 if no adapters are served
+// (`adapters` is null).
 void unload_adapter(const EachEngine& engines, std::shared_ptr<ServedAdapters> adapters, std::string name,
                     std::function<void(ApiResult<UnloadedAdapter> answer)> done);
 

@@ -16,8 +16,8 @@ void answer_loaded(const Call& call, const ServedModel& model) {
   call.respond_json(fmt::format("{{\"success\": true, \"loaded_adapters\": {}}}", model.adapters->json()));
 }
 
-// Returns a function that any thread may call with an engine's answer. On the I/O thread it then refuses the call with
-// the answer's error, or calls `finish(shared, call, answer)`.
+// Returns a function that any thread may call with an engine's answer. The function passes the answer to the I/O
+// thread. There it refuses the call with the answer's error or, after success, calls `finish(shared, call, answer)`.
 template <class T, class Finish>
 std::function<void(ApiResult<T>)> on_io(const Shared& shared, Call call, Finish finish) {
   return [shared, call = std::move(call), finish](ApiResult<T> answer) mutable {

@@ -16,10 +16,11 @@ namespace tessera {
 
 struct AdapterRouteSources {
   const ServedModel& model;
-  // Returns the request reader. It is a function, because the reader does not exist yet when the routes are added.
+  // Returns the request reader. This member is a function, because the reader does not exist yet when the routes are
+  // added.
   std::function<RequestReader&()> reader;
   EachEngine engines;
-  // Runs a task on the I/O thread; called on any thread.
+  // Runs a task on the I/O thread. Any thread may call this function.
   std::function<void(std::function<void()> task)> on_io;
   std::function<void(double seconds, std::function<void()> task)> after;  // runs a task on the I/O thread after a delay
 };

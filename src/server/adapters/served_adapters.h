@@ -22,9 +22,9 @@ class Engine;
 
 class ServedAdapters {
  public:
-  // Requests may load only adapters in `folder` or below it; if `folder` is "", they may load adapters from anywhere.
-  // `layout` and `device` are the engine's and must outlive the object; Adapter::load() needs them. Returns
-  // invalid_argument if `folder` is not a folder.
+  // Requests may load only adapters in `folder` or below it. If `folder` is "", they may load adapters from anywhere.
+  // `layout` and `device` belong to the engine and must outlive this object, because Adapter::load() needs them.
+  // Returns invalid_argument if `folder` is not a folder.
   static Result<std::shared_ptr<ServedAdapters>> create(const AdapterLayout& layout, Device& device,
                                                         const std::string& folder);
 

@@ -32,15 +32,15 @@ class TurnContent {
   bool has_images_ = false;
 };
 
-// Joins the contents of two turns; each is a string or a list of parts.
+// Joins the contents of two turns. Each content is a string or a list of parts.
 Json joined_contents(const Json& first, const Json& second);
 
-// Calls `take` with each block of the list `blocks` and its type. `param` is the list's path. Errors: the errors of
-// `take`, and one for an element that is not an object with a "type".
+// Calls `take` with each block of the list `blocks` and the block's type. `param` is the list's path. Errors: the
+// errors of `take`, and one for an element that is not an object with a "type".
 ApiStatus each_block(const Json& blocks, const std::string& param,
                      const std::function<ApiStatus(const ApiFields& block, const std::string& type)>& take);
 
-// Returns whether a message has the role `role`; false for a malformed message.
+// Returns whether a message has the role `role`. Returns false for a malformed message.
 bool is_of_role(const Json& message, std::string_view role);
 
 // Reads the string member `key` of a block. A missing member is an error.
@@ -50,9 +50,9 @@ ApiResult<std::string> required_text(const ApiFields& block, std::string_view ke
 // web_search_tool_result, redacted_thinking, …). The server accepts such blocks and does not show them to the model.
 bool is_server_block(std::string_view type);
 
-// Reads a block of type "text", "document", "search_result", "compaction" or "image" into `content`. Images are
-// appended to `images` and borrow from the request; they are errors unless `images_allowed`. Any other type is an
-// error. Its message lists the accepted types, and then `others`, the types that only the caller accepts.
+// Reads a block of type "text", "document", "search_result", "compaction" or "image" into `content`. Appends images to
+// `images`. They borrow from the request. An image is an error unless `images_allowed`. Any other type is an error. Its
+// message lists the accepted types, and then `others`, the types that only the caller accepts.
 ApiStatus add_block(const ApiFields& block, std::string_view type, std::string_view others, bool images_allowed,
                     std::vector<GivenImage>& images, TurnContent& content);
 

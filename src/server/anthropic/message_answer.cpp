@@ -15,7 +15,8 @@ namespace {
 struct Block {
   enum class Kind : std::uint8_t { kThinking, kText, kToolUse };
   Kind kind = Kind::kText;
-  // In a stream, the text that is not sent yet; otherwise the whole text. With kToolUse, the text of a JSON object.
+  // In a stream, this is the text that is not sent yet. Otherwise it is the whole text. With kToolUse, it is the text
+  // of a JSON object.
   std::string text{};
   std::string id{};    // set with kToolUse
   std::string name{};  // set with kToolUse

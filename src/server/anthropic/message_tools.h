@@ -26,10 +26,11 @@ struct MessageTools {
 // a name or schema, two tools with one name, and a choice that no tool matches.
 ApiResult<MessageTools> read_message_tools(const ApiFields& body);
 
-// Returns a tool as a line of JSON, {"name", "description", "parameters"}; "" if no tool has the name.
+// Returns the tool with this name as a line of JSON, {"name", "description", "parameters"}. Returns "" if no tool has
+// the name.
 std::string tool_definition(const MessageTools& tools, std::string_view name);
 
-// Returns the text of the header X-Tessera-Note about unavailable tools; "" if there are none.
+// Returns the text of the header X-Tessera-Note about unavailable tools, or "" if there are none.
 std::string note_of_unavailable(const MessageTools& tools);
 
 }  // namespace tessera

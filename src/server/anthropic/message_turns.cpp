@@ -89,8 +89,8 @@ class TurnReader {
     return api_ok();
   }
 
-  // Adds a system message. A message with nothing but "output_config" adds nothing here, because read_thinking() reads
-  // it.
+  // Adds a system message. If a message has only "output_config", nothing is added here, because read_thinking() reads
+  // this member.
   ApiStatus add_system(const ApiFields& message) {
     const Json* given = message.find("content");
     if (given != nullptr && given->is_string()) return add_system_text(*given);
@@ -255,7 +255,7 @@ ApiResult<ChatMessages> read_turns(const ApiFields& body, const MessageTools& to
   const auto is_user = [](const Json& message) { return is_of_role(message, "user"); };
   const auto last_user = std::find_if(list.rbegin(), list.rend(), is_user).base();
   for (auto message = list.begin(); message != list.end(); ++message) {
-    // Skips a system message with this "clear_at" if a message of the user follows it.
+    // Skips a system message whose "clear_at" is "next_user_message" if a message of the user follows.
     const Json* clear_at = is_of_role(*message, "system") ? message->find("clear_at") : nullptr;
     if (clear_at != nullptr && *clear_at == Json("next_user_message") && message < last_user) continue;
     TRY(reader.add_message(*message, fmt::format("messages[{}]", message - list.begin())));

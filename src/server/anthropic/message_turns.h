@@ -8,7 +8,7 @@
 namespace tessera {
 
 // Reads the turns. They have the roles "system", "user", "assistant" and "tool". The turn of the field "system" comes
-// first; the turns of "messages" follow in their order. Images borrow from the request.
+// first. The turns of "messages" follow in their order. Images borrow from the request.
 //
 // A system message may have tool_addition and tool_removal blocks, which become texts. A system message with "clear_at"
 // "next_user_message" is left out once the user's next message has come. A tool_result becomes a turn with the role

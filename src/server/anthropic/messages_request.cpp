@@ -43,8 +43,9 @@ ApiResult<std::optional<OutputGrammar>> read_format(const ApiFields& body) {
                                      .param = fields.param("schema")});
 }
 
-// Reads the fields of sampling, of stopping, of the prefix cache and of the output's format. The fields of sampling and
-// of the prefix cache have the same names and meanings as in OpenAI's protocol; "stop_sequences" is OpenAI's "stop".
+// Reads the fields for sampling, for stopping, for the prefix cache and for the output's format. The fields for
+// sampling and for the prefix cache have the same names and meanings as in OpenAI's protocol. The field
+// "stop_sequences" is OpenAI's "stop".
 ApiResult<OutputFields> read_output(const ApiFields& fields, const ServedModel& model) {
   Json shared = Json::object();
   for (const char* key :
@@ -182,7 +183,7 @@ ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view bo
   ApiJob job{.id = style.id, .stream = style.stream, .note = std::move(read.note)};
   job.requests.push_back(std::move(request));
   job.answer = make_message_answer(std::move(style));
-  // Checks, before the engine gets the request, whether a plugin format failed to begin its parser.
+  // A plugin's parser may have failed when it began. This is checked before the engine gets the request.
   if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);
   return job;
 }

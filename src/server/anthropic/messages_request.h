@@ -1,7 +1,7 @@
 // Anthropic's POST /v1/messages takes a conversation and returns the model's turn. POST /v1/messages/count_tokens
 // returns the length of the conversation's prompt.
 //
-// Errors are ApiErrors; http/error_shape.h gives them Anthropic's shape.
+// Errors are ApiErrors, to which http/error_shape.h gives Anthropic's shape.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@
 
 namespace tessera {
 
-// Makes the job of a request. It is slow (renders the template, tokenises, compiles a grammar): do not call it on the
-// I/O thread. `model` outlives the job. Any model name is accepted, because agents use the names of Anthropic's models;
-// the answer repeats the name.
+// Makes the job of a request. Do not call this function on the I/O thread. It is slow, because it renders the template,
+// tokenises the prompt and compiles a grammar. `model` must outlive the job. Any model name is accepted, because agents
+// use the names of Anthropic's models. The answer repeats the name.
 ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view body);
 
 // Answers a count_tokens request, which has no max_tokens, with {"input_tokens": …}. Slow, because it renders and

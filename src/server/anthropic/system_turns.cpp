@@ -22,7 +22,7 @@ Json turn_of(std::string_view role, std::string content) {
 }
 
 // Returns whether the template prints a system message where it stands: after the user's message and before the
-// assistant's. `after_another`: the conversation also begins with a system message.
+// assistant's. If `after_another`, the conversation also begins with a system message.
 bool prints_in_place(const ChatTemplate& chat, const RenderOptions& options, bool after_another) {
   constexpr std::string_view kAsked = "what the user asks";
   constexpr std::string_view kSystem = "what the system says";

@@ -24,8 +24,7 @@ struct ThinkingFields {
 
 ApiResult<ThinkingFields> read_thinking(const ApiFields& body);
 
-// Returns the variables enable_thinking, thinking and reasoning_effort, without the variables that the template does
-// not name.
+// Returns values for the variables enable_thinking, thinking and reasoning_effort, as far as the template names them.
 Json thinking_variables(const ThinkingFields& thinking, const ChatTemplate& chat);
 
 }  // namespace tessera

@@ -9,11 +9,11 @@
 
 namespace tessera {
 
-// Returns the signature of a thinking block. `hidden`: the thinking that the block does not show; "" if the block shows
-// all of it.
+// Returns the signature of a thinking block. `hidden` is the thinking that the block does not show, or "" if the block
+// shows all thinking.
 std::string signature_of_thinking(std::string_view hidden);
 
-// Returns the hidden thinking; "" if another server made the signature. Returns nothing if the signature begins with
+// Returns the hidden thinking, or "" if another server made the signature. Returns nothing if the signature begins with
 // this server's mark but the rest is not base64.
 std::optional<std::string> thinking_of_signature(std::string_view signature);
 

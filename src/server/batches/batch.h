@@ -45,7 +45,7 @@ struct Batch {
   std::string error_file_id{};   // "": there is none
   std::int64_t created_at = 0;   // Unix time
   std::int64_t expires_at = 0;   // Unix time
-  // For each BatchStatus, the Unix time at which the batch reached the status; 0 if the batch has not reached it.
+  // For each BatchStatus, the Unix time at which the batch reached the status, or 0 if it has not reached the status.
   std::array<std::int64_t, kNumBatchStatuses> reached{};
   std::int64_t output_age_s = 0;  // seconds after which the batch's answer files are erased
   std::int64_t total = 0;         // number of requests
@@ -54,7 +54,7 @@ struct Batch {
   Usage usage{};                  // token counts of the completed requests
   Json metadata{};                // an object of strings, or null
   std::vector<BatchFault> errors{};
-  // The header traceparent of the call that made the batch; "": traces were off, or the call had no such header.
+  // The header traceparent of the call that made the batch. It is "" if traces were off or the call had no such header.
   std::string trace_parent{};
 
   // Returns whether the batch has reached a final status.
@@ -66,7 +66,7 @@ struct Batch {
 };
 
 // batch_record() returns the JSON text that the store writes for a batch. read_batch_record() makes the batch from this
-// text; errors name the field.
+// text. Its errors name the wrong field.
 std::string batch_record(const Batch& batch);
 Result<Batch> read_batch_record(const Json& json, std::string id);
 

@@ -25,7 +25,7 @@ class BatchAnswers {
   // bytes in `store`, which outlives the object. Errors: the files cannot be read, or the store has no room.
   static Result<std::unique_ptr<BatchAnswers>> open(std::filesystem::path output, std::filesystem::path errors,
                                                     FileStore& store);
-  // Releases the store's bytes that were reserved for files which keep() did not move into the store.
+  // Releases the bytes in the store that were reserved for files which keep() did not move there.
   ~BatchAnswers();
   BatchAnswers(const BatchAnswers&) = delete;
   BatchAnswers& operator=(const BatchAnswers&) = delete;
@@ -37,13 +37,13 @@ class BatchAnswers {
   // Returns the token counts of the answers of status 200.
   const Usage& usage() const { return usage_; }
 
-  // Adds the answer of a request. `line` ends with its line break. `usage`: the token counts of an answer of
-  // status 200, nothing for any other answer. Errors: the store has no room, or the disk is full.
+  // Adds the answer of a request. `line` ends with its line break. `usage` has the token counts of an answer of status
+  // 200, and is empty for any other answer. Errors: the store has no room, or the disk is full.
   Status add(const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
 
   // Moves the answer files into the store. They get the owner and the time of expiry of `like`, and names that begin
-  // with `name`. Sets the ids of the stored files; a file without lines is not stored and leaves its id unchanged. Call
-  // it last, and only once.
+  // with `name`. Sets the ids of the stored files. A file without lines is not stored, and its id stays unchanged. Call
+  // keep() last, and only once.
   ApiStatus keep(const StoredFile& like, std::string_view name, std::string& output_id, std::string& error_id);
 
  private:

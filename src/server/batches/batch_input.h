@@ -27,7 +27,7 @@ class BatchInput {
     std::string text{};
   };
   static Result<BatchInput> open(const std::filesystem::path& path);
-  // Returns the next line that is not blank; nothing at the end of the file.
+  // Returns the next line that is not blank, or nothing at the end of the file.
   std::optional<Line> next();
 
  private:

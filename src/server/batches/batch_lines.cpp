@@ -20,8 +20,8 @@ namespace {
 struct KindNames {
   BatchRequestKind kind;
   std::string_view url;
-  // A line that is only a body is a request of this kind if the body has this member. "": a line of this kind must name
-  // the url.
+  // A line that is only a request's body has this kind if the body has the member `field`. If `field` is "", a line of
+  // this kind must name the url.
   std::string_view field;
 };
 constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},

@@ -38,8 +38,8 @@ Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id);
 Result<BatchRequest> read_whole_batch_line(std::string_view line, Json& custom_id);
 
 // Makes a request's job with the function that reads requests to its route. Stores responses in `store` for `owner`.
-// Slow: do not call it on the I/O thread. `model` and `store` outlive the job. Errors: those of the route, and a 400 if
-// the request asks for a stream or for a background response.
+// This is slow, so do not call it on the I/O thread. `model` and `store` outlive the job. Errors: those of the route,
+// and a 400 if the request asks for a stream or for a background response.
 ApiResult<ApiJob> prepare_batch_request(const ServedModel& model, const BatchRequest& request, ResponseStore& store,
                                         const std::string& owner);
 

@@ -18,9 +18,9 @@ namespace tessera {
 
 class BatchRoutes {
  public:
-  // The stores and the reader outlive the object. If the stores are null, every route answers no_file_folder(), but
-  // POST /v1/batches first answers with an error if the body is wrong. `changed` is called, on any thread, after a
-  // batch was added or its cancellation was requested.
+  // The stores and the reader outlive the object. If the stores are null, every route answers no_file_folder(). The
+  // only exception is POST /v1/batches with a wrong body, which gets an error about the body. `changed` is called, on
+  // any thread, after a batch was added or its cancellation was requested.
   BatchRoutes(FileStore* files, BatchStore* batches, RequestReader& reader, RouteWork work,
               std::function<void()> changed)
       : files_(files), batches_(batches), reader_(reader), work_(work), changed_(std::move(changed)) {}

@@ -32,13 +32,13 @@ class BatchRun {
   const Batch& batch() const { return batch_; }
   BatchAnswers& answers() { return *answers_; }
 
-  // Returns the next request that has no answer and is not running; nothing if there is none.
+  // Returns the next request that has no answer and is not running, or nothing if there is none.
   std::optional<Next> next();
   // Puts back a request that could not start, so that next() returns it before all others.
   void put_back(Next request) { waiting_.push_front(std::move(request)); }
 
   // begin() counts a request as running. end() no longer counts it and stores its answer, as BatchAnswers::add() does.
-  // An error of end() means that the batch cannot continue.
+  // If end() returns an error, the batch cannot continue.
   void begin() { ++running_; }
   Status end(const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
   // Ends a running request that got no answer. next() returns it again.

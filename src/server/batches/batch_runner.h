@@ -7,9 +7,9 @@
 //   runner.dispatch(events);  // with the events of every step
 //
 // Up to kMostBatches batches run at a time and take turns, request by request. Together they submit at most as many
-// requests as the engines can run at once, and at most a quarter as many while the engines have live requests. A
-// request that the engine or the memory budget refuses for now is submitted again later. A restarted server continues
-// the batches that have not ended; requests that have an answer do not run again.
+// requests as the engines can run at once, and at most a quarter as many while the engines have live requests. If the
+// engine or the memory budget refuses a request for now, the request is submitted again later. A restarted server
+// continues the batches that have not ended. Requests that have an answer do not run again.
 //
 // Threads: any thread may call wake() and dispatch(). The destructor leaves running requests without an answer.
 #pragma once
@@ -54,7 +54,7 @@ class BatchRunner {
     // Returns whether the server is shutting down and takes no more requests.
     std::function<bool()> ends;
     std::int64_t most_requests = 1;  // the number of requests that all engines together can run at once
-    // Takes the spans of batches and of their requests; empty if traces are off.
+    // Receives the spans of batches and of their requests. This function is empty if traces are off.
     std::function<void(TraceSpan)> trace{};
   };
 
@@ -63,7 +63,7 @@ class BatchRunner {
   ~BatchRunner();
 
   void wake();
-  // Takes the events of the batches' requests; ignores all others.
+  // Takes the events of the batches' requests, and ignores all other events.
   void dispatch(std::span<EngineThread::Event> events);
   // Returns how many requests of batches the engines run or queue.
   std::int64_t requests() const { return requests_; }
@@ -89,7 +89,8 @@ class BatchRunner {
   void open(const Batch& waiting);
   // Ends running batches that have expired or are to be cancelled.
   void end_early();
-  // Submits requests until there is no room. Returns true if it stopped earlier, after kMostPrepared requests.
+  // Submits requests until there is no room. Returns true if the call stopped earlier, because it has prepared
+  // kMostPrepared requests.
   bool fill();
   // Starts a request. If the request is refused for now, puts it back into `run` and returns false.
   bool start(BatchRun& run, BatchRun::Next next);
@@ -100,10 +101,10 @@ class BatchRunner {
   void reach(const Batch& batch, BatchStatus status);
   // Changes a batch in the store. Sends the batch's span if the change ended it.
   void update(const Batch& batch, const std::function<void(Batch& batch)>& change);
-  // Sends the span of a request that has ended. `facts`: what the engine did for it.
+  // Sends the span of a request that has ended. `facts` says what the engine did for the request.
   void trace(const BatchRun& run, const BatchRun::Next& request, Clock::time_point began, int status,
              GenerationFacts facts) const;
-  // Stores the answer of a running request. `usage`: as in BatchAnswers::add().
+  // Stores the answer of a running request. `usage` means the same as in BatchAnswers::add().
   void end(BatchRun& run, const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
   // Cancels the running requests of a batch.
   void drop(const BatchRun& run);

@@ -18,12 +18,13 @@
 
 namespace tessera {
 
-// The largest form of an upload request, in bytes. OpenAI has the same limit for batch files.
+// The maximum size of an upload request's form (multipart/form-data), in bytes. OpenAI has the same limit for batch
+// files.
 inline constexpr std::size_t kMostUploadBytes = std::size_t{200} << 20;
 
 class BatchService {
  public:
-  // The parts of the server that the service uses. All outlive it.
+  // The parts of the server that the service uses. All of them must outlive the service.
   struct Server {
     const ServedModel& model;
     ResponseStore& responses;
@@ -32,17 +33,17 @@ class BatchService {
     BatchRunner::Hooks hooks;
   };
 
-  // `folder`: "" for none; the routes then refuse every request. `bytes`: the maximum number of bytes of all files
-  // together. Errors name the folder.
+  // If `folder` is "", there is no folder, and the routes refuse every request. `bytes` is the maximum number of bytes
+  // of all files together. Errors name the folder.
   static Result<std::unique_ptr<BatchService>> create(const std::string& folder, std::int64_t bytes, Server server);
 
   // Adds the routes. This object must outlive the use of the router.
   void add_to(Router& router);
-  // Takes the events of the batches' requests; ignores all others.
+  // Takes the events of the batches' requests, and ignores all other events.
   void dispatch(std::span<EngineThread::Event> events) {
     if (runner_) runner_->dispatch(events);
   }
-  // Returns metrics in Prometheus' text format; "" without a folder.
+  // Returns metrics in Prometheus' text format, or "" without a folder.
   std::string metrics() const;
 
  private:

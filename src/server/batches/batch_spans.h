@@ -12,15 +12,15 @@
 
 namespace tessera {
 
-// Returns the part of the header traceparent that is stored in Batch::trace_parent; "" if the header is absent or
+// Returns the part of the header traceparent that is stored in Batch::trace_parent, or "" if the header is absent or
 // malformed.
 std::string kept_trace_parent(std::string_view header);
 
 // Returns the span of a batch that ended at `end_ns`, Unix time. The span has a link to the client's span in which the
 // batch was requested. Returns nothing if the client does not record its trace.
 std::optional<TraceSpan> make_batch_span(const Batch& batch, std::int64_t end_ns);
-// Returns the span of one of the batch's requests, a child of the batch's span; nothing if the batch gets no span. In
-// `request`, at least the status, the duration and the facts of the generation are set.
+// Returns the span of one of the batch's requests, which is a child of the batch's span. Returns nothing if the batch
+// gets no span. The caller must set at least the status, the duration and the facts of the generation in `request`.
 std::optional<TraceSpan> make_line_span(const Batch& batch, const std::string& custom_id, FinishedRequest request,
                                         std::int64_t end_ns);
 

@@ -72,7 +72,7 @@ TEST(BatchSpans, TheClientsSpanIsKeptForTheServerAlone) {
   EXPECT_EQ(read->trace_parent, traceparent("01"));
 }
 
-// Returns the attribute `key` of a span as text; "(none)" if the span lacks the attribute.
+// Returns the attribute `key` of a span as text, or "(none)" if the span lacks the attribute.
 std::string attribute(const Json& span, const std::string& key) {
   for (const Json& each : span.find("attributes")->as_array()) {
     if (*each.find("key") == Json(key)) return each.find("value")->as_object().front().second.as_string();

@@ -1,5 +1,5 @@
-// Stores the batches of a server in a folder. If there are too many, forgets the oldest batch that has ended. Batches
-// survive the process: the next process continues the batches that have not ended.
+// Stores the batches of a server in a folder. If there are too many batches, the store forgets the oldest one that has
+// ended. Batches survive the process: the next process continues the batches that have not ended.
 //
 //   BatchStore store = TRY(BatchStore::open(folder.batches(), {}));
 //   const Batch batch = TRY(store.add({.owner = owner, .endpoint = "/v1/embeddings", …}));
@@ -36,7 +36,7 @@ class BatchStore {
   // Reads the records in the folder. Skips a record that cannot be read, and logs a warning.
   static Result<std::unique_ptr<BatchStore>> open(std::filesystem::path folder, Limits limits);
 
-  // Stores a new batch and gives it an id. Errors: 429 if too many batches have not ended; 500 if the disk fails.
+  // Stores a new batch and gives it an id. Errors: 429 if too many batches have not ended, and 500 if the disk fails.
   ApiResult<Batch> add(Batch batch);
   // Error: 404 if there is no such batch or it has another owner.
   ApiResult<Batch> find(std::string_view id, std::string_view owner);

@@ -69,7 +69,8 @@ class BatchServerTest : public ServerTest {
     ADD_FAILURE() << "the batch did not end";
     return get_batch(running, id);
   }
-  // Returns the lines of one of the batch's files, by custom_id. `which` is the batch's member with the file's id.
+  // Returns the lines of one of the batch's files, by custom_id. `which` names the member of the batch that holds the
+  // file's id.
   static std::map<std::string, Json> lines(const Running& running, const Json& batch, const char* which) {
     std::map<std::string, Json> found;
     if (batch.find(which)->is_null()) return found;

@@ -5,8 +5,8 @@
 //   const StoredFile file = TRY(store.put({.owner = owner, .filename = "a.jsonl", .purpose = "batch"}, content));
 //   std::ifstream input(store.path_of(file.id));
 //
-// Only the owner of a file can find it; for all other clients its id is unknown. An expired file is erased when its
-// owner asks for it, when any client lists files, or when room is needed. Files survive the process.
+// Only the owner of a file can find it. For all other clients the file's id is unknown. An expired file is erased when
+// its owner asks for it, when any client lists files, or when room is needed. Files survive the process.
 //
 // Threads: any thread may call every function. put() and adopt() wait for the disk.
 #pragma once
@@ -49,19 +49,19 @@ class FileStore {
   };
   using Clock = std::function<std::int64_t()>;  // Unix time
 
-  // Reads the descriptions in the folder. Removes files that a killed process left unfinished. `clock` is for tests; if
+  // Reads the descriptions in the folder. Removes files that a killed process left unfinished. `clock` is for tests. If
   // it is empty, unix_time() is used.
   static Result<std::unique_ptr<FileStore>> open(std::filesystem::path folder, Limits limits, Clock clock = {});
 
   // Stores a new file. Sets its id, bytes and created_at. Errors: 503 if the other files leave too little room or the
-  // disk is full; 413 if the file alone exceeds the limit; 500 for any other fault of the disk.
+  // disk is full, 413 if the file alone exceeds the limit, and 500 for any other fault of the disk.
   ApiResult<StoredFile> put(StoredFile file, std::string_view content);
   // Moves the file at `path` into the store. Precondition: the caller has reserved the file's bytes with take(). Sets
-  // the file's id and created_at. Errors: 503 for a full disk, else 500; after an error, the bytes are no longer
-  // reserved.
+  // the file's id and created_at. Errors: 503 for a full disk, and 500 for any other fault. After an error, the bytes
+  // are no longer reserved.
   ApiResult<StoredFile> adopt(StoredFile file, const std::filesystem::path& path);
-  // take() reserves bytes for a later adopt(); give_back() ends the reservation. Errors: 503 if there is no room, 413
-  // if the bytes alone exceed the limit.
+  // take() reserves bytes for a later adopt(), and give_back() ends the reservation. Errors: 503 if there is no room,
+  // and 413 if the bytes alone exceed the limit.
   ApiStatus take(std::int64_t bytes);
   void give_back(std::int64_t bytes);
   // Returns the bytes of all files, including reserved bytes.
@@ -73,7 +73,7 @@ class FileStore {
   ApiStatus erase(std::string_view id, std::string_view owner);
   // Returns the owner's files, the newest first.
   std::vector<StoredFile> list(std::string_view owner);
-  // Returns the path of a stored file's content. A file that is open when it is erased stays readable.
+  // Returns the path of a stored file's content. If a file is open when it is erased, the reader can still read it.
   std::filesystem::path path_of(std::string_view id) const { return folder_ / id; }
 
  private:

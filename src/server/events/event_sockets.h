@@ -1,7 +1,7 @@
 // The ZeroMQ sockets of one engine's events: a PUB socket that sends batches to all subscribers, and a ROUTER socket at
 // which a subscriber asks for batches that it has missed.
 //
-// Threads: one thread at a time; wake() may be called from any thread.
+// Threads: one thread at a time may use an object, but any thread may call wake().
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace tessera {
 
 class EventSockets {
  public:
-  // Opens the sockets of engine `rank`. Errors name the key, the endpoint and the reason, such as an address in use.
+  // Opens the sockets of engine `rank`. Errors name the option's key, the endpoint and the reason, such as an address
+  // in use.
   static Result<std::unique_ptr<EventSockets>> open(const KvEventsOptions& options, int rank);
   // Waits up to half a second for messages that are not sent yet.
   ~EventSockets();

@@ -23,7 +23,7 @@ class KvEvents {
   KvEvents(const KvEvents&) = delete;
   KvEvents& operator=(const KvEvents&) = delete;
 
-  // Returns the metrics in Prometheus' text format; "" if no events are published.
+  // Returns the metrics in Prometheus' text format, or "" if no events are published.
   std::string metrics() const;
 
  private:
@@ -34,7 +34,7 @@ class KvEvents {
 };
 
 // Checks that this number of engines can publish. Errors: libzmq is missing, an engine's port would be above 65535, or
-// an address is in use. An ipc address is never in use: a later server takes the path over.
+// an address is in use. An ipc address is never in use, because a later server takes over the path.
 Status check_kv_events(const KvEventsOptions& options, int engines);
 
 }  // namespace tessera

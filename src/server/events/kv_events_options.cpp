@@ -36,7 +36,7 @@ class ConfigReader {
  public:
   explicit ConfigReader(const Json& config) : config_(config) {}
 
-  // Returns the member. Returns null if it is missing or has the value null; both mean the default.
+  // Returns the member. Returns null if it is missing or has the value null. Both mean that the default applies.
   const Json* find(std::string_view key) const {
     const Json* value = config_.find(key);
     return value == nullptr || value->is_null() ? nullptr : value;
@@ -132,7 +132,7 @@ Result<KvEventsOptions> parse_kv_events_config(std::string_view text) {
   TRY(reader.take("hwm", 1, options.hwm));
   TRY(reader.take("max_queue_size", 1, options.max_queue_size));
   TRY(reader.check_choice("format", "default", "dynamo"));
-  // vLLM's configurations have "enable_kv_cache_events"; if it is true, "publisher" may be missing. SGLang's
+  // vLLM's configurations have "enable_kv_cache_events". If it is true, "publisher" may be missing. SGLang's
   // configurations have only "publisher".
   options.enabled = enable.value_or(publisher == "zmq") && publisher != "null";
   if (options.enabled && options.endpoint == options.replay_endpoint)

@@ -19,7 +19,8 @@ struct KvEventsOptions {
   std::int64_t buffer_steps = 10'000;     // maximum number of batches that can be replayed
   std::int64_t hwm = 100'000;             // maximum number of batches that ZMQ keeps for a slow subscriber
   std::int64_t max_queue_size = 100'000;  // maximum number of batches that wait for the publisher's thread
-  // The endpoint at which the first engine's load is also published (see load_endpoint()); "": loads are not published.
+  // The endpoint at which the first engine's load is also published (see load_endpoint()). If it is "", loads are not
+  // published.
   std::string load_endpoint{};
 
   // Returns whether the PUB socket listens at its endpoint. If `bind` is set, its value decides. Otherwise the socket
@@ -35,7 +36,7 @@ struct TcpAddress {
   std::string host;  // IPv6 addresses are in brackets
   int port = 0;
 };
-// Returns the address of an endpoint tcp://HOST:PORT; nothing for other texts.
+// Returns the address of an endpoint tcp://HOST:PORT, or nothing for other texts.
 std::optional<TcpAddress> tcp_address(std::string_view endpoint);
 
 // Returns the endpoint of the engine `rank`: tcp://HOST:(PORT + rank) or ipc://PATH_dp<rank>. Engine 0 has

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Returns the endpoint tcp://HOST:PORT of the first engine; engine i publishes at PORT + i. Returns "" if nothing is
+// Returns the endpoint tcp://HOST:PORT of the first engine. Engine i publishes at PORT + i. Returns "" if nothing is
 // published. `text` is the flag's value:
 //   - "off" or "": nothing is published.
 //   - "auto": the ports after those of the KV cache events. If these ports overlap the replay ports: the ports after

@@ -1,7 +1,7 @@
 // Publishes the loads of a server's engines on a thread of its own. Each engine has a PUB socket. A load that has
 // changed is sent within kCheck, and an unchanged load is sent again after kRepeat. If a subscriber reads too slowly,
-// it misses loads; the next load replaces them. An engine that has failed for good publishes nothing more: its load
-// would be all zeros, and gateways would therefore choose this engine for requests.
+// it misses loads. The next load that it reads replaces them. An engine that has failed for good publishes nothing
+// more. Its load would be all zeros, so gateways would send requests to this engine.
 //
 //   std::unique_ptr<LoadPublisher> loads = TRY(LoadPublisher::start(endpoint, engines, max_requests, read));
 #pragma once
@@ -31,7 +31,8 @@ class LoadPublisher {
   static constexpr std::chrono::milliseconds kCheck{20};
   static constexpr std::chrono::seconds kRepeat{1};
 
-  // Returns the statistics of the engine `rank`; none if it has failed for good. The publisher's thread calls it.
+  // Returns the statistics of the engine `rank`, or nothing if the engine has failed for good. The publisher's thread
+  // calls this function.
   using Read = std::function<std::optional<EngineStats>(int rank)>;
 
   // Publishes at `endpoint` (see load_endpoint()) until the object is destroyed. `max_running_requests` is the limit of
@@ -66,8 +67,8 @@ class LoadPublisher {
   std::thread thread_;   // last member, because the thread uses the other members
 };
 
-// Checks that this number of engines can publish their loads at the endpoint; "" is accepted. Errors: libzmq is
-// missing, or an address is in use.
+// Checks that this number of engines can publish their loads at the endpoint. Accepts the endpoint "", at which nothing
+// is published. Errors: libzmq is missing, or an address is in use.
 Status check_load_endpoint(const std::string& endpoint, int engines);
 
 }  // namespace tessera

@@ -36,7 +36,7 @@ ApiError wrong_parameter(const std::string& name, const std::string& value, std:
   return invalid_field(name, fmt::format("query: \"{}\" is \"{}\"; accepted: {}", name, clip_text(value), accepted));
 }
 
-// Returns the sections that the query asks for; an empty list means all.
+// Returns the sections that the query asks for. An empty list means all sections.
 ApiResult<std::vector<std::string>> read_sections(std::string_view query) {
   std::vector<std::string> sections;
   const std::string list = query_value(query, "include").value_or("all");

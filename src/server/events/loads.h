@@ -43,9 +43,9 @@ class LoadReport {
 
   explicit LoadReport(LoadFacts facts) : facts_(std::move(facts)) {}
 
-  // Answers /v1/loads. The query may have "include" (a comma-separated list of core, memory, spec, lora, disagg, queues
-  // and all; default: all), "dp_rank" (the number of one engine) and "format" (json or prometheus). Errors: 400 for
-  // other values.
+  // Answers /v1/loads. The query may have "include", "dp_rank" and "format". "include" is a comma-separated list of
+  // core, memory, spec, lora, disagg, queues and all (the default). "dp_rank" is the number of one engine. "format" is
+  // json or prometheus. Errors: 400 for other values.
   ApiResult<HttpResponse> answer(std::string_view query, std::span<const EngineStats> engines,
                                  Clock::time_point now = Clock::now());
   // Returns the body of /get_load, SGLang's older route.

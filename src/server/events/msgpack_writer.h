@@ -31,7 +31,7 @@ class MsgpackWriter {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  // The way to write the header of a value that has a size, such as a text. If the size is at most `fixed_most`, the
+  // Says how to write the header of a value that has a size, such as a text. If the size is at most `fixed_most`, the
   // header is one byte: `fixed` + size. Otherwise the header is the byte `sized` and 2 bytes with the size, or the byte
   // `sized` + 1 and 4 bytes with the size.
   struct Kind {

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Returns the letter after the backslash in the character's short escape; 0 if it has none.
+// Returns the letter after the backslash in the character's short escape, or 0 if the character has none.
 char short_escape(char c) {
   switch (c) {
     case '"':

@@ -5,7 +5,7 @@
 //   json.object().key("index").value(0).key("tokens").array().value("a").value("b").end_array().end_object();
 //   send(json.take());
 //
-// The caller must make the calls in a valid order; brackets are not checked.
+// The caller must make the calls in a valid order. Brackets are not checked.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class JsonWriter {
   JsonWriter& value(int number) { return value(static_cast<std::int64_t>(number)); }
   JsonWriter& value(std::size_t number) { return value(static_cast<std::int64_t>(number)); }
   JsonWriter& value(bool truth) { return raw(truth ? "true" : "false"); }
-  // Writes the shortest text that reads back as the same float or double; null if the number is not finite.
+  // Writes the shortest text that reads back as the same float or double, or null if the number is not finite.
   JsonWriter& value(float number);
   JsonWriter& value(double number);
   JsonWriter& value(const Json& json) { return raw(json.dump()); }

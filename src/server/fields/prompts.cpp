@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// The maximum number of engine requests that one HTTP request may make, and the maximum number of token ids in all of
-// them (16 Mi ids of 4 bytes each take 64 MiB).
+// The limits for one HTTP request: how many engine requests it may make, and how many token ids these may have in
+// total. 16 Mi ids of 4 bytes each take 64 MiB.
 constexpr std::int64_t kMaxRequestsAtOnce = 1024;
 constexpr std::int64_t kMaxTokensAtOnce = 16 << 20;
 constexpr std::string_view kAccepted = "a string, a list of token ids, or a list of either, not empty";

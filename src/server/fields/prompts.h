@@ -17,8 +17,8 @@ struct Prompts {
   bool batch = false;  // the request gave a list of prompts, possibly of one prompt
 };
 
-// Reads the field `key`: a string, or a list of strings, of ids or of lists of ids. A list must not be empty. With
-// `add_special_tokens`, texts get the tokens that the tokenizer adds around them.
+// Reads the field `key`. Its value is a string, a list of strings, a list of ids, or a list of lists of ids. A list
+// must not be empty. With `add_special_tokens`, texts get the tokens that the tokenizer adds around them.
 ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, const ServedModel& model,
                                 bool add_special_tokens);
 

@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// Returns the first value of the parameter `name`, decoded ("%2C" is ",", "+" is " "); nothing if the query lacks it. A
-// name without "=" has the value "". Malformed escapes stay as they are.
+// Returns the first value of the parameter `name`, decoded ("%2C" is ",", "+" is " "). Returns nothing if the query
+// lacks the parameter. A name without "=" has the value "". Malformed escapes stay as they are.
 std::optional<std::string> query_value(std::string_view query, std::string_view name);
 
 // The parts of a path after a route. For the path "/v1/files/ID/content" and the route "/files/", the id is "ID" and

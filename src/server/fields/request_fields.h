@@ -1,7 +1,7 @@
 // Lists the members that the objects of a request may have. They are the fields of OpenAI's, Anthropic's, SGLang's and
 // vLLM's requests, in the versions that request_fields.json names, and this server's own fields. request_fields.json is
-// compiled in and says how each field is treated; docs/request-fields.md shows it as tables. No field is silently
-// ignored: a field that is not served is an error, unless it cannot change the answer.
+// compiled in and says how each field is treated. docs/request-fields.md shows its content as tables. No field is
+// silently ignored: a field that is not served is an error, unless it cannot change the answer.
 #pragma once
 
 #include <cstdint>
@@ -63,10 +63,10 @@ struct AcceptedField {
 // `objects` is one or more bits.
 std::vector<AcceptedField> accepted_fields(std::uint32_t objects);
 
-// Checks the members of `fields`. `object` is one bit. Errors: 400 with code unsupported_value for a field that is
-// kRefused, unless its value means the same as an absent field; 400 with code unknown_parameter and the nearest names
-// for an unlisted field, unless `ignore_unknown`. Does not check a field that is kChecked, because the function that
-// reads the field does. Cost: some microseconds for a common request.
+// Checks the members of `fields`. `object` is one bit. Returns a 400 with code unsupported_value for a field that is
+// kRefused, unless the field's value means the same as an absent field. Returns a 400 with code unknown_parameter and
+// the nearest names for an unlisted field, unless `ignore_unknown`. Does not check a field that is kChecked, because
+// the function that reads the field checks it. Cost: some microseconds for a common request.
 ApiStatus check_request_fields(const ApiFields& fields, std::uint32_t object, bool ignore_unknown);
 
 }  // namespace tessera

@@ -55,8 +55,8 @@ struct FieldModel {
     return json.dump();
   }
 
-  // Returns an embedding model if `embeds`; otherwise a classifier that joins text pairs by a template. Both models
-  // lack tools and grammars.
+  // Returns an embedding model if `embeds`. Otherwise returns a classifier that joins text pairs by a template. Both
+  // models lack tools and grammars.
   ServedModel without_tokens(bool embeds) const {
     ServedModel model = test::test_model();
     model.tokenizer = &tokenizer;
@@ -129,7 +129,7 @@ inline Json without(const Json& object, const std::string& key) {
   return out;
 }
 
-// Returns the request that tests a row. The row's field has `value`; if `value` is null, the field is absent.
+// Returns the request that tests a row. The row's field has `value`. If `value` is null, the field is absent.
 inline std::string request_of(const Json& row, const std::string& object, const Json* value) {
   const Place& place = place_of(object);
   Json request = *Json::parse(place.request, "request");

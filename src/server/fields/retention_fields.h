@@ -17,9 +17,10 @@ namespace tessera {
 
 inline constexpr std::size_t kLongestSession = 256;  // bytes of a session's name
 
-// Reads all of these fields. The session still has the name that the client gave it; call own_sessions() afterwards.
+// Reads all of these fields. The session still has the name that the client gave it, so the caller must call
+// own_sessions() afterwards.
 ApiResult<RetentionHint> read_retention(const ApiFields& fields);
-// Reads the name of a session; returns "" if the key is absent.
+// Reads the name of a session. Returns "" if the key is absent.
 ApiResult<std::string> read_session_name(const ApiFields& fields, std::string_view key);
 // Reads "session_id", which must be there.
 ApiResult<std::string> read_session(const ApiFields& fields);

@@ -5,14 +5,14 @@
 namespace tessera {
 namespace {
 
-// Returns the count at `key`; if it is missing, the count at `other_key`, or 0.
+// Returns the count at `key`. If it is missing, returns the count at `other_key`, or 0 if both are missing.
 std::int64_t count_of(const Json& json, std::string_view key, std::string_view other_key) {
   for (const std::string_view name : {key, other_key})
     if (const Json* count = json.find(name); count != nullptr && count->is_int()) return count->as_int();
   return 0;
 }
 
-// Returns the object at `key` or at `other_key`; null if neither exists.
+// Returns the object at `key` or at `other_key`, or null if neither exists.
 Json details_of(const Json& json, std::string_view key, std::string_view other_key) {
   for (const std::string_view name : {key, other_key})
     if (const Json* details = json.find(name); details != nullptr) return *details;

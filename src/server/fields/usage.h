@@ -32,8 +32,8 @@ Usage read_usage(const Json& json);
 // Writes the numbers of accepted and rejected draft tokens as members of an open object, if anything was drafted.
 void write_draft_counts(JsonWriter& json, const DraftTotals& drafts);
 
-// Returns the finish reason in OpenAI's words: "stop", "length", or "abort" for a request that /abort_request ended; ""
-// before the end.
+// Returns the finish reason in OpenAI's words: "stop", "length", or "abort" for a request that /abort_request ended.
+// Returns "" before the end.
 std::string_view answer_finish_reason(FinishReason reason);
 
 // The members of stream_options, and how often a stream sends events.

@@ -24,8 +24,8 @@ class Access {
   Access(std::vector<std::string> keys, std::vector<std::string> admin_keys)
       : keys_(std::move(keys)), admin_keys_(std::move(admin_keys)) {}
 
-  // Returns the refusal of a request with this head; nothing if the request may use the route. An administrator's key
-  // opens all routes. Errors: 401 without a valid key, 403 for a client's key at an administrator's route.
+  // Returns the refusal of a request with this head, or nothing if the request may use the route. An administrator's
+  // key opens all routes. Errors: 401 without a valid key, 403 for a client's key at an administrator's route.
   std::optional<ApiError> check(const HttpRequest& head, RouteAccess access) const;
 
  private:

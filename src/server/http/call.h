@@ -31,15 +31,15 @@ class Call {
   Clock::time_point arrived() const { return arrived_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - arrived_).count(); }
 
-  // Returns the encoding that the client accepts for an answer (body_encoder.h); "" for none.
+  // Returns the encoding that the client accepts for an answer (body_encoder.h), or "" for none.
   std::string_view accepted_coding() const;
 
   // Answers the request. A body of 4 to 64 KiB is compressed if the client accepts that. A larger body is not, because
   // compressing it would block the I/O thread too long. `detail` is for the log: what was done, or why nothing was
   // done.
   void respond(HttpResponse response, std::string_view detail = {}) const;
-  // Answers with JSON. `note`: the header X-Tessera-Note; "": no header. `coding`: set if the body is already
-  // compressed.
+  // Answers with JSON. `note` is the value of the header X-Tessera-Note, or "" for no such header. `coding` is the
+  // encoding of a body that is already compressed, and otherwise "".
   void respond_json(std::string body, std::string_view detail = {}, std::string_view note = {},
                     std::string_view coding = {}) const;
   void refuse(const ApiError& error) const;

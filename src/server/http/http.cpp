@@ -239,8 +239,8 @@ void HttpServer::Impl::close_if_drained() {
   if (sessions_.stopping && !sessions_.closing && notice_given_ && sessions_.answering == 0) close();
 }
 
-// Stops accepting connections, and lets each session end: it answers the requests that have already arrived, sends its
-// complete answers, and closes its connection.
+// Stops accepting connections, and ends all sessions. Each session still answers the requests that have already
+// arrived, sends its complete answers, and then closes its connection.
 void HttpServer::Impl::close() {
   sessions_.closing = true;
   error_code ignored;
@@ -248,7 +248,8 @@ void HttpServer::Impl::close() {
   for (HttpSession* session : sessions_.alive) session->drain();
 }
 
-// Gives up the exchanges that are still running when the time to drain is over.
+// Called when the time to drain is over. Lets `give_up_` answer the exchanges that are still running, and then ends the
+// rest (HttpSession::give_up).
 void HttpServer::Impl::give_up() {
   if (sessions_.answering > 0 && give_up_) call_guarded(give_up_);
   // Iterates over a copy, because giving up the last session closes the server, which also iterates over the sessions.

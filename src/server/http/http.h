@@ -9,8 +9,8 @@
 // answer.
 //
 // Threads: the handler and every function of an HttpExchange run on the I/O thread: the thread that called run(). Other
-// threads reach it with post(). The handler must return at once; it may answer the exchange later. An exception from a
-// handler or task is logged, and is answered with 500 if nothing was answered yet.
+// threads reach it with post(). The handler must return at once, but it may answer the exchange later. An exception
+// from a handler or task is logged, and is answered with 500 if nothing was answered yet.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +60,8 @@ struct HttpOptions {
   // Called on the I/O thread once for each request, after its answer was handed to the connection or was broken off.
   // Also called for requests that are not valid HTTP. May be empty.
   std::function<void(const FinishedRequest& finished)> on_finished{};
-  // Called on the I/O thread with each request's head before any of its body is read. Returns an answer to refuse the
-  // request by its head. Not called for OPTIONS. Must not throw. May be empty.
+  // Called on the I/O thread with each request's head before any of its body is read. To refuse the request, the
+  // function returns the answer. Not called for OPTIONS. Must not throw. May be empty.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head{};
   // The budget to which bodies are charged as they arrive. It outlives the server. If it is null, nothing is charged.
   MemoryBudget* memory = nullptr;
@@ -77,7 +77,7 @@ struct HttpRequest {
   std::string peer{};
   bool has_body = false;  // the head announces a body
 
-  // Returns the header's value, ignoring the case of its name; "" if the header is absent.
+  // Returns the header's value, or "" if the header is absent. Ignores the case of the header's name.
   std::string_view header(std::string_view name) const;
 };
 
@@ -134,14 +134,15 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers{};  // additional headers
 };
 
-// One request and its answer: call respond() once, or start_stream(), any number of write(), and finish(). Copies are
-// handles to the same exchange. Calls after the client has left do nothing.
+// One request and its answer. To answer, either call respond() once, or call start_stream(), then write() any number of
+// times, and then finish(). Copies are handles to the same exchange. Calls after the client has left do nothing.
 class HttpExchange {
  public:
   const HttpRequest& request() const;
   std::string take_body();  // moves the request's body out, without a copy
   // Returns the request's charge to HttpOptions::memory. The charge covers the request's body until a caller changes
-  // it. It ends with the last handle, but not before the answer was sent. Any thread may use the charge, one at a time.
+  // it. The charge ends with the last handle, but not before the answer was sent. Any thread may use the charge, but
+  // only one thread at a time.
   MemoryCharge& memory() const;
   // Returns the facts that FinishedRequest::generation will have. Changes after the answer's end have no effect.
   GenerationFacts& generation() const;
@@ -151,7 +152,8 @@ class HttpExchange {
   // Sends the head of a chunked response with `response`'s headers. A body that is not empty becomes the first chunk.
   void start_stream(const HttpResponse& response) const;
   void write(std::string_view chunk) const;
-  // Calls `callback` once when everything written so far has been sent; never if the client leaves before.
+  // Calls `callback` once when everything written so far has been sent. Never calls it if the client leaves before
+  // that.
   void on_sent(std::function<void()> callback) const;
   void finish() const;
   // Ends the connection before the answer is complete, so that the client sees the break.
@@ -188,13 +190,14 @@ class HttpServer {
     double drain_s = 0;   // running exchanges get this many seconds to finish
     double notice_s = 0;  // new connections are accepted for at least this long, so that load balancers notice the end;
                           // ≤ drain_s
-    // Called on the I/O thread if exchanges are left after `drain_s`: the last chance to answer them.
+    // Called on the I/O thread if exchanges are left after `drain_s`. This call is the last chance to answer them.
     std::function<void()> give_up{};
   };
-  // Drains the server; then run() returns. Callable from any thread. While exchanges run, and for at least `notice_s`,
-  // requests on old and new connections still go to the handler, which refuses them. Each answer announces that its
-  // connection closes. After that the server accepts no connection and closes idle ones. Exchanges that run longer than
-  // `drain_s` are answered 503, or cut off if a stream has begun. A further call can only shorten these times.
+  // Drains the server, after which run() returns. Callable from any thread. While exchanges run, and for at least
+  // `notice_s`, requests on old and new connections still go to the handler, which refuses them. Each answer announces
+  // that its connection closes. After that the server accepts no connection and closes idle ones. Exchanges that run
+  // longer than `drain_s` are answered 503, or cut off if a stream has begun. A further call can only shorten these
+  // times.
   void stop(Stop how);
 
  private:

@@ -24,7 +24,8 @@ bool ends_with_ignoring_case(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && equals_ignoring_case(text.substr(text.size() - end.size()), end);
 }
 
-// Returns the host of an origin: "name:80" for "http://name:80"; "" for "null" and other texts without "://".
+// Returns the host of an origin, for example "name:80" for "http://name:80". Returns "" for "null" and other texts
+// without "://".
 std::string_view host_of_origin(std::string_view origin) {
   const std::size_t scheme = origin.find("://");
   if (scheme == std::string_view::npos) return {};

@@ -21,8 +21,8 @@ namespace tessera {
 // port.
 bool is_loopback_name(std::string_view host);
 
-// Returns whether `host`, the value of a Host header, matches an entry of `allowed`: "*" matches all hosts; "name"
-// matches this name with any port; "name:port" matches only this port; "*.name" matches every name below it.
+// Returns whether `host`, the value of a Host header, matches an entry of `allowed`. The entry "*" matches all hosts,
+// "name" matches this name with any port, "name:port" matches only this port, and "*.name" matches every name below it.
 bool is_allowed_host(std::string_view host, const std::vector<std::string>& allowed);
 
 // Returns whether an entry of `origins` is "*" or equals `origin`, the value of an Origin header, ignoring case.
@@ -33,8 +33,9 @@ bool is_named_origin(std::string_view origin, const std::vector<std::string>& or
 Status check_allowed_host(std::string_view entry);
 Status check_origin(std::string_view entry);
 
-// Returns the 403 for a request that the server must not serve; nothing if it may. `host` is the request's host, or ""
-// if it has none, which no browser sends. `loopback`: the server listens on a loopback address only.
+// Returns the 403 for a request that the server must not serve, or nothing if the server may serve it. `host` is the
+// request's host, or "" if it has none, which no browser sends. `loopback` says whether the server listens on a
+// loopback address only.
 std::optional<ApiError> check_sender(const HttpRequest& request, std::string_view host, const HttpOptions& options,
                                      bool loopback);
 

@@ -39,7 +39,8 @@ std::string long_body(std::size_t most);
 // The way in which a response's body ends.
 struct BodyFraming {
   std::optional<std::size_t> length{};  // set if the length is known
-  // Used only if the length is unknown. If true, a last chunk ends the body; otherwise the end of the connection does.
+  // Used only if the length is unknown. If true, a last chunk ends the body. Otherwise the end of the connection ends
+  // it.
   bool chunked = false;
   bool keep_alive = true;
   std::int64_t keep_alive_s = 0;  // seconds for which an idle connection stays open; 0: not announced

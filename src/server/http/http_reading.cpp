@@ -139,7 +139,8 @@ HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
   co_return Asked::kWhole;
 }
 
-// Reads and parses up to the end of the head or, if `whole`, of the body. Returns false if the connection ends.
+// Reads and parses up to the end of the head or, if `whole`, up to the end of the body. Returns false if the connection
+// ends.
 HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
   http::request_parser<http::string_body>& parser = reader.parser;
   parser.eager(whole);
@@ -170,7 +171,8 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
 
     const bool idle = reader.head_bytes == 0 && in_.empty();
     if (sessions_.closing && !has_arrived()) co_return idle ? false : refuse(503, "the server is shutting down");
-    // Checks the deadline before each wait. Its timer fires only once, and may have fired while nothing was waiting.
+    // Checks the deadline before each wait. The deadline's timer fires only once, and may have fired while nothing was
+    // waiting.
     if (wait_is_over(idle, whole)) co_return false;
     const Read read = co_await read_some(whole ? kBodyRead : kHeadRead);
     if (read == Read::kData || read == Read::kWoken) continue;
@@ -215,7 +217,7 @@ HttpSession::Task<error_code> HttpSession::wait_until(TlsStream::Io wanted) {
   co_return error;
 }
 
-// Receives at least one byte, or returns an error: eof if the client sends no more.
+// Receives at least one byte, or returns an error. The error is eof if the client sends no more.
 HttpSession::Task<std::pair<error_code, std::size_t>> HttpSession::receive(char* data, std::size_t size) {
   if (tls_ == nullptr) {
     const auto [error, received] = co_await socket_.async_read_some(net::buffer(data, size), woken_by(wake_));

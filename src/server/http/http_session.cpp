@@ -25,7 +25,7 @@ using boost::system::error_code;
 constexpr std::size_t kStreamBuffer = 16 * 1024;
 constexpr std::size_t kKeptBuffer = 256 * 1024;  // a larger buffer is freed once it is empty
 
-// Returns the client's address; nothing if the client has already gone. An IPv4 address that is mapped into IPv6 is
+// Returns the client's address, or nothing if the client has already gone. An IPv4 address that is mapped into IPv6 is
 // returned as IPv4.
 std::optional<net::ip::address> address_of(const HttpSession::Socket& socket) {
   error_code error;
@@ -256,7 +256,8 @@ void HttpSession::start_stream(const HttpResponse& response) {
 
 void HttpSession::write(std::string_view data) {
   if (!exchange_->started || head_only_ || data.empty()) return;
-  // Checks the limit before it adds this event, because sending one large event may take a while.
+  // Checks the limit before this event is added. A client is therefore never dropped because of a single large event,
+  // which may take a while to send.
   if (unsent() > sessions_.options.max_unsent_bytes) {
     log_debug("http", "dropped a client with {} bytes unsent", unsent());
     lose();

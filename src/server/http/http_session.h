@@ -1,8 +1,9 @@
 // One connection of the HTTP server. It reads a request, has it answered, and reads the next. Private to http*.cpp.
 //
 // A session has a reading side and a writing side, which both run on the I/O thread. The reading side is a coroutine.
-// While a request is being answered, it reads a little ahead, so that it notices when the client leaves. The writing
-// side is a buffer. It sends as many bytes as the socket takes at once, and the rest each time the socket takes more.
+// While a request is being answered, the reading side reads a little ahead, so that it notices when the client leaves.
+// The writing side is a buffer. It sends as many bytes as the socket takes at once, and the rest each time the socket
+// takes more.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -39,7 +40,7 @@ struct HttpSessions {
   std::size_t answering = 0;          // number of running exchanges
   std::unordered_set<HttpSession*> alive{};
   std::function<void()> one_ended{};  // called when a session or an exchange has ended
-  // The last member, because sessions that are destroyed with it use the other members.
+  // This must be the last member, because its destructor destroys sessions, and these use the other members.
   boost::asio::io_context io{1};
 };
 
@@ -76,7 +77,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void drain();
   // Answers the current exchange with 503, or closes the connection if its answer has begun.
   void give_up();
-  // Closes the connection now; the client counts as gone. May be called at any time.
+  // Closes the connection now. The client then counts as gone. May be called at any time.
   void lose();
 
   // These functions implement those of HttpExchange with the same names. Precondition: the exchange has not ended.
@@ -139,7 +140,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool refuse(const ApiError& error);
   bool refuse(int status, const std::string& message);
   void call_handler();
-  // Called when the handler failed: answers 500 if nothing was answered yet, else breaks off the connection.
+  // Called when the handler failed. Answers 500 if nothing was answered yet. Otherwise breaks off the connection.
   void fail_exchange();
   std::string head_of(const HttpResponse& response, BodyFraming framing);
   void send(std::string_view data);

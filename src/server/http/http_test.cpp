@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Returns the message of an error in OpenAI's form; "" for another body.
+// Returns the message of an error in OpenAI's form, or "" for another body.
 std::string error_message(const Reply& reply) {
   const Result<Json> body = Json::parse(reply.body, "body");
   const Json* error = body.ok() ? body->find("error") : nullptr;

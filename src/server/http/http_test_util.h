@@ -27,7 +27,7 @@
 
 namespace tessera::testing {
 
-// The time limit of every wait; a test that waits this long has failed.
+// The time limit of every wait. A test that waits this long has failed.
 inline constexpr int kPatienceMs = 10'000;
 
 // Returns whether `condition` becomes true within kPatienceMs.

@@ -83,7 +83,7 @@ bool is_public(const Bytes6& address) {
                                                     [&](const Block6& block) { return contains(block, address); });
 }
 
-// Returns the bytes of an IPv6 address, or of an IPv4 address mapped into IPv6; nothing for other families.
+// Returns the bytes of an IPv6 address, or of an IPv4 address mapped into IPv6. Returns nothing for other families.
 std::optional<Bytes6> mapped_bytes(const sockaddr& address) {
   Bytes6 bytes{};
   if (address.sa_family == AF_INET) {

@@ -26,23 +26,23 @@ class Router {
  public:
   void add(Route route) { routes_.push_back(std::move(route)); }
   // Returns the route. Errors: 404 if no route has the path (the message names the nearest path, with or without
-  // "/v1"); 405 with the allowed methods if the path has only routes of other methods.
+  // "/v1"), and 405 with the allowed methods if the path has only routes of other methods.
   ApiResult<const Route*> find(std::string_view method, std::string_view path) const;
   std::span<const Route> routes() const { return routes_; }
   // Returns the value of the Allow header: "GET, POST".
   std::string methods(std::string_view path) const;
 
  private:
-  // Returns `path` with "/v1" added to or removed from its front, if a route has that path; otherwise "". A client's
-  // base URL may lack "/v1" or have it twice.
+  // Returns `path` with "/v1" added to or removed from its front, if a route has that path. Otherwise returns "". A
+  // client's base URL may lack "/v1" or have it twice.
   std::string nearest(std::string_view path) const;
 
   std::vector<Route> routes_;
 };
 
-// Returns whether a request's head holds one of `keys`: in the header Authorization ("Bearer KEY"; the scheme may be in
-// any case, RFC 9110, 11.1) or in Anthropic's x-api-key. No key may be empty. The time depends only on the length of
-// what is sent, so it reveals nothing about the keys.
+// Returns whether a request's head holds one of `keys`, either in the header Authorization ("Bearer KEY") or in
+// Anthropic's header x-api-key. "Bearer" may be in any case (RFC 9110, 11.1). No key may be empty. The time depends
+// only on the length of what is sent, so it reveals nothing about the keys.
 bool holds_key(const HttpRequest& head, std::span<const std::string> keys);
 
 }  // namespace tessera

@@ -22,11 +22,12 @@ namespace tessera {
 // again when their files change.
 class TlsContext {
  public:
-  // Errors name the flag, the file and the fault. Faults are: a file cannot be read, or has no certificate or key; a
-  // key needs another password, or belongs to another certificate; a certificate has expired, or is not valid yet.
+  // Errors name the flag, the file and the fault. A fault is a file that cannot be read or has no certificate or key, a
+  // key that needs another password or belongs to another certificate, or a certificate that has expired or is not
+  // valid yet.
   static Result<std::unique_ptr<TlsContext>> create(TlsOptions options);
 
-  // Reads the files again if one of them has changed since the last look. New connections use the new files; open
+  // Reads the files again if one of them has changed since the last look. New connections use the new files. Open
   // connections keep the files with which they began. If the new files cannot be used, the old files stay in use and
   // the log says why. Cost without a change: a few microseconds.
   void refresh();
@@ -62,7 +63,7 @@ class TlsStream {
   TlsStream& operator=(const TlsStream&) = delete;
 
   Io handshake();
-  // Reads up to `size` bytes. With kDone, `taken` is their number, at least 1.
+  // Reads up to `size` bytes. With kDone, `taken` is the number of bytes read, at least 1.
   Io read(char* data, std::size_t size, std::size_t& taken);
   // Writes some of the bytes. After any result but kDone, the next call must begin with the same bytes.
   Io write(const char* data, std::size_t size, std::size_t& taken);

@@ -140,7 +140,7 @@ TEST_F(Tls, AReplacedCertificateIsUsedWithoutLosingConnections) {
   open.read_through("begun");
   const auto name = [&] { return TlsClient(server.port()).server_name(); };
   EXPECT_EQ(name(), "first");
-  // While only one of the two files is new, they do not match, and the earlier ones stay in use.
+  // While only one of the two files is new, the files do not match, so the server keeps using the earlier ones.
   const Identity second("second");
   second.write_certificate(path("certificate.pem"));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -36,9 +36,9 @@ class UrlFetcher {
   UrlFetcher& operator=(UrlFetcher&&) noexcept;
   ~UrlFetcher();
 
-  // Returns the body at `url`. Blocks. No error reveals an address. Errors: invalid_argument if the URL may not be
-  // fetched, if the server does not answer or answers with a status other than 2xx, or if the body is too large or too
-  // late; resource_exhausted if most_at_once fetches are running.
+  // Returns the body at `url`. Blocks. Returns invalid_argument if the URL may not be fetched, if the server does not
+  // answer or answers with a status other than 2xx, or if the body is too large or too late. Returns resource_exhausted
+  // if most_at_once fetches are running. No error reveals an address.
   Result<std::string> get(const std::string& url) const;
 
  private:

@@ -34,7 +34,7 @@ ApiStatus read_detail(const ApiFields& fields, GivenImage& image) {
   return api_ok();
 }
 
-// Reads {"type": "image_url", "image_url": {"url": …, "detail": …}}; "image_url" may also be a text.
+// Reads {"type": "image_url", "image_url": {"url": …, "detail": …}}. The value of "image_url" may also be a text.
 ApiResult<GivenImage> read_image_url(const ApiFields& part) {
   const Json* source = part.find("image_url");
   if (source == nullptr) return part.wrong("image_url", "an object with \"url\"");

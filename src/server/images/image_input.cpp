@@ -40,7 +40,7 @@ ApiResult<std::string> decode_base64(const GivenImage& image, std::string_view t
   return *std::move(bytes);
 }
 
-// Decodes a data: URL. Ignores the type before the comma; the image's bytes decide it.
+// Decodes a data: URL. Ignores the type before the comma, because the image's bytes decide the type.
 ApiResult<std::string> read_data_url(const GivenImage& image) {
   const std::size_t comma = image.text.find(',');
   const std::string_view head = image.text.substr(0, comma);
@@ -148,7 +148,7 @@ class Preparation {
     std::shared_ptr<const Patches> patches{};
   };
 
-  // Returns an error that names the image if memory ran out; rethrows any other exception.
+  // If memory ran out, returns an error that names the image. Rethrows any other exception.
   static ApiError rethrown(const std::exception_ptr& thrown, const GivenImage& image) {
     try {
       std::rethrow_exception(thrown);

@@ -1,6 +1,6 @@
 // Prepares the images of requests as input of a model with a vision tower.
 //
-// Threads: an ImageInput is immutable; any thread may use it.
+// Threads: an ImageInput is immutable, so any thread may use it.
 #pragma once
 
 #include <atomic>
@@ -44,7 +44,7 @@ struct ImageInput {
       std::make_shared<std::atomic<int>>(static_cast<int>(std::thread::hardware_concurrency()));
 };
 
-// Returns how the engine's model processes images; nothing if the model reads no images. The settings come from
+// Returns how the engine's model processes images, or nothing if the model reads no images. The settings come from
 // preprocessor_config.json in the model's folder. Without this file, they are those of the family's published models.
 // Errors: a file that cannot be read or belongs to another model.
 Result<std::optional<ImageInput>> image_input_of(const Engine& engine);
@@ -68,9 +68,10 @@ ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage>
 
 using PreparedImages = std::vector<std::shared_ptr<const Patches>>;
 
-// Fetches, decodes and resizes the images, several at once if threads are free. Slow: do not call it on the I/O thread.
-// Errors: a 400 that names the image's field if the data is not an image, exceeds a limit, or makes the images so far
-// exceed `most_tokens` tokens; 429 if too many URLs are being fetched; the errors of MemoryCharge::set.
+// Fetches, decodes and resizes the images, several at once if threads are free. This is slow, so do not call it on the
+// I/O thread. Returns a 400 that names the image's field if the data is not an image, exceeds a limit, or makes the
+// images so far exceed `most_tokens` tokens. Returns a 429 if too many URLs are being fetched. Also returns the errors
+// of MemoryCharge::set.
 ApiResult<PreparedImages> prepare_images(const ImageInput& input, std::span<const GivenImage> given,
                                          std::int64_t most_tokens);
 // Prepares one image from a file's content.

@@ -42,7 +42,7 @@ inline constexpr const char* kVisionTemplate =
     "{% elif 'text' in c %}{{ c.text }}{% endif %}{% endfor %}{% endif %};{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}";
 
-// Returns the model. An image token covers 28 × 28 pixels; images have 4 to 64 tokens.
+// Returns the model. An image token covers 28 × 28 pixels. Images have 4 to 64 tokens.
 inline ServedModel vision_model() {
   ServedModel model = test_model();
   model.tokenizer = &vision_tokenizer();

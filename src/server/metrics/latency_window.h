@@ -1,5 +1,5 @@
-// Computes percentiles over the last minutes. Durations are counted in narrow buckets and in slices of time; the oldest
-// slices expire.
+// Computes percentiles over the last minutes. Durations are counted in narrow buckets, separately for each slice of
+// time. The oldest slices expire.
 //
 // A percentile is within 5 % of the true one and never above the greatest duration seen. Adding takes some tens of
 // nanoseconds and allocates nothing. Threads: one thread at a time may use an object.

@@ -48,7 +48,7 @@ class ServerMetrics {
     double engine_s = 0;       // time from the engine's receipt of the request to its end
   };
   void ended(const End& end);
-  // Counts a generation that was cancelled, mostly because its client left. It has no End.
+  // Counts a generation that was cancelled, mostly because its client left. Such a generation is not passed to ended().
   void cancelled();
   // Counts an HTTP request after all its generations have ended. The longest of them has `most_output_tokens` tokens.
   void call_ended(std::int64_t most_output_tokens);
@@ -56,9 +56,9 @@ class ServerMetrics {
   // Returns the latencies of the last minutes.
   ServerLatencies latencies() const;
 
-  // Returns the current values of all metrics. Metrics of engines are summed over all engines; if there are several,
-  // some metrics are also given for each engine. Needs at least one engine. The throughput is measured since the
-  // previous scrape. `memory`: the budget for the memory that requests hold.
+  // Returns the current values of all metrics. Metrics of engines are summed over all engines. If there are several
+  // engines, some metrics are also given for each engine. Needs at least one engine. The throughput is measured since
+  // the previous scrape. `memory` is the budget for the memory that requests hold.
   std::string scrape(std::span<const EngineStats> engines, const MemoryBudget& memory,
                      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 

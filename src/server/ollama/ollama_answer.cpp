@@ -132,7 +132,7 @@ class OllamaAnswer final : public Answer {
   OllamaStyle style_;
   ChatText parts_;
   std::string head_;  // the beginning of every JSON object that is sent; it has no closing brace
-  // In a stream, the text that is not sent yet; otherwise the whole text.
+  // In a stream, this is the text that is not sent yet. Otherwise it is the whole text.
   std::string thinking_;
   std::string content_;
   std::vector<ToolCallDelta> calls_;

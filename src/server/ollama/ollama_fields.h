@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Checks what all requests share. The field "model" must name the model; a request without "model" may have "name"
+// Checks what all requests share. The field "model" must name the model. A request without "model" may have "name"
 // instead. The tag ":latest" may be added to the model's name. `can`, if not null, checks that the model can do what
 // the route does. `object` is the request's bit of request_object. It decides which members are accepted. Errors: 400
 // without a name, 404 for another model, and the errors of `can` and check_request_fields().

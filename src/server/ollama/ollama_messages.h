@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// Reads "messages": {"role", "content", "thinking", "images", "tool_calls", "tool_name"}. Images are base64 and come
-// before the message's text; they borrow from the request. The list may be empty.
+// Reads "messages": {"role", "content", "thinking", "images", "tool_calls", "tool_name"}. Images are base64, come
+// before the message's text, and borrow from the request. The list may be empty.
 ApiResult<ChatMessages> read_ollama_messages(const ApiFields& body, const MessageKinds& kinds);
 
 // Makes messages from the fields "system", "prompt" and "images".

@@ -54,7 +54,7 @@ ApiResult<ApiJob> text_job(const ApiFields& fields, const ServedModel& model, co
   request.grammar = TRY(compile_grammar(output.grammar, output, model));
   ApiJob job = job_of(std::move(style));
   job.requests.push_back(std::move(request));
-  // Checks, before the engine gets the request, whether a plugin format failed to begin its parser.
+  // A plugin's parser may have failed when it began. This is checked before the engine gets the request.
   if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);
   return job;
 }

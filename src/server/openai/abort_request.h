@@ -14,7 +14,7 @@ struct AbortRequest {
   std::string id{};  // id of an answer, or of one of its requests; "": all requests
 };
 
-// Reads "rid" or "abort_all"; the request must have one of them.
+// Reads "rid" or "abort_all". The request must have one of the two.
 ApiResult<AbortRequest> read_abort(const ServedModel& model, std::string_view body);
 
 // Returns the bytes that the request holds (work/request_memory.h).

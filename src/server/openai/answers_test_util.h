@@ -60,12 +60,12 @@ inline std::vector<Json> events(const std::string& stream) {
   return out;
 }
 
-// A server-sent event with a name. Its data has the name as "type".
+// A server-sent event with an event name. The member "type" of its data repeats the name.
 struct NamedEvent {
   std::string type;
   Json data;
 };
-// Returns the server-sent events of a stream, all of which must have names.
+// Returns a stream's server-sent events. Every event must have a name.
 inline std::vector<NamedEvent> named_events(const std::string& stream) {
   std::vector<NamedEvent> out;
   for (std::size_t at = 0; at < stream.size();) {

@@ -219,7 +219,8 @@ TEST(BadRequest, PromptsLongerThanTheContextHaveTheirErrorCode) {
   EXPECT_TRUE(prepare_completion(model, R"({"prompt": [1, 2], "max_tokens": 254})").ok());
 }
 
-// Checks the words that litellm, LangChain and others look for, and the numbers by which they shorten a request.
+// Checks that the error message has the words that litellm, LangChain and others look for, and the token counts from
+// which they compute how far to shorten a request.
 TEST(BadRequest, AnOverflowHasTheWordsThatClientsKnow) {
   const ServedModel model = test_model();
   EXPECT_EQ(

@@ -14,7 +14,7 @@ namespace {
 struct Choice {
   explicit Choice(const ChatTextStyle& style) : parts(style) {}
   ChatText parts;
-  // In a stream, the text that is not sent yet; otherwise the whole text.
+  // In a stream, the next members hold only what is not sent yet. Otherwise they hold the whole output.
   std::string reasoning{};
   std::string content{};
   std::vector<ToolCallDelta> calls{};
@@ -57,7 +57,8 @@ class ChatAnswer : public Answer {
   }
 
   Status failure() const override {
-    // Every error of a parser becomes an internal error, because the plugin is at fault and not the client.
+    // Only a plugin's parser makes errors. Each becomes an internal error, because the plugin is at fault and not the
+    // client.
     for (const Choice& choice : choices_) {
       if (!choice.parts.status().ok()) return internal_error(choice.parts.status().message());
     }

@@ -10,8 +10,9 @@
 namespace tessera {
 
 struct ChatMessages {
-  // A list of {"role", "content", …}. Arguments of tool calls are objects. A content without images is a string, its
-  // text parts joined by line breaks; one with images is a list of {"type": "text", "text": …} and {"type": "image"}.
+  // A list of {"role", "content", …}. Arguments of tool calls are objects. In a message without images, the content is
+  // one string, which joins the text parts by line breaks. In a message with images, the content is a list of {"type":
+  // "text", "text": …} and {"type": "image"}.
   Json list = Json::array();
   std::vector<GivenImage> images{};  // in the order of the messages; borrowed from the request
 };

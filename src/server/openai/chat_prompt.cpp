@@ -82,9 +82,9 @@ bool has_other_parts(const Json* messages) {
   });
 }
 
-// Reads a request that gives ids, so that no template is needed. The request's messages are not rendered. Only the
-// images in the messages are read, for the placeholders among the ids. A model that reads no images refuses these
-// images.
+// Reads a request that gives token ids and therefore needs no template. The request's messages are not rendered. Only
+// their images are read, because the ids contain placeholders for images. If the model reads no images, images are an
+// error.
 ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model) {
   constexpr std::string_view kWithoutTemplate[] = {"chat_template",
                                                    "chat_template_kwargs",

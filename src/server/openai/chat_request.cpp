@@ -63,8 +63,9 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   const OutputFields output = TRY(read_output_fields(fields, model));
   if (output.max_new_tokens == 0) return no_tokens_asked(fields, "at least 1");
   ToolFields tools = TRY(read_tools(fields));
-  // Generic tools are described in the messages, and the answer's note says so. If the request gives ids, its messages
-  // are not rendered and the ids must not be changed. The tools are then not described, and there is no note.
+  // For a model without a call format of its own, the server describes the tools in the messages, and a note in the
+  // answer says so. If the request gives ids, its messages are not rendered and the ids must not be changed. The tools
+  // are then not described, and there is no note.
   const bool renders = fields.find("input_ids") == nullptr;
   const std::string note = renders ? withdraw_generic_tools(model, output.grammar.has_value(), tools) : "";
   ChatPrompt prompt = TRY(read_chat_prompt(fields, model, tools));

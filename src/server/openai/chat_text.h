@@ -23,8 +23,8 @@ struct ChatTextStyle {
   Json tools{};                          // the request's tools, with kAuto
   std::string reasoning_parser{};        // "": reasoning stays in the content
   bool prompt_opens_reasoning = false;   // the prompt ends inside the reasoning; used by the server's own parsers
-  // Plugin formats that replace the server's own parsers; each is set if the parser's name above belongs to a plugin
-  // format.
+  // Plugin formats that replace the server's own parsers. Each is set if the matching parser name above is the name of
+  // a plugin format.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
   // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format; text_style_of()
@@ -49,7 +49,7 @@ class ChatText {
   ChatPieces push(std::string_view text);
   // Returns the text that was held back. Call it at the end of the text.
   ChatPieces finish();
-  // Returns whether the next token belongs to the reasoning, as far as is known.
+  // Returns whether the next token belongs to the reasoning, as far as the text so far shows.
   bool in_reasoning() const;
   // Returns the error that a plugin format made. After an error, the rest of the text is dropped.
   const Status& status() const;

@@ -36,7 +36,7 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
   return style;
 }
 
-// The server's own parsers of calls all read special tokens. A plugin format says whether it reads them.
+// All of the server's own tool-call parsers read special tokens. A plugin format says whether it reads special tokens.
 bool needs_special_tokens(const ChatTextStyle& style) {
   const bool of_reasoning = style.reasoning_format != nullptr ? style.reasoning_format->reads_special_tokens()
                                                               : reads_special_tokens(style.reasoning_parser);

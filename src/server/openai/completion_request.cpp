@@ -53,8 +53,8 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
   style.stream = TRY(read_stream_fields(fields, model.allow_unknown_fields));
   style.stream.interval = model.stream_interval;
   const Extras extras = TRY(read_extras(fields, style.stream.stream));
-  // Without output, the answer can only have the prompt's text or its log-probabilities; asking for neither is an
-  // error.
+  // Without output tokens, the answer can only have the prompt's text or the prompt's log-probabilities. A request that
+  // asks for neither is an error.
   if (output.max_new_tokens == 0 && !extras.echo && !extras.tokens.prompt_logprobs)
     return no_tokens_asked(fields, "at least 1, or 0 beside \"echo\" or \"prompt_logprobs\"");
   style.logprobs = extras.logprobs.has_value();

@@ -43,7 +43,7 @@ ApiResult<std::string> cut_at_mark(std::string prompt) {
   return prompt;
 }
 
-// Returns the field that an error of rendering names.
+// Returns the name of the request field that a rendering error should name.
 std::string field_of(const Conversation& conversation) {
   return conversation.own_template ? "chat_template" : "messages";
 }

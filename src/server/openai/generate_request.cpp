@@ -212,8 +212,8 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
       inputs.embeds.empty() ? (fields.find("text") != nullptr ? "text" : "input_ids") : "input_embeds";
   ApiJob job{.id = make_id(""), .stream = style.stream};
   style.list = inputs.prompts.batch;
-  // In a batch, a field that is a list with one element for each prompt gives each prompt its own value. Without a
-  // batch, no list has the length `listed`, so the field is the value itself.
+  // In a batch, a field may be a list with one element for each prompt. Each prompt then has its own value. Without a
+  // batch, `listed` is a length that no list has, so the field itself is the value.
   const std::size_t listed = inputs.prompts.batch ? count : std::numeric_limits<std::size_t>::max();
   OutputsOfPrompts outputs(model, json);
   Grammars grammars(model);

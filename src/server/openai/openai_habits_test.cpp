@@ -1,5 +1,5 @@
-// Catches: deviations from what clients are used to from OpenAI and from gateways: the model's name, the fingerprint,
-// requests with a token limit of 0, the limits of metadata, and paths under another base URL.
+// Catches: deviations from the behaviour of OpenAI and of gateways on which clients rely, in the model's name, the
+// fingerprint, requests with a token limit of 0, the limits of metadata, and paths under another base URL.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -213,7 +213,7 @@ TEST(Requests, RequiredCallsBecomeASchema) {
   EXPECT_EQ((**tool_grammar(*tools)).spec.text, R"({"type": "object"})");
 }
 
-// Two tools may define the same name differently.
+// Two tools may have different definitions under the same name.
 TEST(Requests, ReferencesOfRequiredCallsStayWithinTheirTool) {
   const Json body = *Json::parse(R"({"tools": [
       {"type": "function", "function": {"name": "f", "parameters": {"$ref": "#/definitions/a",
@@ -229,7 +229,7 @@ TEST(Requests, ReferencesOfRequiredCallsStayWithinTheirTool) {
   EXPECT_THAT(*ebnf, HasSubstr("of g"));
 }
 
-// Old drafts write anchors as ids, and two tools may use the same id.
+// Old drafts of JSON Schema write an anchor as "$id", and two tools may have the same "$id".
 TEST(Requests, ToolsMayHaveIdsOfTheirOwn) {
   const Json body = *Json::parse(R"({"tools": [
       {"type": "function", "function": {"name": "f", "parameters": {"$id": "#args", "$ref": "#/definitions/a",
@@ -261,7 +261,7 @@ TEST(Requests, SeveralNamesOfOneFieldMayAgree) {
   EXPECT_THAT(request.sampling.allowed_tokens, ElementsAre(TokenId(8), TokenId(9)));
 }
 
-// The limits of one HTTP request cover its texts, the ids kept for them, and the time of its grammars.
+// The limits of one HTTP request cover its texts, the ids kept for them, and the time for compiling its grammars.
 TEST(Requests, ThePromptsOfOneRequestAreLimitedTogether) {
   ServedModel model = test_model();
   const auto error = [&](const std::string& body) {

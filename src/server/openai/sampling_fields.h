@@ -34,7 +34,7 @@ struct OutputFields {
 // OpenAI's default.
 ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const ServedModel& model);
 
-// Returns the 400 for a request that asks for no tokens; it names the field whose value is 0.
+// Returns the 400 for a request that asks for no tokens. The error names the field whose value is 0.
 ApiError no_tokens_asked(const ApiFields& fields, std::string_view accepted);
 
 // Checks "metadata" against OpenAI's limits: at most 16 pairs of texts. Does not store the field.

@@ -19,7 +19,7 @@ using test::step;
 using ::testing::ElementsAre;
 
 // Gives the answer eight steps: the tokens "1" to "7", then the end. After each step the stream sends some events or
-// none. Returns one text for each step: what the events of this step have at `path`, joined.
+// none. Returns one text for each step. The text joins the values that the events of this step have at `path`.
 std::vector<std::string> streamed(Answer& answer, const std::string& path) {
   Completion end = end_of(7, 5, 0);
   std::vector<std::string> texts;

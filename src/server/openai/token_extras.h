@@ -14,7 +14,7 @@ namespace tessera {
 
 // Adds a list with one entry per token of the prompt. The first token's entry is null. Other entries are objects with
 // the token and its most probable alternatives, {"<id>": {"logprob", "rank", "decoded_token"}, …}. "rank" counts from
-// 1; it is null for a token that is not among the most probable. Borrows `tokens` and `tokenizer`.
+// 1. It is null for a token that is not among the most probable. Borrows `tokens` and `tokenizer`.
 void add_prompt_logprobs(JsonParts& parts, std::span<const TokenLogprobs> tokens, const Tokenizer* tokenizer);
 
 // Writes a token with its log-probability and its alternatives in the form of OpenAI's chats and responses: {"token",

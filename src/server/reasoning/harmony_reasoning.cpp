@@ -28,7 +28,7 @@ ReasoningText HarmonyReasoning::push(std::string_view text) {
   for (const char c : text) {
     std::string passed;
     const auto tag = finder_.push(c, passed);
-    // The finder may pass several bytes at once. Each byte is taken by itself.
+    // The finder may release several bytes at once. take_text() gets each byte by itself.
     for (const char p : passed) take_text({&p, 1}, out);
     if (tag) take_tag(tags()[*tag], out);
   }
@@ -51,7 +51,8 @@ void HarmonyReasoning::take_text(std::string_view text, ReasoningText& out) {
   }
 }
 
-// Takes text at the beginning of the turn. The text is either the recipient in a header or content.
+// Takes text at the beginning of the turn. The text is either content or part of a header, where it names the recipient
+// of a call.
 void HarmonyReasoning::take_beginning(std::string_view text, ReasoningText& out) {
   header_ += text;
   const std::string_view begun = without_spaces_in_front(header_);
@@ -105,7 +106,7 @@ void HarmonyReasoning::begin_body(ReasoningText& out) {
   parts_ = is_analysis ? had_reasoning_ : had_content_;
 }
 
-// Turns the held text into content, because it is not a header.
+// Turns the held text into content. Call it when the held text turns out not to be a header.
 void HarmonyReasoning::flush_header(ReasoningText& out) {
   state_ = State::kContent;
   add(std::exchange(header_, {}), out);

@@ -33,7 +33,7 @@ class ReasoningParser {
   ReasoningText push(std::string_view text) { return format_->push(text); }
   // Returns the text that was held back.
   ReasoningText finish() { return format_->finish(); }
-  // Returns whether the next text belongs to the reasoning, as far as is known.
+  // Returns whether the next text belongs to the reasoning, as far as the text so far shows.
   bool in_reasoning() const { return format_->in_reasoning(); }
 
  private:
@@ -51,7 +51,8 @@ bool reads_special_tokens(std::string_view name);
 
 // Returns whether the model's turn begins inside its reasoning, that is, whether the prompt ends with an opening tag.
 bool opens_reasoning(std::string_view prompt);
-// Return whether a message that the model continues ends inside the reasoning, and whether it ends after the reasoning.
+// `begun` is a message that the model continues. The first function returns whether the message ends inside the
+// reasoning. The second function returns whether the message ends after the reasoning.
 bool is_inside_reasoning(std::string_view begun);
 bool closes_reasoning(std::string_view begun);
 

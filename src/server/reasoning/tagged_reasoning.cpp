@@ -73,7 +73,7 @@ void TaggedReasoning::push_inside(char c, ReasoningText& out) {
   reasoning_.add(passed, out.reasoning);
   if (!tag) return;
   if (*tag == kOpeningTag) {
-    // An opening tag at the beginning repeats the prompt's tag; a later one is text.
+    // An opening tag at the beginning repeats the prompt's tag. A later opening tag is text.
     if (!reasoning_.empty()) reasoning_.add(tags_.opening, out.reasoning);
     return;
   }

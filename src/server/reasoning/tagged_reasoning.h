@@ -1,4 +1,5 @@
-// Reasoning between an opening and a closing tag, "<think>add</think>2", at the beginning of the text.
+// Reasoning at the beginning of the text, between an opening and a closing tag. For example, in "<think>I must
+// add.</think>It is 2." the reasoning is "I must add.".
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ struct Reference {
 }  // namespace
 
 Status add_reference_routes(Router& router) {
-  // The answers also describe these two routes, so the answers are made after the routes have been added.
+  // The document and the page also describe these two routes, so both are made after the routes have been added.
   const auto reference = std::make_shared<Reference>();
   router.add({"GET", "/openapi.json", [reference](const Call& call) { call.respond_json(reference->document); },
               RouteAccess::kOpen});

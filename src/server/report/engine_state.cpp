@@ -12,8 +12,8 @@
 namespace tessera {
 namespace {
 
-// The largest number of operators that are shown for a part. A part that is a whole forward has hundreds of operators;
-// the first few suffice to identify the part.
+// The largest number of operators that are shown for a part of the stitching graph. A part that is a whole forward has
+// hundreds of operators, but the first few suffice to identify the part.
 constexpr std::size_t kMaxOpsShown = 24;
 
 void write_part(JsonWriter& json, const Part& part) {
@@ -51,8 +51,8 @@ std::string runner_head(const GraphRunner& runner) {
   return json.take();
 }
 
-// Writes the members of a runner that can change: the server may capture or drop sizes while it runs. `used` returns
-// the number of forwards and the padding of a size.
+// Writes the members of a runner that can change, because the server may capture or drop sizes while it runs. `used`
+// returns the number of forwards that ran at a size, and their padding.
 void write_runner(JsonWriter& json, std::string_view head, const RunnerInventory& runner,
                   const std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t size)>& used) {
   json.raw(head).key("enabled").value(runner.enabled).key("capture_seconds").value(runner.capture_seconds);

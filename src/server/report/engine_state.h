@@ -21,7 +21,7 @@ class EngineState {
   std::string body(const EngineStats& stats, const ServerLatencies& latencies) const;
 
  private:
-  // The constant parts, each an unfinished JSON object.
+  // The members that never change, each as an unfinished JSON object.
   std::string head_;
   std::string prefill_head_;
   std::string decode_head_;

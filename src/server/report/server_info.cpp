@@ -29,8 +29,8 @@ void write_options(JsonWriter& json, const EngineOptions& options) {
   json.key("cuda_graph_mode").value(graph_mode_name(options.graphs.mode)).end_object();
 }
 
-// Writes the addresses at which a gateway subscribes to KV cache events and loads, in SGLang's form. Writes nothing if
-// events are off, or if the endpoint is not a TCP address. The ports are those of the first engine.
+// Writes, in SGLang's form, the addresses at which a gateway subscribes to KV cache events and to reports of the load.
+// Writes nothing if events are off, or if the endpoint is not a TCP address. The ports are those of the first engine.
 void write_kv_events(JsonWriter& json, const KvEventsOptions& events, std::int64_t block_size, std::int64_t engines) {
   const std::optional<TcpAddress> published = tcp_address(events.endpoint);
   if (!events.enabled || !published) return;

@@ -30,7 +30,8 @@ ResponseAnswer::ResponseAnswer(ResponseStyle style) : style_(std::move(style)), 
 
 Status ResponseAnswer::failure() const {
   if (parts_.status().ok()) return ok_status();
-  // Every error of a parser becomes an internal error, because the plugin is at fault and not the client.
+  // Only a plugin's parser makes errors. Each becomes an internal error, because the plugin is at fault and not the
+  // client.
   return internal_error(parts_.status().message());
 }
 

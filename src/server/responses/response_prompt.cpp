@@ -23,7 +23,7 @@ ApiError in_input(ApiError error) {
   return error;
 }
 
-// Returns the item of an earlier response that `reference` names; `param` is the reference's path.
+// `reference` names an item of an earlier response by its id. Returns this item. Errors name the reference's "id".
 ApiResult<Json> referred_item(const ApiFields& reference, const ResponseAsker& asker) {
   const std::optional<std::string> id = TRY(reference.string("id"));
   if (!id) return reference.wrong("id", "a string");
@@ -121,8 +121,8 @@ Json without_turns(const Json::Array& messages, std::size_t begin) {
   return kept;
 }
 
-// Renders the conversation. If `truncates` and there are no images, drops the oldest turns, but no more than needed, so
-// that the prompt and `answer_tokens` more tokens fit into the context.
+// Renders the conversation. If `truncates` and there are no images, drops as few of the oldest turns as needed, so that
+// the prompt and `answer_tokens` more tokens fit into the context.
 ApiResult<ChatPrompt> fit_prompt(const ServedModel& model, Conversation conversation, std::int64_t answer_tokens,
                                  bool truncates) {
   if (!truncates || !conversation.messages.images.empty()) return make_prompt(model, std::move(conversation));

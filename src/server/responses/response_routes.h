@@ -22,7 +22,8 @@ namespace tessera {
 
 class ResponseRoutes {
  public:
-  // The references and keys outlive the object. `refusal` returns why no new response can be made.
+  // The references and keys outlive the object. `refusal` returns the error if the server cannot make a new response
+  // now, and otherwise nothing.
   ResponseRoutes(ResponseStore& store, LiveJobs& jobs, RequestReader& reader, std::span<const std::string> api_keys,
                  std::function<std::optional<ApiError>()> refusal)
       : store_(store), jobs_(jobs), reader_(reader), api_keys_(api_keys), refusal_(std::move(refusal)) {}

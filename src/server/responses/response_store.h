@@ -55,8 +55,9 @@ class ResponseStore {
   bool enabled() const { return limits_.number > 0; }
   const Limits& limits() const { return limits_; }
 
-  // Stores a response. If the store has an older response with this id, replaces it; the new response inherits its age.
-  // Errors: 503 if the response does not fit beside the running responses, 413 if it does not fit at all.
+  // Stores a response. If the store has an older response with this id, replaces it. The new response then keeps the
+  // age of the older one. Errors: 503 if the response does not fit beside the running responses, 413 if it does not fit
+  // at all.
   ApiStatus put(StoredResponse response);
   // Returns a response. Error: 404 if there is none, it is too old or it has another owner.
   ApiResult<std::shared_ptr<const StoredResponse>> find(std::string_view id, std::string_view owner);

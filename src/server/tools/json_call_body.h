@@ -1,5 +1,5 @@
-// Reads a tool call in JSON: {"name": …, "arguments": {…}}, or only the arguments after a known name. It tells when the
-// text is certainly a call, and passes on the arguments' text as it arrives.
+// Reads a tool call in JSON: {"name": …, "arguments": {…}}, or only the arguments after a known name. JsonCallBody
+// reports when the text is certainly a call, and passes on the arguments' text as it arrives.
 #pragma once
 
 #include <cstdint>

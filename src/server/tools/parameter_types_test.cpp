@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Returns `text` as the value of a parameter with this schema.
+// Returns the JSON that value_as_json() makes of `text` for a parameter with this schema.
 std::string value(const std::string& schema, std::string_view text) {
   const Json function = *Json::parse(R"({"$defs": {"Day": {"type": "integer"}, "Loop": {"$ref": "#/$defs/Loop"}},
                                          "properties": {"p": )" +

@@ -1,4 +1,5 @@
-// One format in which models mark their reasoning. A ReasoningParser uses one object for its text.
+// The interface of a format in which models mark their reasoning. An object holds the state of one text, so each
+// ReasoningParser has its own object.
 #pragma once
 
 #include <string>
@@ -18,7 +19,7 @@ class ReasoningFormat {
   virtual ReasoningText push(std::string_view text) = 0;
   // Returns the text that was held back.
   virtual ReasoningText finish() = 0;
-  // Returns whether the next text belongs to the reasoning, as far as is known.
+  // Returns whether the next text belongs to the reasoning, as far as the text so far shows.
   virtual bool in_reasoning() const = 0;
 };
 

@@ -32,7 +32,7 @@ ToolText ToolCallParser::push(std::string_view text) {
 }
 
 ToolText ToolCallParser::finish() {
-  // Repeats, because the text of an unfinished head may contain the beginning of another head.
+  // A loop is needed, because the text of an unfinished head may contain the beginning of another head.
   while (phase_ == Phase::kHead) end_head();
   if (phase_ == Phase::kContent) add_content(finder_.take_held());
   if (phase_ == Phase::kBody && !counts_) refuse_body({});
@@ -59,7 +59,8 @@ void ToolCallParser::take_content(char c) {
   if (place().at_beginning) {
     const std::size_t first = passed.find_first_not_of(kCallSpaces);
     if (first != std::string::npos && format_->may_begin_with(passed[first])) {
-      // Takes back bytes that the finder may hold as the beginning of a mark.
+      // Collects all bytes from the call's beginning on, including those that the finder took for a mark or its
+      // beginning.
       const std::string begun = passed.substr(first) + (mark ? std::string(marks_[*mark]) : finder_.take_held());
       add_content(std::string_view(passed).substr(0, first));
       begin_call({});

@@ -10,8 +10,9 @@
 
 namespace tessera::testing {
 
-// Makes an engine with the demo's shape and random weights. `labels` is the config's "id2label". The config has a
-// "problem_type" unless `problem_type` is empty. Writes the config to `folder`; the caller removes the folder.
+// Makes an engine for a model that has the dimensions of the demo model and random weights. `labels` is the config's
+// "id2label". The config has a "problem_type" unless `problem_type` is empty. Writes the config to `folder`; the caller
+// removes the folder.
 inline Result<std::unique_ptr<Engine>> make_classifier(const std::string& folder, const std::string& labels,
                                                        const std::string& problem_type = "") {
   std::filesystem::create_directories(folder);

@@ -24,7 +24,7 @@ using testing::Running;
 constexpr double kTolerance = 1e-5;
 const std::vector<std::string> kNames = {"cat", "dog", "owl"};
 
-// A classifier with the demo's shape and random weights.
+// A classifier with the dimensions of the demo model and random weights.
 class Classifier {
   std::string folder_;
 
@@ -93,7 +93,7 @@ TEST(ClassifyRoute, FollowsTheConfigsProblemType) {
   }
 }
 
-// A regression's score of a pair is its logit too.
+// For a regression model, the score of a pair is also the logit.
 TEST(ClassifyRoute, KeepsARegressionsLogits) {
   Classifier model("regression", R"({"0": "cat"})");
   const double logit = model.logits("The little fox").at(0);

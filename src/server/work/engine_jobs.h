@@ -1,5 +1,5 @@
-// Runs jobs whose answers stay in this process. It passes the engine's events to each job's answer, and returns that
-// answer's output. LiveJobs does this for jobs that HTTP clients wait for.
+// Runs jobs whose answers stay in this process. EngineJobs passes each event of the engine to the answer of the event's
+// job, and returns what the answer outputs. LiveJobs does this for jobs that HTTP clients wait for.
 //
 //   EngineJobs jobs({.submit = submit, .cancel = cancel}, /*first_ticket=*/1);
 //   jobs.start(job);

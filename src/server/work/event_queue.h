@@ -21,7 +21,8 @@ class EventQueue {
     taken_.reserve(events);
   }
 
-  // Takes the events; called on the engine's thread. Returns true if the queue was empty, so the reader must be woken.
+  // Takes the events; called on the engine's thread. Returns true if the queue was empty. The caller must then wake the
+  // reader.
   bool push(std::span<EngineThread::Event> events) {
     const std::lock_guard lock(mutex_);
     const bool was_empty = pending_.empty();

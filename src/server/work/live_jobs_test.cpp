@@ -117,7 +117,7 @@ class Jobs {
     const std::lock_guard lock(mutex_);
     return cancelled_;
   }
-  // Ends the requests with the id; returns the tickets that were ended.
+  // Ends the requests with the id, and returns the tickets of the ended requests.
   std::vector<Ticket> abort(const std::string& id) {
     std::promise<std::size_t> count;
     server_.http->post([&] { count.set_value(jobs_->abort(id)); });

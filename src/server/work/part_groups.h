@@ -1,4 +1,5 @@
-// Groups the parts of a forward so that repeated parts are listed once: 80 layers take no more room than 2.
+// Groups the parts of a forward's stitching graph so that repeated parts are listed once: 80 layers take no more room
+// than 2.
 #pragma once
 
 #include <cstdint>

@@ -173,7 +173,7 @@ TEST_F(EmbeddingServer, NamesTheLimitForALongInput) {
   }
 }
 
-// Serves a classifier with the demo's shape, one label and random weights.
+// Serves a classifier with the dimensions of the demo model, one label and random weights.
 class RerankerServer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {

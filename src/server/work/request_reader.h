@@ -61,9 +61,9 @@ class RequestReader {
 
  private:
   using Finish = std::function<void(Call call)>;
-  // Makes the result from the body. If `whole` is an error, makes the result from this error instead: the body could
-  // not be inflated, or there was no memory for reading it. Returns a function that hands the result on. `memory` is
-  // the call's charge; afterwards it holds the charge for the result.
+  // Makes the result from the body. `whole` is an error if the body could not be inflated, or if there was no memory
+  // for reading it. The result is then made from this error instead. Returns a function that hands the result on.
+  // `memory` is the call's charge. Afterwards it holds the charge for the result.
   using Make = std::function<Finish(MemoryCharge& memory, std::string_view body, const ApiStatus& whole)>;
   struct Reading;
 

@@ -15,7 +15,8 @@
 
 namespace tessera::jinja {
 
-// Spends the budget for the strings among the arguments, because they are read or copied whole.
+// Charges `budget` for the length of every argument that is a string, because the call reads or copies these strings
+// whole.
 Status spend_texts(const CallArguments& call, Budget& budget);
 
 // The arguments of one call, in the order of the function's parameters. Borrows the call's values.

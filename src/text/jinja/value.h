@@ -24,7 +24,8 @@ class Value;
 class Interpreter;
 struct CallArguments;
 
-// The deepest nesting of values. Deeper ones are refused, so that no walk over a value overflows the stack.
+// The deepest nesting of values. Values that are nested deeper are refused, so that no walk over a value overflows the
+// stack.
 inline constexpr int kMaxValueDepth = 200;
 
 // The budget of one render(). Every loop over template data spends from it.
@@ -135,8 +136,8 @@ class Value {
   bool is_function() const { return is<std::shared_ptr<const Function>>(); }
   bool is_loop() const { return is<std::shared_ptr<Loop>>(); }
 
-  // For each function, the matching is_…() must be true, or the condition in the comment at the end of the function's
-  // line.
+  // Precondition of each function: the matching is_…() is true, or the condition that a comment at the end of the
+  // function's line states.
   const std::string& why_undefined() const { return get<std::shared_ptr<const Undefined>>()->why; }
   bool as_bool() const { return get<bool>(); }
   std::int64_t as_int() const { return is_bool() ? std::int64_t{as_bool()} : get<std::int64_t>(); }  // or is_bool()

@@ -82,7 +82,8 @@ Result<bool> same_as(Interpreter&, const Value& value, const CallArguments& call
   if (value.is_list() && other.is_list()) return &value.as_list() == &other.as_list();
   if (value.is_namespace() && other.is_namespace()) return &value.as_namespace() == &other.as_namespace();
   if (type_name(value) != type_name(other)) return false;
-  // Whether equal numbers and strings are the same object depends on Python's implementation.
+  // Python's implementation decides whether two equal numbers or strings are the same object, so there is no fixed
+  // result.
   return unimplemented("sameas of two values of type '" + std::string(type_name(value)) + "'; use ==");
 }
 

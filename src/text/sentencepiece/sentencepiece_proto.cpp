@@ -11,7 +11,8 @@ namespace {
 
 using namespace proto_fields;
 
-// A normalizer_spec with an empty charsmap and both flags off. If a field is repeated, the last one counts.
+// The bytes of a field normalizer_spec with an empty charsmap and both flags off. These bytes are appended to a file
+// and replace the file's own settings, because the last one of repeated fields counts.
 constexpr std::string_view kNoNormalization("\x1a\x06\x12\x00\x18\x00\x20\x00", 8);
 
 struct ProtoField {

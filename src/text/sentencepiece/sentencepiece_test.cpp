@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr EncodeOptions kPlain{.add_special_tokens = false};
 
-// A folder with a model of tests/data/text as tokenizer.model.
+// A folder whose tokenizer.model is a copy of a model in tests/data/text.
 class ModelFolder {
  public:
   explicit ModelFolder(const std::string& name) { folder_.write("tokenizer.model", test::read_bytes(own_data(name))); }

@@ -23,7 +23,7 @@ class Unigram : public TokenModel {
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
  private:
-  // The best split of the text up to some byte.
+  // The best split of the beginning of a piece. Node n is for the first n bytes of the piece.
   struct Node {
     double score = 0;
     std::int32_t begin = -1;  // offset of the last token in the split; -1: there is no split yet

@@ -39,8 +39,8 @@ struct FakeStream {
 
 struct FakeEvent {
   std::shared_ptr<FakeStream> stream;  // null if the event was never recorded
-  // The event has passed when this many of the stream's items are done. If the event was recorded in a capture, `at` is
-  // instead the stream's `unjoined` at the time of that recording.
+  // The event has passed when `at` of the stream's items are done. If the event was recorded in a capture, `at` is
+  // instead the value that the stream's `unjoined` had when the event was recorded.
   std::size_t at = 0;
   bool takes_time = false;
   std::shared_ptr<FakeStream> capture;  // the capture in which the event was recorded, or null
@@ -81,7 +81,7 @@ struct FakeDriver::State {
   int retains = 0;
   CUcontext context = nullptr;
 
-  // Runs the stream's items until `count` of all items ever enqueued are done.
+  // Runs the stream's items in order until `count` items are done, counted from the first item ever enqueued.
   static void run_to(FakeStream& stream, std::size_t count) {
     while (stream.done < count) {
       const Work work = std::move(stream.queue.front());
@@ -110,7 +110,8 @@ struct FakeDriver::State {
     return CUDA_SUCCESS;
   }
 
-  // Returns the stream that began the capture in which `stream` takes part, or `stream` itself.
+  // Returns the stream that began the capture in which `stream` takes part. Returns `stream` itself if it did not join
+  // another stream's capture.
   static std::shared_ptr<FakeStream> capture_of(const std::shared_ptr<FakeStream>& stream) {
     return stream->origin == nullptr ? stream : stream->origin;
   }

@@ -109,8 +109,8 @@ class Plan {
         matrix(name, uid, {requests, 1, columns, 1}, {columns, columns, 1, 1}).set_data_type(fe::DataType_t::INT32));
   }
 
-  // Describes attention of one query row of each request over the request's pages. Padding requests have lengths of
-  // zero.
+  // Describes attention to cuDNN. Each request has one query row, and its keys and values are in its pages. Padding
+  // requests have lengths of zero.
   void describe(const CudaAttention& a) {
     const AttentionShape& shape = a.shape;
     const std::int64_t rows = a.num_rows;
@@ -165,8 +165,8 @@ class CudnnAttention final : public BoundOp {
   }
 
  private:
-  // Returns the plan's address. It identifies the plan's kernels, because each plan has its own kernels and exists as
-  // long as the runner.
+  // Returns the plan's address, which identifies the plan's kernels. Each plan has its own kernels, and exists as long
+  // as the runner, so no other plan can get the same address.
   std::uint64_t choice() const override { return reinterpret_cast<std::uintptr_t>(plan_.get()); }
 
   std::shared_ptr<const Plan> plan_;

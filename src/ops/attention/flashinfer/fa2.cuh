@@ -129,7 +129,7 @@ struct WithSinks : Base {
   })
 };
 
-// The variant without a softcap. Without a window, window_left is -1 and masks nothing.
+// The variant without a softcap. If there is no window, window_left is -1, and no key is masked by a window.
 using Fa2Plain = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/true, /*soft_cap=*/false,
                                       /*alibi=*/false>;
 
@@ -152,8 +152,9 @@ struct Fa2Capped : Fa2Plain {
 
 // The variant for deterministic forwards, which use FA2 only without a window. A tile goes on to the last key that any
 // of its rows sees, but the sums of a row must not change after the row's own last key. For later keys FlashInfer
-// multiplies the sums by 2^(m · scale - m · scale). It computes the exponent by a fused multiply-add, which rounds, so
-// the factor is not always exactly 1. So the kernel gets a scale of 1, and this variant scales the scores itself.
+// multiplies the sums by 2^(m · scale - m · scale). It computes the exponent by a fused multiply-add. One of the two
+// products is rounded and the other is not, so the factor is not always exactly 1. Therefore the kernel gets a scale of
+// 1, and this variant scales the scores itself.
 struct Fa2Exact : fi::AttentionVariantBase {
   static constexpr bool use_softmax = true;
 
@@ -194,8 +195,8 @@ struct Fa2Kernel {
   }
   // Launches the kernel. If `early`, blocks may start before the preceding kernels have ended. They first read the
   // plan's lists, which only the host writes, and then wait for the preceding kernels. A block without work ends
-  // without waiting. Precondition of `early`: at least one block has work, or the results are not used (a warm-up
-  // launch).
+  // without waiting. If `early` is true, at least one block must have work, except in a warm-up launch, whose results
+  // are not used.
   static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
                      cudaStream_t stream) {
     const cuda::LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),
@@ -215,7 +216,8 @@ Result<std::unique_ptr<BoundOp>> make_fa2_extend(const CudaAttention& a, const C
   });
 }
 
-// Returns the arguments of the launch that joins the chunks of each row. In a decode step, row r is request r.
+// Returns the arguments of the launch that merges the partial results of each row's chunks. In a decode step, row r is
+// request r.
 inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& plan) {
   return {.values = plan.partial_values,
           .lse = plan.partial_lse,
@@ -230,7 +232,8 @@ inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& p
           .head_dim = static_cast<int>(a.shape.head_dim)};
 }
 
-// Makes the parameters of the decode kernel. With `split` the kernel writes its output to the plan's partial values.
+// Makes the parameters of the decode kernel. If `split` is true, the kernel writes partial results to the plan's memory
+// instead of its final output.
 template <class T, int kHeadDim>
 Fa2Params<T> make_chunked_params(const CudaAttention& a, const CudaAttentionPlanner& planner, const ChunkedPlan& plan,
                                  bool split) {

@@ -17,8 +17,8 @@ namespace {
   return shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
 }
 
-// Returns the error for a kernel that this build does not have. It never occurs if the caller checks fa2_serves()
-// first.
+// Returns the error for a kernel that this build does not have. A caller that checks fa2_serves() first never gets this
+// error.
 [[maybe_unused]] Status not_built(const char* kernel) {
   return internal_error(std::string("attention: this build has no kernel ") + kernel);
 }

@@ -15,8 +15,8 @@ template <class T>
 TESSERA_CPU_CLONES void make(const T* x, std::int64_t parts, std::int64_t chunk_stride, Input* to) {
   for (std::int64_t part = 0; part < parts; ++part, x += 32) {
     float values[32];
-    // Magnitudes are compared by their bits, which as integers have the same order. The bits of infinities and NaN are
-    // greater than those of all numbers.
+    // Magnitudes are compared by their bits, because these bits, read as integers, have the same order as the
+    // magnitudes. The bits of infinities and NaN are greater than those of all numbers.
     std::uint32_t greatest = 0;
 #pragma omp simd reduction(max : greatest)
     for (int i = 0; i < 32; ++i) {

@@ -14,9 +14,9 @@ namespace tessera::blocks {
 
 static_assert(kChunkParts * kPackedColumns == kRecordColumns);
 
-// Unpacked codes of sixteen rows and one chunk, with their scales and minima as numbers. Byte b of codes[p][s][r] is
-// the code of column 32 p + 4 s + b of row r. The first 16 columns of part p have the scales scales[p][0], and the last
-// 16 have scales[p][1].
+// The unpacked codes of one chunk in sixteen rows, and the scales and minima of these codes as float32 numbers. Byte b
+// of codes[p][s][r] is the code of column 32 p + 4 s + b of row r. The first 16 columns of part p have the scales
+// scales[p][0], and the last 16 have scales[p][1].
 struct Panel {
   alignas(64) std::uint8_t codes[kChunkParts][8][kPackedRows][4];
   alignas(64) float scales[kChunkParts][2][kPackedRows];

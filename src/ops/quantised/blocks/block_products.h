@@ -40,8 +40,8 @@ TESSERA_INLINE void shift_codes(typename V::U (&codes)[8]) {
     for (int s = 0; s < 8; ++s) codes[s] ^= V::splat(0x80808080u);
 }
 
-// Adds the products of one part of w with kRows rows of x. `x` is the first row's input; rows are kChunkParts inputs
-// apart.
+// Adds the products of one part of w with kRows rows of x. `x` is the first row's input. The inputs of successive rows
+// are kChunkParts inputs apart.
 template <class V, class Reader, int kRows>
 TESSERA_INLINE void add_part(const Reader& reader, typename V::U (&codes)[8], int part, const Input* x,
                              typename V::F (&sums)[kRows]) {

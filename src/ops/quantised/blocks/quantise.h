@@ -29,9 +29,9 @@ bool uses_importance(BlockType type);
 // is importance[i] · sqrt(m + x[i]²), where m is the mean square of x in the block. Types for which uses_importance()
 // is false ignore it.
 //
-// Preconditions: can_quantise(type); the numbers are finite, and, except for F32 and BF16, at most kMostQuantised in
-// magnitude; importances are positive, and neither they nor their sum over a block exceed 1e12 times the least of them.
-// Runs on the calling thread.
+// Preconditions: can_quantise(type). The numbers are finite. Except for F32 and BF16, their magnitudes are at most
+// kMostQuantised. Importances are positive, and the sum of a block's importances is at most 1e12 times the least
+// importance. Runs on the calling thread.
 void quantise(BlockType type, const float* x, std::int64_t count, std::uint8_t* blocks,
               const float* importance = nullptr);
 

@@ -26,7 +26,7 @@ class BodyEncoder {
   ~BodyEncoder();
 
   std::string_view coding() const;
-  // Returns the next compressed bytes, possibly none. `last` ends the body; no call may follow.
+  // Returns the next compressed bytes, possibly none. If `last`, the body ends, and no further call may follow.
   std::string encode(std::string_view data, bool last);
 
  private:

@@ -14,7 +14,8 @@ constexpr std::string_view kFormType = "multipart/form-data";
 constexpr std::size_t kMostParts = 64;
 constexpr std::size_t kMostBoundary = 70;  // RFC 2046, 5.1.1
 
-// Removes the value at the front of `rest` and returns it without its quotes and the backslashes of its escapes.
+// Removes the value at the front of `rest`, and returns the value without its quotes and without the backslashes of
+// escapes.
 std::string take_value(std::string_view& rest) {
   if (!rest.starts_with('"')) {
     const std::size_t end = std::min(rest.find(';'), rest.size());
@@ -54,7 +55,7 @@ std::optional<std::string> parameter(std::string_view header, std::string_view n
   return std::nullopt;
 }
 
-// Returns the value of a part's header line; nothing if there is no such line.
+// Returns the value of a part's header line, or nothing if there is no such line.
 std::optional<std::string_view> header_of(std::string_view head, std::string_view name) {
   while (!head.empty()) {
     const std::size_t end = std::min(head.find("\r\n"), head.size());

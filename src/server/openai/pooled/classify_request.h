@@ -1,4 +1,4 @@
-// Handles /v1/classify, which returns a classifier's scores of each text's labels, in vLLM's form.
+// Handles /v1/classify, which returns a classifier's score for each label of each text, in vLLM's form.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 namespace tessera {
 
 // Reads the request's body and makes the job. Errors: 400 that names the field; 400 if the model is no classifier; 404
-// for another model.
+// if the request names another model.
 ApiResult<ApiJob> prepare_classify(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Reads the request's body and makes the job. Errors: 400 that names the field; 404 for another model.
+// Reads the request's body and makes the job. Errors: 400 that names the field; 404 if the request names another model.
 ApiResult<ApiJob> prepare_embeddings(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

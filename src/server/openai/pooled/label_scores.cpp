@@ -39,7 +39,8 @@ class LabelAnswer : public Answer {
  public:
   LabelAnswer(LabelStyle style, std::size_t items) : style_(std::move(style)), scores_(items) {}
 
-  // Keeps only the scores, and frees at once the large row that has a value for every token.
+  // Keeps only the scores of a request that has ended, and frees at once the large row of logits, which has a value for
+  // every token.
   void on_event(std::size_t index, const RequestEvent&, Completion* end, std::string&) override {
     if (end == nullptr) return;
     usage_.add(*end);

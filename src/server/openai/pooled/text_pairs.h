@@ -1,8 +1,8 @@
 // Scores pairs of texts: how relevant a document is to a query, or how similar two texts are.
 //
 // A classifier with one label (a cross encoder) reads both texts of a pair at once. The score is the sigmoid of its
-// logit. For a regression, or if the request's use_activation is false, the score is the logit. An embedding model
-// embeds each text by itself; the score is the cosine of the two vectors.
+// logit. For a regression model, or if the request's use_activation is false, the score is the logit. An embedding
+// model embeds each text by itself. The score is then the cosine of the two vectors.
 #pragma once
 
 #include <cstddef>
