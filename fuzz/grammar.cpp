@@ -22,7 +22,8 @@ GrammarCompiler& compiler() {
   return *made;
 }
 
-// Takes a few steps. The chosen tokens depend only on the input.
+// Takes a few steps: in each step the matcher accepts a token that its mask allows. The chosen tokens depend only on
+// the input.
 void walk(const std::shared_ptr<const Grammar>& grammar, std::size_t seed) {
   GrammarMatcher matcher(grammar);
   std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(kVocabSize)));

@@ -16,7 +16,7 @@ using namespace tessera;
 
 namespace {
 
-// Starts a server that runs until the process ends; returns its port.
+// Starts a server that runs until the process ends. Returns the server's port.
 std::uint16_t serve() {
   HttpOptions options;
   options.port = 0;

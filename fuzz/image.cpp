@@ -18,7 +18,7 @@ namespace {
 
 constexpr DecodeLimits kLimits{.most_bytes = 1 << 16, .most_pixels = 1 << 16, .most_side = 4096, .most_ratio = 100};
 
-// Gives a mutated PNG valid checksums; otherwise libpng would read little of it.
+// Gives a mutated PNG valid checksums. With wrong checksums, libpng would read only a small part of the file.
 std::string with_checksums(std::string file) {
   constexpr std::size_t kSignature = 8;
   for (std::size_t at = kSignature; at + 12 <= file.size();) {

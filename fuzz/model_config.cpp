@@ -15,7 +15,7 @@ using namespace tessera;
 
 namespace {
 
-// A temporary folder, for files that are read only as parts of a folder.
+// A temporary folder. It holds files that the reader opens by the path of their folder, not by their own path.
 struct Folder {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("tessera_fuzz_model_config." + std::to_string(::getpid()));

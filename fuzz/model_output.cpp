@@ -27,7 +27,7 @@ void add(Output& output, const ToolText& text) {
   }
 }
 
-// Returns tools whose schemas decide how values in text become JSON.
+// Returns definitions of tools. Their schemas decide how the parsers convert a call's values from text to JSON.
 const Json& known_tools() {
   static const Json kTools = *Json::parse(
       R"([{"function": {"name": "f", "parameters": {"properties": {"s": {"type": "string"}, "i": {"type": "integer"},

@@ -1,5 +1,5 @@
 // Catches: crashes and endless work on quantisation settings (in config.json or in a separate file) and on the module
-// patterns in these settings; linears that are found to be both plain and quantised.
+// patterns in these settings; a linear layer that is classified as both plain and quantised.
 #include <array>
 #include <optional>
 #include <string>

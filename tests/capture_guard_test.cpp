@@ -1,6 +1,6 @@
-// Catches: a kernel that allocates, frees, synchronises, copies from or to the host, or initialises a library during a
-// capture, and that is stopped only at the end of the recording, or not at all. Runs on the CPU and on the device that
-// TESSERA_TEST_DEVICE names.
+// During a capture, a kernel must not allocate, free, synchronise, copy from or to the host, or initialise a library.
+// Catches: a kernel that does so and is stopped only at the end of the recording, or not at all. Runs on the CPU and on
+// the device that TESSERA_TEST_DEVICE names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

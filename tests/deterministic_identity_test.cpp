@@ -1,6 +1,6 @@
 // Catches: an answer that depends on other requests that are computed at the same time. Deterministic inference
-// promises the same bits whatever other requests are in the batch, however prompts are cut, and with or without cached
-// prefixes.
+// promises the same bits whatever other requests are in the batch, however prompts are split into prefill chunks, and
+// with or without cached prefixes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -109,8 +109,8 @@ class DpAttention : public ::testing::Test {
   }
 };
 
-// Both ranks run the verification at the same time. Each compares its captured sizes with runs in which every value has
-// its own memory, and random batches with runs without graphs.
+// Both ranks run the verification at the same time. Each rank replays its captured sizes, and compares the results with
+// runs in which every value has its own memory. It also compares random batches with runs without graphs.
 TEST_F(DpAttention, EveryRankEqualsItsIsolatedRun) {
   Result<Engines> engines = start(options_for(testing::read_golden("qwen3-moe"), 2, 2));
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();

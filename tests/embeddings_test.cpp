@@ -1,6 +1,6 @@
 // Catches: an embedding or classifier score that differs from Hugging Face's in one of the engine's ways to compute a
-// prompt; a pooled vector that depends on the cuts of the prompt; decode graphs that are captured for a model that does
-// not decode.
+// prompt; a pooled vector that depends on how the prompt is split into prefill chunks; decode graphs that are captured
+// for a model that does not decode.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Catches: metadata, tensors or a tokenizer of a GGUF file that give another model than the one from which the file was
-// made. The expected logits come from weights that gguf-py has dequantised and that were then put back into Hugging
-// Face's order.
+// Catches: metadata, tensors or a tokenizer of a GGUF file that the engine reads as another model than the one from
+// which the file was made. For the expected logits, gguf-py dequantised the file's weights, which were then put back
+// into Hugging Face's order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,9 +20,9 @@ using testing::Golden;
 using testing::read_golden;
 
 constexpr double kFloat32Limit = 1e-4;
-// Activations are rounded to eight bits in groups of 32, which changes each product by about half a percent. In these
-// small random models, a prompt for which two experts have nearly equal scores differs more from the golden even
-// without a fault, so the median over the prompts is compared.
+// Activations are rounded to eight bits in groups of 32, which changes each product by about half a percent. If two
+// experts have nearly equal scores, this rounding may choose the other expert. In these small random models, the logits
+// of such a prompt then differ more from the golden even without a fault, so the median over the prompts is compared.
 constexpr double kRoundedLimit = 4e-2;
 
 EngineOptions options_for(const std::string& path, std::int64_t chunk) {

@@ -232,7 +232,8 @@ TEST(GgufProjector, SettingsOfImagesComeFromItsMetadata) {
   EXPECT_EQ(read_model_processor(model_of("qwen3-vl"), projector_of("qwen3-vl"))->min_pixels, 256 * 256);
 }
 
-// Without its projector the file is a language model. Texts have the same logits with and without the projector.
+// Without the projector file, the model is a language model without a vision tower. A prompt without images must have
+// the same logits with and without the projector.
 TEST(GgufProjector, TextsDoNotNeedIt) {
   for (const char* name : {"gguf/qwen2-vl", "gguf/qwen2.5-vl", "gguf/qwen3-vl", "gguf/qwen3.5-vl"}) {
     const testing::ImageGolden golden = testing::read_image_golden(name);

@@ -45,8 +45,8 @@ std::vector<float> numbers_of(const StoredTensor& tensor) {
   return values;
 }
 
-// Returns the tensors of the golden reranker's body, under the names that llama.cpp's converter gives them, and the one
-// row of the reranker's head.
+// Reads the golden reranker. Returns all tensors except the head, under the names that llama.cpp's converter gives
+// them. Also returns the head, which has only one row.
 std::pair<Content, std::vector<float>> body_and_head() {
   const Checkpoint checkpoint = *Checkpoint::open(golden_path("qwen3-reranker"));
   Content body;

@@ -30,7 +30,7 @@ EngineOptions options_for(const std::string& folder, Way way, const std::string&
   options.max_running_requests = 16;
   options.chunked_prefill_size = 1600;
   if (way == Way::kChunked || way == Way::kChunkedEager) options.chunked_prefill_size = 16;
-  // A short list of sizes, so that the test covers prompts that are padded to these sizes.
+  // Captures only a few sizes, so that the test covers prompts that are padded to the next captured size.
   options.graphs.piecewise_tokens = {4, 16, 48, 256, 1600};
   if (options.chunked_prefill_size == 16) options.graphs.piecewise_tokens = {4, 16};
   options.graphs.disable_cuda_graph = way == Way::kEager || way == Way::kChunkedEager;
@@ -76,10 +76,10 @@ double bfloat16_limit(std::string_view name) {
   return is_recurrent(name) ? 4e-2 : 2e-2;
 }
 
-// Returns the limit for float32 logits. In the larger checkpoint of Qwen3-Next, some products q·k are near zero, so the
-// order of their sums affects the logits. The chunked and the recurrent form of its delta nets are equal in exact
-// arithmetic, but their logits differ by up to 5e-5 here (1e-6 in qwen3.5-text). The reference has its own order of
-// sums, and its logits differ from ours by 1.4e-4.
+// Returns the limit for the difference of float32 logits. In the larger checkpoint of Qwen3-Next, some products q·k are
+// near zero, so the order in which their terms are added affects the logits. The chunked and the recurrent form of its
+// delta nets are equal in exact arithmetic, but their logits differ by up to 5e-5 here (1e-6 in qwen3.5-text). The
+// reference adds the terms in yet another order, and its logits differ from ours by 1.4e-4.
 double float32_limit(std::string_view name) { return name == "shared/qwen3-next" ? 2e-3 : 1e-4; }
 
 class Goldens : public ::testing::TestWithParam<const char*> {
@@ -94,7 +94,7 @@ class Goldens : public ::testing::TestWithParam<const char*> {
 // cover quantised mixtures, so this class also covers two small quantised mixtures, with a larger limit.
 class Bfloat16Goldens : public Goldens {};
 
-// Covers checkpoints that were made for rounded inputs.
+// Covers quantised checkpoints that expect their linear layers to round the inputs.
 class RoundedInputGoldens : public Goldens {};
 
 // Covers the checkpoints of Goldens, except the larger quantised ones, the recurrent quantised ones and qwen3.5-moe.

@@ -198,7 +198,8 @@ TEST_P(ImageGoldens, GreedyTokensAfterPreemptions) {
   }
 }
 
-// The image cache has rows only for the largest image, so the images of a prompt must use these rows one after another.
+// The image cache has only as many rows as the largest image needs, so the images of a prompt must use these rows one
+// after another.
 TEST_P(ImageGoldens, FewRowsAreShared) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   EngineOptions options = options_for(golden, Way::kChunked);

@@ -62,10 +62,10 @@ struct NarrowType {
   friend void PrintTo(const NarrowType& type, std::ostream* out) { *out << type.name; }
 };
 
-// E4M3 has 3 bits of mantissa and bfloat16 has 7, so E4M3's rounding errors are 16 times as large. An int8 code is off
-// by at most 1/252 of its block's greatest magnitude, and a bfloat16 number by at most 1/512 of its own magnitude. The
-// models below are small and random: the rounding of any type shows more than in a trained model, and some values are
-// below 2^-6, where E4M3 has fewer bits.
+// The limits allow for these rounding errors. E4M3 has 3 bits of mantissa and bfloat16 has 7, so E4M3's errors are 16
+// times as large. The error of an int8 code is at most 1/252 of its block's greatest magnitude. The error of a bfloat16
+// number is at most 1/512 of its own magnitude. The models below are small and random. The rounding of any type
+// therefore shows more than in a trained model, and some values are below 2^-6, where E4M3 has fewer bits.
 constexpr NarrowType kNarrowTypes[] = {
     {.name = "fp8_e4m3", .most = 0.2, .least_times = 8, .most_times = 40, .on_gpus = true},
     {.name = "int8", .most = 2e-2, .least_times = 0.5, .most_times = 6, .on_gpus = false},

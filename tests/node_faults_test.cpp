@@ -43,7 +43,8 @@ TEST_F(NodeFaults, ANodeThatLeavesEndsTheGroup) {
   EXPECT_TRUE(nodes.end().ok());
 }
 
-// The remaining nodes end too, with an error, so that the supervisors of their processes see it.
+// When one node is lost, the other nodes end too. They end with an error, so that the supervisors of their processes
+// notice it.
 TEST_F(NodeFaults, ANodeThatIsLostEndsTheOtherNodes) {
   constexpr int kNodes = 4;
   EngineOptions options = options_for(kNodes);

@@ -1,6 +1,7 @@
-// Catches: a family whose layers lose something at a pipeline's cut (residuals, rotations, per-layer embeddings,
-// states); stages that compute other bits than one rank does; a first stage that reads another step's token; groups of
-// requests whose steps are mixed up while several steps are in flight; stages with unused graphs.
+// Catches: a family whose layers lose something between two pipeline stages (residuals, rotations, per-layer
+// embeddings, states); stages whose results differ in any bit from those of one rank; a first stage that reads another
+// step's token; groups of requests whose steps are mixed up while several steps are in flight; stages with unused
+// graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -106,7 +107,8 @@ TEST_P(PipelineRankGoldens, TwoStagesOfTwoRanks) {
   expect_greedy(golden, *engine);
 }
 
-// Stages exchange whole values, which have the rows of both halves.
+// Two-batch overlap computes a batch in two halves. Between stages, however, a value is sent whole, with the rows of
+// both halves.
 TEST(PipelineGolden, TwoStagesOfTwoRanksInHalves) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   const Golden golden = read_golden("llama");
@@ -210,7 +212,8 @@ TEST(PipelineEngine, OrdersBetweenStepsInFlightAreCarriedOut) {
   for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(engine->take(ids[i])->output_ids, golden.greedy[i]) << i;
 }
 
-// Checks tokens that depend on earlier text, and sampled ids that the next step reads.
+// Checks that the stages sample the tokens that one rank samples. One request has a repetition penalty, so its tokens
+// depend on the earlier text. Every sampled id is also an input of the next step.
 TEST(PipelineEngine, SampledTokensAreThoseOfOneRank) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   const Golden golden = read_golden("llama");

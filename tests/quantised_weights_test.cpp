@@ -1,6 +1,7 @@
-// Catches: wrong values in a weight that is made of several stored tensors (values and scales). The scale for a block,
-// for the edge of a tensor or for a rank's slice may be wrong, or a stored type may be decoded wrongly. The weights are
-// dequantised for an operator that takes no quantised matrix, or stay quantised and are divided among ranks.
+// Catches: wrong values in a weight that is made of several stored tensors (values and scales), because the scale for a
+// block, for the edge of a tensor or for a rank's slice is wrong, or because a stored type is decoded wrongly. Some
+// tests dequantise the weights, as for an operator that takes no quantised matrix. Other tests divide quantised weights
+// among ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -84,10 +84,11 @@ class RankDraftFaults : public testing::FaultyRanks, public ::testing::WithParam
     EXPECT_GT(within_forwards, 5);
   }
 
-  // Fails the first replay of a rank in each of three steps. This replay makes the second draft token. No other replay
-  // has a single row: the request whose prompt is given as embeddings gets no drafts, so each forward gives the layer
-  // two rows. After three failures the graph is dropped, and no rank replays it. If one rank still replayed it, the
-  // ranks' exchanges would not match, or that rank would count more replays.
+  // In each of three steps, fails the first replay of a rank. This replay makes the second draft token. It is the only
+  // replay with a single row, because one of the two requests gets no drafts (its prompt is given as embeddings). Each
+  // forward, in contrast, gives the draft layer two rows. After three failures the graph for one row is dropped, and no
+  // rank replays it. If one rank still replayed it, the ranks' exchanges would not match, or that rank would count more
+  // replays.
   static void fail_replays(Engine& engine, int rank, const std::vector<Completion>& want) {
     const GraphRunner& drafts = engine.runner().parts().runner(RunnerRole::kDraftDecode);
     std::vector<RequestId> ids;

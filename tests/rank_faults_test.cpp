@@ -1,6 +1,6 @@
-// Tests faults on several topologies. Each test is for one fault. The test runs on ranks that share layers and on
-// stages of layers, in one process and in two, with one step in flight and with several. Ranks with requests of their
-// own (DP attention) have an engine each and end together at any fault; dp_attention_faults_test.cpp tests them.
+// Tests faults on several topologies. Each test is for one fault. It runs on tensor-parallel ranks and on pipeline
+// stages, in one process and in two, with one step in flight and with several. dp_attention_faults_test.cpp tests ranks
+// with requests of their own (DP attention), which have an engine each and end together at any fault.
 //
 // Catches: ranks that disagree after a fault of one of them; a rank that waits forever for another rank; an error that
 // does not name its origin; a fault of one request that ends other requests; results or values of a failed step that
@@ -34,9 +34,9 @@ struct Topology {
   // If one rank has a fault at one of these calls, the request fails, and so do the requests in flight with it.
   int last_replay = 11;  // number of a request's last replay, or launch
   int lost_from = 40;    // number of a call in the middle of a request
-  // A fault that can make one of two requests fail while the other goes on (testing::first_alone_fails). The test
-  // places the fault at one call after another. For each rank, only the first request must fail at more than num_alone
-  // of those calls.
+  // A fault that can make the first of two requests fail while the second one goes on (testing::first_alone_fails). The
+  // test injects the fault at one call after another. For each rank, the number of calls at which only the first
+  // request fails must be greater than num_alone.
   std::int64_t FaultPlan::*alone_at_fault = &FaultPlan::replay_lost_at;
   int num_alone = 2;
 };
@@ -119,9 +119,9 @@ class Group {
 
 class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInterface<Topology> {
  protected:
-  // For n = 1, 1 + step, …, starts a group in which rank 1's n-th call of the kind that `fault` names fails, and calls
-  // `check(group, n)`. Ends after a start that makes fewer than n such calls. On two nodes, n grows faster, because
-  // starts are slower there.
+  // For n = 1, 1 + step, …, starts a group and calls `check(group, n)`. In this group, the n-th call that rank 1 makes
+  // of one kind fails; `fault` names the kind. Ends after a start that makes fewer than n such calls. On two nodes, n
+  // grows faster, because starts are slower there.
   void each_start(std::int64_t FaultPlan::*fault, int step, const std::function<void(Group&, int)>& check) {
     bool past_the_last = false;
     for (int n = 1; !past_the_last; n += GetParam().nodes > 1 ? 2 * step + 1 : step) {
@@ -137,7 +137,7 @@ class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInter
     }
   }
 };
-// Faults whose effect does not depend on the steps in flight.
+// These tests inject faults whose effect does not depend on the steps in flight.
 using StartFaults = RankFaults;
 using StepFaults = RankFaults;
 
@@ -260,8 +260,8 @@ using FaultsAhead = RankFaults;
 TEST_P(FaultsAhead, RecomputesStepsBehindAFailedOne) {
   Group group(GetParam());
   ASSERT_TRUE(group.started.ok()) << group.started.to_string();
-  // Fails only in the three forwards that compute prompts. In a decode, all sums over the ranks are in one graph, so
-  // all ranks must replay it.
+  // Injects faults only into the three forwards that compute prompts. In a decode forward, one graph has all sums over
+  // the ranks, so all ranks must replay that graph.
   const std::int64_t last = 3 * group.engine().runner().prefill().executable().graph().num_pieces();
   for (const int rank : {0, 1}) {
     int alone = 0;

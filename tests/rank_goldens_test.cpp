@@ -1,7 +1,7 @@
 // Catches: a family whose results on several ranks differ from Hugging Face's when the engine computes a prompt in one
-// of these ways (whole, in chunks, alone, in a batch, from the prefix cache); ranks with different bits (every
-// collected forward compares them); a rank that dispatches differently; experts that no rank computes, or two ranks
-// compute.
+// of these ways (whole, in chunks, alone, in a batch, from the prefix cache); ranks whose results differ in any bit
+// (every collected forward compares them); a rank that dispatches a forward differently from the others; experts that
+// no rank computes, or two ranks compute.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,8 @@ void expect_greedy(const Golden& golden, Engine& engine) {
   EXPECT_EQ(run_all(engine, {requests[0]})[0].output_ids, golden.greedy[0]) << "alone";
 }
 
-// Returns a part of the error if this checkpoint cannot be divided among `ranks` ranks; "" if it can.
+// If this checkpoint cannot be divided among `ranks` ranks, returns a text that the error must contain; otherwise
+// returns "".
 std::string refusal(std::string_view name, int ranks, int parts = 1) {
   const std::string among = "does not divide among " + std::to_string(ranks) + " ranks";
   if (name == "gpt-oss-mxfp4" && parts < ranks) return "experts in MXFP4 are cut into multiples of 32";
@@ -132,7 +133,7 @@ EngineOptions halves_for(const Golden& golden, int parts = 1) {
   return options;
 }
 
-// Returns how many sequences of the prefill's instructions run in halves.
+// Returns how many ranges of the prefill's instructions run twice, each time on one half of the rows.
 std::size_t runs_in_halves(Engine& engine) {
   std::size_t runs = 0;
   for (const CompiledPart& part : engine.runner().prefill().executable().parts()) runs += part.program->halves.size();
@@ -170,8 +171,8 @@ class ExpertRankGoldens : public RankGoldens {
 TEST_P(ExpertRankGoldens, EachRankHasWholeExperts) { run_parts(2, 2); }
 TEST_P(ExpertRankGoldens, TwoRanksShareAPart) { run_parts(4, 2); }
 
-// Each rank compares its captured sizes with runs in which every value has its own memory, and random batches with runs
-// without graphs.
+// Each rank replays its captured sizes, and compares the results with runs in which every value has its own memory. It
+// also compares random batches with runs without graphs.
 void expect_verified(const EngineOptions& options) {
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);

@@ -16,9 +16,9 @@ using testing::Golden;
 using testing::Lesson;
 using testing::TaughtModel;
 
-// Returns the sum of the values that each layer passes on. This sum is the residual stream after the layer. The layer
-// passes on its last branch separately, because the norm of the next layer adds it. A value that belongs to no layer is
-// stored under its own name.
+// Returns the residual stream after each layer, by the name of the layer. A layer passes on the output of its last
+// branch separately, because the norm of the next layer adds that output. The residual stream is therefore the sum of
+// the values that the layer passes on. A value that belongs to no layer is returned under its own name.
 std::map<std::string, std::vector<float>> by_layer(const Lesson& lesson) {
   std::map<std::string, std::vector<float>> sums;
   for (const auto& [name, values] : lesson.values) {

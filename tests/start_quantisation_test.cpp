@@ -1,6 +1,6 @@
-// Catches: a model quantised at the start whose weights differ from those that an offline tool would write, also on
-// ranks that hold parts of blocks; a layout of experts that is rounded wrongly; matrices that must not be quantised but
-// are.
+// The engine can quantise a model when it starts. Catches: weights that then differ from those that an offline tool
+// would write, also on ranks that hold only parts of quantisation blocks; experts that are quantised wrongly because of
+// their layout in the checkpoint; matrices that are quantised but must not be.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -149,7 +149,8 @@ TEST_P(RoundedLogits, AreAsNearAsTheFormatRounds) {
   }
 }
 
-// Includes experts in one stack: plain (gemma4-moe, qwen3.5-moe), or transposed and interleaved with biases (gpt-oss).
+// Includes models that stack all experts in one tensor: plain (gemma4-moe, qwen3.5-moe), or transposed and interleaved,
+// with biases (gpt-oss).
 INSTANTIATE_TEST_SUITE_P(Goldens, RoundedLogits,
                          ::testing::Values("llama", "qwen3", "gemma2", "gemma4-e", "mixtral", "gemma4-moe", "gpt-oss",
                                            "deepseek-v3", "qwen3.5-text", "qwen3.5-moe", "qwen3-next"),

@@ -154,9 +154,9 @@ INSTANTIATE_TEST_SUITE_P(
                                    "stream": true, "ignore_eos": true, "max_tokens": 700, "temperature": 0})"}),
     [](const auto& streamed) { return std::string(streamed.param.name); });
 
-// The completion collects the whole text in one string that doubles its memory, at most three times between 100 and 350
-// tokens. On a busy machine the I/O thread may lag many tokens behind the engine, and the queue between them grows a
-// few times too. One allocation for each token would make 250.
+// The largest number of allocations between tokens 100 and 350. The completion collects the whole text in one string,
+// which doubles its memory at most three times meanwhile. On a busy machine the I/O thread may lag many tokens behind
+// the engine, and then the queue between them grows a few times too. One allocation for each token would make 250.
 constexpr std::int64_t kMostGrowths = 8;
 
 // Covers the engine's step, its thread, the answer and the socket: events, snapshots of statistics, metrics, JSON.

@@ -1,7 +1,7 @@
 // Compares vision towers by themselves with Hugging Face's results for the same patches. Catches: windows, positions or
-// merge units in another order; images that attend to each other; padding that reaches a row; a graph whose results
-// differ from a run of its operators in which each value has its own memory; channels of gated MLPs that are padded
-// wrongly.
+// merge units in another order; images that attend to each other; padding that affects a real row; a graph whose
+// results differ from a run of its operators in which each value has its own memory; channels of gated MLPs that are
+// padded wrongly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -287,8 +287,8 @@ TEST_P(VisionTower, EveryBudgetEqualsItsOperatorsOnIsolatedMemory) {
   }
 }
 
-// The contents of padded rows, such as other images or NaN, must reach no real row, and an image among others must give
-// the rows that it gives alone.
+// The contents of padding rows, such as other images or NaN, must not affect real rows. An image that shares a forward
+// with other images must give the same rows as alone.
 TEST_P(VisionTower, RowsDependOnTheirImageAlone) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 512, .sizes = {256}});
   ASSERT_NE(t, nullptr);

@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr std::uint8_t kNoDigit = 255;
 
-// The value of each base64 digit, indexed by its byte; kNoDigit for all other bytes.
+// The values of the base64 digits, indexed by the digit's byte. The entries of all other bytes are kNoDigit.
 constexpr std::array<std::uint8_t, 256> kValues = [] {
   std::array<std::uint8_t, 256> values{};
   values.fill(kNoDigit);

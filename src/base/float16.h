@@ -36,7 +36,7 @@ TESSERA_INLINE float to_float(Float16 x) {
   return std::bit_cast<float>(bits | sign);
 }
 
-// Rounds to nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even. NaN stays NaN.
 template <class T>
 TESSERA_INLINE T from_float(float x);
 template <>

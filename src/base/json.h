@@ -62,7 +62,7 @@ class Json {
   Array& as_array() { return std::get<Array>(value_); }
   const Object& as_object() const { return std::get<Object>(value_); }
 
-  // Returns the member; null if this is not an object or has no such key.
+  // Returns the member with this key. Returns null if this value is not an object or has no such key.
   const Json* find(std::string_view key) const;
   // Sets a member, or replaces it. Precondition: is_object().
   Json& set(std::string key, Json value);

@@ -6,8 +6,8 @@
 //
 // If the file becomes shorter, the lost pages of the mapping cannot be read, and the system sends the signal SIGBUS.
 // This class turns that into an error: the lost bytes read as zeros, and check_whole() reports the loss afterwards. For
-// this purpose the first open() of the process installs a handler of SIGBUS. The handler passes on all signals that do
-// not come from a mapping of this class.
+// this purpose the first open() of the process installs a handler of SIGBUS. If a signal does not come from a mapping
+// of this class, the handler does what the process would have done without this class.
 #pragma once
 
 #include <cstddef>

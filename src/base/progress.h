@@ -1,5 +1,5 @@
-// Shows a progress bar on standard error. On a terminal the bar is updated in place; elsewhere one line is written at
-// the end.
+// Shows a progress bar on standard error. On a terminal the bar is updated in place. If standard error is not a
+// terminal, one line is written at the end.
 #pragma once
 
 #include <chrono>

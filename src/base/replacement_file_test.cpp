@@ -1,4 +1,5 @@
-// Catches: a file that is replaced before it is complete or after a failed write; temporary files that are left behind.
+// Catches: an old file that is replaced although the new one is incomplete or its write failed; temporary files that
+// are left behind.
 #include "tessera/base/replacement_file.h"
 
 #include <gtest/gtest.h>

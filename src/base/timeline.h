@@ -55,7 +55,7 @@ class Timeline {
   double seconds_at(Clock::time_point time) const { return std::chrono::duration<double>(time - origin_).count(); }
   // Returns the phases ordered by when they began.
   std::span<const Phase> phases() const { return phases_; }
-  // Returns the duration of the phase in seconds; 0 if there is none.
+  // Returns the duration of the phase in seconds. Returns 0 if there is no phase of this name.
   double seconds_of(std::string_view name) const;
   // Returns the time in seconds from the origin to the end of the last phase.
   double end_s() const;

@@ -1,5 +1,5 @@
 // Catches: calls with wrong arguments (NULL pointers, sizes that are too small, bodies that are not JSON) that crash,
-// that write anything, or that return no error.
+// write to the caller's memory, or return no error.
 #include <cstdint>
 #include <limits>
 #include <string>

@@ -1,6 +1,6 @@
-// Catches: an adapter whose results depend on whether it was loaded into a running engine or when the engine was
-// opened; loads that stop other requests; waits that end while a request uses the adapter; wrong calls without an
-// error.
+// Catches: an adapter that gives other results if it is loaded into a running engine than if it is loaded when the
+// engine is opened; loads that stop other requests; a wait that ends although a request still uses the unloaded
+// adapter; invalid calls that return no error.
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -159,7 +159,7 @@ TEST(Adapters, AWaitLastsUntilTheLastRequestEnds) {
   EXPECT_EQ(tessera_lora_wait(engine.get(), "tuned", -1, error.out()), TESSERA_OK) << "it is loaded";
   ASSERT_EQ(tessera_lora_unload(engine.get(), "tuned", error.out()), TESSERA_OK) << error.message();
   EXPECT_THAT(listed(engine.get()), IsEmpty());
-  // Loads another adapter of the same name. The wait is for the unloaded adapter.
+  // Loads another adapter under this name. tessera_lora_wait() must still wait for the adapter that was unloaded.
   load(engine.get(), "tuned", folder("r4-all-rslora"));
   for (const std::int64_t timeout_ms : {0, 30}) {
     EXPECT_EQ(tessera_lora_wait(engine.get(), "tuned", timeout_ms, error.out()), TESSERA_TIMEOUT);

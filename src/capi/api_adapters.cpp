@@ -10,7 +10,7 @@
 namespace tessera::capi {
 namespace {
 
-// The result keeps the adapters alive if another thread closes the engine during the call.
+// Returns a shared pointer. It keeps the adapters alive if another thread closes the engine while the caller uses them.
 std::shared_ptr<AdapterCalls> adapters_of(const tessera_engine* engine) { return engine->adapters; }
 
 tessera_code answer(tessera_error** error, const Result<ApiStatus>& changed) {

@@ -1,6 +1,6 @@
 // Loads the system's libcurl into libtessera.so at its first use. libtessera.so is not linked with libcurl, because
-// libcurl and its dependencies would make up a sixth of the Python wheel, and only downloads, images named by URL and
-// `bench serve` use it. The functions here have the declarations of libcurl's header, and are hidden symbols of
+// libcurl and its dependencies would make up a sixth of the Python wheel. Only downloads, images named by URL and
+// `bench serve` use libcurl. The functions here have the declarations of libcurl's header, and are hidden symbols of
 // libtessera.so. If the system has no libcurl, every call fails, and curl_easy_strerror() says why.
 //
 // Threads: libcurl's own rules apply.

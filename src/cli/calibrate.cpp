@@ -93,7 +93,8 @@ Result<double> run_chunks(Engine& engine, const std::vector<std::vector<TokenId>
   return predicted > 0 ? std::exp(-sum / static_cast<double>(predicted)) : 1.0;
 }
 
-// Returns notes about experts that are left out, and about experts that the text never chose.
+// Returns notes about experts that the importance matrix leaves out, and about experts that the model never chose for
+// the text.
 std::vector<std::string> notes_about(const LinearInputs& observed, const std::vector<ImportanceEntry>& entries) {
   std::vector<std::string> notes;
   if (!observed.left_out().empty())

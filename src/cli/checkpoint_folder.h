@@ -21,9 +21,9 @@ class CheckpointFolder {
   Status check_space(std::int64_t bytes) const;
   std::int64_t free_bytes() const { return free_bytes_; }
 
-  // Creates the folder. Removes config.json and the weights of an earlier checkpoint, even of an interrupted write.
-  // Other files stay. The new config.json must be written last, because no program accepts a folder without config.json
-  // as a model.
+  // Creates the folder. Removes config.json and the weights of an earlier checkpoint, even if the write of that
+  // checkpoint was interrupted. Other files stay. The new config.json must be written last, because no program accepts
+  // a folder without config.json as a model.
   Status begin() const;
   // After a failed write, removes the folder if begin() created it and it is empty.
   void undo() const;

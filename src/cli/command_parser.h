@@ -15,7 +15,7 @@ namespace tessera::cli {
 class CommandParser {
  public:
   virtual ~CommandParser() = default;
-  // Returns the engine's options if the command loads a model; otherwise null.
+  // Returns the engine's options. Returns null if the command loads no model.
   virtual EngineOptions* engine() = 0;
   // Checks conditions on several flags, and returns the command. Called after all flags are parsed.
   virtual Result<Command> finish() = 0;

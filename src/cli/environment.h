@@ -12,7 +12,8 @@
 
 namespace tessera::cli {
 
-// A function that returns the value of the environment variable with this name; null if the variable is not set.
+// A function that returns the value of the environment variable with the given name. It returns null if the variable is
+// not set.
 using Environment = std::function<const char*(const char*)>;
 // Reads a variable of this process.
 const char* process_environment(const char* name);
@@ -25,7 +26,8 @@ const char* process_environment(const char* name);
 // variable, its value and what is accepted.
 Status take_environment(const Environment& get, CommandLine& line);
 
-// Returns `flag` of the command line. Returns null if the command does not have the flag, or if the user gave the flag.
+// Returns the command line's entry for `flag`, so that an environment variable may set its value. Returns null if the
+// command does not have the flag, or if the user gave the flag.
 FlagValue* find_free_flag(CommandLine& line, std::string_view flag);
 void set_from_environment(FlagValue& flag, Json value);
 

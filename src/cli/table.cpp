@@ -10,7 +10,7 @@
 namespace tessera::cli {
 namespace {
 
-// Returns the number of columns that a UTF-8 text takes; each character counts as one.
+// Returns the number of columns that a UTF-8 text takes. Each character counts as one column.
 std::size_t width(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));

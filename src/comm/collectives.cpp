@@ -15,7 +15,8 @@
 namespace tessera {
 namespace {
 
-// Converts a rank's number within its stage to its number among the ranks of all stages. Errors use the latter number.
+// Converts a rank's number within its stage to its number among the ranks of all stages. Errors name a rank by its
+// number among the ranks of all stages.
 std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.world_rank() - communicator.rank() + rank;
 }
@@ -144,8 +145,8 @@ Status Communicator::together(std::string_view call, const TensorView& x, const 
 }
 
 Status Communicator::all_reduce(const TensorView& x) {
-  // Each rank computes the sums of a part of the elements, and writes them to the tensors of all ranks of this process.
-  // No two ranks write the same element.
+  // Each rank takes a range of the elements, adds this range over the tensors of all ranks, and writes the sums to the
+  // tensors of all ranks of this process. No two ranks write the same element.
   const std::int64_t place = rank_ - group_->first;
   const std::int64_t begin = x.elements() * place / group_->here;
   const std::int64_t end = x.elements() * (place + 1) / group_->here;

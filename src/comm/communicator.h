@@ -101,9 +101,9 @@ class Communicator {
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }
-  // Returns the bytes of host memory that hold values that other ranks sent to this rank. In a pipeline, these are
-  // values from neighbouring stages. Without stages, they are the tensors of collectives between nodes, and only the
-  // first rank of each process counts them.
+  // Returns the number of bytes of host memory in which values from other ranks wait for this rank. In a pipeline,
+  // these are values from neighbouring stages. Without stages, they are the tensors of collectives between nodes, and
+  // only the first rank of each process counts them.
   std::int64_t host_bytes() const;
 
  private:

@@ -31,8 +31,8 @@ struct ExchangeSizes {
 // empty, but not on how large they are.
 std::int64_t device_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place);
 
-// Returns the maximum amount of host memory that holds values that other ranks send to this rank. A collective within
-// one process takes no memory, because the ranks read each other's tensors directly. The tensors of a collective
+// Returns the maximum number of bytes of host memory in which values from other ranks wait for this rank. A collective
+// within one process takes no memory, because the ranks read each other's tensors directly. The tensors of a collective
 // between nodes are counted for the first rank of each process. Values between stages are counted for the rank that
 // receives them. Introductions (introduction.h) are left out. `steps` is the number of forwards in flight.
 std::int64_t host_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place, int steps);

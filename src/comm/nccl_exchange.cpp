@@ -160,9 +160,10 @@ struct NcclExchange::Shared {
     while (!lock.try_lock() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
   }
 
-  // Watches until the rank or its group ends. If the group ends, first gives the rank time to end too. An abort would
-  // wait until the graphs that recorded the collectives are destroyed, and the rank destroys these graphs only when it
-  // ends. Aborts NCCL's communicator if the rank has not ended in this time.
+  // Watches until the rank or its group ends. If the group ends, the function waits for at most kRankEnds, so that the
+  // rank can end by itself. It aborts NCCL's communicator only if the rank does not end in this time. An earlier abort
+  // would block, because it waits until the graphs that recorded the collectives are destroyed, and the rank destroys
+  // these graphs only when it ends.
   void watch_over(Communicator& communicator) {
     bool closes = false;
     while (ended.load() == 0 && !closes) {
@@ -170,7 +171,7 @@ struct NcclExchange::Shared {
       int result = kNcclSuccess;
       const Status asked = nccl->check(nccl->call().get_async_error(comm, &result), "ncclCommGetAsyncError");
       const Status lost = asked.ok() && result != kNcclInProgress ? nccl->check(result, "NCCL") : asked;
-      // If the rank has ended during the query, the Communicator may be gone and must not be used.
+      // If the rank has ended during the call of get_async_error, the Communicator may be gone and must not be used.
       if (lost.ok() || closes) continue;
       closes = closes_within(std::chrono::milliseconds(0));
       if (!closes) communicator.abort(lost.message());

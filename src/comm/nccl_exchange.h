@@ -8,12 +8,12 @@
 //
 // All ranks get the same bits. NCCL adds in the tensor's type, in an order that it chooses by size and connections.
 //
-// The end of a group: every 50 ms, a thread of each rank checks whether the group has ended, because a node was lost or
-// a rank failed. The thread also checks whether NCCL has lost a connection. In this case it ends the group. After the
-// end of the group, the rank has one second to end by itself. If it does not, it hangs in a kernel or in an NCCL call.
-// The thread waits at most one more second for an NCCL call to return. It then aborts NCCL's communicator. The abort
-// ends kernels that wait for other GPUs. Their results are incomplete, so whoever reads these results must check that
-// the group has not ended.
+// The end of a group: a group ends when a node is lost or a rank fails. Every 50 ms, a thread of each rank checks
+// whether the group has ended. The thread also checks whether NCCL has lost a connection, and ends the group if so.
+// After the end of the group, the rank has one second to end by itself. If it does not, it hangs in a kernel or in an
+// NCCL call. The thread waits at most one more second for an NCCL call to return. It then aborts NCCL's communicator.
+// The abort ends kernels that wait for other GPUs. Their results are incomplete, so whoever reads these results must
+// check that the group has not ended.
 //
 // A rank that ends by itself does not destroy its NCCL communicator. If it did, NCCL would wait for the other processes
 // of the machine, which end only later, when this process tells them to. The communicator therefore exists, and keeps
@@ -45,10 +45,10 @@ class NcclExchange final : public DeviceExchange {
     std::function<std::int64_t()> available{};  // the GPU's free memory in bytes
     std::string library = NcclLibrary::kFile;
   };
-  // Returns the communicator's exchange. If there is none, makes it together with all other ranks. For this it blocks
-  // until each of them has called of(), at most for the communicator's limit. Returns kInvalidArgument if two ranks are
-  // on the same GPU or load different versions of NCCL. Returns kCancelled if a rank does not call of() or the group
-  // ends. Also returns errors of NcclLibrary.
+  // Returns the communicator's exchange. If there is none, makes it together with all other ranks. The call then blocks
+  // until each of these ranks has called of(), but not longer than the communicator's limit. Returns kInvalidArgument
+  // if two ranks are on the same GPU or load different versions of NCCL. Returns kCancelled if a rank does not call
+  // of() or the group ends. Also returns errors of NcclLibrary.
   static Result<std::shared_ptr<NcclExchange>> of(Communicator& communicator, const Place& place);
   // Returns the exchange of a pipeline link between two processes. If `to_next`, it is the link to the next stage,
   // otherwise the link from the previous stage. The exchange has two ranks, and the sender is the first. If there is no

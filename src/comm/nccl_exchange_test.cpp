@@ -1,7 +1,7 @@
 // Catches: ranks that do not use rank 0's id; a rank that continues although the ranks' settings differ; a start that
-// waits for ever; a communicator that is not aborted when its group ends, so that kernels and calls wait for ever, or
-// that is used after the end; and a library that is used although it is too old or lacks a function. The tests run over
-// connections of two nodes, with a fake NCCL that moves no data (testing/fake_nccl.h).
+// waits for ever; a communicator that is not aborted when its group ends, so that kernels and calls wait for ever; a
+// communicator that is used after its group has ended; and a library that is used although it is too old or lacks a
+// function. The tests run over connections of two nodes, with a fake NCCL that moves no data (testing/fake_nccl.h).
 #include "tessera/comm/nccl_exchange.h"
 
 #include <dlfcn.h>
@@ -139,8 +139,8 @@ TEST_F(Nccl, AllRanksOfAllNodesShareOneCommunicator) {
   EXPECT_THAT(calls(), ::testing::IsEmpty());
 }
 
-// The processes of a group are told one after another that it has ended. If a rank ends by itself, it must therefore
-// not wait in NCCL for the other processes.
+// The processes of a group are told one after another that the group has ended. If a rank that ends by itself waited in
+// NCCL for the other processes, it would wait for processes that have not been told yet. It must therefore not wait.
 TEST_F(Nccl, ARankThatEndsByItselfIsNotAborted) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   {

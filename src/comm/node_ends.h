@@ -1,9 +1,9 @@
 // Sends and handles the messages by which the nodes of a group of ranks tell each other that the group has ended or
 // restarts.
 //
-// The template parameter `Group` must have end_once(why), which returns whether this call ended the group, and
-// begin(epoch). A failing rank may destroy the group before the node's connections close. Messages that arrive in
-// between are dropped.
+// The template parameter `Group` must have two functions: begin(epoch), and end_once(why), which returns whether this
+// call ended the group. A failing rank may destroy the group before the node's connections close. Messages that arrive
+// in between are dropped.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@
 namespace tessera {
 
 // Tells the other nodes that the group has ended. Node 0 tells all other nodes except `except`, which already knows.
-// Any other node tells node 0, which tells the remaining nodes. If a node cannot be reached, it is lost, and its group
-// ends by itself.
+// Any other node tells node 0, which tells the remaining nodes. A node that cannot be reached is lost. On such a node
+// the group ends by itself.
 inline void tell_end(NodeGroup& nodes, std::string_view reason, int except = 0) {
   (void)nodes.tell_all(FrameKind::kAbort, std::array{std::as_bytes(std::span(reason))}, except);
 }

@@ -193,7 +193,8 @@ Status NodeExchange::take_result(std::vector<std::byte>& payload) {
 
 Status NodeExchange::take(Inbox& inbox, std::vector<std::byte>& payload) {
   const std::lock_guard lock(mutex_);
-  // No rank waits for a frame of an earlier epoch. Once the exchange has ended, no rank waits for any frame.
+  // A frame of an earlier epoch is dropped, because no rank waits for it. Once the exchange has ended, every frame is
+  // dropped for the same reason.
   if (read<WireNumber>(payload).epoch != epoch_ || !ended_.ok()) return ok_status();
   if (inbox.full) return data_loss("it sent tensors of two collectives at once");
   inbox.bytes.swap(payload);

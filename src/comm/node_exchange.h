@@ -56,7 +56,8 @@ class NodeExchange {
   void begin(std::uint64_t epoch);
   std::uint64_t epoch() const;
 
-  // Returns the memory of received frames in bytes. It is the sum of the largest frames of all nodes.
+  // Returns the size in bytes of the memory for received frames. It is the sum, over all nodes, of the largest frame
+  // that a node has sent.
   std::int64_t bytes() const;
   // Return the size in bytes of a frame that contains `tensors` bytes of tensors, and of a frame that contains a result
   // of `result` bytes.

@@ -65,9 +65,9 @@ cudaError_t clear_mailbox(std::byte* mailbox, std::size_t bytes);
 // launch of the rank is running.
 class PeerExchange final : public DeviceExchange {
  public:
-  // Returns the communicator's exchange. If there is none, makes it together with all other ranks. For this it blocks
-  // until each of them has called of(). Returns kUnimplemented if GPUs of the group cannot access each other's memory
-  // or there are more than kMostPeers ranks. Returns kInvalidArgument if two ranks are on the same GPU.
+  // Returns the communicator's exchange. If there is none, makes it together with all other ranks. The call then blocks
+  // until each of these ranks has called of(). Returns kUnimplemented if GPUs of the group cannot access each other's
+  // memory or there are more than kMostPeers ranks. Returns kInvalidArgument if two ranks are on the same GPU.
   static Result<std::shared_ptr<PeerExchange>> of(Communicator& communicator, Device& device);
   ~PeerExchange() override;
   PeerExchange(const PeerExchange&) = delete;

@@ -18,7 +18,8 @@ bool is_rows_of_tokens(const ir::Type& type) {
   ir::Bucket one;
   one[ir::Symbol::kTokens] = 1;
   const Result<std::int64_t> rows = type.shape[0].evaluate(one);
-  // If another dimension depends on the number of tokens, a row of a half would be shorter than a row of the whole.
+  // If another dimension depends on the number of tokens, the rows of a half's tensor would be shorter than the rows of
+  // the whole tensor.
   const bool same_rows =
       std::all_of(type.shape.begin() + 1, type.shape.end(), [](const ir::Dim& d) { return d.constant().has_value(); });
   return same_rows && rows.ok() && *rows > 0 && type.shape[0] == ir::Dim(ir::Symbol::kTokens) * *rows;
@@ -143,10 +144,10 @@ void add_halves(Program& program, std::int64_t least_tokens) {
   }
 }
 
-// Returns the number of tokens in the first half. A half of at least kTile tokens, the rows of a matrix
-// multiplication's tile, is rounded down to a multiple of kTile. The second half's tensors then begin at multiples of
-// 64 rows, so they are aligned to 64 bytes. Below 128 tokens, the second half's tensors may be unaligned if the size of
-// their rows is no multiple of 16 bytes.
+// Returns the number of tokens in the first half. kTile is the number of rows in a tile of a matrix multiplication. If
+// the first half has at least kTile tokens, it is rounded down to a multiple of kTile. The second half's tensors then
+// begin at a multiple of 64 rows, so they are aligned to 64 bytes. With fewer than 128 tokens in total, the second
+// half's tensors may be unaligned if the size of their rows is no multiple of 16 bytes.
 std::int64_t tokens_of_first_half(std::int64_t tokens) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t half = tokens / 2;

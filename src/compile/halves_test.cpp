@@ -259,8 +259,8 @@ TEST_F(HalvesTest, ComputeTheSameAsTheWhole) {
   }
 }
 
-// All ranks warm up their kernels at the same time, so they must get the same variants. Two bindings with equal sizes
-// must therefore have the same variant, although their addresses differ.
+// All ranks warm up the variants of their kernels (KernelVariant) at the same time, so all ranks must have the same
+// variants. Two bindings with equal sizes must therefore have the same variant, although their addresses differ.
 TEST_F(HalvesTest, VariantDependsOnSizesOnly) {
   const Program program = program_of(kLayer, cpu_kernels());
   const auto variant = [&](std::int64_t count) {

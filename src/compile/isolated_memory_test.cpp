@@ -1,5 +1,5 @@
-// Catches: a kernel's write past its result that is not found or is reported for the wrong value; and a poison byte
-// that gives a valid number instead of NaN.
+// Catches: a kernel that writes past its result and is not found, or is reported with the wrong value's name; and a
+// poison byte that gives a valid number instead of NaN.
 #include "tessera/compile/isolated_memory.h"
 
 #include <gmock/gmock.h>

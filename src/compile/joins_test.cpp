@@ -131,8 +131,8 @@ TEST_F(JoinsTest, ALongerOneIsPreferred) {
 
 TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
   EXPECT_EQ(joins_of(kText).size(), 1u);
-  // In these graphs the result of scale is an output, is read twice, is read through a view, or is add's second
-  // operand. In the last graph another operator lies between scale and add.
+  // These graphs do not allow the join of scale and add. The result of scale is an output, is read twice, is read
+  // through a view, or is add's second operand. In the last graph another operator lies between scale and add.
   for (const char* text :
        {R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %x) return %z, %y })",
         R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %y) return %z })",
@@ -243,8 +243,9 @@ TEST_F(JoinsTest, AllConsecutiveLayersAreJoined) {
 }
 
 TEST_F(JoinsTest, LayersWithValuesReadElsewhereAreNotJoined) {
-  // The first graph returns a result of the first layer. The second returns a result of attention. In the third,
-  // another operator reads an inner value of the first layer.
+  // These graphs do not allow the join, because a value inside the layers is also read elsewhere. The first graph
+  // returns a result of the first layer. The second returns a result of attention. In the third, another operator reads
+  // an inner value of the first layer.
   for (const char* last : {"return %n2, %s1", "return %n2, %e1", "%z = add(%n2, %t0) return %z"})
     EXPECT_THAT(compile(two_layers(last), layer_table()).instructions[0].joins, IsEmpty()) << last;
 }

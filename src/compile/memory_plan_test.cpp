@@ -18,8 +18,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kA = static_cast<std::int64_t>(kDeviceAlignment);
-// For random ranges without fixed offsets, the arena may be at most this many times as large as the lower bound. With
-// the seeds of this test, the planner stays well below this factor. The test prints the largest ratio.
+// For random ranges without fixed offsets, the arena may be at most this many times as large as
+// MemoryPlan::lower_bound_bytes, the largest sum of bytes that are live in one step. With the seeds of this test, the
+// planner stays well below this factor. The test prints the largest ratio.
 constexpr double kWorstFactor = 1.6;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kA - 1) / kA * kA; }

@@ -1,6 +1,6 @@
 // Catches: an entry that is accepted although one of its bytes is wrong, or although it belongs to another key; a
-// reader that sees a half-written entry; an unusable folder that makes a start fail or warns at every entry; a cache
-// that grows without limit; and a clear_profiles() that removes files that do not belong to the cache.
+// reader that sees a half-written entry; an unusable folder that makes a start fail or causes a warning for every
+// entry; a cache that grows without limit; and a clear_profiles() that removes files that do not belong to the cache.
 #include "tessera/compile/profile_cache.h"
 
 #include <gmock/gmock.h>

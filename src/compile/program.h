@@ -59,9 +59,10 @@ struct Instruction {
   ir::RowUse rows = ir::RowUse::kMixed;
   std::vector<ir::Dim> grid{};  // number of blocks in x, y and z; if empty, binding decides
   std::string listing{};        // lines that describe generated code; empty for a registered kernel
-  // The joins in order of preference. In each bucket the first one that accepts the bucket runs. A join may run in a
-  // bucket if this instruction's first operand has at most Join::most_rows rows there. In this bucket the operands and
-  // results of all joined instructions then stay live until the last of them, because one kernel may run them all.
+  // The joins in order of preference. In each bucket, the first join that accepts the bucket runs. A join may accept a
+  // bucket only if this instruction's first operand has at most Join::most_rows rows in the bucket. In every bucket
+  // within this limit, the operands and results of all joined instructions stay live until the last of these
+  // instructions, because one kernel may run them all.
   std::vector<Join> joins{};
 };
 
@@ -127,8 +128,9 @@ struct Program {
   // Returns the number of rows of the instruction's first operand, or 0 if the instruction has no operand.
   Result<std::int64_t> rows_of(const Instruction& instruction, const ir::Bucket& bucket) const;
   // Returns the bytes of scratch that the program needs in the bucket. Instructions run one after another and share the
-  // scratch, so the result is the maximum over all instructions. If an instruction runs in halves, the scratch for
-  // running it whole counts too, because smaller buckets may run it whole and share the scratch of the largest bucket.
+  // scratch, so the result is the maximum over all instructions. If an instruction runs in halves, the result also
+  // covers the scratch for running it on all rows at once. Smaller buckets may run it on all rows, and they share the
+  // scratch of the largest bucket.
   Result<std::size_t> workspace_bytes(const ir::Bucket& bucket, Device& device, const ForwardContext& context) const;
   // Binds the program for one bucket. The program must outlive the result and must not move.
   Result<BoundProgram> bind(const BindTarget& target) const;

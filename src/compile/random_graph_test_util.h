@@ -1,5 +1,5 @@
-// Random graphs with many copies, views, duplicates, writes and sequences that a pass fuses into one operator
-// (fuse_native_forms.h), and a class that runs them on a CPU.
+// Makes random graphs and runs them on a CPU. The graphs contain many copies, views, duplicated nodes, writes, and
+// sequences of nodes that a pass fuses into one operator (fuse_native_forms.h).
 #pragma once
 
 #include <gtest/gtest.h>

@@ -9,8 +9,8 @@ namespace {
 
 using Carried = std::array<ir::ValueId, RegionPattern::kCarriedValues>;
 
-// Returns the program's value that `value` refers to, or kNoValue if the call in question has no such operand or
-// result.
+// Returns the program's value that `value` refers to. Returns kNoValue if `value` refers to an operand or a result that
+// its call does not have.
 ir::ValueId value_of(std::span<const Instruction> calls, const RegionValue& value, const Carried& carried) {
   if (value.kind == RegionValue::Kind::kCarried) return carried[static_cast<std::size_t>(value.index)];
   const ir::Node& call = calls[static_cast<std::size_t>(value.call)].call;

@@ -191,11 +191,11 @@ class Stream {
   virtual Status wait(Event& event) = 0;
   virtual Status synchronize() = 0;  // blocks the host until all work enqueued so far has ended
 
-  // Begins a recording. From now on work is added to the recording and does not run, and calls of this thread for
-  // allocation, arena growth, new streams, synchronisation or staging return an error. These errors leave the recording
-  // intact. A destructor cannot return an error, so if this thread frees memory during the recording, end_recording()
-  // returns an error that names this memory. `what` names the recording in errors. A device can have only one open
-  // recording. A second begin_recording() returns an error.
+  // Begins a recording. From now on, work on this stream is added to the recording and does not run. If this thread
+  // calls a function that allocates, grows an arena, creates a stream, synchronises or stages data, the call returns an
+  // error. These errors leave the recording intact. A destructor cannot return an error, so if this thread frees memory
+  // during the recording, end_recording() returns an error that names this memory. `what` names the recording in
+  // errors. A device can have only one open recording. A second begin_recording() returns an error.
   virtual Status begin_recording(std::string what) = 0;
   // Ends the recording, even if this function returns an error. Call it on the thread that began the recording.
   virtual Result<std::unique_ptr<RecordedGraph>> end_recording() = 0;

@@ -33,8 +33,8 @@ enum class DeviceCall : std::uint8_t {
 // Returns the words that precede the object's name in a message, such as "allocation of" or "upload on stream".
 std::string_view device_call_name(DeviceCall call);
 
-// Returns whether the recording thread may make this call during its recording, on the device or on a stream other than
-// the recording one. The recording stream itself allows only launches and the end of the recording.
+// Returns whether a thread that records may make this call on the device, or on a stream that does not record. The
+// recording stream itself allows only launches and the end of the recording.
 bool allowed_while_recording(DeviceCall call);
 
 // Returns kFailedPrecondition. The message says that the thread that records `recording` may not make `call` on
@@ -50,8 +50,8 @@ Status out_of_device_memory(DeviceCall call, std::string_view object, std::size_
 Status out_of_addresses(std::string_view arena, std::size_t bytes);
 Status past_reserved(std::string_view arena, std::size_t bytes, std::size_t reserved);
 
-// Returns kInvalidArgument if there are bytes to copy but an address is null. `to` and `from` say whether the
-// destination and the source are not null.
+// Returns kInvalidArgument if there are bytes to copy but an address is null. `to` is true if the destination's address
+// is not null. `from` is true if the source's address is not null.
 Status check_addresses(DeviceCall call, std::string_view stream, bool to, bool from, std::size_t bytes);
 
 // Return kInvalidArgument. The message says that the event or the graph belongs to another device than the stream.

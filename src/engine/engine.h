@@ -72,8 +72,8 @@ class Engine {
   // every request that progressed, possibly none. The events are valid until the next call, and the caller may move
   // from them. Allocates nothing in a steady decode without drafts.
   Result<std::span<RequestEvent>> step() { return steps_.step(); }
-  // Returns the time at which to call step() next. While a forward runs, requests that are submitted until then still
-  // join the next forward (step_pace.h). The time is in the past if step() should be called at once.
+  // Returns the time at which to call step() next. If a forward runs, requests that are submitted before this time
+  // still join the next forward (step_pace.h). The time is in the past if step() should be called at once.
   std::chrono::steady_clock::time_point step_due() const { return steps_.due(); }
   // Returns a finished request's completion, once.
   std::optional<Completion> take(RequestId id) { return steps_.outcomes().take(id); }
@@ -86,7 +86,8 @@ class Engine {
 
   // Does one piece of work for idle moments (idle_work.h). Returns false if nothing is left. Precondition: idle().
   Result<bool> idle_work();
-  // Returns whether the next piece of idle work is the capture of a size, which takes at most a few milliseconds.
+  // Returns whether the next piece of idle work is the capture of the graphs for one size, which takes at most a few
+  // milliseconds.
   bool captures_when_idle() const { return runner().captures_when_idle(); }
   // Return the number of matmuls whose algorithms idle_work() has measured, and the number of generated kernels whose
   // schedules it has measured.

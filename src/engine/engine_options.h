@@ -69,11 +69,11 @@ struct DraftOptions {
   std::int64_t most_tokens = 8;
   std::int64_t layer_steps = 3;  // speculative_num_steps: the same limit for drafts by a layer or draft model; >= 1
 
-  // speculative_draft_model_quantization: the format to which the start quantises a draft layer and the head that its
-  // drafts use: fp8, int8, int4 or nvfp4. Empty: they stay as they are.
+  // speculative_draft_model_quantization: when the engine starts, it quantises a draft layer, and the head that
+  // computes the drafts' logits, to this format: fp8, int8, int4 or nvfp4. Empty: both keep their stored format.
   std::string quantization = {};
-  // speculative_draft_vocab_size: the drafts of a next-token layer or of a draft model are ids below this number. 0:
-  // any ids.
+  // speculative_draft_vocab_size: a next-token layer or a draft model drafts only ids below this number. 0: it may
+  // draft any id.
   std::int64_t vocab_size = 0;
 
   // speculative_forced_tokens, for measurements: drafts are accepted at random, so that a step yields this many tokens
@@ -137,11 +137,11 @@ struct EngineOptions {
   double rank_timeout_s = 300;   // how long a rank waits for another rank at most, except while weights load
   std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
   // The format of quantised weights. For a quantised checkpoint, it must be the checkpoint's own format, by the name
-  // that SGLang and vLLM use. An unquantised checkpoint is quantised at the start to the format named here: fp8, int8,
-  // int4 or nvfp4. Empty: weights stay as they are.
+  // that SGLang and vLLM use. An unquantised checkpoint is quantised to this format when the engine starts. The format
+  // must then be fp8, int8, int4 or nvfp4. Empty: weights keep their stored format.
   std::string quantization{};
-  // The format to which the head (lm_head) is quantised at the start: fp8, int8, int4 or nvfp4. Empty: the head stays
-  // as it is, even if `quantization` is set. A tied head becomes a matrix of its own.
+  // The format to which the engine quantises the head (lm_head) when it starts: fp8, int8, int4 or nvfp4. Empty: the
+  // head keeps its stored format, even if `quantization` is set. A tied head becomes a matrix of its own.
   std::string lm_head_quantization{};
   // Type of the KV cache: a name that `dtype` accepts, or "fp8_e4m3", or "int8" (only on the CPU). "auto" means the
   // type of the activations.
@@ -162,8 +162,8 @@ struct EngineOptions {
   bool is_embedding = false;
   bool disable_radix_cache = false;  // no prompt uses the prefix cache
   bool deterministic = false;        // the bits of a request's results do not depend on other requests
-  // With several ranks, cuts prefill forwards of many tokens into two halves. The ranks exchange the results of one
-  // half while they compute the other half.
+  // True if the engine cuts prefill forwards of many tokens into two halves. This needs several ranks. The ranks
+  // exchange the results of one half while they compute the other half.
   bool two_batch_overlap = false;
   // Only forwards of at least this many tokens are cut into two halves. The value must be at least 2. The halves of a
   // shorter forward would not fill a device.

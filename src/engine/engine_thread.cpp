@@ -159,8 +159,9 @@ struct EngineThread::Impl {
     Result<RequestId> id = health_.ok() ? engine_.submit(std::move(submit.request)) : Result<RequestId>(health_);
     if (id.ok()) {
       ids_.emplace(submit.ticket, *id);
-      // Inserts into tickets_ last. fail_all() ends the requests in tickets_, and refuse_rest() ends the request whose
-      // command threw an exception, so no request is ended twice.
+      // Inserts into tickets_ last, after everything else that may throw an exception. fail_all() ends the requests in
+      // tickets_, and refuse_rest() ends the request whose command threw an exception. No request is ended by both,
+      // because a request whose command threw an exception is not in tickets_.
       tickets_.emplace(*id, submit.ticket);
     } else {
       events_.push_back(

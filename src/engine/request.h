@@ -28,7 +28,8 @@ using RequestId = StrongId<struct RequestIdTag, std::int64_t>;
 
 // Says how the next token is chosen. Random numbers depend only on (seed, choice, position). The steps run in this
 // order: repetition, frequency and presence penalties; logit bias; bad words; the mask of allowed tokens or of the
-// grammar; temperature; top_k; top_p of the rest; min_p; the draw (ops/sampling/sample.h, ops/sampling/logit_edits.h).
+// grammar; temperature; top_k; top_p among the tokens that top_k leaves; min_p; the draw (ops/sampling/sample.h,
+// ops/sampling/logit_edits.h).
 struct SamplingParams {
   double temperature = 0;  // 0: greedy, the most probable token
   std::int64_t top_k = 0;  // only the k most probable tokens are kept; 0: all
@@ -38,8 +39,8 @@ struct SamplingParams {
   double frequency_penalty = 0;   // multiplied by the token's count in the output, then subtracted; [-2, 2]
   double presence_penalty = 0;    // subtracted once for each token in the output; [-2, 2]
   std::vector<std::pair<TokenId, float>> logit_bias{};  // added to the token's logit; [-100, 100]
-  // Forbidden sequences of one or more ids. The last id of a sequence is not chosen when the output ends with the ids
-  // before it.
+  // Forbidden sequences of one or more ids. If the output ends with all ids of a sequence except the last one, the last
+  // one is not chosen.
   std::vector<std::vector<TokenId>> bad_words{};
   // The only tokens that may be chosen. If the list is empty, all tokens may be chosen. Not allowed together with a
   // grammar.
@@ -178,8 +179,9 @@ struct Completion {
   // Logits of a scored request, one row for each prompt token from `score_from` on. A row has one value for each entry
   // of the vocabulary, or for each label of a classifier.
   std::vector<float> logits{};
-  // Set if return_images is set. image_rows: [tokens × row values] for each image; the first `hidden size` values of a
-  // row are its embedding. rope_positions: [3 × prompt tokens], for models with three-dimensional positions.
+  // Set if return_images is set.
+  // image_rows: [tokens × row values] for each image. The first `hidden size` values of a row are its embedding.
+  // rope_positions: [3 × prompt tokens], for models with three-dimensional positions.
   std::vector<std::vector<float>> image_rows{};
   std::vector<std::int32_t> rope_positions{};
   std::vector<float> pooled{};         // [hidden size], as the model computes it, not normalised

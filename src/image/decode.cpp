@@ -23,8 +23,8 @@ Decoder decoder_of(std::string_view file) {
   if (file.starts_with("P6")) return decode_ppm;
   if (file.starts_with("GIF87a") || file.starts_with("GIF89a")) return decode_gif;
   if (file.starts_with("BM")) return decode_bmp;
-  // A TIFF begins with "II" if it is little-endian, or "MM" if it is big-endian. Then follows 42 ('*'), or 43 ('+') if
-  // the file has 64-bit offsets.
+  // A TIFF begins with "II" if it is little-endian, or "MM" if it is big-endian. The next 16-bit number is 42 ('*'), or
+  // 43 ('+') if the file has 64-bit offsets.
   for (const std::string_view mark : {std::string_view("II*\0", 4), std::string_view("MM\0*", 4),
                                       std::string_view("II+\0", 4), std::string_view("MM\0+", 4)})
     if (file.starts_with(mark)) return decode_tiff;
@@ -52,8 +52,8 @@ Status check_image_size(std::string_view format, std::int64_t width, std::int64_
   if (limits.take_memory == nullptr) return ok_status();
   // The image takes 3 bytes per pixel. A second copy of 3 bytes per pixel exists while the EXIF orientation is applied.
   // While the file is decoded, a progressive JPEG takes up to 9 more bytes per pixel for its coefficients, and libwebp
-  // up to 4 more bytes per pixel. decode_tiff() later reads the size of strips or tiles, and calls take_memory again
-  // with the bytes that libtiff takes.
+  // up to 4 more bytes per pixel. For a TIFF, decode_tiff() later reads the size of the strips or tiles, and calls
+  // take_memory again with the number of bytes that libtiff needs.
   const std::int64_t bytes_of_pixel = format == "JPEG" ? 12 : 8;
   return (*limits.take_memory)(width * height * bytes_of_pixel);
 }

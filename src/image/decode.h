@@ -39,7 +39,7 @@ struct DecodeLimits {
   const std::function<Status(std::int64_t bytes)>* take_memory = nullptr;
 };
 
-// Decodes a whole file. Thread-safe; keeps no reference to `file`. Returns the errors of take_memory. Returns
+// Decodes a whole file. Thread-safe. Keeps no reference to `file`. Returns the errors of take_memory. Returns
 // invalid_argument if the file is not an image in one of these formats, is damaged or truncated, is an animated WebP,
 // or exceeds a limit. In the last case the message has the limit and the file's value.
 Result<Image> decode_image(std::span<const std::byte> file, const DecodeLimits& limits = {});

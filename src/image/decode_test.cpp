@@ -58,7 +58,7 @@ std::string png_chunk(const std::string& name, const std::string& data) {
   return big_endian(static_cast<std::uint32_t>(data.size())) + checked + big_endian(static_cast<std::uint32_t>(sum));
 }
 
-// Returns an RGB PNG with a valid header of this size and without pixels.
+// Returns an RGB PNG without pixels, whose valid header states this size.
 std::string png_claiming(std::uint32_t width, std::uint32_t height) {
   const std::string header = big_endian(width) + big_endian(height) + std::string("\x08\x02\0\0\0", 5);
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", "") + png_chunk("IEND", "");
@@ -90,8 +90,8 @@ TEST(Decoding, RefusesEveryTruncatedFile) {
     const std::string whole = read_data(name);
     for (std::size_t size = 0; size < whole.size(); ++size) {
       const Result<Image> image = decode_image(as_file(std::string_view(whole).substr(0, size)));
-      // Some cuts remove only an end marker, padding or data after the pixels. The image may then be read, but its
-      // pixels must be complete.
+      // Some truncated files lack only an end marker, padding or data after the pixels. The image may then be read, but
+      // its pixels must be complete.
       if (!image.ok()) continue;
       EXPECT_EQ(test::sha256(image->rgb), expected.as_array()[2].as_string())
           << name << ", " << size << " of " << whole.size();
@@ -179,7 +179,8 @@ std::string little_endian(std::uint64_t value, int bytes) {
 
 using TiffTags = std::map<std::uint16_t, std::uint32_t>;  // tag → value
 
-// Returns a TIFF with these tags and one block. The block is a tile if the tags have a tile width, or else a strip.
+// Returns a TIFF with these tags and one block. The block is a tile if the tags have a tile width. Otherwise it is a
+// strip.
 std::string tiff_of(TiffTags tags, const std::string& block) {
   constexpr std::uint32_t kBegin = 8;  // the block follows the header
   const bool tiled = tags.contains(322);
@@ -194,7 +195,7 @@ std::string tiff_of(TiffTags tags, const std::string& block) {
 }
 
 // Returns a black RGB TIFF of side × side pixels, compressed with Deflate. It has one strip, or one tile of tile × tile
-// pixels if `tile` > 0. Its samples beyond the third are unspecified.
+// pixels if `tile` > 0. If a pixel has more than three samples, the file does not say what the further samples mean.
 std::string black_tiff(std::uint32_t side, std::uint32_t samples, std::uint32_t bits, std::uint32_t tile = 0) {
   const std::size_t block_side = tile > 0 ? tile : side;
   const std::string zeros(block_side * block_side * samples * bits / 8, '\0');
@@ -253,8 +254,8 @@ TEST(Decoding, RefusesATiffWithLargeTiles) {
       refusal(black_tiff(16, 3, 8, 2048), limits),
       HasSubstr("the TIFF image cannot be read: its tiles have 2048 × 2048 pixels; accepted are sides of up to 1024"));
   EXPECT_EQ(refusal(black_tiff(16, 3, 8, 1024), limits), "taken");
-  // libtiff may allocate at most 8 bytes for each accepted pixel to decode a strip or tile. A tile of 128 × 128 pixels
-  // with four 16-bit samples needs exactly this much.
+  // To decode a strip or tile, libtiff may allocate at most 8 · most_pixels bytes. A tile of 128 × 128 pixels with four
+  // 16-bit samples needs exactly this much.
   limits = {.most_pixels = 128 * 128};
   EXPECT_EQ(refusal(black_tiff(16, 4, 16, 128), limits), "taken");
   EXPECT_THAT(refusal(black_tiff(16, 4, 16, 144), limits), HasSubstr("the TIFF image cannot be read: "));

@@ -1,5 +1,5 @@
-// Converts pixels to the input of a vision tower. The image is resized to whole tokens, normalised, and cut into
-// patches.
+// Converts pixels to the input of a vision tower. The image is resized so that its sides are whole numbers of tokens.
+// It is then normalised and cut into patches.
 //
 // The result equals the output of Qwen2VLImageProcessor in transformers 5.17, to the last bit and in the same order.
 // Qwen2VLImageProcessor is the default variant of the processor. It resizes bytes with torchvision, which uses 16-bit

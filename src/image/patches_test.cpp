@@ -1,5 +1,5 @@
-// Catches: values, grids or orders of patches that differ from Hugging Face's; cache keys that confuse two images;
-// sizes that no tower accepts.
+// Catches: patches whose values, grid or order differ from Hugging Face's; two different images with equal cache keys;
+// image sizes that no tower accepts.
 #include "tessera/image/patches.h"
 
 #include <fmt/format.h>
@@ -87,7 +87,7 @@ TEST(Patches, ContentDiffersIfTheTowersInputDiffers) {
   other.merge_size = 1;
   EXPECT_NE(make_patches(image, other)->content, content);
 
-  // Both images have the same bytes in different shapes.
+  // The two images have the same bytes, but different widths and heights.
   Image wide{56, 28};
   wide.rgb.assign(56 * 28 * 3, 7);
   Image high{28, 56};

@@ -15,8 +15,8 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTiff = "TIFF";
-// The size limit of a strip or tile, in bytes for each accepted pixel. The largest accepted picture with four 16-bit
-// colours has exactly this size.
+// A strip or tile may have at most this many bytes times DecodeLimits::most_pixels. The largest accepted picture with
+// four 16-bit samples per pixel has exactly this size.
 constexpr std::int64_t kMostBlockBytes = 8;
 // The accepted compressions, which are those that cameras, scanners and Pillow write. libtiff may support others, for
 // special uses.
@@ -102,8 +102,8 @@ Status check_header(TIFF* tiff, const DecodeLimits& limits) {
 
 // Calls take_memory with an upper bound of the bytes that reading takes: the pixels as libtiff returns them, the strip
 // or tile that libtiff decodes as a whole, and a copy of its stored bytes. A strip may be the whole picture, and a tile
-// may be larger than the picture. Memory for the image is allocated only after libtiff has freed the strip or tile. It
-// takes at most 4 bytes per pixel, so it stays within the bound.
+// may be larger than the picture. Memory for the image is allocated only after libtiff has freed the strip or tile. The
+// image takes at most 4 bytes per pixel, so the total stays within the bound.
 Status take_block_memory(TIFF* tiff, std::int64_t pixels, std::size_t file_bytes, const DecodeLimits& limits) {
   std::int64_t block = pixels;
   if (TIFFIsTiled(tiff) != 0) {

@@ -54,7 +54,7 @@ class GraphBuilder {
   // Returns the value's type. After an error, type() accepts the id {-1} and returns a scalar's type.
   const Type& type(ValueId value) const;
   bool ok() const { return error_.ok(); }
-  // Returns the graph, or the first error with the graph's name. The builder is empty afterwards.
+  // Returns the graph, or the first error, whose message names the graph. The builder is empty afterwards.
   Result<Graph> finish();
 
  private:

@@ -1,7 +1,7 @@
 // The declaration of an operator contains everything that graphs need to know about the operator. Kernels are declared
 // separately, in ops/contract/op.h, so that graphs can be built, checked, split and printed without a device. The
-// functions of a declaration are of type std::function, because those of a plugin's operator must hold the plugin's
-// table of C functions.
+// functions of a declaration have the type std::function, because the functions for a plugin's operator must capture
+// the plugin's table of C functions.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ enum class Execution : std::uint8_t {
 enum class RowUse : std::uint8_t {
   kMixed,  // several rows, a state, or unknown rows
   kByRow,  // only the same row of the operands, and weights
-  // One row: the same row on this rank and on other ranks. All ranks run the operator, which exchanges each row
+  // Only the same row, on this rank and on the other ranks. All ranks run the operator, which exchanges each row
   // separately.
   kExchange,
 };

@@ -288,8 +288,8 @@ class SvgWriter {
     put("</g>\n");
   }
 
-  // Writes labels at the left. A line joins each label to the box. It begins with a dot at the label, or with an arrow
-  // tip if the node writes the value.
+  // Writes labels at the left. A line joins each label to the box. At the label the line begins with a dot, or with an
+  // arrow tip if the node writes the value.
   void write_labels(std::size_t row) {
     const std::vector<FlowLabel>& labels = flow_.labels[row];
     if (labels.empty()) return;

@@ -21,8 +21,8 @@ namespace tessera::ir {
 //               output.
 //   Splitting   an operator with split_by_default runs a kernel.
 //   Outputs     outputs exist and are neither weights nor views of weights.
-//   Groups      cache groups have unique names, share no layers, and have a window if and only if they are
-//               windowed; only the first dimension of a state may be a group's number of pages; the integer
+//   Groups      cache groups have unique names, share no layers, and have a window if and only if their
+//               kind is kWindow; only the first dimension of a state may be a group's number of pages; the integer
 //               attribute `group` of a node with a state operand is the index of that state's group.
 //
 // The time is linear in the size of the graph.

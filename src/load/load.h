@@ -19,7 +19,7 @@ namespace tessera {
 
 enum class Arrivals : std::uint8_t { kPoisson, kUniform };
 // How a request's adapter is chosen. kUniform: at random, all adapters with the same probability. kInTurn: one after
-// another. kSkewed: at random; adapters earlier in the list are more probable.
+// another. kSkewed: at random, where an adapter earlier in the list is more probable.
 enum class AdapterDraw : std::uint8_t { kUniform, kInTurn, kSkewed };
 // SGLang's names of the enumerators of AdapterDraw, in the same order.
 inline constexpr std::array<std::string_view, 3> kAdapterDraws = {"uniform", "distinct", "skewed"};
@@ -97,9 +97,10 @@ Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 std::int64_t clip_to_context(Load& load, std::int64_t context);
 
 // The inputs of prompt_ids() that are the same for all requests of a run. prompt_ids() makes a prompt's token ids, all
-// below vocab_size. The ids depend only on (seed, run, index), or on (seed, run, block) if the request has blocks, or
-// on (seed, run, text) and the outputs in `records` if it has parts. Prompts of different runs have nothing in common,
-// so no run finds the prompts of another run in a prefix cache.
+// below vocab_size. The ids depend on `seed` and `run`, and on one of the following. If the request has blocks, they
+// depend on the blocks' ids. If it has parts, they depend on PromptPart::text and on the outputs in `records`.
+// Otherwise they depend on the request's index. Prompts of different runs have nothing in common, so no run finds the
+// prompts of another run in a prefix cache.
 struct PromptSource {
   std::uint64_t seed = 0;
   std::uint64_t run = 0;

@@ -45,8 +45,8 @@ struct ModelFamily {
   // the arguments.
   std::function<Result<FamilyBody>(const ModelConfig&, const ModelOptions&, const ir::OpTable&)> make_body{};
   // Builds the vision tower (model/vision/towers.h). The graph's inputs are S patches and their positions. Returns rows
-  // for the body, X[S / merged_patches(), row_values()]. Null if the family has no tower; `defaults.vision` is then
-  // absent.
+  // for the body, X[S / merged_patches(), row_values()]. Null if the family has no tower. In that case
+  // `defaults.vision` is absent.
   ir::ValueId (*build_tower)(LayerBuilder& b, const VisionConfig& config) = nullptr;
   // Builds the checkpoint's next-token layer (layers/draft.h). This layer reads the body's hidden states and the tokens
   // that follow them. It returns hidden [T, hidden], which the head and the next draft read. `config` is the result of

@@ -62,8 +62,8 @@ struct ModelOptions {
   std::int64_t context_length = 0;     // longest sequence, which selects LongRoPE's factors; 0: the config's maximum
   int tp_rank = 0;
   int tp_size = 1;  // number of ranks under tensor parallelism (column- and row-parallel matmuls)
-  // Number of groups into which a mixture's experts are divided. expert_ranks() / ep_size neighbouring ranks hold the
-  // same group. Each of these ranks has a slice of every expert in the group.
+  // Number of groups into which a mixture's experts are divided. Each group belongs to expert_ranks() / ep_size
+  // neighbouring ranks. Each of these ranks has a slice of every expert in the group.
   int ep_size = 1;
   // This rank's number under data parallelism in attention, which requires tp_size 1. Each rank processes its own
   // tokens and has a full copy of all weights except the experts' weights. The forwards of all ranks have the same

@@ -63,8 +63,8 @@ TEST(BuildModel, BuildsEveryFamily) {
   }
 }
 
-// In a group that is not a state group, only padding has slot 0. In a state group, measurement batches also give slot 0
-// to tokens that are not padding, so routers must not recognise padding by the slots of a state group.
+// Routers recognise padding by slot 0. In most cache groups only padding has slot 0. In a state group, measurement
+// batches also give slot 0 to tokens that are not padding, so routers must not read the slots of a state group.
 TEST(BuildModel, RoutersReadPaddingFromTokenSlots) {
   const ModelConfig config = small("Qwen3NextForCausalLM", R"({"num_hidden_layers": 4, "num_experts": 4})");
   const ir::Graph body = build_model(config, {}, built_in_ops(), built_in_families())->body;
@@ -237,8 +237,8 @@ TEST(BuildModel, GgufExpertsBecomeCodesOfTheirOwnTypes) {
   EXPECT_EQ(type_of(5), "f16[2048, 32]");
   EXPECT_EQ(type_of(6), "f16[2048, 16]");
 
-  // With two ranks, each rank has 128 columns of the down matrix. In each row these are half of a block, or eight
-  // groups.
+  // With two ranks, each rank has 128 of the 256 columns of the down matrix. In each row they are half of a block, or
+  // eight groups of 16 columns.
   options.tp_size = 2;
   const ModelGraphs half = *build_model(config, options, built_in_ops(), built_in_families());
   EXPECT_EQ(half.body.values[experts_of(half).operands[4].index()].type.to_string(), "u8[2048, 128]");
@@ -350,8 +350,8 @@ TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
   EXPECT_THAT(loaded, ::testing::ElementsAre(20, 21, 30, 31));
 }
 
-// A weight may be padded with zero rows and columns, to the size that x and the next linear require. The tensors in the
-// checkpoint keep their shapes.
+// A weight may be padded with zero rows and columns, so that it fits the width of x and the input of the next linear.
+// The tensors in the checkpoint keep their shapes.
 TEST(LayerBuilder, PadsBlocksWithZeros) {
   LayerBuilder b("test", {}, built_in_ops());
   const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, 8}});

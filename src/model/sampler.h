@@ -18,7 +18,7 @@ inline constexpr std::int64_t kMaxChoiceRows = 64;
 // has at most one edit for each id.
 constexpr std::int64_t max_choice_edits(std::int64_t vocab_size) { return std::max(vocab_size, std::int64_t{1} << 18); }
 
-// Builds the sampler: logits f32[R, vocab] and per-row parameters → sampled_ids i32[R].
+// Builds the sampler: logits f32[R, vocab] and per-row parameters → sampled_ids i32[R]. R is the number of rows.
 Result<ir::Graph> build_sampler(std::int64_t vocab_size, const ir::OpTable& ops);
 
 // Builds the graph choose: choice_logits f32[R, vocab], edits, the sampler's parameters → sampled_ids i32[R]. The edits

@@ -169,8 +169,8 @@ Result<ir::Graph> take_stage(const ir::Graph& body, const LayerRange& layers, co
   const std::vector<ValueId> received = begin == 0 ? std::vector<ValueId>{} : reads.crossing(begin);
   const std::vector<ValueId> sent = reads.crossing(end);
 
-  // Marks the nodes that the stage runs. These are its own nodes, and earlier nodes whose results it needs and may
-  // compute again.
+  // Marks the nodes that the stage runs: its own nodes, and the earlier nodes whose results it needs and for which
+  // reads.repeats() is true.
   std::vector<bool> runs(body.nodes.size(), false);
   for (std::size_t n = end; n-- > 0;) {
     runs[n] = runs[n] || n >= begin;

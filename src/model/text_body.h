@@ -4,16 +4,17 @@
 //   FamilyBody body = TRY(read_text_body(text, specs, config, options, ops));
 //
 // The body's rules:
-//   inputs   have the names and types of model.h (input_names). Nodes must read input_ids, input_rows, last_ids,
+//   inputs   An input has a name and type of model.h (input_names). Nodes must read input_ids, input_rows, last_ids,
 //            embedding_rows and embeddings, because a token's id or embedding may come from any of these. The other
 //            inputs are optional: positions (rope_positions if the config's rotation has sections), and
 //            "slots.<group>" for each group.
-//   groups   at least one; together they contain the config's layers. The first dimension of a state is the page symbol
-//            of its group: P, P1, … The second dimension is ModelOptions::page_size, except in a state group. Other
-//            dimensions are numbers.
+//   groups   There is at least one group. Together the groups contain the config's layers. The first dimension of a
+//            state is the page symbol of its group: P, P1, … The second dimension is ModelOptions::page_size, except in
+//            a state group. Other dimensions are numbers.
 //   sizes    A dimension of a value is a number, T, or the page symbol of a group.
-//   output   exactly one: X[T, hidden_size], where X is the type of activations.
-//   weights  have constant shapes and type f32, f16 or bf16. A weight without a spec is the tensor of the same name.
+//   output   There is exactly one output: X[T, hidden_size], where X is the type of activations.
+//   weights  A weight has a constant shape and type f32, f16 or bf16. A weight without a spec is the tensor of the same
+//            name.
 #pragma once
 
 #include <string_view>

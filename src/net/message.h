@@ -14,7 +14,8 @@
 //   TRY(reader.list("positions", batch.positions));
 //   TRY(reader.finish());
 //
-// A reader checks all data. It returns kDataLoss with the field's name for a truncated, too long or malformed message.
+// A reader checks all data. For a truncated, too long or malformed message it returns kDataLoss, and the error names
+// the field.
 #pragma once
 
 #include <cstddef>

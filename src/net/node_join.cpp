@@ -30,8 +30,8 @@ void refuse_all(std::vector<Socket>& sockets, const Status& why) {
 }
 
 // Returns whether a process that has joined is still connected. A joined process sends nothing until all nodes have
-// joined, so the connection is alive if a read finds neither data nor an error. If a joined process was ended and
-// restarted, the new process takes over its node number.
+// joined, so the connection is alive if a read finds neither data nor an error. If the process has gone, a restarted
+// process may take over its node number.
 bool is_there(Socket& socket) {
   std::byte unexpected{};
   const Result<std::size_t> come = socket.receive(std::span(&unexpected, 1), std::chrono::milliseconds(0));

@@ -61,7 +61,7 @@ class NodeLink {
   TakeFrame take_frame_;
   TakeEnd take_end_;
   std::mutex sending_;
-  // The time of the last send; guarded by sending_.
+  // The time of the last send, guarded by sending_.
   NetClock::time_point last_sent_ = NetClock::now();
   std::atomic<bool> ended_ = false;  // this side has ended; written under sending_
   std::thread thread_;

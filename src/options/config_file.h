@@ -27,9 +27,9 @@ struct ConfigEntry {
 };
 
 // Reads a configuration file: JSON if its first character is '{', else YAML. YAML's plain scalars follow the JSON
-// schema of YAML 1.2 (`off` is a string). Aliases, tags and several documents are refused. Entries are in the file's
-// order, without `sources`. Errors name the file and the line. Returns kNotFound or kDataLoss if the file cannot be
-// read, and kInvalidArgument for all other errors, including an empty file.
+// schema of YAML 1.2 (`off` is a string). Aliases, tags and several documents are refused. The entries have the order
+// of the file. The entry `sources` is left out. Errors name the file and the line. Returns kNotFound or kDataLoss if
+// the file cannot be read, and kInvalidArgument for all other errors, including an empty file.
 Result<std::vector<ConfigEntry>> read_config_file(const std::string& path);
 // Reads the text of a configuration file, which may have no entries. Errors call the file `name`.
 Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const std::string& name);

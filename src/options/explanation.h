@@ -60,8 +60,8 @@ struct Explanation {
   std::optional<ImageExample> image;      // set with --num-tokens if the model reads images
 };
 
-// Explains how an engine with these options would run. `flags` are the command's flags. In the notes, options have the
-// names of these flags.
+// Explains how an engine with these options would run. `flags` are the command's flags. The notes call each option by
+// the name of its flag.
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
                             std::span<const FlagValue> flags);
 

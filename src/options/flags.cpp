@@ -55,8 +55,8 @@ std::vector<std::string> spread(const std::vector<std::string>& arguments) {
   return words;
 }
 
-// Returns the first flag among the arguments that is listed in `hidden` and has no value or is given more than once.
-// Returns "" if there is no such flag.
+// Returns the first flag among the arguments that is in `hidden` and is used wrongly: it has no value, or it is given
+// more than once. Returns "" if there is no such flag.
 std::string miscounted(const std::vector<std::string>& arguments, const std::vector<std::string>& hidden) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string flag = arguments[i].substr(0, arguments[i].find('='));

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// Records which of these flags were given. Parsing fills the object. It must not move after add_ineffective_flags(),
-// because the parser keeps references to it.
+// Records which ineffective flags were given. Parsing fills this object. The object must not move after
+// add_ineffective_flags(), because the parser keeps references to the object.
 struct IneffectiveFlags {
   std::vector<std::string> warnings{};
   std::array<bool, 24> switches{};  // whether each switch of kIneffective was given, in the table's order

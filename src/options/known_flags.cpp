@@ -132,8 +132,8 @@ Status unknown_argument(std::string_view command, std::string_view argument, std
         fmt::format("{} is not supported yet: it asks for {}; {}", name, missing->feature, missing->instead));
   }
   std::vector<std::string_view> candidates(flags.begin(), flags.end());
-  // In a configuration file, --help is unknown although it is one of the command's flags. It must not be suggested
-  // there.
+  // --help is one of the command's flags, but a configuration file must not contain it, so an error about such a file
+  // must not suggest it.
   std::erase(candidates, name);
   const std::vector<std::string> near = nearest_names(name, candidates);
   if (near.empty()) {

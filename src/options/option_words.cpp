@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// If `text` begins with the message of a piecewise rule, returns the length of this message; otherwise returns 0.
+// If `text` begins with the message of a piecewise rule, returns the length of this message. Otherwise returns 0.
 // with_flags() leaves these messages unchanged.
 std::size_t rule_message_length(std::string_view text) {
   for (const Rule& rule : piecewise_rules())

@@ -34,8 +34,8 @@ std::string range_text(IntegerRange range) {
 }
 
 // Reads a number without sign or exponent, perhaps with a suffix. Returns nothing if the result is not a whole number.
-// With a suffix, also returns nothing if the result exceeds 2^53, up to which a double represents every whole number
-// exactly.
+// With a suffix, also returns nothing if the result exceeds 2^53, because a double does not represent every larger
+// whole number exactly.
 std::optional<std::int64_t> whole_count(std::string_view text) {
   constexpr std::string_view kPowers = "kmgt";
   const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789."));
@@ -50,7 +50,8 @@ std::optional<std::int64_t> whole_count(std::string_view text) {
   const double exact = given.value_or(-1) * std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
   const double whole = std::round(exact);
   constexpr double kMost = 0x1p53;
-  // The accepted relative error of the product, because a double cannot hold 25.6 exactly.
+  // The accepted relative error of the product. There is an error, because a double cannot hold a number such as 25.6
+  // exactly.
   constexpr double kRounding = 1e-12;
   if (whole < 0 || whole > kMost || std::abs(exact - whole) > kRounding * whole) return std::nullopt;
   return static_cast<std::int64_t>(whole);

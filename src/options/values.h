@@ -20,13 +20,13 @@ struct IntegerRange {
 Result<std::int64_t> parse_integer(std::string_view flag, std::string_view text, IntegerRange range);
 
 // Reads a whole number that may have one of vLLM's suffixes. k, m, g and t are powers of 1000 and allow fractions
-// ("25.6k" is 25600); K, M, G and T are powers of 1024 and need whole numbers ("32K" is 32768).
+// ("25.6k" is 25600). K, M, G and T are powers of 1024 and need whole numbers ("32K" is 32768).
 Result<std::int64_t> parse_count(std::string_view flag, std::string_view text, IntegerRange range);
 
 // Reads a finite number.
 Result<double> parse_number(std::string_view flag, std::string_view text);
 
-// Reads a number of bytes, at least 1: "67108864", "64M", "0.5GiB", "2GB". K, M, G, T and KiB … TiB are powers of 1024;
+// Reads a number of bytes, at least 1: "67108864", "64M", "0.5GiB", "2GB". K, M, G, T and KiB … TiB are powers of 1024.
 // KB … TB are powers of 1000.
 Result<std::int64_t> parse_bytes(std::string_view flag, std::string_view text);
 

@@ -9,7 +9,8 @@
 namespace tessera {
 namespace {
 
-// A size is left out if the time that it saves is at most this share of the next larger size's cost.
+// A size is left out if a forward of this size is hardly cheaper than one of the next larger size: the difference is at
+// most this share of the larger size's cost.
 constexpr double kSameCost = 0.005;
 
 struct Addition {

@@ -1,9 +1,9 @@
 // A stitching graph (stitching.h) whose parts are compiled to programs. The programs work on the slots of the whole
 // forward.
 //
-// Parts with the same structure, such as layers 2 to n of a model, share one program and differ only in their slots. A
-// program lacks those values of its part's graph that the compiler fused away. It may also have additional values,
-// which get slots after those of the stitching graph.
+// Parts with the same structure, such as layers 2 to n of a model, share one program and differ only in their slots.
+// Some values of a part's graph do not occur in its program, because the compiler has fused the operators that make and
+// read them. A program may also have additional values, which get slots after those of the stitching graph.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Catches: an input, weight, state, arena or workspace that has moved without an error from check_addresses(); values
-// of the last forward that poison() does not overwrite; and a stale output that counts as fresh.
+// Catches: an input, weight, state, arena or workspace that has a new address although check_addresses() returns no
+// error; values of the last forward that poison() does not overwrite; and a stale output that counts as fresh.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

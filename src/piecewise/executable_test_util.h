@@ -225,8 +225,8 @@ class ExecutableBench {
   const PiecewiseBackend* backend_ = &recording_backend();
 };
 
-// A graph with two cuts. A residual and an early output are live across both cuts, a split op writes to an operand, and
-// there is a state.
+// A graph with two cuts. A residual and an output that is made early are live across both cuts. One split op writes to
+// an operand. The graph has a state.
 inline constexpr const char* kTwoCuts = R"(graph @two_cuts {
   input %x: f32[T, 8]
   weight %w1: f32[8, 8]

@@ -1,5 +1,5 @@
 // Catches: rows that are gathered from all ranks in halves but read as if they were gathered at once, or the other way
-// round; and a requested overlap that is left out without a note.
+// round; and a two-batch overlap that was requested but is left out without a note.
 #include "tessera/piecewise/halved_rows.h"
 
 #include <gmock/gmock.h>

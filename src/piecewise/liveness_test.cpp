@@ -28,7 +28,7 @@ CompiledForward forward_of(std::string_view text, const std::vector<std::string>
                           *make_eager_compiler({.device = *device, .ops = built_in_ops(), .kernels = cpu_kernels()}));
 }
 
-// Returns the live ranges as text, such as "q 0-3, out 2-5". The name is that of the slot that owns the memory.
+// Returns the live ranges as text, such as "q 0-3, out 2-5". A range has the name of the slot that owns the memory.
 std::string ranges_of(const CompiledForward& forward) {
   const Result<Liveness> live = analyze_liveness(forward);
   if (!live.ok()) return live.status().message();

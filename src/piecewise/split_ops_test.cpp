@@ -1,5 +1,5 @@
-// Catches: a name from SGLang that cuts at a wrong operator, a name that is ignored, and default split ops without an
-// operator that must run outside graphs.
+// Catches: a name from SGLang that cuts at a wrong operator, a name that is ignored, and a list of default split ops
+// that lacks an operator which must run outside graphs.
 #include "tessera/piecewise/split_ops.h"
 
 #include <gmock/gmock.h>

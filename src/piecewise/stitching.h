@@ -24,7 +24,8 @@ struct Part {
   enum class Kind : std::uint8_t { kPiece, kSplitOp };
   Kind kind = Kind::kPiece;
   std::string name;  // for example "piece 0" or "split op 1: attention"
-  // Its inputs are the values that the part reads from other parts. Its outputs are the values that other parts read.
+  // The part as a graph of its own. The graph's inputs are the values that the part reads from other parts. The graph's
+  // outputs are the values that other parts read.
   ir::Graph graph;
   std::vector<std::int32_t> slots;  // for each value of `graph`, its index in StitchingGraph::slots
 };

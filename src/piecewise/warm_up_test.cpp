@@ -18,8 +18,8 @@ using testing::tokens;
 
 std::vector<std::string> enqueued;  // kernels that ran outside of recordings, as "name/choice"
 
-// A kernel whose code depends on the number of rows. Each kRowsAlike consecutive row counts share a variant. If
-// kRowsAlike is 0, all row counts share one variant.
+// A kernel that has a different code variant for each range of row counts. A range has kRowsAlike consecutive row
+// counts. If kRowsAlike is 0, one variant serves all row counts.
 template <int kRowsAlike>
 class VariedKernel final : public BoundOp {
  public:

@@ -1,5 +1,6 @@
-// Catches: a chat format that is accepted although its own example fails; a lost character whose bytes were split
-// between two fragments; a wrong table that is accepted. tests/plugin/chat_formats_test.py tests formats in a server.
+// Catches: a chat format that is accepted although its own example fails; a character that is lost because two
+// fragments each contain a part of its bytes; a wrong table that is accepted. tests/plugin/chat_formats_test.py tests
+// formats in a server.
 #include "tessera/plugin/chat_format.h"
 
 #include <gmock/gmock.h>
@@ -131,7 +132,8 @@ TEST(PluginChatFormat, AWrongTableIsNamed) {
   EXPECT_THAT(why_refused(table), HasSubstr("the chat format's size is 8"));
 }
 
-// Makes begin() fail after it made a parser. Then the plugin must free the parser, and the engine must not release it.
+// begin() fails after it has made a parser. The plugin must then free this parser itself, and the engine must not
+// release it.
 TEST(PluginChatFormat, AFailedBeginIsNotReleased) {
   tessera_plugin_chat_format table = table_of(TESSERA_PLUGIN_FINDS_REASONING, "x");
   table.begin = [](void*, const tessera_plugin_chat*, void** parser, tessera_plugin_error* error) -> std::int32_t {

@@ -47,8 +47,8 @@ Status leave_layers_to_graph(const Fields& /*fields*/, ModelConfig& config) {
 }
 
 // Returns the settings from which the plugin's family starts. A family with a base starts from the base's settings. A
-// family with a graph starts from settings that all families have in common. Returns an error if the table has both a
-// base and a graph or neither of them, or if the base is unknown.
+// family with a graph starts from settings that all families have in common. The table must have exactly one of the
+// two. Returns an error if it has both or none, or if the base is unknown.
 Result<ModelFamily> base_of(const tessera_plugin_family& table, const FamilyRegistry& known) {
   if ((table.base == nullptr) == (table.graph == nullptr))
     return invalid_argument(fmt::format("family {} has {}; accepted is one of them", table.architecture,

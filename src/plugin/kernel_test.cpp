@@ -1,6 +1,6 @@
 // Catches: a plugin's kernel that is bound to the wrong values or is not released; a kernel's error that is lost or
-// affects other launches; a shape rule whose result for sizes differs from its result for symbols; a registry that has
-// the plugins of another registry.
+// affects other launches; a shape rule whose result for sizes differs from its result for symbols; a registry that
+// contains plugins that were loaded into another registry.
 #include "tessera/plugin/kernel.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 // Tests the kernel that runs all decoder layers in one launch. Catches: results that differ from the results of the
-// single operators (the tests take lengths at the borders of tiles and of the key ranges of thread blocks); wrong
-// results with scattered pages or with padding rows; bits that change from run to run; a kernel that never runs; and a
-// kernel that two engines run at once.
+// single operators (the tests use context lengths at the borders of tiles and of the key ranges that thread blocks
+// take); wrong results with scattered pages or with padding rows; bits that change from run to run; a kernel that never
+// runs; and a kernel that two engines run at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -14,7 +14,7 @@ namespace tessera {
 // The rows that the layer's body reads.
 struct DraftInputs {
   // In a next-token layer, the row at position p has the position and the slot of token p, but the id of token p + 1.
-  // In a draft model, the row has the id of token p. The hidden states of the wanted rows are kept.
+  // In a draft model, the row has the id of token p. The hidden states of the wanted rows are kept in draft_hidden.
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
   std::span<const std::int32_t> rows;  // [T]: the row of draft_hidden that each token continues

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Adds a cache group batch for each of `groups`. A paged group gets `paged`. In state groups all rows get slot 0, which
+// Adds a CacheGroupBatch for each of `groups`. A paged group gets `paged`. In state groups all rows get slot 0, which
 // belongs to no request.
 void assign_groups(ForwardBatch& batch, const CacheGroupBatch& paged, std::span<const ir::CacheGroup> groups) {
   CacheGroupBatch states = paged;

@@ -16,7 +16,7 @@ namespace tessera {
 // valid until the forward is collected. If the span of an output is empty, the output is not computed.
 struct ForwardInputs {
   const ForwardBatch& batch;
-  // Positions for models with three-dimensional rotary positions; other models ignore them.
+  // Positions for models with three-dimensional rotary positions. Other models ignore them.
   const RopeAxes& rope_positions = kPlainRope;
   // The sampling parameters of the first wanted rows: one entry for each sampled row, at most max_requests. Wanted rows
   // after these yield logits and log-probabilities, but no token.
@@ -67,8 +67,8 @@ struct ForwardLimits {
   std::int64_t adapter_slots = 0;         // if 0, no adapters are served
 };
 
-// Checks that the inputs are consistent with one another and with the limits. An error means that the engine has a
-// fault, unless the error says that the batch has too many tokens. Ids of edits are not checked, because the kernel
+// Checks that the inputs are consistent with one another and with the limits. If the batch has too many tokens, the
+// error says so. Every other error means that the engine has a fault. Ids of edits are not checked, because the kernel
 // skips ids outside the vocabulary.
 Status check(const ForwardInputs& inputs, const ForwardLimits& limits);
 

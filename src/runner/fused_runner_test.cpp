@@ -1,6 +1,6 @@
 // Tests the fused compiler. Catches: graphs whose results differ from an eager run of the same program on isolated
-// memory; results that differ from the eager compiler's results; and a size that another compiler than the requested
-// one has compiled.
+// memory; results that differ from the eager compiler's results; and a size that was compiled by another compiler than
+// the requested one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

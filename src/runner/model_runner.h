@@ -56,8 +56,8 @@ class ModelRunner {
   // forward is eager. A size whose capture fails is dropped. Returns an error if the runner cannot start even with
   // fewer graphs.
   Status capture(const std::function<bool()>& more = {}) { return capture_.start(forwards_->results(), more); }
-  // Does only the first part of capture(): allocates the memory of the largest forward, and runs every kernel once. A
-  // rank that follows rank 0 calls it, and then captures the sizes that rank 0 orders.
+  // Does only the first part of capture(): allocates the memory of the largest forward, and runs every kernel once.
+  // Ranks that follow rank 0 call prepare() in place of capture(). They then capture the sizes that rank 0 orders.
   Status prepare() { return capture_.prepare(forwards_->results()); }
   // Captures all sizes that options.capture defers. Precondition: no forward is in flight.
   Status capture_rest() { return capture_.capture_rest(); }
@@ -90,9 +90,9 @@ class ModelRunner {
   ir::DType embedding_dtype() const { return parts_->embeddings().dtype(); }
 
   // Enqueues a forward. If the device runs in parallel with the host, the call returns before the forward has run. The
-  // host can then stage and enqueue the next forward, whose rows may take the tokens that this forward samples as
-  // inputs (ForwardBatch::input_rows). If logits or hidden states are wanted, the call waits for them. The exception is
-  // a forward that only runs when it is collected (steps/host_pipeline.cpp): collect() then fills them in.
+  // host can then stage and enqueue the next forward. A row of the next forward may have as its input a token that this
+  // forward samples (ForwardBatch::input_rows). If logits or hidden states are wanted, the call waits for them. The
+  // exception is a forward that only runs when it is collected (steps/host_pipeline.cpp): collect() then fills them in.
   // Precondition: fewer than max_in_flight() forwards are in flight. Allocates nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
   // Takes part in a forward for which this rank has no tokens. With data parallelism (ModelGraphs::dp_size), a rank

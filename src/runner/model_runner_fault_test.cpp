@@ -198,7 +198,8 @@ TEST(ModelRunnerFaults, ALostDeviceEndsCaptureAndForward) {
   EXPECT_EQ(bench.forward(make_batch(kPrompt, Rows::kAll), logits).status().code(), StatusCode::kDeviceLost);
 }
 
-// The options of a user may leave no size at all. The test runs in its own process because this case used to crash.
+// A user may set options that leave no size to capture. The test runs in its own process because this case used to
+// crash.
 TEST(ModelRunnerFaults, WithoutSizesEverythingIsEager) {
   const auto serve = [] {
     RunnerOptions options = small_options();

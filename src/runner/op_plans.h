@@ -17,7 +17,8 @@ namespace tessera {
 
 class OpPlans {
  public:
-  // The arguments from which plans are made. create() and bytes_needed() use graphs and kernels only during the call.
+  // The arguments from which plans are made. The graphs and the kernels only need to exist during create() and
+  // bytes_needed().
   struct Source {
     std::span<const ir::Graph* const> graphs;
     const KernelTable& kernels;

@@ -51,8 +51,9 @@ const OpPlanner kTokenCountPlanner{
       return static_cast<std::int64_t>(kDeviceAlignment);
     }};
 
-// Returns the CPU's kernels with another kernel for `op`. This kernel fills its result with the number that its plan
-// holds at run time. The model's body contains a silu_mul, and its head contains a gather_rows.
+// Returns the CPU's kernels, but with a test kernel for `op`. The test kernel fills its result with the number that its
+// plan holds at run time. A test chooses silu_mul to replace an operator in the model's body, or gather_rows to replace
+// one in the model's head.
 KernelTable planned_kernels(std::string_view op = "silu_mul") {
   return cpu_kernels().with({.op = op,
                              .name = "planned",

@@ -32,7 +32,8 @@ struct RunnerOptions : StepLimits {
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
   std::vector<std::int64_t> decode_sizes;   // rows (requests and their drafts), ascending
   CaptureMode capture = CaptureMode::kEager;
-  // If true, the runner measures costs for dispatch in idle moments. It never does so if forwards are deterministic.
+  // If true, the runner measures the costs of forwards in idle moments, and dispatch uses the measured costs. If
+  // forwards are deterministic, it measures nothing.
   bool measure_costs = true;
   // If true, the full graph of a prefill size is measured against its pieces. If the full graph is faster, the size
   // gets it in addition to the pieces.

@@ -50,8 +50,8 @@ Status RunnerParts::allocate() {
     target_ids_ = TRY(TargetIds::create(graphs.draft->target_ids, device, *stream_));
   if (graphs.adapted) adapters_ = TRY(AdapterTables::create(graphs.adapted->layout, device, *stream_));
 
-  // The plans reserve their part of the step buffer before the inputs do. The short lists of the plans then lie
-  // directly before the short row inputs, with which the inputs begin.
+  // The plans reserve their part of the step buffer before the inputs do. The short lists of the plans then lie next to
+  // the short row inputs at the beginning of the inputs' part, and StepBuffer::upload() can copy both as one range.
   step_ = std::make_unique<StepBuffer>();
   const auto planned = all_graphs(graphs);
   extend_context_.limits = plan_limits(options);

@@ -1,26 +1,30 @@
 // Lists the runners of a model. A RunnerSpec has the runner's graph, a function that gives the values of the graph's
 // symbols for a size, the sizes that forwards are rounded up to, and the operators at which the graph is cut.
 //
-// Each entry below gives the runner's role, what the runner computes, what its sizes count, and whether device graphs
-// are captured for its sizes ("captured") or not ("eager"). Prompts may have a separate body and head
+// The table gives for each role what its runner computes, what the runner's sizes count, and whether device graphs are
+// captured for these sizes ("captured") or not ("eager"). Prompts may have a separate body and head
 // (ModelGraphs::prefill).
 //
-//   prefill   body, cut at attention (or what the options name)   sizes: tokens           captured
-//   head      head and sampler, on wanted rows                    sizes: wanted rows      eager
-//   decode    body, head and sampler, chained                     sizes: rows of requests and drafts   captured
-//   choose    edits of logits and the sampler                     sizes: sampled rows     eager
-//   logprobs  log-probabilities of rows of logits                 sizes: wanted rows      eager
-//   adapter prefill, adapter head, adapter decode   like prefill, head and decode, but for forwards in which some row
-//             has a low-rank adapter (adapters/adapted_graphs.h). Absent if the model's graphs have no adapters.
-//   draft     body of a next-token layer or draft model (drafts/draft_step.h)   sizes: tokens   eager. Absent without
-//             ModelGraphs::draft.
-//   draft head   head and sampler after draft, on its wanted rows   sizes: wanted rows   eager. Absent without draft.
-//   draft decode   draft and draft head, chained, and the wanted rows' hidden states (drafts/draft_graphs.h)
-//             sizes: rows of requests and drafts    captured. Absent without draft, or if decodes are not captured.
+//   role          computes                                               sizes count        graphs
+//   prefill       body, cut at attention (or where the options say)      tokens             captured
+//   head          head and sampler, on wanted rows                       wanted rows        eager
+//   decode        body, head and sampler, chained                        rows and drafts    captured
+//   choose        edits of logits, and the sampler                       sampled rows       eager
+//   logprobs      log-probabilities of rows of logits                    wanted rows        eager
+//   draft         body of a next-token layer or draft model              tokens             eager
+//   draft head    head and sampler, on the wanted rows of draft          wanted rows        eager
+//   draft decode  draft and draft head, chained, and the hidden states   rows and drafts    captured
+//                 of the wanted rows
+//
+// "Rows and drafts" means one row for each request and one row for each draft. The roles adapter prefill, adapter head
+// and adapter decode are like prefill, head and decode, but for forwards in which some row has a low-rank adapter
+// (adapters/adapted_graphs.h). They are absent if the model's graphs have no adapters. The three draft roles
+// (drafts/draft_step.h, drafts/draft_graphs.h) are absent without ModelGraphs::draft. Draft decode is also absent if
+// decodes are not captured.
 //
 // All runners share one arena. The outputs of the prefill runner lie at the arena's start, and the head does not
-// overwrite them. choice_logits lie after all outputs of head and decode. choose and logprobs do not overwrite anything
-// before choice_logits.
+// overwrite them. choice_logits, the logits that choose and logprobs read, lie after all outputs of head and decode.
+// choose and logprobs do not overwrite anything before choice_logits.
 #pragma once
 
 #include <array>
@@ -115,8 +119,8 @@ struct HandedOver {
   std::int64_t offset = 0;  // offset in the arena, the same for all sizes
 };
 Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const RunnerOptions& options);
-// Returns the bytes of all outputs of handed_over() at the largest size. If the hidden states that a draft passes to
-// its head take more, returns their bytes.
+// Returns the number of bytes at the start of the arena that a head must not overwrite. All outputs of handed_over()
+// fit there at the largest size, and so do the hidden states that a draft passes to its head.
 Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Returns the offset of choice_logits in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);

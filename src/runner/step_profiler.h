@@ -62,7 +62,7 @@ struct ProfiledForward {
 
 class StepProfiler {
  public:
-  // `device` and `stream` must outlive the profiler. Waits for the stream.
+  // Starts a profile. Waits until the stream has finished its work. `device` and `stream` must outlive the profiler.
   static Result<std::unique_ptr<StepProfiler>> start(Device& device, Stream& stream);
 
   // Measures one kind of host work, from the construction of the scope to its destruction. Scopes nest, and time counts

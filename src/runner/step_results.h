@@ -30,7 +30,7 @@ class StepResults {
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
-  // Prepares a slot for a forward that check() accepted.
+  // Prepares a slot for a forward whose inputs LocalForwards::check() accepted.
   Slot& begin(int slot, const ForwardInputs& inputs);
   // Returns the results, which are valid until the next begin() for the slot. Call it at most once for each begin(),
   // after the device has written the results.

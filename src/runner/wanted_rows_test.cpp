@@ -156,8 +156,8 @@ TEST(WantedRows, LeaveTheHeadItsOwnNames) {
 }
 
 TEST(WantedRows, KeepNodesThatCannotBeGathered) {
-  // In the first body, a node reads an input with one row per token. In the second body, a node overwrites a value that
-  // the body made before.
+  // No node of these two bodies can move to the head. In the first body, the last node reads an input with one row per
+  // token. In the second body, a node overwrites a value that the body made before.
   EXPECT_FALSE(graphs_of("  %hidden: f32[T, 8] = embedding(%input_ids, %table)\n"));
   EXPECT_FALSE(graphs_of("  all_reduce(mut %e)\n  %hidden: f32[T, 8] = linear(%e, %w) {bias = false}\n"));
   // In this body, a later node reads a view, which shares another value's memory.

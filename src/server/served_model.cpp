@@ -13,7 +13,8 @@ namespace tessera {
 namespace {
 
 // Returns the error for a request that exceeds the context. Clients recognise the error by the message's first
-// sentence, and shorten the request by the numbers in the second. Both sentences are worded like OpenAI's and vLLM's.
+// sentence. From the numbers in the second sentence, they compute how far to shorten the request. Both sentences are
+// worded like OpenAI's and vLLM's.
 ApiError context_overflow(std::int64_t context_length, std::int64_t length, std::int64_t wanted,
                           const std::string& param) {
   const std::string_view prompt = param == "messages" ? "messages" : "prompt";

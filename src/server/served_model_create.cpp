@@ -26,7 +26,8 @@ bool is_template_source(const std::string& given) {
   return given.find("{{") != std::string::npos || given.find("{%") != std::string::npos;
 }
 
-// Returns the name of the parser that the flag asks for, "" if it asks for "none", or `guess` if it asks for nothing.
+// Returns the name of the parser to use. `asked` is the value of the flag `flag`. Returns `guess` if this value is
+// empty, "" if it is "none", and otherwise the value itself. `outside` has the names of the plugins' formats.
 Result<std::string> choose_parser(const std::string& flag, const std::string& asked, std::string_view guess,
                                   std::vector<std::string_view> names, const std::vector<std::string_view>& outside) {
   for (const std::string_view name : outside) {

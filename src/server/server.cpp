@@ -164,8 +164,8 @@ struct Server::Impl {
       log_warn("server", "{}", kGenericToolNote);
   }
 
-  // Returns how many additional threads the pool for images needs. This many threads may wait for other servers at the
-  // same time.
+  // Returns how many additional threads the pool for images needs. While it fetches images, at most this number of its
+  // threads may wait for other servers at the same time.
   std::size_t most_fetches() const {
     return model.images && model.images->fetcher ? static_cast<std::size_t>(UrlFetchOptions().most_at_once) : 0;
   }

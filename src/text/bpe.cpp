@@ -144,9 +144,9 @@ void Bpe::merge_piece(std::string_view piece, Workspace& symbols) const {
 }
 
 // Adds the symbol of each character. For a character without a symbol, adds the tokens of its bytes. If these are also
-// missing, adds the unknown token. As in Hugging Face's library, the unknown token is added late: before the next
-// symbol of a character, before the next unknown token (unless fuse_unk joins the two), or at the end. Byte tokens
-// of the characters in between therefore come before the unknown token.
+// missing, adds the unknown token. As in Hugging Face's library, the unknown token is not added at once. It is added
+// just before the next character's symbol, just before the next unknown token (unless fuse_unk joins the two), or at
+// the end of the piece. If characters in between become byte tokens, these come before the unknown token.
 void Bpe::split_characters(std::string_view piece, Workspace& symbols) const {
   symbols.ids.clear();
   bool pending_unknown = false;

@@ -29,10 +29,10 @@ struct TokenizerConfig {
   Json added_tokens;                          // added_tokens_decoder: an object of id: token; null if the file has none
   std::vector<NamedTemplate> chat_templates;  // a single template is named "default"
 
-  // Reads tokenizer_config.json in `directory`, then chat_template.jinja or, if that is missing, chat_template.json. A
-  // template of the second file replaces the template of the same name in tokenizer_config.json. A missing file is not
-  // an error and leaves the fields empty. Returns invalid_argument for a malformed file; the message names the file,
-  // the field and the value.
+  // Reads tokenizer_config.json in `directory`. Then reads chat_template.jinja or, if that is missing,
+  // chat_template.json. A template of one of these two files replaces the template of the same name in
+  // tokenizer_config.json. A missing file is not an error and leaves the fields empty. Returns invalid_argument for a
+  // malformed file; the message names the file, the field and the value.
   static Result<TokenizerConfig> load(const std::string& directory);
 
   // Returns the template's source, valid as long as this object; null if there is none.

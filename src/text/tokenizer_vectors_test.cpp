@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Shared, JsonVectors,
                                            VectorCase{"multilingual2_gpt2.json", "gpt2.json"},
                                            VectorCase{"multilingual2_tinyllama.json", "llama2.model"}));
 
-// The changes that a tokenizer may make to a text that is encoded and decoded.
+// The changes that encoding and decoding may together make to a text.
 enum class Change { kNone, kNfc, kMetaspace };
 
 struct RoundTripCase {

@@ -13,7 +13,7 @@ namespace tessera::cli {
 
 Status bench_prefill(const BenchOptions& options);
 Status bench_decode(const BenchOptions& options);
-// Measures each size eagerly, with piecewise graphs, and as one graph. The three forms run in turn.
+// Measures each batch size in three forms: eagerly, with piecewise graphs, and as one graph. The forms run in turn.
 Status bench_graphs(const BenchOptions& options);
 Status bench_startup(const BenchOptions& options);
 // Profiles forwards. Also writes a trace to options.output.

@@ -32,8 +32,8 @@ Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t 
 // Returns a decode in which each request has `context` tokens, of which only the last token is new.
 Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t requests, std::int64_t context);
 
-// These functions return the number of tokens of the largest prefill, and the number of requests of the largest decode,
-// that the runner accepts.
+// max_prefill_tokens() returns the number of tokens in the largest prefill that the runner accepts.
+// max_decode_requests() returns the number of requests in the largest decode that it accepts.
 std::int64_t max_prefill_tokens(const ModelRunner& runner);
 std::int64_t max_decode_requests(const ModelRunner& runner, std::int64_t context);
 

@@ -85,8 +85,8 @@ class FormBench {
     }
     TRY(add_graphs(batch, row, forms));
     row.size = size.value_or(row.size);
-    // A decode's single graph uses other kernels than pieces do, so the difference between their times is not the cost
-    // of the cuts.
+    // A decode's single graph uses other kernels than the graphs of its pieces do, so the difference between their
+    // times is not the cost of cutting the forward into pieces.
     row.cuts = 0;
     TRY(run(forms));
     return row;
@@ -101,7 +101,8 @@ class FormBench {
     return runner.captured(size) ? ok_status() : captures_.capture(runner, size);
   }
 
-  // Returns a form that runs the prefill runner at `size`, and then the head on the wanted rows.
+  // Returns a form that runs the prefill runner at `size`, and then the head on the rows whose logits the batch asks
+  // for.
   Form body(const ForwardBatch& batch, std::int64_t size, std::function<Status()> enqueue, std::vector<double>& times) {
     GraphRunner& head = parts_.runner(RunnerRole::kHead);
     const std::int64_t rows = head.padded_size(batch.num_wanted_rows());
@@ -119,8 +120,8 @@ class FormBench {
     return {prepare, both, times};
   }
 
-  // Adds the form with the prefill runner's graphs, if the runner has a size for the batch. These graphs are pieces,
-  // or one graph if nothing is cut.
+  // Adds the form with the prefill runner's graphs, if the runner has a size for the batch. These are the graphs of the
+  // forward's pieces, or one graph if the forward is not cut into pieces.
   Status add_graphs(const ForwardBatch& batch, FormRow& row, std::vector<Form>& forms) {
     const std::optional<std::int64_t> size = round_up(table_.prefill_sizes, batch.num_tokens());
     if (!size || batch.num_wanted_rows() > most_head_rows()) return ok_status();

@@ -168,7 +168,7 @@ double add_track(const std::string& name, const std::string& category, std::int6
   return calls.back().end_ms[run];
 }
 
-// The data of one profiled forward for the tables.
+// The data of one profiled forward. The tables are made from it.
 struct Profiled {
   std::string forward;
   double replay_ms = 0;

@@ -79,8 +79,8 @@ class LoadBench {
   }
 
  private:
-  // Refuses agents if the last prompt of a session exceeds the server's context. All prompts that exceed it would be
-  // shortened to the context, so they would no longer differ.
+  // Returns an error if the load has agents and the last prompt of an agent's session exceeds the server's context. All
+  // prompts that exceed the context would be shortened to it, so they would no longer differ.
   Status check_context(const LoadTarget& target) const {
     const LoadOptions& load = options_.load;
     const std::int64_t most =

@@ -115,7 +115,8 @@ class VisionBench {
     return ms_since(start);
   }
 
-  // Encodes twice. The first run captures graphs and binds sizes. The counters are those of the second run.
+  // Encodes the images twice. The first run captures graphs and binds sizes. `times` gets the duration of the first run
+  // and the counters of the second run.
   Status begin(const TowerWay& way, Times& times) {
     times.first = TRY(encode(way));
     const VisionCounters before = way.runner.counters();

@@ -54,8 +54,8 @@ FormResult form_result(const FormRow& row);
 inline constexpr double kMostGraphToEager = 1.01;
 
 // Returns the table in Markdown, one line per row. A paragraph below the table says whether any unpadded batch is
-// slower with graphs than eagerly, and what the cuts into pieces cost. If there are several compilers, the rows of each
-// later compiler also show the ratio of its graphs' times to the first compiler's times.
+// slower with graphs than eagerly, and how much time each cut between two pieces costs. If there are several compilers,
+// the rows of each later compiler also show the ratio of its graphs' times to the first compiler's times.
 std::string to_markdown(std::span<const FormRow> rows);
 Json to_json(std::span<const FormRow> rows);
 

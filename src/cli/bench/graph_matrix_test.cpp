@@ -1,6 +1,6 @@
-// Catches: flags that switch the wrong graphs; an automatic rule that wrongly overrides a flag; a flag that wrongly
-// overrides an automatic rule; and contradictory flags that are accepted without a warning. The test covers the whole
-// way from the command line to the engine's decision.
+// Catches: flags that switch the wrong graphs on or off; an automatic rule that wrongly overrides a flag; a flag that
+// wrongly overrides an automatic rule; and contradictory flags that are accepted without a warning. The test covers the
+// whole way from the command line to the engine's decision.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(GraphMatrix, EveryRowGivesItsGraphs) {
       {{"--enable-torch-compile", "--torch-compile-max-bs", "16"}, true, true, {}, {}},
       {{"--torch-compile-max-bs", "16"}, true, true, {}, {"no effect without --enable-torch-compile"}},
       {{"--piecewise-cuda-graph-compiler", "inductor"}, true, true, {}, {}},
-      // The enforcing flag overrides automatic rules, but not the user's other flags.
+      // --enforce-piecewise-cuda-graph overrides automatic rules, but not the user's other flags.
       {{"--enforce-piecewise-cuda-graph"}, true, true, {}, {}},
       {{"--enforce-piecewise-cuda-graph", "--enable-torch-compile"}, true, true, {}, {}},
       {{"--enforce-piecewise-cuda-graph", "--disable-cuda-graph"}, false, false, {kDisabled}, {"overruled"}},

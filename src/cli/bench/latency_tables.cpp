@@ -9,8 +9,8 @@
 namespace tessera::cli {
 namespace {
 
-// Returns a text such as "92 88 79": for each position of a draft token in its step, the percentage of the drafts at
-// this position that were accepted.
+// Returns a text such as "92 88 79", with one number for each position that a draft token can have in its step. The
+// number is the percentage of the draft tokens at this position that were accepted.
 std::string kept_by_position(const ServedDrafts& drafts) {
   std::string text;
   for (std::size_t i = 0; i < drafts.drafted_at.size() && i < drafts.kept_at.size(); ++i)

@@ -23,8 +23,8 @@ struct LabelledResult {
 };
 std::string throughput_table(std::span<const LabelledResult> runs);
 std::string latency_table(std::span<const LabelledResult> runs);
-// Returns a table of the drafts, or "" if no run had drafts. The table shows, for each position of a draft in its step,
-// which share of the drafts at this position was accepted.
+// Returns a table of the drafts, or "" if no run had drafts. A draft has a position in its step. For each position, the
+// table shows the percentage of the drafts at this position that were accepted.
 std::string drafts_table(std::span<const LabelledResult> runs);
 // Returns a table of the tokens that were found in the prefix cache, and a table of times to first token by prompt
 // length. Returns "" if no run had agents.

@@ -16,9 +16,9 @@ struct MemoryBandwidth {
   double bytes_per_second = 0;  // rate of the fastest pass
 };
 
-// Measures the bandwidth, for about a second at most. A CPU reads a block far larger than its caches with as many
-// threads as kernels use. Any other device copies one block to another, and bytes read and bytes written both count.
-// Returns kResourceExhausted if the memory cannot be allocated.
+// Measures the bandwidth, for about a second at most. On a CPU, the threads that run kernels read a block that is far
+// larger than the caches. Any other device copies one block to another, and both the bytes read and the bytes written
+// count. Returns kResourceExhausted if the memory cannot be allocated.
 Result<MemoryBandwidth> measure_memory_bandwidth(Device& device);
 
 }  // namespace tessera::cli

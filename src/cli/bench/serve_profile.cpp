@@ -53,7 +53,7 @@ void add_forward(const StepFacts& facts, const ProfiledForward& forward, PhaseTi
   }
 }
 
-// Adds a row with the milliseconds per forward for each phase, and the fraction of the whole time that `total_ms` is.
+// Adds a row with the milliseconds per forward for each phase, and with `total_ms` as a percentage of the whole time.
 void add_row(const ServeTimes& times, const std::string& name, const std::function<double(const PhaseTimes&)>& ms_of,
              double total_ms, Table& table) {
   std::vector<std::string> row = {name};

@@ -22,8 +22,8 @@ Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
   return ir::size_bytes(state, one);
 }
 
-// Returns the share of experts that no token of a step uses, if the router chooses all experts equally often: (1 -
-// k/E)^tokens with E experts, of which each token uses k.
+// Returns the fraction of experts that no token of a step uses, if the router chooses all experts equally often. With E
+// experts, of which each token uses k, the fraction is (1 - k/E)^tokens.
 double unused_share(const ModelConfig& config, std::int64_t tokens) {
   if (!config.moe) return 0;
   const MoeConfig& moe = *config.moe;

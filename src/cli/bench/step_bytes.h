@@ -19,14 +19,16 @@ struct StepShape {
   std::int64_t context = 0;
 };
 
-// Returns the cache bytes that a step reads and writes, summed over the operators of `body`. Keys and values, or
-// latents, count only as far as an operator attends to them. A request's state counts once for an operator that reads
-// it, and twice for an operator that also writes it. If several layers share a cache, each of them reads it. The few
-// rows that a step adds are ignored. `page_size` is the number of tokens in a page.
+// Returns the cache bytes that a step reads and writes, summed over the operators of `body`. An operator's keys and
+// values (or latents) count only for the tokens to which it attends. A request's state counts once for an operator that
+// reads it, and twice for an operator that also writes it. If several layers share a cache, the cache counts once for
+// each of these layers, because each of them reads it. The few rows that a step adds are ignored. `page_size` is the
+// number of tokens in a page.
 Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, const StepShape& step);
 
-// Returns the bytes of the lookup tables, from which a step reads only a few rows. In a lookup table `body` only looks
-// up rows, and `head` does not multiply by it. Examples are an untied embedding and per-layer embedding tables.
+// Returns the bytes of the lookup tables, from which a step reads only a few rows. A weight is a lookup table if `body`
+// only looks up rows of it and `head` does not multiply by it. Examples are an untied embedding and per-layer embedding
+// tables.
 Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head);
 
 // Returns the bytes of all experts' weights in `body`, scales included. If `body` is one rank's part, only that rank's

@@ -27,7 +27,7 @@ class LocalJobs {
 
   // Submits the job's requests. Everything that the job borrows must outlive the job.
   Id start(ApiJob made) { return jobs_.start(std::move(made)); }
-  // Cancels the job. It gets no updates after that.
+  // Cancels the job. After that, wait() returns no updates of the job.
   void cancel(Id id) { jobs_.cancel(id); }
   // Waits until a job has an update or wake() was called. The result may be empty.
   std::vector<Update> wait();

@@ -44,7 +44,8 @@ struct ImageScore {
   std::vector<std::int32_t> positions{};     // [3, tokens of the prompt]
 };
 
-// Returns the embeddings and positions of images. The embedding is the first `hidden` values of each row.
+// Returns the embeddings and positions of the prompt's images. Each row of image_rows belongs to one token of an image,
+// and the row's first `hidden` values are the token's embedding.
 ImageScore image_score_of(Completion& completion, const Request& request, std::size_t hidden) {
   ImageScore score{.positions = std::move(completion.rope_positions)};
   for (std::size_t k = 0; k < completion.image_rows.size(); ++k) {

@@ -199,8 +199,8 @@ std::string memory_text(const Explanation& e) {
   return table.empty() ? text : text + table.text();
 }
 
-// Shows the measured schedules of generated kernels. If the device's default schedule was the fastest, the measurement
-// is only counted.
+// Shows the measured schedules of generated kernels. A measurement in which the device's default schedule was the
+// fastest is counted but not shown.
 std::string schedules_text(const Explanation& e) {
   if (e.schedules.empty()) return "";
   Table table({"kernel", ">rows", ">schedule", ">us", ">against", ">us"});

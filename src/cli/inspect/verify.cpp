@@ -70,7 +70,7 @@ class VerifiedRunner {
   bool has_graphs() const {
     return !runner_->prefill().report().captured.empty() || !runner_->decode().report().captured.empty();
   }
-  // Does all work of an idle server, and saves the results for a later start.
+  // Does all the work that a server does while it is idle, and saves the results for a later start.
   Status measure_and_save() {
     while (TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_))) {
     }

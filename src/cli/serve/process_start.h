@@ -18,8 +18,8 @@ Result<long long> start_ticks(std::string_view stat);
 // the start time cannot be read.
 Timeline::Clock::time_point process_start();
 
-// Adds two phases to the timeline of a command that runs an engine: "process", from the process's start to `began`
-// (when run() was entered), and "options", from then until now.
+// Adds two phases to the timeline of a command that runs an engine. "process" lasts from the process's start to
+// `began`, the time at which run() was entered. "options" lasts from `began` until now.
 void record_start(Command& command, Timeline::Clock::time_point began);
 
 }  // namespace tessera::cli

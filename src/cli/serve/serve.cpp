@@ -137,8 +137,8 @@ Status run_serve(const ServeOptions& options) {
   for (const std::unique_ptr<Engine>& engine : started.engines) served.push_back(engine.get());
   const Result<std::unique_ptr<Server>> server = Server::create(std::move(server_options), served);
   Status ended = server.ok() ? serve(options, **server, started.engines.front()->start(), others) : server.status();
-  // This rank sends its error to the other nodes before its engines are destroyed. Destroying the engines would
-  // only send a less informative error.
+  // This node sends its error to the other nodes before it destroys its engines. If it destroyed them first, the other
+  // nodes would get a less informative error.
   if (!ended.ok() && others != nullptr) others->leave(ended);
   return ended;
 }

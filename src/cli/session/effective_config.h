@@ -14,7 +14,7 @@
 
 namespace tessera::cli {
 
-// Returns the engine's options in a command; null if the command loads no model.
+// Returns the engine's options in a command. Returns null if the command loads no model.
 const EngineOptions* engine_of(const Command& command);
 
 // Returns each flag whose value the plan decided, together with this value in the form of a configuration file.

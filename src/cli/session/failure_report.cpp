@@ -57,7 +57,7 @@ Json device_json(const EngineOptions& options) {
   return json;
 }
 
-// Returns the NVIDIA driver's version text; null if there is none.
+// Returns the version text of the NVIDIA driver. Returns null if this machine has no NVIDIA driver.
 Json driver_json() {
   const Result<std::string> text = read_text_file("/proc/driver/nvidia/version");
   if (!text.ok()) return {};

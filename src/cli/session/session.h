@@ -21,7 +21,7 @@ bool progress_wanted();
 // start of the model's turn.
 Result<std::vector<std::vector<TokenId>>> prompt_ids(const Engine& engine, const PromptOptions& prompt, bool chat);
 
-// Returns the text of the ids; null without a tokenizer.
+// Returns the text of the ids. Returns null if the engine has no tokenizer.
 Json text_json(const Engine& engine, std::span<const TokenId> ids);
 
 // One forward and how it was dispatched.

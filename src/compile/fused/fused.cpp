@@ -21,8 +21,8 @@ constexpr int kFusedVersion = 1;
 // The machine code of each kernel of a plan. The key is the kernel's text, so equal layers share their kernels.
 using Codes = std::map<std::string, std::string>;
 
-// Writes the program of a plan. Leaves out each value that only its own group uses, because the group's kernel does not
-// store it.
+// Writes the program of a plan. Leaves out each value that is used only in the group that computes it, because the
+// group's kernel does not store such a value.
 class ProgramWriter {
  public:
   ProgramWriter(const FusionPlan& plan, const ir::Graph& piece, const CompilerContext& context)

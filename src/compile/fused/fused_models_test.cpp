@@ -1,4 +1,4 @@
-// Catches: models whose fused programs compute something other than their operators, eagerly or as a graph; a model
+// Catches: a model whose fused programs, run eagerly or as a graph, compute something other than its operators; a model
 // family for which a group is no longer found; and generated CUDA code that does not compile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-// Replaces the matches of the form in the order of nodes. If a match begins before the end of an earlier match, skips
-// it, so that no two replaced matches overlap. Returns false if there is no match.
+// Replaces the matches of the form in the order of nodes. Skips a match that begins before the end of an earlier match,
+// so that no two replaced matches overlap. Returns false if there is no match.
 bool fuse_apart(const FusedForm& form, const NativeForm& example, const ir::OpTable& ops, ir::Graph& graph) {
   const GraphFacts facts(graph, ops);
   std::vector<FormMatch> matches;

@@ -35,9 +35,9 @@ class GraphFacts {
   // Returns whether the value, or another name of its memory, is an output.
   bool memory_is_output(ir::ValueId value) const { return memory_is_output_[memory(value).index()]; }
 
-  // Returns whether two nodes must keep their order, because one of them makes an operand of the other, or writes
-  // memory that the other has as an operand. A view is also a node. If a node uses a result through a view, two pairs
-  // must keep their order: the result's producer and the view, and the view and the node.
+  // Returns whether two nodes must keep their order. They must if one of them makes an operand of the other, or if one
+  // of them writes memory that the other has as an operand. A view is also a node. If a node uses a result through a
+  // view, the producer of the result must stay before the view, and the view before the node.
   bool depend(ir::NodeId a, ir::NodeId b) const;
 
   // Returns how the node's operator executes.

@@ -1,6 +1,7 @@
-// Catches: passes that change what a model computes, and native forms that compute something other than their
-// operators. The passes must not change the graphs that a model builds. If all operators of a graph are replaced with
-// their native forms, the passes must restore the graph.
+// Catches: passes that change what a model computes; native forms that do not compute what their operators compute. An
+// operator's native form is its decomposition into simpler operators. A model builds its graphs with fused operators,
+// and the passes must leave these graphs unchanged. If a test replaces every operator of such a graph by its native
+// form, the passes must produce the model's graph again.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -197,7 +197,8 @@ class Search {
         if (nodes_[i] > nodes_[k] && facts_.depend(nodes_[i], nodes_[k])) return std::nullopt;
     std::sort(places.rbegin(), places.rend());
     const auto found = std::find_if(places.begin(), places.end(), [&](ir::NodeId place) {
-      // A view that stays in the graph must come before the nodes that use it.
+      // A node that is not in `places` is a view that stays in the graph. It must come before the nodes that use it, so
+      // it need not move if it is already before `place`.
       return std::all_of(nodes_.begin(), nodes_.end(), [&](ir::NodeId node) {
         return (node < place && !has_value(places, node)) || may_move(node, place);
       });

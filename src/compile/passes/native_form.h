@@ -2,10 +2,11 @@
 // operator would compute. The operator may then replace them.
 //
 // The search has two steps. The first step starts at one node of the graph and compares the structure (operators and
-// connections) with that of the form's example. The operator's operands are known after this step. The second step is
-// exact. It takes the attributes from the found nodes and decomposes the operator for the real types and attributes.
-// The result must agree with the found nodes in every operator, attribute, type and connection. For example, this step
-// rejects a match with two different epsilons, another head size, or a split at another place.
+// connections) with the structure of an example of the native form (FusedForm). The operator's operands are known after
+// this step. The second step is exact. It takes the attributes from the found nodes and decomposes the operator for the
+// real types and attributes. The result must agree with the found nodes in every operator, attribute, type and
+// connection. For example, this step rejects a match with two different epsilons, another head size, or a split at
+// another place.
 //
 // A match may be replaced if both of these conditions are true:
 //   - no inner value is an output or is used outside of the match. Views that nothing writes through are exempt. For

@@ -27,8 +27,8 @@ bool same_attribute(const ir::Attribute& a, const ir::Attribute& b) {
   return std::bit_cast<std::uint64_t>(*x) == std::bit_cast<std::uint64_t>(*y);
 }
 
-// Returns whether `b` has each attribute of `a`. If an attribute is false in `a` and its absence means false, it may be
-// absent in `b`.
+// Returns whether `b` has each attribute of `a`, with the same value. If an attribute is false in `a` and its absence
+// means false, it may be absent in `b`.
 bool covers(const ir::Node& a, const ir::Node& b) {
   return std::all_of(a.attributes.begin(), a.attributes.end(), [&](const auto& attribute) {
     const ir::Attribute* other = b.find_attribute(attribute.first);

@@ -1,6 +1,6 @@
-// Catches: passes that change the results of graphs that no other test covers. Random graphs with many copies, views,
-// duplicates, writes and sequences that a pass fuses into one operator must compute the same outputs and states before
-// and after each pass.
+// Catches: passes that change the results of graphs that no other test covers. The tests run random graphs before and
+// after each pass, and the outputs and states must be the same. The graphs contain many copies, views, duplicated
+// nodes, writes, and sequences of nodes that a pass fuses into one operator.
 #include <gtest/gtest.h>
 
 #include "tessera/compile/eager.h"

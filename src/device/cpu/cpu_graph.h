@@ -11,8 +11,9 @@
 
 namespace tessera {
 
-// An event only orders memory accesses between threads, because work is done when the call that enqueues it returns. A
-// thread that has waited for the event sees everything that another thread wrote before it recorded the event.
+// On a CPU, work is done when the call that enqueues it returns. An event therefore only orders memory accesses between
+// threads. If one thread records the event and another thread then waits for it, the waiting thread sees everything
+// that the recording thread wrote before.
 class CpuEvent final : public Event {
  public:
   CpuEvent(CpuDevice& device, std::string name, EventKind kind)

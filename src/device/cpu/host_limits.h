@@ -17,7 +17,7 @@ struct HostCpu {
 struct HostMemory {
   std::int64_t total_bytes = 0;
   std::int64_t available_bytes = 0;  // memory that is free, or used by file caches that can be dropped
-  // Whether `ulimit -v` or `-d` is set. Such a limit also counts memory that is mapped but never touched.
+  // Whether `ulimit -v` or `-d` is set. These limits also count memory that is mapped but never touched.
   bool mapped_counts = false;
 };
 

@@ -26,9 +26,9 @@ inline void set_worker_threads([[maybe_unused]] int threads) {
 #endif
 }
 
-// Calls body(begin, end) on disjoint ranges that cover [0, count), in parallel if count is more than `grain` and the
-// caller is not itself in a parallel loop. The ranges depend only on count, grain and the thread count. body must not
-// throw.
+// Calls body(begin, end) on disjoint ranges that cover [0, count). The calls run in parallel if count is more than
+// `grain` and the caller is not itself in a parallel loop. The ranges depend only on count, grain and the thread count.
+// body must not throw.
 template <class Body>
 void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain, const Body& body) {
   if (count <= 0) return;

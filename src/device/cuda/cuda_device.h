@@ -1,4 +1,4 @@
-// Implements the device contract (device.h) on an NVIDIA GPU, through the driver API. Its context is the GPU's primary
+// Implements the device contract (device.h) on an NVIDIA GPU, through the driver API. The device uses the GPU's primary
 // context, which the runtime API, kernels and libraries of this process share.
 //
 //   std::unique_ptr<CudaDevice> device = TRY(CudaDevice::create({.ordinal = 0}));

@@ -1,5 +1,6 @@
 // Tests how the CUDA device uses its driver: the errors for machines and GPUs that it cannot use, the error for each
-// failed driver call, and that no object leaks. The tests use a fake driver in host memory, so they run on any machine.
+// failed driver call, and the release of every driver object. The tests use a fake driver in host memory, so they run
+// on any machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -338,7 +339,7 @@ TEST(CudaDriver, ArenaWorksWithoutRefusedAttributes) {
   }
 }
 
-// Bug caught: an arena for sharing with peers that consists of several pieces.
+// Bug caught: an arena that consists of several pieces although ArenaOptions::single_handle asks for one.
 TEST(CudaDriver, SingleHandleIsOnePiece) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);

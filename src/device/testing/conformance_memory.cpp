@@ -164,8 +164,8 @@ TEST_P(DeviceConformance, AbsurdArenaIsRefused) {
   }
 }
 
-// Bug caught: with the option single_handle, an arena that moves, loses its content or has the wrong size, and a CPU
-// that refuses the option.
+// Bug caught: an arena with the option single_handle that moves, loses its content or has the wrong size, and a CPU
+// device that refuses the option.
 TEST_P(DeviceConformance, SingleHandleArenaIsAnArena) {
   Result<std::unique_ptr<Arena>> created =
       device_->create_arena({.reserve_bytes = 5 << 20, .name = "exchange", .single_handle = true});

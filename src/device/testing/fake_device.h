@@ -26,7 +26,8 @@ struct FaultPlan {
   std::int64_t end_recording_fails_at = 0;  // the failing call discards the recording
   std::int64_t launch_fails_at = 0;         // counts kernels, copies and fills that run or are recorded
   std::int64_t replay_fails_at = 0;         // no part of the graph runs in the failing replay
-  // No part of the graph runs, but launch() succeeds. The next wait for an event fails, as on a GPU.
+  // No part of the graph runs in the lost replay, but launch() returns ok. The next wait for an event fails, as on a
+  // GPU.
   std::int64_t replay_lost_at = 0;
   // This call and all later ones fail with kDeviceLost. Calls of every kind are counted.
   std::int64_t lost_from = 0;

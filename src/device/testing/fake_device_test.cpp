@@ -28,7 +28,8 @@ Status use(Device& device) {
   return stream->synchronize();
 }
 
-// Runs use() with the fault at the first call, the second, and so on. Returns the number of calls that can fail.
+// Runs use() again and again. The first call that `at` counts fails in the first run, the second call in the second
+// run, and so on. Returns the number of calls that can fail.
 int count_faults(std::int64_t FaultPlan::*at, StatusCode code, const std::string& words) {
   for (int n = 1;; ++n) {
     FaultPlan plan;

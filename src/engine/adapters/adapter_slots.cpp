@@ -37,8 +37,8 @@ void AdapterSlots::release(ServedAdapter& adapter) {
   unload(adapter);
 }
 
-// If the write to the slot is still pending, also frees the slot of an adapter that stays loaded. The write may have
-// failed. Every later forward would then try it again and fail.
+// Frees the slot if the adapter is unloaded. Also frees it if the adapter stays loaded but the write to the slot is
+// still pending. The write may have failed, and then every later forward would try it again and fail.
 void AdapterSlots::unload(ServedAdapter& adapter) {
   if (adapter.running > 0 || adapter.slot < 0) return;
   const bool waits = std::ranges::find(writes_, adapter.slot, &Write::slot) != writes_.end();

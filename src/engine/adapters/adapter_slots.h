@@ -16,7 +16,7 @@ namespace tessera {
 
 class AdapterSlots {
  public:
-  // `count` is the number of slots; 0: no adapters are served.
+  // `count` is the number of slots. If it is 0, no adapters are served.
   explicit AdapterSlots(std::int64_t count) : slots_(static_cast<std::size_t>(count)) {}
 
   // Returns whether acquire() would find a slot.

@@ -1,5 +1,5 @@
-// Catches: a slot that is taken from a running sequence, the wrong adapter evicted, and content that is not written, or
-// written twice.
+// Catches: a slot that is taken from a running sequence; the eviction of the wrong adapter; and an adapter that is not
+// written to its slot, or is written twice.
 #include "tessera/engine/adapters/adapter_slots.h"
 
 #include <gtest/gtest.h>

@@ -15,8 +15,9 @@
 
 namespace tessera::test {
 
-// Writes an adapter with matrices A and B of rank 2 for every module of the layout that takes them. An adapter may also
-// replace some matrices of the model by whole matrices. If `seed` is odd, writes all of these too. `folder` must exist.
+// Writes an adapter for all modules of the layout. A module that takes a low-rank adapter gets two matrices, A and B,
+// of rank 2. A module whose whole matrix an adapter replaces gets such a matrix if `seed` is odd, and nothing if `seed`
+// is even. `folder` must exist.
 inline void write_random_adapter(const std::string& folder, const AdapterLayout& layout, std::uint32_t seed) {
   constexpr std::int64_t kRank = 2;
   std::mt19937 random(seed);

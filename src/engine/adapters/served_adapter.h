@@ -13,7 +13,7 @@ namespace tessera {
 // last sequence has ended. Only the engine's thread reads and writes the members that are not const.
 struct ServedAdapter {
   const std::string name;
-  // The number of this load; at least 1. A later load under the same name gets another number, so that the prefix cache
+  // The number of this load, at least 1. A later load under the same name gets another number, so that the prefix cache
   // keeps the keys and values of both loads apart.
   const std::int64_t number;
   const std::shared_ptr<const Adapter> content;

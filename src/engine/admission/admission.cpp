@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Returns a mask with one bit for each token of the vocabulary; the bits of `tokens` are set.
+// Returns a mask with one bit for each token of the vocabulary. The bits of `tokens` are set.
 std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t vocab_size) {
   std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size)));
   for (const TokenId token : tokens) {

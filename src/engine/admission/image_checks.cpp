@@ -18,8 +18,8 @@ TokenGrid grid_of(const PromptImage& image) {
           .columns = patches.grid.w / patches.merge_size};
 }
 
-// Checks that an image has one frame, because positions are defined only for one. The encoder checks the rest of the
-// grid.
+// Checks that an image has one frame, because positions are defined only for images of one frame. The encoder checks
+// the rest of the grid.
 Status check_frames(std::size_t index, const PatchGrid& grid) {
   if (grid.t == 1) return ok_status();
   return invalid_argument(

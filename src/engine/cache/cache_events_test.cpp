@@ -1,5 +1,6 @@
 // Catches: an observer that takes a block for cached although it is not, or for missing although it is cached; wrong
-// parents, tokens or adapters of events; and ids that differ between servers or agree for different texts.
+// parents, tokens or adapters in events; and ids of equal texts that differ between servers, or ids of different texts
+// that are equal.
 #include "tessera/engine/cache/cache_events.h"
 
 #include <gmock/gmock.h>

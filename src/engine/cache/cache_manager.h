@@ -12,15 +12,16 @@
 //     cache.leave_window(own, computed);
 //   cache.release(own);
 //
-// A sequence of n tokens holds in each group, with p tokens a page:
+// A page has p tokens. In each group, a sequence of n tokens holds
 //   paged, latent   ⌈n / p⌉ pages
 //   window          the pages of the next token's window, at most ⌈(window - 1) / p⌉ + 1, and the pages of a prompt's
 //                   chunk while the chunk is computed
 //   state           one slot
 //
 // A state group's slot is copied when a sequence continues from a checkpoint or leaves one behind. The copies run
-// before everything else in the next forward, in the order in which they were requested. So a slot that a copy will
-// read can be given to another sequence before the copy has run: that sequence writes the slot only after the copy.
+// before everything else in the next forward, in the order in which they were requested. A slot that a copy will read
+// can therefore be given to another sequence before the copy has run. That sequence writes the slot only after the
+// copy.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once
@@ -116,7 +117,8 @@ class CacheManager {
   bool can_take(const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;
   // Takes the pages that can_take() checks for. Precondition: can_take().
   void take_pages(SequenceCache& own, std::int64_t tokens, std::int64_t window_end);
-  // Returns for how many of the `count` tokens after the first `computed` ones every window group has pages available.
+  // Looks at the `count` tokens that follow the first `computed` tokens. Returns for how many of them, from the first
+  // one on, pages are available in every window group.
   std::int64_t fitting(const SequenceCache& own, std::int64_t computed, std::int64_t count) const;
   // Gives back the pages of window groups that neither token `computed` nor any later token attends to.
   void leave_window(SequenceCache& own, std::int64_t computed);

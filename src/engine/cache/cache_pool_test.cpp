@@ -1,4 +1,5 @@
-// Catches: a page handed out twice or lost on its way back, and the reserved page handed out.
+// Catches: a page that is handed out twice, a page that is lost when it is given back, and a pool that hands out the
+// reserved page.
 #include "tessera/engine/cache/cache_pool.h"
 
 #include <gmock/gmock.h>

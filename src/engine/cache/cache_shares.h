@@ -1,16 +1,16 @@
 // Divides the bytes of the KV cache into pages for each cache group.
 //
-// For n pages of context, summed over all running sequences, a group needs
+// A page has p tokens, at most R sequences run at once, and a forward has at most `chunk` tokens. The context is the
+// tokens of all running sequences together. If the context has n pages, a group needs
 //
 //   paged, latent   n
-//   window          min(n, R · (w + 1) + ⌈chunk / p⌉)   the w pages that a window can lie in, and one page to
-//                                                       grow, for each running sequence; and the pages of the
-//                                                       chunk that is being computed
+//   window          min(n, R · (w + 1) + ⌈chunk / p⌉)   for each running sequence: w, the number of pages that a window
+//                                                       can lie in, and one page to grow; and the pages of the chunk
+//                                                       that is being computed
 //   state           min(2 R, 2 · ⌈n · p / 1024⌉)        one slot and one checkpoint for each 1024 tokens
 //
-// with p tokens a page, at most R running sequences, and at most `chunk` tokens in a forward. n is the greatest number,
-// up to `useful`, for which all groups together fit the given bytes. With a single paged group, n is bytes / page
-// bytes.
+// n is the greatest number, up to `useful`, for which all groups together fit the given bytes. With a single paged
+// group, n is bytes / page bytes.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct CacheDemand {
   StepLimits limits{};
 };
 
-// Returns how many pages, page 0 excluded, a group needs for `context_pages` pages of context; at least 1, unless
-// `context_pages` is 0.
+// Returns how many pages, page 0 excluded, a group needs for `context_pages` pages of context. The result is at least
+// 1, unless `context_pages` is 0.
 std::int64_t pages_of_group(const CacheDemand& demand, std::size_t group, std::int64_t context_pages);
 // Returns the bytes that `context_pages` pages of context take in all groups together.
 std::int64_t cache_bytes(const CacheDemand& demand, std::int64_t context_pages);

@@ -1,5 +1,6 @@
-// Test helper for the scheduler: keeps the page tables of every cache group on a device, updates them batch by batch as
-// attention plans do, and checks that a page table whose number stayed the same has only grown.
+// Test helper for the scheduler: keeps the page tables of every cache group on a device, and updates them batch by
+// batch as attention plans do. A page table gets a new number if earlier entries change. The helper checks that a table
+// with an unchanged number has only got more entries.
 #pragma once
 
 #include <algorithm>

@@ -302,8 +302,8 @@ void PrefixCache::retain(const RetentionHint& hint, std::span<Node* const> path,
 }
 
 // Adds to `places` the window pages and checkpoints that a text needs if it continues after the last node of `path`.
-// Does not add whole nodes: retain() marks the last node of the whole text, and a marked node keeps its ancestors from
-// being evicted.
+// Does not add whole nodes. retain() marks the last node of the whole text, and the ancestors of a marked node are not
+// evicted before it.
 void PrefixCache::mark_end(std::span<Node* const> path, std::vector<Retentions::Place>& places) const {
   if (path.empty()) return;
   const std::int64_t tokens = std::ssize(path) * page_size_;

@@ -58,7 +58,7 @@ struct GroupPages {
 class PrefixCache {
  public:
   class Node;
-  // A path starts at a child of the root; its node i holds the tokens [i · page_size, (i + 1) · page_size).
+  // A path starts at a child of the root. Its node i holds the tokens [i · page_size, (i + 1) · page_size).
   using Path = std::vector<Node*>;
 
   // `pools` has one pool for each cache group and must outlive the cache. Evicted pages return to these pools.
@@ -92,7 +92,8 @@ class PrefixCache {
   void lock_page(Node& node, std::size_t group);
   void unlock_page(Node& node, std::size_t group);
 
-  // Keeps a slot with the state after the node's last token. Precondition: the node is locked and has no checkpoint.
+  // Keeps `slot`, which has the state after the node's last token, as the node's checkpoint. Precondition: the node is
+  // locked and has no checkpoint.
   void add_checkpoint(Node& node, std::size_t group, PageId slot);
   // Makes the node's checkpoint the most recently used one. Precondition: the node has one.
   void use_checkpoint(Node& node, std::size_t group);
@@ -122,8 +123,8 @@ class PrefixCache {
   void observe(CacheEventLog* log) { log_ = log; }
 
  private:
-  // The order of eviction. Lower levels come first: 0 for what is not retained, and otherwise the retention's priority.
-  // Within a level, what was used least recently comes first.
+  // The order of eviction. Entries with lower levels are evicted first. The level is 0 for entries that are not
+  // retained, and otherwise the retention's priority. Within a level, the least recently used entry is evicted first.
   struct Key {
     std::int64_t level = 0;  // Retentions::level()
     std::uint64_t last_used = 0;

@@ -12,12 +12,12 @@ struct RetentionHint {
   static constexpr std::int64_t kUsualPriority = 50;
   static constexpr double kMostSeconds = 86'400;
 
-  // Names the conversation to which the request belongs; "": none. The cache retains only the text of the session's
-  // last request, because this text usually begins with the texts of all earlier requests.
+  // Names the conversation to which the request belongs. "" means that it belongs to none. The cache retains only the
+  // text of the session's last request, because this text usually begins with the texts of all earlier requests.
   std::string session{};
-  // How long the text is retained after the request's end, in (0, kMostSeconds]; 0: the session is released. If unset,
-  // the value of the session's retained text applies. If the session has no retained text, this text is not retained
-  // either.
+  // How many seconds the text is retained after the request's end, in (0, kMostSeconds]. 0 releases the session. If
+  // unset, the value of the session's retained text applies. If the session has no retained text, this text is not
+  // retained either.
   std::optional<double> seconds{};
   // Texts of lower priority are evicted first. A priority is in [1, kMostPriority]. If unset, the value of the
   // session's retained text applies. If the session has no retained text, the priority is kUsualPriority.

@@ -1,8 +1,8 @@
 // Decides which texts the prefix cache evicts last, because clients want to continue them (RetentionHint). A retained
 // text is marked at a few places of the cache. A place's level is the highest priority of the texts that are marked
 // there. A retention only changes the order of eviction, so no request fails because of it or waits for it. A retention
-// ends if its time is over, its session is released or gets a later text, nothing of its text can be reused any more,
-// too many other texts are retained, or the cache is flushed.
+// ends in six cases: its time is over, its session is released, its session gets a later text, no part of its text can
+// be reused any more, too many other texts are retained, or the cache is flushed.
 //
 // The cost is O(log n) for each mark, with n marks. A level costs nothing while there are no marks.
 //
@@ -34,9 +34,10 @@ struct RetentionStats {
 class Retentions {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // Limits of the number of texts, and of the marks of all texts together. If a new text would exceed a limit, the
-  // owner with the most texts, or with the most marks, loses the text that expires first. A text with a long window has
-  // hundreds of marks. A text with more than kMostMarks marks of its own is not retained.
+  // kMost limits the number of texts. kMostMarks limits the number of marks of all texts together. If a new text would
+  // exceed kMost, the owner with the most texts loses the text that expires first. If it would exceed kMostMarks, the
+  // owner with the most marks does. A text with a long window has hundreds of marks. A text with more than kMostMarks
+  // marks of its own is not retained.
   static constexpr std::size_t kMost = 4096;
   static constexpr std::size_t kMostMarks = std::size_t{1} << 18;
   // end() stops after this many marks, so that a step of the engine never waits long for it.
@@ -49,8 +50,8 @@ class Retentions {
     std::size_t group = kWhole;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
-  // Provided by the object that sorts places by their levels. It takes `place` out of the order, calls `change`, which
-  // may change the level of `place`, and puts `place` back if it was in the order.
+  // A function of the object that sorts places by their levels. The function takes `place` out of the order and calls
+  // `change`, which may change the level of `place`. It then puts `place` back if it was in the order before.
   using Reorder = std::function<void(Place place, const std::function<void()>& change)>;
 
   explicit Retentions(Reorder reorder) : reorder_(std::move(reorder)) {}
@@ -68,15 +69,15 @@ class Retentions {
   // Ends the retention of a session's text. Returns whether there was one.
   bool release(const std::string& session);
   // Ends retentions whose time is over, the earliest first. Stops once the ended retentions had kMarksAtOnce marks or
-  // more; the next call continues.
+  // more. The next call continues.
   void end(Time now);
   // Ends all retentions, but calls no Reorder. The caller must sort all places again.
   void clear();
 
-  // Records that a place is about to vanish, and removes the marks there. Drops every text that loses its last mark. If
-  // `place` is in a cache group, also drops every text that then has no mark left in any cache group, because the text
-  // cannot be continued without a window or state. Precondition: the owner of the order of places has taken the place
-  // out of the order.
+  // Records that a place is about to vanish, and removes the marks there. Then drops a text if (a) it has no mark left
+  // at all, or (b) `place` is in a cache group and the text has no mark left in any cache group. In case (b), the pages
+  // of the text's window, or its recurrent state, are lost, so no sequence can continue the text. Precondition: the
+  // owner of the order of places has taken the place out of the order.
   void forget(Place place);
   // Gives the marks of a node to another node. Precondition: both places are whole nodes, and neither is in the order
   // of places at the moment.

@@ -43,9 +43,9 @@ class DraftCounts {
   };
 
   // Returns how many drafts to make for each offer. The span is valid until the next call. Adds the drafts one by one,
-  // the most probable draft first, and compares the steps with 0 to step.room drafts. Does not stop at the first number
-  // of drafts that does not pay, because padding makes a forward's cost jump at some numbers of rows and stay the same
-  // between them.
+  // the most probable draft first, and compares the steps with 0 to step.room drafts. All of these steps are compared,
+  // even if an added draft does not pay. Because of padding, a forward's cost jumps at some numbers of rows and stays
+  // the same between them, so further drafts may pay again.
   //
   // A step without prompts should give the most tokens for its time. A step with prompts runs for the prompts anyway. A
   // draft in such a step costs the time by which the draft makes the step longer. A kept draft saves its request's

@@ -6,9 +6,10 @@
 namespace tessera {
 namespace {
 
-// kStepWeight: how far one step moves the factor for its kind of step towards the step's own ratio of measured to
-// predicted time. kRestWeight: how far a step without drafts moves the factor of steps with drafts towards the factor
-// of steps without drafts.
+// There is one factor for steps with drafts and one for steps without drafts. After each step, the factor for its kind
+// of step moves by the share kStepWeight towards the ratio of the step's measured time to its predicted time. After a
+// step without drafts, the factor for steps with drafts also moves, by the share kRestWeight, towards the factor for
+// steps without drafts.
 constexpr double kStepWeight = 1.0 / 8;
 constexpr double kRestWeight = 1.0 / 256;
 // Ratios outside of this range come from single events, for example a stalled host.

@@ -35,7 +35,7 @@ struct DraftTotals {
 };
 
 struct DraftStats : DraftTotals {
-  // Counts by a draft's position in its step; the first draft has index 0.
+  // [i] counts the drafts at position i of their step. The first draft of a step has position 0.
   using ByPosition = std::array<std::int64_t, kMostDrafts>;
 
   ByPosition drafted_at{};

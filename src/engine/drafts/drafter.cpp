@@ -60,7 +60,8 @@ void Drafter::propose(std::span<const TokenId> tokens, std::int64_t count, std::
     drafts.assign(static_cast<std::size_t>(count), TokenId(0));
     return;
   }
-  // Copies the tokens after the earlier occurrence. Past the text's last token, the copy goes on with the first drafts.
+  // Copies the tokens after the earlier occurrence. If they reach the end of the text, the copy continues with the
+  // drafts made so far.
   const std::int64_t end = std::ssize(tokens);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = text_.match().end + i;

@@ -51,8 +51,8 @@ class Drafter {
   // none of this request's drafts was kept. Drafting has a cost even in steps without drafts, because the layer reads
   // every token and no step is scheduled ahead.
   bool is_fruitless() const;
-  // Returns whether drafts were kept often enough to be worth the steps. Returns nothing if there were too few steps to
-  // tell. Returns nothing too if the drafts were not worth the steps but the layer lacks keys (set_lacks_keys()).
+  // Returns whether drafts were kept often enough to be worth the steps. Returns nothing in two cases: if there were
+  // too few steps to tell, and if the drafts were not worth the steps but the layer lacks keys (set_lacks_keys()).
   std::optional<bool> paid() const;
 
   // Sets the index of the row in draft_hidden from which the layer makes its first draft. Without an index, the layer
@@ -61,8 +61,8 @@ class Drafter {
   const std::optional<std::int32_t>& layer_row() const { return layer_row_; }
   // Sets whether the draft model has yet to read earlier tokens of the request.
   void set_behind(bool is_behind) { is_behind_ = is_behind; }
-  // Sets whether the layer lacks the keys of many of the request's tokens, and can never get them. How many of its
-  // drafts are kept then says nothing about drafts of other requests.
+  // Sets whether the layer lacks the keys of many of the request's tokens, and can never get them. The number of this
+  // request's drafts that are kept then says nothing about drafts of other requests.
   void set_lacks_keys(bool lacks_keys) { lacks_keys_ = lacks_keys; }
   // Returns whether the drafts of the last offer come from the layer.
   bool proposed_by_layer() const { return by_layer_; }

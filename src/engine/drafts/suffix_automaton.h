@@ -22,8 +22,8 @@ class SuffixAutomaton {
   // Returns the number of tokens.
   std::int64_t size() const { return size_; }
 
-  // The text's longest suffix that occurs earlier too, and the number of tokens up to and including a recent earlier
-  // occurrence. A length of 0 means that the last token is new.
+  // The text's longest suffix that occurs earlier too: its length, and the number of tokens up to the end of a recent
+  // earlier occurrence. A length of 0 means that the last token is new.
   struct Match {
     std::int64_t length = 0;
     std::int64_t end = 0;

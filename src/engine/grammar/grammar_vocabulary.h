@@ -19,7 +19,7 @@ struct GrammarVocabulary {
   std::vector<std::uint32_t> allowed;  // [mask_words]: the bits of all tokens with bytes and of the end ids are 1
 
   // Recognises vocabularies of bytes (GPT-2's alphabet) and of SentencePiece ("▁", "<0x0A>") by their tokens. Leaves
-  // out ids that are not below `vocab_size`. Returns invalid_argument if an end id is one of these.
+  // out ids that are not below `vocab_size`. Returns invalid_argument if an end id is not below `vocab_size`.
   static Result<GrammarVocabulary> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
                                           std::span<const TokenId> end_ids);
 

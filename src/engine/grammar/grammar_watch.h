@@ -1,5 +1,5 @@
-// Limits the thread time that xgrammar takes, since it has no limit of its own, and collects its warnings. Private to
-// grammar.cpp.
+// Limits the CPU time that xgrammar takes on a thread, because xgrammar has no limit of its own. Collects the warnings
+// of xgrammar. Private to grammar.cpp.
 #pragma once
 
 #include <cstdint>

@@ -36,8 +36,8 @@ class ImageRows {
   ImageRows(const ImageRows&) = delete;
   ImageRows& operator=(const ImageRows&) = delete;
 
-  // Returns the image's `count` rows, held until release(). Returns null if evicting all rows that no sequence holds
-  // would not make enough room.
+  // Returns the image's `count` rows. They are held until release(). Returns null if there would not be enough room
+  // even after evicting all rows that no sequence holds.
   Image* take(const Hash128& content, std::int64_t count);
   // Undoes one take() of the image. Frees the rows at once if no sequence holds them any more and they were never
   // written.

@@ -1,6 +1,6 @@
-// The rows of an image are the outputs of the vision tower for it. Catches: an image's tokens computed without its
-// rows; a chunk that finds no room for rows although unused rows could be evicted; lost rows; an image that is encoded
-// twice; and three-dimensional positions that are given to the wrong tokens.
+// The rows of an image are the vision tower's outputs for the image. Catches: an image's tokens that are computed
+// without its rows; a chunk that finds no room for rows although unused rows could be evicted; lost rows; an image that
+// is encoded twice; and three-dimensional positions that are given to the wrong tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

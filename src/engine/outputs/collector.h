@@ -34,8 +34,8 @@ class Collector {
                             StepProfiler* profiler);
 
   std::int64_t output_tokens() const { return output_tokens_; }
-  // For the request that got the engine's first token, returns the time span from the request's arrival to that token.
-  // The times are on the clock of LoadedModel::start. Returns nothing before the engine's first token.
+  // Returns the time span from the arrival of the request that got the engine's first token to that token. The times
+  // are on the clock of LoadedModel::start. Returns nothing before the engine's first token.
   const std::optional<Timeline::Phase>& first_token() const { return first_token_; }
 
  private:

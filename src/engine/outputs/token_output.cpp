@@ -67,8 +67,8 @@ void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, 
   if (may_stop && ends_text(stop, end_ids, token)) {
     event.finish = FinishReason::kStop;
     sequence.result.matched.id = token;
-    // If the token is not to be kept, it is not added to the sequence. The tokens that forwards in flight sample after
-    // it are not added either.
+    // The token is added to the sequence only if it is to be kept. If not, the tokens that forwards in flight sample
+    // after it are not added either.
     if (!stop.keep_matched) return;
   }
   Scheduler::settle(entry, token);

@@ -40,8 +40,8 @@ TEST(EnginePlan, DefaultsOnACpu) {
   EXPECT_THAT(p.notes, IsEmpty());
 }
 
-// Prefill graphs are cut into pieces at their split operators. With two-batch overlap, a piece contains exchanges,
-// because it computes one half of a forward while the ranks exchange the other half. So exchanges are not split
+// Prefill graphs are cut into pieces at their split operators. With two-batch overlap, a piece computes one half of a
+// forward while the ranks exchange the other half. So a piece must contain exchanges, and exchanges are not split
 // operators.
 TEST(EnginePlan, TwoBatchOverlapTakesExchangesIntoPieces) {
   const auto overlap = [](EngineOptions& o) {
@@ -340,7 +340,7 @@ TEST(EnginePlan, PagesAreWhatRequestsCanUseOrMemoryHolds) {
   const auto pages = [](const Change& change, const DeviceProperties& device = cpu()) {
     return plan(change, device).runner.num_pages.at(0);
   };
-  // 256 requests of 2048 tokens would take 128 pages each; 2 GiB hold more than that.
+  // 256 requests of 2048 tokens would take 128 pages each. The default share of 2 GiB holds more than that.
   EXPECT_EQ(pages([](EngineOptions&) {}), 256 * 128 + 1);
   EXPECT_EQ(pages([](EngineOptions& o) { o.max_running_requests = 2; }), 2 * 128 + 1);
   EXPECT_EQ(pages([](EngineOptions& o) {

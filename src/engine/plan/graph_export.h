@@ -1,6 +1,6 @@
-// Exports all forms of a plan's graphs. These are the plan's own graphs; the graphs before and after each pass that
-// changes them; body, head and sampler joined into one graph ("decode"); the prefill graph divided into parts
-// ("stitched"); and each part alone. The plan of a checkpoint that is not quantised needs only config.json.
+// Exports all forms of a plan's graphs: the plan's own graphs, the graphs before and after each pass that changes them,
+// the body, the head and the sampler joined into one graph ("decode"), the prefill graph divided into parts
+// ("stitched"), and each part alone. The plan of a checkpoint that is not quantised needs only config.json.
 //
 //   std::vector<NamedGraph> graphs = TRY(graphs_of(plan, options.graphs.disabled_passes));
 //   TRY(export_graphs(graphs, "graphs"));   // graphs/body.txt, graphs/body.dot, graphs/body.svg, …
@@ -21,9 +21,9 @@
 namespace tessera {
 
 struct NamedGraph {
-  // The name: "body", "head", "sampler", "choose", "logprobs", "decode", "prefill", "prefill_head" or "stitched"; also
-  // "tower" if the model has a vision tower, and "draft", "draft_head" and "draft_decode" if it has a layer that
-  // drafts. The parts of the stitched graph are named by their indices: "0", "1" and so on.
+  // The name: "body", "head", "sampler", "choose", "logprobs", "decode", "prefill", "prefill_head" or "stitched". If
+  // the model has a vision tower, also "tower". If it has a layer that drafts, also "draft", "draft_head" and
+  // "draft_decode". The parts of the stitched graph are named by their indices: "0", "1" and so on.
   // "pass:remove_dead_code:body:before" and "…:after" are the graph "body" before and after that pass.
   std::string name;
   ir::Graph graph;

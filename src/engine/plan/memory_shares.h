@@ -33,9 +33,9 @@ struct ShareInputs {
 
 // Returns the bytes that graph objects may take. With a given fraction, these are the bytes that neither the fraction
 // nor activations take. Without a given fraction, graphs leave the KV cache room for one request of the longest
-// context, but on a CPU at most 2 GiB. If that much is not left, graphs get an eighth of what the activations leave.
-// Returns kResourceExhausted if weights or forwards do not fit even without graphs. The message names options to
-// change. Returns kInvalidArgument for a fraction outside 0.1 … 0.95.
+// context. On a CPU, they leave it at most 2 GiB. If activations leave less than this room, graphs get an eighth of
+// what activations leave. Returns kResourceExhausted if weights or forwards do not fit even without graphs. The message
+// names options to change. Returns kInvalidArgument for a fraction outside 0.1 … 0.95.
 Result<std::int64_t> room_for_graphs(const ShareInputs& in);
 
 // Returns the shares once the bytes of graphs are known. Returns kResourceExhausted if no page is left for the KV

@@ -1,4 +1,5 @@
-// Catches: adapters that the messages between nodes cannot carry, which a start accepts and a forward then refuses.
+// Catches: a start that accepts adapters that the messages between nodes cannot carry, so that a forward then refuses
+// them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

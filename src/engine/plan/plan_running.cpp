@@ -34,7 +34,7 @@ Status choose_running(PlanDraft& draft) {
   if (options.two_batch_overlap && exchanges_rows(options)) runner.halves_from = options.two_batch_least_tokens;
   const bool alike = dispatches_alike(options);
   runner.capture = options.graphs.capture.value_or(on_host || alike ? CaptureMode::kEager : CaptureMode::kCore);
-  // If all ranks must dispatch alike, none measures costs, because ranks with different measurements would choose
+  // If all ranks must dispatch alike, no rank measures costs, because ranks with different measurements would choose
   // different graphs.
   runner.measure_costs = options.graphs.measure_costs && !options.deterministic && !alike;
   runner.debug = options.graphs.debug;

@@ -52,8 +52,8 @@ std::optional<StoredDtype> most_common_dtype(const Checkpoint& checkpoint) {
   return kWeightDtypes[most - elements.begin()];
 }
 
-// Returns the type in which the model was published: the type that the config names or, if it names none (like
-// GPT-OSS's), the type of most weights in the checkpoint.
+// Returns the type in which the model was published. This is the type that the config names. If the config names none
+// (like GPT-OSS's), it is the type of most weights in the checkpoint.
 Result<StoredDtype> published_dtype(PlanDraft& draft) {
   if (draft.plan.config.dtype) return *draft.plan.config.dtype;
   const std::shared_ptr<const Checkpoint> checkpoint = TRY(find_checkpoint(draft));

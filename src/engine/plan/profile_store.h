@@ -33,7 +33,7 @@ struct ProfileKeys {
   Hash128 costs;  // hash of device, versions, graphs, and how graphs are compiled and run, but not of captured sizes
   Hash128 algorithms;  // hash of device and versions
 };
-// Returns the keys of a start; `backend` is the device's backend.
+// Returns the keys under which the results of a start are stored. `backend` is the device's backend.
 ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                          const Backend& backend);
 
@@ -55,8 +55,8 @@ class ProfileStore {
   // Returns the number of entries found by loading and restoring.
   std::int64_t cache_hits() const { return cache_.hits() + (known_ && !known_->empty() ? 1 : 0); }
   // Measures the algorithms for one matmul that has not been measured yet. Later starts use the fastest one. Returns
-  // false if no such matmul is left, if there is no cache, if the plan measures no costs, and on several nodes.
-  // Precondition: nothing runs on `device`.
+  // false, and measures nothing, if no such matmul is left, if there is no cache, if the plan measures no costs, or if
+  // there are several nodes. Precondition: nothing runs on `device`.
   Result<bool> measure_algorithms(Device& device);
   std::int64_t measured_algorithms() const { return measured_algorithms_; }
   // Measures alternative schedules of one generated kernel (ops/fused/row_tuning.h), like measure_algorithms(). All

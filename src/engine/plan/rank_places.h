@@ -24,14 +24,14 @@ inline RankLayout layout_of(const EngineOptions& options) {
 inline int ranks_here(const EngineOptions& options) {
   return options.dp_attention ? layout_of(options).ranks() : layout_of(options).ranks() / options.nnodes;
 }
-// Returns the number of ranks among which each layer is divided. With dp_attention, each of them has requests of its
-// own. Otherwise there are tp_size of them, and all compute the same requests.
+// Returns the number of ranks among which each layer is divided. With dp_attention, these are all replicas, and each
+// has requests of its own. Otherwise there are tp_size of these ranks, and all compute the same requests.
 inline int ranks_of_layers(const EngineOptions& options) {
   return options.dp_attention ? options.replicas : options.tp_size;
 }
 // Returns the number of ranks, over all nodes, that compute every forward together.
 inline int all_ranks(const EngineOptions& options) { return ranks_of_layers(options) * options.pp_size; }
-// Returns the number of engines in this process that share the requests. It has the precondition of
+// Returns the number of engines in this process that share the requests. Precondition: the options were checked, as for
 // ranks_here().
 inline int replicas_here(const EngineOptions& options) {
   return options.dp_attention ? options.replicas / options.nnodes : options.replicas;

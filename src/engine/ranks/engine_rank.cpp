@@ -34,7 +34,8 @@ void cut_to(const RankLimits& agreed, EnginePlan& plan) {
       fmt::format("the KV cache has {} tokens, for which every rank has room", plan.memory.context_tokens));
 }
 
-// Plans for `max_requests` running requests, the number that the ranks agreed on; 0: for the number in the options.
+// Plans for `max_requests` running requests, the number that the ranks agreed on. If it is 0, plans for the number in
+// the options.
 Result<EnginePlan> plan_for(const EngineOptions& options, Device& device, int rank, std::int64_t max_requests) {
   EngineOptions agreed = options;
   if (max_requests > 0) agreed.max_running_requests = max_requests;

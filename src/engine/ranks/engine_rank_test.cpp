@@ -1,6 +1,6 @@
 // Catches: stages of unequal layers that cannot start together because one stage has room for fewer states than
-// another, a start that uses another stage's number of requests or plans sizes for another stage, and an explanation
-// that contradicts the start.
+// another; a start that uses another stage's number of requests or plans sizes for another stage; and a plan
+// (plan_as_ranks) that contradicts the start.
 #include "tessera/engine/ranks/engine_rank.h"
 
 #include <fmt/format.h>
@@ -107,7 +107,7 @@ TEST_F(UnequalStages, AgreeOnTheLeastOfAllStages) {
     EXPECT_EQ(plan.runner.decode_sizes, decode_ladder(fewest));
     EXPECT_THAT(plan.notes, Contains(HasSubstr(line)));
 
-    // Sends more requests than can run at once; all are answered.
+    // Sends more requests than can run at once. All of them must be answered.
     std::vector<Request> requests;
     for (std::int32_t r = 0; r < fewest + 5; ++r)
       requests.push_back({.prompt = {TokenId(3 + r % 400), TokenId(9), TokenId(27)},

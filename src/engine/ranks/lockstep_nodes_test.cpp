@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 constexpr std::chrono::seconds kLimit{20};
 
-// Nodes of two ranks each; every rank counts its calls.
+// Nodes of two ranks each. Counts how often each rank is called.
 struct GroupOfNodes {
   explicit GroupOfNodes(int nodes) : calls(static_cast<std::size_t>(2 * nodes)) {
     for (std::shared_ptr<NodeGroup>& ends : testing::join_nodes_here(nodes))

@@ -1,7 +1,7 @@
 // The peers of an engine: the ranks that compute forwards with it. An engine uses its peers without knowing their kind.
 //
 //   alone     (this class)           one rank: there are no peers, so most functions do nothing
-//   leader    (leader.h)             rank 0 of one model's ranks: it schedules; the others compute the same forwards
+//   leader    (leader.h)             rank 0 of one model's ranks, which schedules; the others compute its forwards too
 //   lockstep  (lockstep_peers.h)     one of the replicas that share a model's experts and make their forwards together
 //
 // Only the engine's thread may call a function, unless the function's comment says otherwise.

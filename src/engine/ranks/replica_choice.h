@@ -68,8 +68,8 @@ class ReplicaChoice {
   std::vector<Load> loads_;
   std::unordered_map<Ticket, Place> places_;
   std::size_t most_blocks_;
-  // For each block, keyed by the hash of the adapter and all tokens up to its end: the replicas that may have cached
-  // it, as a bit set.
+  // Maps a block to the replicas that may have cached it, as a bit set. The key is the hash of the adapter and of all
+  // tokens up to the block's end.
   std::unordered_map<std::uint64_t, std::uint64_t> owners_;
   std::deque<std::uint64_t> order_;  // keys of owners_, oldest first
 };

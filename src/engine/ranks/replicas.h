@@ -42,7 +42,7 @@ class Replicas {
   // Return the statistics as of the last step, either of one engine or of every engine.
   EngineStats stats(int replica) const { return threads_[static_cast<std::size_t>(replica)]->stats(); }
   std::vector<EngineStats> each_stats() const;
-  // Returns the sums over all engines; the graphs are those of the first engine.
+  // Returns the statistics summed over all engines. The statistics of graphs are those of the first engine.
   EngineStats stats() const { return sum_of(each_stats()); }
   // Returns ok while any engine serves. If none does, returns the error of the engine with the highest index.
   Status health() const;

@@ -1,5 +1,5 @@
-// Warns, at most once a minute, if too many of a minute's forwards ran without a graph or had to wait until their size
-// was bound.
+// Warns, at most once a minute, if too many of a minute's forwards ran without a graph, or had to wait until their size
+// was bound to kernels and addresses.
 //
 //   if (std::optional<std::string> warning = watch.add(decision, shape_compiles, Clock::now())) log_warn(…);
 //

@@ -30,8 +30,8 @@ Result<StepOutputs> Flights::collect() {
 
 void Flights::count_prefill(StepPace::Clock::time_point end) {
   const ScheduledBatch& batch = oldest();
-  // Counts all new tokens except those of decoding requests, which have one each. Generated tokens that are computed
-  // again after a preemption count too, because they are a part of the forward's time.
+  // Counts all new tokens, and subtracts one token for each decoding request. Generated tokens that are computed again
+  // after a preemption count too, because they are a part of the forward's time.
   std::int64_t tokens = -batch.num_decoding;
   for (const ScheduledBatch::Entry& entry : batch.entries) tokens += entry.new_tokens;
   const StepPace::Clock::duration took = end - std::max(begins_.front(), last_end_);

@@ -1,11 +1,12 @@
-// Decides how many prompt tokens a step takes in addition to its decodes.
+// Decides how many prompt tokens a step takes in addition to its decodes. A step takes at most one chunk of prompt
+// tokens.
 //
 // Above some number of tokens (`filling`), a forward's time is proportional to its tokens. Two prompts of that length
 // take as long in one step as in two steps, but in one step the first prompt's answer comes later. Every decoding
 // request also waits for the end of the step. So a step takes the whole first prompt or, if other requests decode, at
 // most a third of the chunk (or `filling` tokens if that is more). It then adds later prompts until it has `filling`
-// tokens. If more than kDeepBacklog chunks of prompts wait, throughput matters more: steps are whole chunks, which need
-// the fewest forwards.
+// tokens. If more than kDeepBacklog chunks of prompts wait, throughput matters more. Steps are then whole chunks,
+// because these need the fewest forwards.
 //
 // Measured with Llama-3.1-8B on an H200, on 300 requests of the Azure conversation trace at 12/s:
 // docs/measurements/serving.md, "A saturated server".

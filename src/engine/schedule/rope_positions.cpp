@@ -17,8 +17,9 @@ RopePositions::RopePositions(std::span<const TokenGrid> images) {
 }
 
 void RopePositions::append(std::int64_t first, std::int64_t count, std::array<std::vector<std::int32_t>, 3>& to) const {
-  // The token's segment is the last one that begins at or before it. If no text is between two images, the list still
-  // has a text segment between them. This segment is empty and begins at the second image's first token.
+  // A token's segment is the last segment in the list that begins at or before the token. The list alternates between
+  // text and images. If two images are adjacent, the text segment between them is empty and begins at the second
+  // image's first token. The second image comes after it in the list, so the token gets the image's segment.
   auto next = std::ranges::upper_bound(segments_, first, {}, &Segment::first_token);
   for (std::int64_t token = first; token < first + count; ++token) {
     while (next != segments_.end() && next->first_token <= token) ++next;

@@ -1,9 +1,9 @@
 // Three-dimensional positions (time, height, width) of the tokens of a text with images. They follow get_rope_index of
 // Hugging Face's modeling_qwen2_5_vl.py, which Qwen2-VL, Qwen3-VL and Qwen3.5 share for images.
 //
-//   tokens of text     count up by one in all three
-//   an image           begins at p, where text would continue: token (row r, column c) has (p, p + r, p + c)
-//   the text after it  continues at p + max(rows, columns): one more than the greatest position so far
+//   tokens of text     each is one greater than the token before it, on all three axes
+//   an image           begins at p, where text would continue: its token (row r, column c) is at (p, p + r, p + c)
+//   the text after it  continues at p + max(rows, columns), one more than the greatest position so far
 //
 // A token's positions may therefore be below its index in the text. Decoded tokens continue after the prompt in the
 // same way.

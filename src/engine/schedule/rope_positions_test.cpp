@@ -1,5 +1,5 @@
-// Catches: positions of an image's tokens, or of the tokens after it, that differ from Hugging Face's or depend on the
-// cuts of a prompt.
+// Catches: positions of an image's tokens, or of the tokens after it, that differ from Hugging Face's or depend on how
+// the prompt is split into prefill chunks.
 #include "tessera/engine/schedule/rope_positions.h"
 
 #include <gmock/gmock.h>

@@ -74,8 +74,9 @@ struct ScheduledBatch {
   bool has_draft_masks() const { return !draft_masks_.empty(); }
   // Fills in the masks of sequences with a grammar and drafts. Call it once the drafts are known.
   void fill_draft_masks(std::int64_t vocab_size);
-  // Appends the wanted rows from which no token is sampled to the sampled rows. Fills up the lists to which only some
-  // sequences have added values. Call it once all sequences are added.
+  // Call it once all sequences are added. The batch lists the rows from which a token is sampled. Appends to this list
+  // the other wanted rows, from which no token is sampled. Fills up, with default values, the lists to which only some
+  // sequences have added values.
   void finish();
 
  private:

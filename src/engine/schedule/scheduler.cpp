@@ -164,8 +164,8 @@ std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   const std::int64_t tokens = std::min(decodes + prompts, options_.limits.max_tokens);
   if (tokens <= decodes) return options_.limits.max_tokens;
   const std::int64_t fitting = fit_(tokens);
-  // Cuts nothing if decodes take more than half of `fitting`, because decodes recur in every step and prompts would
-  // advance too slowly.
+  // Does not shorten the prompts if decodes would take more than half of the `fitting` rows. Such steps would repeat as
+  // long as the requests decode, and prompts would get so few rows that they advance too slowly.
   if (fitting < 2 * decodes || fitting >= tokens) return options_.limits.max_tokens;
   ++split_chunks_;
   return fitting;

@@ -56,8 +56,8 @@ struct SchedulerOptions {
   std::int64_t adapter_slots = 0;  // maximum number of adapters in one forward; 0: no adapters are served
 };
 
-// For a step with `tokens` tokens, prompts and decodes together, returns how many of them to compute at once
-// (split_tokens in runner/dispatch/dispatch.h). The result is at least one. An empty function means all of them.
+// A function that is called with a step's number of tokens, prompts and decodes together. It returns how many of them
+// to compute at once (split_tokens in runner/dispatch/dispatch.h), at least one. An empty function means all of them.
 using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
 // Returns the number of tokens above which a forward's time is proportional to its tokens (filling_tokens in
 // runner/dispatch/dispatch.h). An empty function means that the number is unknown.

@@ -1,7 +1,8 @@
 // Catches: tokens computed twice or never; rows, slots and positions of the wrong sequence; a sampled id read from a
-// row that another step has overwritten; leaked pages; and keys and values of other tokens, read from shared, evicted
-// or preempted pages, from pages outside the window, or from states of another sequence or position. Random arrivals,
-// priorities, common prefixes, retentions and cancellations are checked against a naive model of the memory.
+// row that another step has overwritten; leaked pages; and a forward that reads the keys and values of wrong tokens.
+// These may lie in shared, evicted or preempted pages, in pages outside the window, or in states of another sequence or
+// position. Random arrivals, priorities, common prefixes, retentions and cancellations are checked against a naive
+// model of the memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -306,7 +307,8 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   EXPECT_GT(cached_tokens, 1000);
 }
 
-// In some loads a step has room for all decodes, because max_tokens is at least max_requests. In others it has not.
+// In some loads a step has room for all decodes, because max_tokens is at least max_requests. In other loads it does
+// not have this room.
 TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   std::int64_t split_chunks = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {

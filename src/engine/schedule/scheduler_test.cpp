@@ -1,5 +1,5 @@
-// Catches: sequences that overtake earlier ones, starve or are left out of a batch, a chunk above its limit, leaked
-// pages, the wrong sequence preempted, and a prefix that is computed twice, or reused although its rows are wanted.
+// Catches: sequences that overtake earlier ones, starve or are missing in a batch; a chunk above its limit; leaked
+// pages; preemption of the wrong sequence; and a prefix that is computed twice, or reused although its rows are wanted.
 #include "tessera/engine/schedule/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -343,7 +343,7 @@ TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
   scheduler.add(sequence(2, 4, 8));   // has one page and grows to three
   std::vector<std::string> steps = all_steps(scheduler);
   EXPECT_EQ(preemptions(), 1);
-  // Sequence 2 is preempted with 9 tokens. Two of its pages, of 4 tokens each, stay cached; 1 takes one of them.
+  // Sequence 2 is preempted with 9 tokens. Two of its 4-token pages stay cached, and sequence 1 takes one of them.
   EXPECT_THAT(steps, ElementsAre("1:4* 2:4*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1*", "1:1*",
                                  "1:1*", "1:1*", "1:1*", "1:1*", "1:1*", "2:5*", "2:1*", "2:1*"))
       << "what 2 had computed was evicted for 1";

@@ -42,7 +42,8 @@ struct Sequence {
   // prompt is computed.
   std::int64_t first_embedding = -1;
   std::vector<ImageSpan> images;  // images of the request, in the order of their tokens
-  // image_rows[i] holds the rows of images[i] from the first forward that needs them to the last; null: not held.
+  // image_rows[i] holds the rows of images[i], from the first forward that needs them to the last one. null means that
+  // none are held.
   std::vector<ImageRows::Image*> image_rows;
   std::optional<RopePositions> rope;       // none: positions are indices in the text
   std::shared_ptr<ServedAdapter> adapter;  // null: none
@@ -56,7 +57,8 @@ struct Sequence {
 
   std::optional<TokenEdits> edits;  // none: the logits are not edited
   std::optional<GrammarMatcher> matcher;
-  // One bit for each token, as in GrammarMatcher's masks; a set bit allows the token. Empty: all tokens are allowed.
+  // One bit for each token, as in GrammarMatcher's masks. A set bit allows the token. If the vector is empty, all
+  // tokens are allowed.
   std::vector<std::uint32_t> allowed;
   std::optional<OutputText> text;  // none: the text is not wanted
   std::optional<Drafter> drafter;  // none: the sequence makes no drafts
@@ -66,7 +68,8 @@ struct Sequence {
   std::int64_t draft_keys = 0;
   PageTableNumber draft_keys_table{};
 
-  // The result at the sequence's end. Rows of the prompt are delivered once, even if they are computed again.
+  // The result that the request gets when the sequence ends. Rows of the prompt are delivered once, even if they are
+  // computed again.
   Completion result;
   std::int64_t rows_delivered = 0;    // number of prompt tokens whose log-probabilities or logits were delivered
   std::int64_t hidden_delivered = 0;  // number of tokens whose hidden states were delivered or pooled

@@ -23,8 +23,8 @@ struct SimulatedRequest {
   double arrival_s = 0;
   std::int64_t prompt_tokens = 1;
   std::int64_t output_tokens = 1;
-  // The content of each block of block_tokens prompt tokens: equal numbers mean equal tokens. Empty: the prompt begins
-  // like no other.
+  // One number for each block of the prompt. A block has `block_tokens` tokens. Blocks with equal numbers have equal
+  // tokens. If the list is empty, the prompt shares no prefix with any other prompt.
   std::vector<std::int64_t> blocks{};
 };
 

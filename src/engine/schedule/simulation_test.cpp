@@ -1,6 +1,6 @@
-// Catches: prompts that leave the graphs without a reason (a chunk above the largest size, mixed batches, wanted
-// log-probabilities), padding that takes too much of the time, lost requests, and a simulation with token counts that
-// do not add up.
+// Catches: prompts that run without a graph although no reason for it applies (a chunk above the largest size, mixed
+// batches, wanted log-probabilities); padding that takes too much of the time; lost requests; and a simulation whose
+// token counts do not add up.
 #include "tessera/engine/schedule/simulation.h"
 
 #include <gmock/gmock.h>

@@ -22,7 +22,7 @@ class TokenEdits {
   bool any(std::int64_t generated) const;
   // Returns whether the edits depend on the previous tokens, which must then be on the host.
   bool follow_text() const { return penalises_ || !words_.empty(); }
-  // Returns whether output token `generated` must not be `token`. The precondition is that of append().
+  // Returns whether `token` is forbidden as output token `generated`. Precondition: as for append().
   bool forbids(TokenId token, std::int64_t generated) const;
   // Records `token` as the next token of the output.
   void count(TokenId token);

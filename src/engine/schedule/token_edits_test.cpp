@@ -1,5 +1,6 @@
-// Catches: penalties for tokens that did not occur, were counted wrong or are penalised twice, a bias lost beside a
-// penalty, end tokens forbidden too long or not at all, and bad words forbidden too early, too late or forever.
+// Catches: penalties for tokens that did not occur, were counted wrong or are penalised twice; a bias that is lost
+// beside a penalty; end tokens that are forbidden too long or not at all; and bad words that are forbidden too early,
+// too late or forever.
 #include "tessera/engine/schedule/token_edits.h"
 
 #include <gmock/gmock.h>

@@ -113,7 +113,7 @@ Result<Automaton> length_automaton(std::int64_t min, std::int64_t max) {
 }
 
 Result<Automaton> texts_automaton(const std::vector<std::string>& texts, WorkLimit& work) {
-  // Builds a prefix tree (trie); all texts without a continuation end in one shared state.
+  // Builds a prefix tree (trie), in which all texts without a continuation end in one shared state.
   std::vector<std::map<char32_t, std::int32_t>> ways(1);
   std::vector<std::uint8_t> accepts = {0};
   for (const std::string& text : texts) {

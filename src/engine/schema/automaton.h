@@ -43,8 +43,8 @@ struct Automaton {
 
 enum class Reading : std::uint8_t { kNarrow, kWide };  // see regex.h
 
-// Makes the automaton of one reading of the regex. Returns invalid_argument if it needs more than kMaxStates states or
-// more than the remaining work.
+// Makes the automaton of the regex's narrow or wide reading (regex.h). Returns invalid_argument if it needs more than
+// kMaxStates states or more than the remaining work.
 Result<Automaton> make_automaton(const Regex& regex, Reading reading, WorkLimit& work);
 // Makes an automaton that accepts exactly these texts. Precondition: they are sorted and unique.
 Result<Automaton> texts_automaton(const std::vector<std::string>& texts, WorkLimit& work);

@@ -25,7 +25,7 @@ class Builder {
  public:
   explicit Builder(Reading reading) : reading_(reading) {}
 
-  // Adds a path that matches `regex`, beginning at `from`; returns the path's last node.
+  // Adds a path that matches `regex` and begins at the node `from`. Returns the path's last node.
   Result<std::int32_t> add(const Regex& regex, std::int32_t from) {
     if (nodes_.size() > kMaxNodes) {
       return invalid_argument(fmt::format("a pattern comes to more than {} nodes of an automaton", kMaxNodes));

@@ -8,9 +8,10 @@
 
 namespace tessera::schema {
 
-// Returns the grammar, in xgrammar's EBNF, of JSON texts that a schema accepts. The schema accepts every text of the
-// grammar, and grammar.h lists the accepted values that are never generated. `blank` is an expression from blank_ebnf()
-// for the white space between the tokens of a text. If it is empty, texts are written as json.dumps writes them.
+// Returns a grammar, in xgrammar's EBNF, for JSON texts that a schema accepts. The schema accepts every text of the
+// grammar. grammar.h lists the values that the schema accepts but the grammar never generates. `blank` is an expression
+// from blank_ebnf() for the white space between the tokens of a text. If it is empty, texts are written as json.dumps
+// writes them.
 //
 // Returns invalid_argument if the schema is malformed, too deep, too large or accepts nothing. Returns unimplemented if
 // the schema is valid but has no exact grammar. The message names the place and the keyword once:

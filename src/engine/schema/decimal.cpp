@@ -58,7 +58,7 @@ bool is_step(const Decimal& step) {
 
 bool is_multiple(long double value, const Decimal& step) {
   if (std::trunc(value) == value) {
-    // The rest of the division by step.units is a small integer, however large the value is.
+    // The remainder of the division by step.units is a small integer, however large the value is.
     const auto rest = static_cast<std::int64_t>(std::fmod(value, static_cast<long double>(step.units)));
     return static_cast<Wide>(rest) * power_of_ten(step.places) % step.units == 0;
   }

@@ -36,7 +36,7 @@ std::string ebnf_choice(const std::vector<std::string>& alternatives);
 
 class EbnfRules {
  public:
-  // Returns the name of a rule with this body; equal bodies share a rule.
+  // Returns the name of a rule with this body. Calls with equal bodies return the same rule.
   std::string shared(const std::string& body);
   // Returns a name that no other rule has.
   std::string fresh_name(std::string_view hint);

@@ -84,7 +84,7 @@ Result<std::string> GrammarWriter::array(const ArrayShape& shape, TypeId type) {
   bool open = true;
   for (std::size_t i = 0; i < shape.prefix.size() && open; ++i) {
     open = types_.possible(shape.prefix[i]);
-    // Marks the first `min` items as required, because an array of at least `min` items has all of these.
+    // Marks the first `min` items as required, because an array of at least `min` items has all of them.
     if (open) elements.listed.push_back({TRY(type_rule(shape.prefix[i])), static_cast<std::int64_t>(i) < shape.min});
   }
   if (open && types_.possible(shape.rest)) elements.more = TRY(type_rule(shape.rest));

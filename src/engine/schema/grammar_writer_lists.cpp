@@ -61,7 +61,7 @@ std::string GrammarWriter::uncounted(const Elements& elements) {
 Result<std::string> GrammarWriter::counted(const Elements& elements) {
   const std::string comma = token(",") + ' ';
   const auto listed = static_cast<std::int64_t>(elements.listed.size());
-  // Without a maximum, all counts above the minimum are equivalent.
+  // Without a maximum, it does not matter by how much a count exceeds the minimum, so counts are capped at the minimum.
   const std::int64_t top = elements.max >= 0 ? elements.max : elements.min;
   const auto capped = [&](std::int64_t count) { return elements.max < 0 ? std::min(count, top) : count; };
   // known[{element, count}] is an expression for the rest of the list from that element on if `count` elements precede
@@ -90,7 +90,8 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
       }
       const Element& element = elements.listed[static_cast<std::size_t>(at)];
       std::vector<std::string> ways;
-      // Without a maximum and with a minimum of 0, a count of 1 means that at least one element precedes.
+      // A count must be above 0 once an element precedes, because a comma is then needed. With a minimum of 0 and no
+      // maximum, capped() would return 0, so the count is raised to 1.
       std::int64_t next = count + 1;
       if (elements.max < 0) next = std::min(next, std::max(capped(next), std::int64_t{1}));
       const auto with = known.find({at + 1, next});

@@ -9,7 +9,7 @@ namespace {
 
 using Bound = NumberSet::Bound;
 
-// Returns the tighter bound; `sign` is 1 for lower bounds and -1 for upper ones.
+// Returns the tighter bound. `sign` is 1 for lower bounds and -1 for upper ones.
 std::optional<Bound> tighter(const std::optional<Bound>& a, const std::optional<Bound>& b, int sign) {
   if (!a || !b) return a ? a : b;
   if (a->value == b->value) return Bound{a->value, a->exclusive || b->exclusive};

@@ -51,8 +51,8 @@ std::optional<std::vector<NumberSet>> without(const NumberSet& set, const Number
 // Returns all numbers of a set of integers if the set's bounds enclose at most `most` integers. Otherwise returns
 // nothing.
 std::optional<std::vector<std::int64_t>> finite_integers(const NumberSet& set, std::int64_t most);
-// Returns whether any number of the set has a text. This costs little if the set has no multiples. Returns the same
-// errors as number_ebnf().
+// Returns whether any number of the set has a text. This costs little if the set has no steps ("multipleOf"). Returns
+// the same errors as number_ebnf().
 Result<bool> has_texts(const NumberSet& set, WorkLimit& work);
 // Returns an expression for the numbers' texts, or nothing if no number has a text. Returns unimplemented if a bound
 // has more digits than texts have.

@@ -22,7 +22,8 @@ Regex digit(char first, char last) {
 Regex digits(int min, int max) { return make_repeat(digit('0', '9'), min, max); }
 Regex nothing() { return make_sequence({}); }
 
-// A position in the digits of the numbers between two bounds. Both bounds have the same number of digits.
+// A step of a walk over the digits of the numbers between the bounds `low` and `high`, which have equally many digits.
+// `at` is the index of the next digit.
 struct DigitWalk {
   const std::string& low;
   const std::string& high;
@@ -36,7 +37,8 @@ struct DigitWalk {
   }
 };
 
-// Adds one choice for each possible next digit: the digit, followed by the result of `rest` for the remaining walk.
+// Adds to `choices` the regexes for the possible next digits. Each regex is a digit or a range of digits, followed by
+// `rest` of the walk after this digit.
 template <class Rest>
 void add_digits(const DigitWalk& walk, const Rest& rest, std::vector<Regex>& choices) {
   const char first = walk.on_low ? walk.low[walk.at] : '0';
@@ -114,7 +116,7 @@ Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
   return make_choice(std::move(choices));
 }
 
-// Returns the number of digits after the point of a double's shortest text, written without an exponent.
+// Writes the double as its shortest text without an exponent. Returns the number of digits after the point.
 int places_of(long double value) {
   if (std::trunc(value) == value) return 0;
   const std::optional<Decimal> number = decimal_of(value);
@@ -144,8 +146,8 @@ Status too_many_digits() {
   return unimplemented(fmt::format("numbers of more than {} digits are not generated between bounds", kDigits));
 }
 
-// Returns the bounds of a set of multiples. Multiples have no more places than their steps, so a bound with more places
-// moves to the next number with few enough places.
+// Returns the bounds of a set of multiples. Multiples have no more places than their steps. A bound with more places
+// therefore moves inwards to the next number with few enough places.
 Result<Units> units_of_multiples(const NumberSet& set) {
   Units out;
   for (const Decimal& step : set.multiples) out.places = std::max(out.places, step.places);

@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 6> kNamed = {"properties",  "patternPrope
 
 constexpr std::size_t kMaxIdBytes = 2048;
 
-// Returns whether "$schema" names draft 7 or an older one; nothing if it names none.
+// Returns whether the draft that "$schema" names is draft 7 or an older one. Returns nothing if it names none.
 std::optional<bool> old_draft(const Json& schema) {
   const Json* draft = schema.find("$schema");
   if (draft == nullptr || !draft->is_string()) return std::nullopt;

@@ -60,8 +60,8 @@ Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Js
       rest.schemas.push_back(&schema);
       parts.insert(parts.begin(), std::move(rest));
       for (Matched& part : parts) {
-        // Some names match the first pattern and some do not, so neither part is empty. With further patterns, or
-        // lookaheads, a part may have no names.
+        // With one pattern, both parts have names, because some names match the pattern and some do not. With further
+        // patterns, or with lookaheads, a part may have no names.
         const bool sure = first && terms.size() == 1;
         if (!sure && TRY(table_.texts().empty(part.names, Reading::kWide))) continue;
         split.push_back(std::move(part));
@@ -130,7 +130,8 @@ Status SchemaReader::read_names(ObjectShape& out) {
   return ok_status();
 }
 
-// Returns the strings of a shape, without those of its `left_out`; nothing if no strings are left.
+// Returns the strings of a shape, without the strings of the types in its `left_out`. Returns nothing if no strings are
+// left.
 Result<std::optional<TextSet>> SchemaReader::names_of(const Shape& shape) {
   const TextSet* texts = shape.get<TextSet>();
   const Json* value = shape.get<Json>();

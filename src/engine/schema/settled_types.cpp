@@ -191,7 +191,8 @@ Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, 
     if (one.value != any) return none;
   }
   const bool any_name = std::ranges::any_of(others->classes, [](const NameClass& one) { return one.names.free(); });
-  // If `other` did not allow every name, the names would have to be compared too.
+  // `other` must allow every name. Otherwise an object could be outside `other` because of a property's name, but the
+  // parts below are outside `other` only because of properties' values.
   if (!any_name) return none;
   Shapes out;
   const auto add = [&](const Member& member, TypeId value, bool required) {
@@ -221,8 +222,8 @@ Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, 
   return std::optional(std::move(out));
 }
 
-// Removes the items and properties that the schema does not mention, unless they are needed. Also removes the names of
-// members from the name classes.
+// Returns the shape without the items and properties that the schema does not mention, unless they are needed. Also
+// removes the names of members from the name classes.
 Result<Shape> SettledTypes::as_generated(const Shape& shape) {
   Shape out{.values = shape.values};
   if (ArrayShape* array = out.get<ArrayShape>()) {

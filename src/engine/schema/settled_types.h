@@ -76,8 +76,8 @@ class SettledTypes {
   std::set<std::pair<const Json*, TypeId>> told_apart_;  // pairs of LeftOut::at and type for which apart() is used
 };
 
-// Returns all values of a type. Returns nothing if the type has more than 512 values, or values other than listed ones
-// and integers between two bounds. Used for "uniqueItems".
+// Returns all values of a type, if the type consists only of listed values and of integers between two bounds, and has
+// at most 512 values. Otherwise returns nothing. Used for "uniqueItems".
 Result<std::optional<std::vector<Json>>> few_values(const SettledTypes& types, TypeId type);
 
 }  // namespace tessera::schema

@@ -17,7 +17,7 @@ bool range_holds(std::int64_t min, std::int64_t max, std::int64_t needed, const 
   return available.any_number || available.count >= min;
 }
 
-// Returns whether some array has this shape; `has` says whether a type has values.
+// Returns whether some array has this shape. `has(type)` says whether a type has values.
 template <class Has>
 bool array_holds(const ArrayShape& array, const Has& has) {
   Available items;

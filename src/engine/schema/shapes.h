@@ -63,7 +63,7 @@ struct LeftOut {
 };
 
 struct Shape {
-  // The shape's values. A Json is the only value of its shape.
+  // The shape's values. If this is a Json, it is the shape's only value.
   std::variant<Json, NumberSet, TextSet, ArrayShape, ObjectShape> values;
   std::vector<LeftOut> left_out{};
 

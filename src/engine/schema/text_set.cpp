@@ -97,7 +97,8 @@ std::vector<std::intptr_t> key_of(const TextSet& set) {
   return key;
 }
 
-// Returns a regex that by itself satisfies the set's lengths and terms; null if none is known.
+// Returns a regex whose texts all satisfy the set's lengths and terms, so that the set needs no automaton. Returns null
+// if no such regex is known.
 Regex direct_regex(const TextSet& set) {
   if (set.terms.size() != 1 || set.terms.front().negated || set.terms.front().left_out != nullptr) return nullptr;
   Regex regex = without_anchors(set.terms.front().regex);

@@ -19,8 +19,8 @@
 
 namespace tessera::schema {
 
-// The messages of errors read "#/place: \"keyword\": reason". Errors are unimplemented if a schema has no exact form,
-// and invalid_argument if it is malformed or too large.
+// The messages of errors read "#/place: \"keyword\": reason". An error is unimplemented if a schema has no exact form,
+// and invalid_argument if the schema is malformed or too large.
 class TypeTable {
  public:
   // Keeps a reference to `index`. Precondition: the nesting of the schema is bounded.
@@ -29,7 +29,7 @@ class TypeTable {
   // Returns the type of the values that satisfy all of these schemas.
   Result<TypeId> type_of(const std::vector<const Json*>& schemas);
   Result<TypeId> join(TypeId a, TypeId b);
-  // Returns the type of the values that are not of `type`; `why` is for messages.
+  // Returns the type of the values that are not of `type`. Error messages use `why`.
   Result<TypeId> complement(TypeId type, const LeftOut& why);
   // Returns the type of all values.
   Result<TypeId> any() { return type_of({}); }

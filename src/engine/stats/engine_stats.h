@@ -49,8 +49,8 @@ struct EngineStats {
   }
 };
 
-// Returns the sums over the engines of `each`, with the graphs of the first engine. Precondition: there is at least one
-// engine, and all have the same options.
+// Returns the sum of the snapshots in `each`, one for each engine. `graphs` of the result is that of the first engine.
+// Precondition: there is at least one engine, and all have the same options.
 EngineStats sum_of(std::span<const EngineStats> each);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Catches: a request's report with forwards of other requests or without some of its own; forwards counted in the wrong
-// phase; a feature whose forwards run without graphs although nothing reports it; and a list of graphs that is not
-// updated when a size is captured or dropped.
+// Catches: a request's report that contains forwards of other requests or lacks some of its own forwards; forwards that
+// are counted in the wrong phase; a feature whose forwards run without graphs although nothing reports it; and a list
+// of graphs that is not updated when a size is captured or dropped.
 #include "tessera/engine/stats/graph_use.h"
 
 #include <gmock/gmock.h>
@@ -82,8 +82,8 @@ TEST_P(GraphUseOfRequests, MixedBatchesLogprobsAndEmbeddingsRunOnGraphs) {
       mixed = mixed || use.phase == ForwardPhase::kMixed;
       tokens += use.count.tokens;
     }
-    // The request's last token is sampled, but need not be the input of a forward. A step that was scheduled ahead may
-    // have computed it all the same.
+    // The request's last token is sampled, and no forward has to compute it. However, a step that was scheduled before
+    // the request ended may have computed it.
     const std::int64_t least = (*done)[i].prompt_tokens + std::ssize((*done)[i].output_ids) - 1;
     EXPECT_THAT(tokens, ::testing::AllOf(::testing::Ge(least), ::testing::Le(least + 1))) << "request " << i;
   }

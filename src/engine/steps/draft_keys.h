@@ -1,5 +1,5 @@
-// Records which slots of the KV cache have draft keys. These are the keys and values of the next-token layer or draft
-// model (layer_drafts.h), which has cache layers of its own beside the model's.
+// Records which slots of the KV cache have draft keys. Draft keys are the keys and values of the next-token layer or
+// draft model (layer_drafts.h). It has cache layers of its own, beside the model's cache layers.
 //
 // A slot lacks draft keys if the model computed its token in a forward during which no request drafted. The next-token
 // layer or draft model does not run over the tokens of such a forward. A later request may still reuse the slot's page

@@ -1,5 +1,5 @@
-// Catches: keys that count as present although another token took their slot; and a missing position that is passed
-// over.
+// Catches: a slot that counts as having draft keys although another token was written to it; and a position without
+// draft keys that is overlooked.
 #include "tessera/engine/steps/draft_keys.h"
 
 #include <gtest/gtest.h>

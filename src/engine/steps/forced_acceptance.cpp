@@ -3,8 +3,8 @@
 namespace tessera {
 namespace {
 
-// Returns the probability p of keeping a draft at which n = `drafts` drafts give `kept` kept drafts on average. This
-// average is p + p² + … + pⁿ, because a draft is kept only if all drafts before it are kept.
+// Returns the probability p with which each of n = `drafts` drafts must be accepted, so that `kept` drafts are kept on
+// average. The average is p + p² + … + pⁿ, because a draft is kept only if it and all drafts before it are accepted.
 double probability_of(double kept, std::int64_t drafts) {
   double low = 0;
   double high = 1;

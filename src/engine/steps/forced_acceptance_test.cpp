@@ -1,5 +1,5 @@
-// Catches: draws with another mean than was asked for, refused drafts that are kept, and samples that change where
-// nothing was drafted.
+// Catches: a mean number of tokens per step that differs from the requested mean; refused drafts that are kept; and a
+// sampled token that changes although its sequence has no drafts.
 #include "tessera/engine/steps/forced_acceptance.h"
 
 #include <gmock/gmock.h>

@@ -73,8 +73,9 @@ class LayerDrafts {
   Result<bool> drafts_at_once(const ScheduledBatch& batch);
   // Adds the rows of the entry's tokens that the layer has not read.
   void add_layer_rows(const ScheduledBatch::Entry& entry);
-  // Adds rows that the draft model has not read, in order from the first unread one. The number of added rows exceeds
-  // the number of the entry's tokens by at most `most_earlier`. Returns this excess, or 0 if there is none.
+  // Adds rows that the draft model has not read, in order from the first unread row. Adds at most as many rows as the
+  // entry has tokens, plus `most_earlier`. Returns how many more rows it added than the entry has tokens, or 0 if it
+  // added no more than that.
   std::int64_t add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
                               std::int64_t most_earlier);
   // Reads the rows of batch_. If `first_id` is set, then also makes drafts from the wanted rows of batch_.

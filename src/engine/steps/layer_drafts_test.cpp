@@ -123,9 +123,10 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
   }
 }
 
-// The layer's weights are random, so no drafts are kept. After four requests without a kept draft, no other request may
-// draft during the next second. This does not happen if the layer lacked the keys of the four prompts. It lacks these
-// keys if the prompts were first computed for requests for two tokens, which never make drafts.
+// The layer's weights are random and the temperature is high, so no drafts are kept. After four requests whose drafts
+// were all refused, no other request may draft during the next second. These four requests do not count if the layer
+// lacked the keys of their prompts. In the second run it lacks these keys, because requests that never draft (they ask
+// for only two tokens) computed the same prompts before.
 TEST(LayerDrafts, LackOfKeysEndsNoTrials) {
   const auto varied = [](std::int64_t prompt, std::int64_t new_tokens, std::int32_t seed) {
     Request made = request(prompt, new_tokens, seed);
@@ -204,8 +205,8 @@ TEST(LayerDrafts, UnknownQuantisationIsRefused) {
   EXPECT_THAT(Engine::create(options).status().message(), HasSubstr("not accepted without a draft layer"));
 }
 
-// A layer of random weights guesses right about as often as wrong. So the numbers of kept drafts are close only if the
-// layer saw the same hidden states, tokens, keys and values in both runs.
+// A layer with random weights drafts the right token about half of the time. If the layer saw other hidden states,
+// tokens, keys or values in one of the runs, other drafts would be right, and the numbers of kept drafts would differ.
 TEST(LayerDrafts, DraftsDoNotDependOnTheOtherRequests) {
   const std::vector<Request> requests{request(12, 30), request(20, 30, 2), request(7, 30, 3)};
   std::int64_t alone = 0;

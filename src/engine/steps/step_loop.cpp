@@ -83,8 +83,9 @@ Status StepLoop::submit_next(bool overlap) {
   return ok_status();
 }
 
-// Tells DraftSlowdown that a step begins. The step is measured only if all requests decode. If a next-token
-// layer makes drafts, a draft's time must have been measured too: without it the predicted time of a step is too short.
+// Tells DraftSlowdown that a step begins. The step is measured only if all requests decode. If a next-token layer makes
+// drafts, the time of a draft must also have been measured. Without this time, the predicted time of a step would be
+// too short.
 void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin) {
   if (next.entries.empty() || next.phase() != ForwardPhase::kDecode || (layer_drafts_ && draft_ms() == 0)) {
     slowdown_.begin(std::nullopt, begin);
@@ -118,9 +119,9 @@ Status StepLoop::collect_oldest() {
   for (const ScheduledBatch::Entry& entry : oldest.entries) {
     if (entry.sequence != nullptr) collect(oldest, entry, chosen);
   }
-  // The next-token layer reads the forward's rows only if a sequence may draft (reads_at_once(), which also keeps
-  // step() from enqueueing forwards ahead). Forwards that were enqueued before such a sequence arrived may still be in
-  // flight. In that case the layer reads nothing, because these forwards may have overwritten its inputs.
+  // The next-token layer reads the forward's rows only if a sequence may draft (reads_at_once()). As long as one may
+  // draft, step() enqueues no forwards ahead. However, forwards that were enqueued before this sequence arrived may
+  // still be in flight. The layer then reads nothing, because these forwards may have overwritten its inputs.
   if (layer_drafts_) {
     const bool is_read = scheduler_.reads_at_once() && flights_.count() == 0;
     if (is_read) {
@@ -134,8 +135,9 @@ Status StepLoop::collect_oldest() {
   return ok_status();
 }
 
-// Accepts drafts in order. A draft is accepted if it equals the token that was sampled from the row before it. The
-// draft's own row was then computed after the right tokens, so the token sampled from it is the next one.
+// Accepts drafts in order. A draft is accepted if it equals the token that was sampled from the preceding row. In that
+// case the draft's row was computed with the correct preceding tokens, so the token sampled from the draft's row is the
+// sequence's next token.
 void StepLoop::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs) {
   std::optional<RequestEvent> event = collector_.collect(batch, entry, outputs, profiler());
   std::int64_t kept = 0;

@@ -19,14 +19,19 @@ namespace tessera {
 class Adapter {
  public:
   // Reads a folder written by PEFT: adapter_config.json and adapter_model.safetensors. Returns the errors of
-  // AdapterConfig::read() and of SafetensorsFile::open(). Also returns
-  //   invalid_argument  for a module that the model does not have, or whose matrix has another shape; for a LoRA rank
-  //                     above the layout's limit or different from the rank in the settings; for a module that is not
-  //                     among the targets; for A without B; for a value that is not finite; for a whole matrix of a
-  //                     module that AdapterLimits::saved does not name
-  //   unimplemented     for tensors of DoRA; for biases; for whole matrices other than the head's and the embedding's;
-  //                     for a changed head or embedding with ensure_weight_tying; for a folder with only
-  //                     adapter_model.bin
+  // AdapterConfig::read() and of SafetensorsFile::open().
+  //
+  // Also returns invalid_argument in these cases:
+  // - The model has no such module, the module's matrix has another shape, or the module is not among the targets.
+  // - A LoRA rank is above the layout's limit, or differs from the rank in the settings.
+  // - A module has only one of the matrices A and B, or a value is not finite.
+  // - There is a whole matrix for a module that AdapterLimits::saved does not name.
+  // Also returns unimplemented in these cases:
+  // - A tensor belongs to DoRA or is a bias.
+  // - A whole matrix replaces another matrix than the head's or the embedding's.
+  // - The settings have ensure_weight_tying, and the adapter changes the head or the embedding.
+  // - The folder has only adapter_model.bin.
+  //
   // PEFT also writes the base model's own matrix (base_layer.weight) if the adapter changes the embedding or the head.
   // This matrix is not read, and a log message names it. Every other tensor is either used or named in an error.
   // Reads the disk and converts on the calling thread. An adapter of LoRA rank 16 for an 8B model takes tens of

@@ -19,9 +19,10 @@ namespace tessera {
 
 class AdapterConfig {
  public:
-  // Reads adapter_config.json in `folder`. Returns not_found if the file does not exist; data_loss if it cannot be
-  // read; invalid_argument if it is malformed or a value is out of range; unimplemented, with the setting's name, for
-  // unsupported variants: DoRA, modules_to_save with other modules than the head and the embedding, and others.
+  // Reads adapter_config.json in `folder`. Returns not_found if the file does not exist, and data_loss if it cannot be
+  // read. Returns invalid_argument if it is malformed or a value is out of range. Returns unimplemented for an
+  // unsupported variant of LoRA, such as DoRA or modules_to_save with other modules than the head and the embedding.
+  // The message names the setting.
   static Result<AdapterConfig> read(const std::string& folder);
 
   // Returns the LoRA rank that the settings give to a module, such as "model.layers.0.self_attn.q_proj".

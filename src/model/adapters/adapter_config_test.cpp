@@ -1,5 +1,5 @@
-// Catches: a scale or rank that belongs to another module; a pattern that matches too much; an unsupported variant of
-// LoRA that is accepted.
+// Catches: a module that gets the scale or the LoRA rank of another module; a pattern that matches too many modules; an
+// unsupported variant of LoRA that is accepted.
 #include "tessera/model/adapters/adapter_config.h"
 
 #include <cmath>

@@ -44,7 +44,8 @@ struct AdaptableRange {
 };
 
 // One rank's linear, which maps x [T, cols] to [T, rows of all ranges], where T is the number of tokens. An embedding
-// counts as a linear whose x is one-hot rows and whose matrix is the transposed embedding table [hidden size, ids].
+// counts as a linear too. The rows of its x are one-hot, and its matrix is the transposed embedding table [hidden size,
+// ids].
 struct AdaptableLinear {
   std::string weight;  // name of the graph's value that holds the matrix or table
   bool embeds = false;
@@ -151,7 +152,7 @@ std::string_view last_word(std::string_view module);
 // Returns whether adapters may contain the whole matrix of a module with this name (AdapterLimits::saved).
 constexpr bool can_be_saved(std::string_view module) { return module == "lm_head" || module == "embed_tokens"; }
 // Returns a module's name without the prefix before "layers.": "layers.0.self_attn.q_proj". This prefix may differ
-// between checkpoints of one model. The names of the embedding and the head become "embed_tokens" and "lm_head"; any
+// between checkpoints of one model. The names of the embedding and the head become "embed_tokens" and "lm_head". Any
 // other name without a layer is returned unchanged.
 std::string_view from_layer(std::string_view module);
 

@@ -1,5 +1,5 @@
 // Catches: rows of one module that are assigned to another module; a linear that is chosen although it is not a target;
-// wrong columns for a rank that holds only some columns; padded matrices that are not refused.
+// a rank that holds only some columns but takes the wrong columns of A; padded matrices that are not refused.
 #include "tessera/model/adapters/adapter_layout.h"
 
 #include "tessera/model/layers/linear_parts.h"

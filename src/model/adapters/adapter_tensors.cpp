@@ -34,7 +34,8 @@ constexpr Ending kEndings[] = {{.text = ".lora_A.weight", .is_a = true},
                                {.text = ".modules_to_save.weight", .is_whole = true},
                                {.text = ".weight", .is_whole = true}};
 
-// If the tensor is not supported, `refused` says of what kind the tensor is.
+// What one tensor of the file is. `refused` describes a tensor that is not supported. It is empty if the tensor is
+// supported.
 struct TensorRole {
   std::string module;
   Ending ending = {};

@@ -1,5 +1,5 @@
-// Reads a checkpoint's config.json and checks it. Every size must be within the limits below, sizes must divide other
-// sizes where the model requires it, and no product of sizes, for one tensor or for the whole model, may overflow.
+// Reads a checkpoint's config.json and checks it. Every size must be within the limits below. Some sizes must divide
+// others, as the model requires. No product of sizes may overflow, neither for one tensor nor for the whole model.
 //
 //   ModelConfig config = TRY(ModelConfig::read("/models/Qwen3-0.6B", registry.families));
 //
@@ -122,11 +122,11 @@ struct ModelConfig {
   // families.
   std::string json = {};
 
-  // Reads `path`: a model folder, a config.json, or a GGUF file, whose metadata are converted to a config. If a folder
-  // has hf_quant_config.json or else quantize_config.json, quantisation settings are read from that file too.
+  // Reads `path`: a model folder, a config.json, or a GGUF file, whose metadata are converted to a config. Quantisation
+  // settings are also read from hf_quant_config.json or, if the folder has no such file, from quantize_config.json.
   // `projector` is the GGUF file with the vision tower, if `path` is a GGUF file; "" for none. Returns not_found if
-  // `path` has no config.json and is no GGUF file; unimplemented for unsupported architectures and features, among them
-  // some formats of quantised weights; invalid_argument for everything else that is wrong.
+  // `path` has no config.json and is no GGUF file. Returns unimplemented for unsupported architectures and features,
+  // such as some formats of quantised weights. Returns invalid_argument for all other errors in the file.
   static Result<ModelConfig> read(const std::string& path, const FamilyRegistry& families,
                                   const std::string& projector = "");
   // Like read(), for a parsed config. `file` names the source in messages. `beside` is the content of

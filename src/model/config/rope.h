@@ -77,8 +77,8 @@ struct RopeContext {
 };
 
 // Reads `rope_parameters` (new spelling) or `rope_theta` and `rope_scaling` (old) from the members of config.json.
-// Returns invalid_argument for wrong values; unimplemented for other variants (dynamic, and mrope if context.sections
-// is false). `file` names the source in messages.
+// Returns invalid_argument for wrong values. Returns unimplemented for other variants (dynamic, and mrope if
+// context.sections is false). `file` names the source in messages.
 Result<RopeConfig> read_rope_config(const Json& config, const std::string& file, const RopeContext& context);
 
 // Returns how many of a head's dimensions are rotated, counted from the head's start. The number is even. For

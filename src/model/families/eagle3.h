@@ -39,8 +39,8 @@ struct EagleDraft {
 
 // Reads the folder's config.json and the ids of the draft's head. `target` is the config of the target model. If
 // `reads_weights` is false, only config.json is read and the folder need not contain weights. Returns invalid_argument
-// if sizes of the draft differ from the target's sizes, or if a tensor is missing or wrong; unimplemented for drafts
-// that are not EAGLE-3 or are quantised, and for targets with latent attention.
+// if sizes of the draft differ from the target's sizes, or if a tensor is missing or wrong. Returns unimplemented for
+// drafts that are not EAGLE-3 or are quantised, and for targets with latent attention.
 Result<EagleDraft> read_eagle3(const std::string& folder, const ModelConfig& target, const FamilyRegistry& families,
                                bool reads_weights);
 

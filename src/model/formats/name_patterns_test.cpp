@@ -1,4 +1,5 @@
-// Catches: a module that a list names but that does not match; a module that matches although its name is only similar.
+// Catches: a module that a list names but that no pattern matches; a module that a pattern matches although its name is
+// only similar.
 #include "tessera/model/formats/name_patterns.h"
 
 #include "tessera/model/test_support.h"

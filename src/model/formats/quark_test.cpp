@@ -1,5 +1,5 @@
-// Catches: Quark's settings that describe another format but are read as MXFP4; linears on the list of unquantised
-// modules that count as quantised.
+// Catches: Quark's settings that describe another format but are read as MXFP4; linears that count as quantised
+// although they are on the list of unquantised modules.
 #include <fmt/format.h>
 
 #include "tessera/model/formats/formats_test_util.h"

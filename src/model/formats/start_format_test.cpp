@@ -1,5 +1,5 @@
 // Catches: a start format that differs from the published format of that name; a matrix that is quantised although its
-// columns do not fit; settings for which WeightFormats::kind() returns the wrong start format.
+// number of columns does not fit the format; settings for which WeightFormats::kind() returns the wrong start format.
 #include "tessera/model/formats/start_format.h"
 
 #include "tessera/model/formats/formats_test_util.h"

@@ -45,7 +45,7 @@ class WeightFormats {
   // Reads "quantization_config" or "compression_config" from `config`, the whole config.json. In a nested config these
   // members may be inside "text_config". `beside` is the content of hf_quant_config.json (ModelOpt) or
   // quantize_config.json (GPTQ), or null. `file` names config.json in messages. Returns unimplemented for an
-  // unsupported format; invalid_argument for settings that are wrong or contradict each other.
+  // unsupported format. Returns invalid_argument for settings that are wrong or contradict each other.
   static Result<WeightFormats> read(const Json& config, const Json* beside, const std::string& file);
 
   // Returns a copy of these formats in which unquantised linears are quantised to `format` while they are read. Linears
@@ -62,11 +62,11 @@ class WeightFormats {
   std::optional<StartFormat> kind() const;
   std::optional<KvCacheFormat> kv_cache() const;
 
-  // Returns the format of the linear `module` ("model.layers.0.self_attn.q_proj"). Without `stored` the settings
-  // decide. With `stored` the settings decide only if the module has no tensor. If it has tensors, they decide, even
-  // against the lists of unquantised modules: a "weight" of F32, F16 or BF16 without scales is unquantised, and tensors
-  // that fit the format in the settings are quantised. Returns invalid_argument if a module's tensors contradict each
-  // other or the settings; the message names the tensor, its type and what is accepted.
+  // Returns the format of the linear `module` ("model.layers.0.self_attn.q_proj"). If `stored` is empty or shows no
+  // tensor of the module, the settings decide. Otherwise the module's tensors decide, even against the lists of
+  // unquantised modules. A "weight" of F32, F16 or BF16 without scales is unquantised. Tensors that fit the format in
+  // the settings are quantised. Returns invalid_argument if a module's tensors contradict each other or the settings.
+  // The message names the tensor, its type and what is accepted.
   Result<WeightFormat> of(std::string_view module, const StoredTypeOf& stored = {}) const;
 
  private:

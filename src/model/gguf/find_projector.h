@@ -17,10 +17,10 @@ struct FoundProjector {
 // is no such file. `model_path` is as described in model_path.h.
 Result<std::string> find_named_projector(const std::string& model_path, const std::string& name);
 
-// Returns the only projector beside the model. Returns an empty path without a note if `model_path` is neither a GGUF
-// file nor a folder with one, if there is no projector, or if the engine supports no projector for the model's
-// architecture. Returns invalid_argument, with the projectors' names, if there are several. A projector of an
-// unsupported type is not returned, and the note in the result says why.
+// Returns the only projector beside the model. If the projector's type is not supported, the path in the result is
+// empty, and the note says why. Path and note are both empty if `model_path` is neither a GGUF file nor a folder with
+// one, if there is no projector, or if the engine supports no projector for the model's architecture. Returns
+// invalid_argument if there are several projectors, and the message lists their names.
 Result<FoundProjector> find_projector_beside(const std::string& model_path);
 
 // Returns whether the file's name has the form of a projector's name, "mmproj-….gguf".

@@ -12,7 +12,8 @@
 
 namespace tessera {
 
-// How Hugging Face's layout describes a model that reads images. The model's vision tower is in a projector's file.
+// How Hugging Face's config.json and checkpoint describe a model that reads images. The model's vision tower is in a
+// projector's file.
 struct GgufImages {
   std::string_view projector;     // the tower's clip.projector_type
   std::string_view architecture;  // Hugging Face's name of the model with its tower

@@ -13,7 +13,7 @@ namespace tessera {
 
 // Returns the members that ModelConfig::from_json() reads. Their values are those of the config.json that Hugging Face
 // has for the model, including the vision tower if the model has a projector. Sizes that the metadata do not state are
-// taken from the shapes of tensors. Returns unimplemented for an unsupported architecture; invalid_argument for
+// taken from the shapes of tensors. Returns unimplemented for an unsupported architecture, and invalid_argument for
 // metadata that are missing or wrong.
 Result<Json> gguf_config(const GgufModel& model);
 

@@ -59,8 +59,8 @@ bool is_split_name(const std::string& path);
 
 // Returns the GGUF file for `model_path`. The path may be a file whose name ends in ".gguf", or a folder without
 // safetensors that contains exactly one GGUF model. If this model is a split set, returns its first member. Image
-// projectors ("mmproj-…") do not count as models. Returns nothing for any other path. Returns invalid_argument, with
-// the models' names, if a folder contains several models.
+// projectors ("mmproj-…") do not count as models. Returns nothing for any other path. Returns invalid_argument if a
+// folder contains several models, and the message lists their names.
 Result<std::optional<std::string>> find_gguf(const std::string& model_path);
 
 }  // namespace tessera

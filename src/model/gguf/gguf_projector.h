@@ -13,9 +13,10 @@
 
 namespace tessera {
 
-// Returns how Hugging Face's layout describes a model of this architecture with this projector. Returns
-// invalid_argument for a file that is no projector, and unimplemented for a type that the engine does not run with this
-// architecture, such as an audio projector. The message names the file, the key, its value and what is accepted.
+// Returns the entry of `architecture.images` for this projector's type. It says how Hugging Face's config.json
+// describes a language model of this architecture with such a projector. Returns invalid_argument for a file that is no
+// projector, and unimplemented for a type that the engine does not run with this architecture, such as an audio
+// projector. The message names the file, the key, its value and what is accepted.
 Result<const GgufImages*> projector_images(const GgufModel& projector, const GgufArchitecture& architecture);
 
 // Writes the members that a config.json has for a model with images: the architecture's name, "vision_config", the ids
@@ -26,8 +27,8 @@ Result<const GgufImages*> projector_images(const GgufModel& projector, const Ggu
 Status write_images(ConfigWriter& writer, const GgufImages& images);
 
 // Returns the tower's tensors under Hugging Face's names and in Hugging Face's layout. Returns data_loss if the file
-// lacks a tensor that the metadata require, or if the shapes of tensors that belong together differ; invalid_argument
-// for wrong metadata; unimplemented for types that cannot be read.
+// lacks a tensor that the metadata require, or if the shapes of tensors that belong together differ. Returns
+// invalid_argument for wrong metadata, and unimplemented for types that cannot be read.
 Result<TensorFile> read_projector_tensors(const GgufModel& projector);
 
 // Returns those members of a preprocessor_config.json that the projector states: the sizes of patches, the mean and the

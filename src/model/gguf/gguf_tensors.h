@@ -12,7 +12,7 @@ namespace tessera {
 // tensors are converted to F32 while they are read. Rotation factors (rope_freqs.weight, …) are left out, because they
 // belong to the config (gguf_rope.h). Other tensors that have no counterpart in Hugging Face's layout keep their names.
 // Returns data_loss if a tensor's shape does not fit the metadata, or if one of two tensors that belong together is
-// missing; unimplemented for a type that cannot be read.
+// missing. Returns unimplemented for a type that cannot be read.
 Result<TensorFile> read_gguf_tensors(const GgufModel& model);
 
 }  // namespace tessera

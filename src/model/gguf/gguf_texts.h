@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// Returns the tokenizer's lists, which borrow from `model`. Returns not_found if the file has no tokenizer;
+// Returns the tokenizer's lists, which borrow from `model`. Returns not_found if the file has no tokenizer, and
 // invalid_argument for values of wrong types.
 Result<TokenLists> gguf_token_lists(const GgufModel& model);
 

@@ -33,9 +33,9 @@ struct ImportanceMatrix {
 };
 
 // Reads an untrusted file. Tensors that llama-imatrix writes for its statistics ("<name>.in_sum") are skipped. Returns
-// the errors of MappedFile::open() and GgufFile::parse(); data_loss for a file that is no importance matrix or lacks
-// keys, and for a tensor that has no partner, another type or size, or values that are negative or not finite. The
-// message names the file, the tensor, the value and what is accepted.
+// the errors of MappedFile::open() and GgufFile::parse(). Returns data_loss if the file is no importance matrix or
+// lacks keys. Also returns data_loss if a tensor has no partner, has a wrong type or size, or has values that are
+// negative or not finite. The message names the file, the tensor, the value and what is accepted.
 Result<ImportanceMatrix> read_importance(const std::string& path);
 // Like read_importance(), for bytes in memory. `path` is for messages.
 Result<ImportanceMatrix> parse_importance(std::span<const std::byte> bytes, const std::string& path);

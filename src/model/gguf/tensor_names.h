@@ -30,9 +30,9 @@ enum class TensorForm : std::uint8_t {
   kMxfp4Gate,
   kMxfp4Up,
   kMxfp4Down,
-  // Tensors of a gated delta net, in which the value heads are permuted. A value head is several rows in kValueRows and
-  // kMixedRows, one row in kValueHeads, and several columns in kValueColumns. In kMixedRows the rows of queries and
-  // keys come before those of the value heads.
+  // Tensors of a gated delta net, in which the value heads are permuted. A value head consists of several rows in
+  // kValueRows and kMixedRows, of one row in kValueHeads, and of several columns in kValueColumns. In kMixedRows the
+  // rows of queries and keys come before those of the value heads.
   kValueRows,
   kValueHeads,
   kValueColumns,

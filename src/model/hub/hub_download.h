@@ -22,8 +22,8 @@ struct PullOptions {
 // folder, or the first GGUF file if model.gguf selects one. The revision points to the new commit only after all files
 // of that commit are complete. After an error or a signal, complete and partial files stay for the next attempt.
 // Several processes may call this at once. Returns not_found if the model or revision does not exist, or if access or
-// the network is missing; failed_precondition if settings.offline; resource_exhausted if the disk is full; data_loss if
-// the server's answer is inconsistent or contradicts a digest.
+// the network is missing. Returns failed_precondition if settings.offline is true, and resource_exhausted if the disk
+// is full. Returns data_loss if the server's answer is inconsistent, or if downloaded bytes contradict a digest.
 Result<std::string> pull_model(const HubSettings& settings, const HubModel& model, const PullOptions& options);
 
 struct ModelRequest {
@@ -37,8 +37,8 @@ struct ModelRequest {
 };
 
 // Returns the folder or file from which to read a model: `path_or_id` itself if it exists or cannot be an id, otherwise
-// the snapshot of that model in the hub's cache. If the cache does not have it, downloads it or, if `download` is
-// false, returns not_found. Returns invalid_argument for a path with a revision.
+// the snapshot of that model in the hub's cache. If the cache does not have the snapshot, this function downloads it if
+// `download` is true, and otherwise returns not_found. Returns invalid_argument for a path with a revision.
 Result<std::string> resolve_model(const ModelRequest& request, const HubSettings& settings);
 
 }  // namespace tessera

@@ -17,13 +17,13 @@ std::optional<HubModel> parse_hub_name(std::string_view text);
 
 // Returns the files of the model that `which` selects from the file names of a repository. `which` is a file name, or
 // the type that ends a file name before ".gguf" ("Q4_K_M", in any case). For a split set the result has all members, in
-// order. Returns not_found, with a list of the available types, if no model fits; invalid_argument if several models
-// fit.
+// order. Returns not_found if no model fits, and the message lists the available types. Returns invalid_argument if
+// several models fit.
 Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names, std::string_view which);
 
 // Returns the projector to download with a GGUF model: the file `named`, or the repository's only projector if `named`
-// is "". Returns nothing if `named` is "" and the repository has no projector, or several. Returns not_found, with a
-// list of the projectors, if there is no file `named`.
+// is "". Returns nothing if `named` is "" and the repository has no projector, or several. Returns not_found if there
+// is no file `named`, and the message lists the projectors.
 Result<std::optional<std::string>> choose_projector(std::span<const std::string> names, std::string_view named);
 
 // Returns the names of a repository's projectors, in order.

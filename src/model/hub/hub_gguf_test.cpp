@@ -1,5 +1,5 @@
-// Catches: a chosen file that belongs to a model of the repository that was not selected; a split set without all of
-// its files.
+// Catches: a chosen file that belongs to another model of the repository than the selected one; a split set without all
+// of its files.
 #include "tessera/model/hub/hub_gguf.h"
 
 #include <gmock/gmock.h>

@@ -25,8 +25,8 @@ struct HubListing {
   const HubFile* find(std::string_view name) const;
 };
 
-// Parses the answer to GET /api/models/<id>/revision/<revision>?blobs=true. Returns data_loss if the answer is
-// malformed, or has a file name that leads out of the folder or a malformed digest. `what` names the listing in errors.
+// Parses the answer to GET /api/models/<id>/revision/<revision>?blobs=true. Returns data_loss if the answer or a digest
+// in it is malformed, or if a file name leads out of the folder. `what` names the listing in errors.
 Result<HubListing> parse_hub_listing(std::string_view text, const std::string& what);
 
 // Returns the files with configuration, tokenizer and templates: *.json, *.model, *.jinja.

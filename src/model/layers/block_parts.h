@@ -9,13 +9,13 @@
 
 namespace tessera {
 
-// Joins parts with the same block type to one weight, u8[all parts' rows, bytes of a row]. Preconditions: no slice
-// begins or ends within a block; every part except the last has a multiple of sixteen rows (end_of_run()).
+// Joins parts with the same block type to one weight, u8[all parts' rows, bytes of a row]. Preconditions: No slice
+// begins or ends within a block. Every part except the last has a multiple of sixteen rows (end_of_run()).
 QuantisedWeights block_weights(const std::string& name, std::span<const LinearPart> parts);
 
 // Joins parts with the same block type to two weights: codes u8[all parts' rows, bytes of a row] and scales f16[all
 // parts' rows, groups of a row]. If each group has a scale and an offset, the second weight has twice as many columns.
-// Preconditions: the formats have WeightFormat::codes set; no slice begins or ends within a group (values that share a
+// Preconditions: The formats have WeightFormat::codes set. No slice begins or ends within a group (values that share a
 // scale).
 QuantisedWeights block_code_weights(const std::string& name, std::span<const LinearPart> parts);
 

@@ -15,8 +15,8 @@
 namespace tessera {
 
 // The experts that one rank has, and the rank's slice of each of these experts. A layer's experts are divided into
-// ep_size groups of consecutive experts. Neighbouring ranks hold the same group. Each of these ranks has a slice of the
-// intermediate size of every expert in the group.
+// ep_size groups of consecutive experts. Each group belongs to expert_ranks() / ep_size neighbouring ranks. Each of
+// these ranks has a slice of the intermediate size of every expert in the group.
 struct ExpertShare {
   std::int64_t first_expert = 0;
   std::int64_t experts = 0;
@@ -51,9 +51,9 @@ class ExpertParts {
   std::vector<WeightPart> gate_up_elsewhere() const;
   std::vector<WeightPart> down_elsewhere() const;
 
-  // Returns the parts of the MXFP4 values, or of the values' scales, in GPT-OSS's layout for E experts, hidden size H
-  // and intermediate size I. In this layout the rows of gate and up alternate: "<prefix>gate_up_proj_blocks" [E, 2I,
-  // H/32, 16] and "…_scales" [E, 2I, H/32].
+  // Returns the stored parts from which the MXFP4 values, or their scales, are read. The layout is that of GPT-OSS, for
+  // E experts, hidden size H and intermediate size I. In this layout the rows of gate and up alternate:
+  // "<prefix>gate_up_proj_blocks" [E, 2I, H/32, 16] and "…_scales" [E, 2I, H/32].
   std::vector<WeightPart> packed_gate_up(Packed content) const;
   // Like packed_gate_up(), for "<prefix>down_proj_blocks" [E, H, I/32, 16] and "…_scales" [E, H, I/32].
   std::vector<WeightPart> packed_down(Packed content) const;

@@ -129,9 +129,10 @@ class LayerBuilder {
   // tensors are not known, the quantisation settings decide.
   bool has_separate_experts(const std::string& prefix, const std::string& matrix) const;
 
-  // Returns the storage from which the matrix [rows, cols] of `module` is loaded dequantised, for an operator that does
-  // not support quantised matrices. Records `reason` as a note if the matrix is stored quantised, or if linears are
-  // quantised at the engine's start. Returns unimplemented for formats that cannot be dequantised at load.
+  // Used for an operator that does not support quantised matrices. Returns the storage with which the matrix [rows,
+  // cols] of `module` is dequantised while it is loaded. Records `reason` as a note if the matrix is stored quantised,
+  // or if linears are quantised at the engine's start. Returns unimplemented for formats that cannot be dequantised at
+  // load.
   Result<Storage> read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
                                   std::string_view reason);
 

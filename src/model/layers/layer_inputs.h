@@ -15,7 +15,7 @@ namespace tessera {
 // per_layer_input_size and hidden = hidden_size, the values are
 //   (table[ids] · √size + norm(projection(embedded) / √hidden)) / √2
 //
-// `ids` i32[T] is the result of resolve_ids(); `embedded` [T, hidden] is the input of the first layer. For a token
+// `ids` i32[T] is the result of resolve_ids(). `embedded` [T, hidden] is the input of the first layer. For a token
 // whose embedding row the prompt gives, `embedded` has that row, but table[ids] still has the row of the token's id.
 std::vector<ir::ValueId> layer_inputs(LayerBuilder& b, const ModelConfig& config, ir::ValueId ids,
                                       ir::ValueId embedded);

@@ -52,12 +52,13 @@ struct QuantisedWeights {
   std::vector<WeightSpec> weights;
 };
 
-// quantised_weights() joins parts with equal formats. Each part keeps the scales of its own tensor. Preconditions: the
-// format is quantised; if it permutes columns, all parts belong to one tensor. Returns invalid_argument if a slice
+// quantised_weights() joins parts with equal formats. Each part keeps the scales of its own tensor. Preconditions: The
+// format is quantised. If it permutes columns, all parts belong to one tensor. Returns invalid_argument if a slice
 // begins or ends within values that are stored together: the two values of a byte, the 16 values of an NVFP4 scale, or
 // a GGUF file's block (with WeightFormat::codes, a group of the block). Returns unimplemented for padded parts. The
-// result has one table of scales for all parts. With LastBlock::kCut the last part may end within a block of this
-// table. With kWhole the blocks are so small that every part consists of whole blocks, as a stack of experts needs.
+// result has one table of scales for all parts, with one scale for each block of rows and columns. With LastBlock::kCut
+// the last part may end within a block. With kWhole the blocks are so small that every part, also the last, consists of
+// whole blocks. A stack of experts needs kWhole.
 enum class LastBlock : std::uint8_t { kCut, kWhole };
 Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts,
                                            LastBlock last = LastBlock::kCut);

@@ -37,8 +37,8 @@ class ResidualStream {
   ir::Attributes attributes_;
 };
 
-// Returns this rank's slice of RMSNorm over whole rows of `block`'s outputs. x [T, rows of the block on this rank] is
-// this rank's slice of the outputs. The slices of all ranks are gathered before the norm.
+// Applies RMSNorm to whole rows of `block`'s outputs, and returns this rank's slice of the result. x [T, rows of the
+// block on this rank] is this rank's slice of the outputs. The slices of all ranks are gathered before the norm.
 ir::ValueId whole_row_norm(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const LinearBlock& block,
                            const std::string& weight);
 

@@ -1,4 +1,4 @@
-// Chooses the importances of the linears of a folder's output.
+// Chooses the entries of an importance matrix that are used when the linears of a model folder are quantised.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ namespace tessera {
 
 struct FolderImportance {
   std::map<std::string, TensorImportance> entries;  // contain the numbers of `linears`; keys are names in GGUF files
-  // The importances of each linear's columns, all positive. Empty for a linear that is rounded without them.
+  // The importances of each linear's columns, all positive. Empty for a linear that is rounded without importances.
   std::vector<std::span<const float>> linears;
   std::vector<std::string> notes;
 };

@@ -59,8 +59,8 @@ struct Shard {
   std::vector<std::size_t> tensors;
 };
 
-// Returns the name of the group to which a linear belongs. Other engines join the matrices of a group's linears to one
-// matrix, so these linears must have the same NVFP4 factor.
+// Returns the name of the group to which a linear belongs. Other engines concatenate the matrices of a group to one
+// matrix, which has a single NVFP4 factor. So all linears of a group must have the same factor.
 std::string joined_name(const std::string& module) {
   const std::size_t dot = module.rfind('.') + 1;
   const std::string_view last = std::string_view(module).substr(dot);
@@ -239,8 +239,8 @@ class FolderOutput : public QuantisedOutput {
   }
 
   // Returns each linear's factor. All linears with the same joined_name() get the greatest of their factors. The file
-  // stores the divisor 1 / factor, so the result is rounded to the factor that a reader computes from the stored
-  // divisor.
+  // stores a factor as the rounded divisor 1 / factor. So the function returns the factor that a reader computes from
+  // this divisor.
   Result<std::vector<float>> factors() const {
     std::vector<float> factors(linears_.size(), 1.0F);
     if (!linears_.front().rounding.has_factor()) return factors;

@@ -13,7 +13,8 @@
 namespace tessera {
 namespace {
 
-// Which layers have a window. The architecture determines this. A GGUF file states only the size of the window.
+// Says which layers attend only to a window of tokens. The architecture determines this. A GGUF file states only the
+// size of the window.
 enum class Windows : std::uint8_t {
   kNone,
   kEverySecond,  // layers 0, 2, 4, …

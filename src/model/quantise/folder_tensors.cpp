@@ -77,8 +77,9 @@ class FolderTensors {
     return fmt::format("{}: tensor {}", checkpoint_.model_path(), clip_text(Json(tensor.name).dump()));
   }
 
-  // Returns the name with the prefix "model." in place of config_.tensor_prefix. If the checkpoint's names have no
-  // prefix, puts "model." before every name. Otherwise a name without config_.tensor_prefix stays as it is.
+  // Returns the name with the prefix "model.". If the checkpoint's names have the prefix config_.tensor_prefix,
+  // "model." replaces it, and names without that prefix stay as they are. If the checkpoint's names have no prefix,
+  // "model." is put before every name.
   std::string plain_name(std::string_view name) const {
     if (!has_prefix_) return "model." + std::string(name);
     if (name.starts_with(config_.tensor_prefix))

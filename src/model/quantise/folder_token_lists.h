@@ -26,7 +26,7 @@ struct FolderTokenLists {
 // The result's `model` is "gpt2" for a byte-level tokenizer.json, and "llama" for a tokenizer.model. It is also "llama"
 // for a tokenizer.json that was made from a tokenizer.model (byte-pair encoding of characters with fallback to bytes).
 // In this case a token's score follows from the position of its first merge. Returns not_found if the folder has
-// neither file; unimplemented, with the name, for other kinds of tokenizers.
+// neither file. Returns unimplemented for other kinds of tokenizers, with a message that names the kind.
 Result<FolderTokenLists> read_folder_token_lists(const std::string& folder, std::int64_t size);
 
 }  // namespace tessera

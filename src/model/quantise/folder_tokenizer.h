@@ -13,8 +13,8 @@ namespace tessera {
 
 // Writes the folder's tokenizer, and the sampling defaults of generation_config.json. Checks that the written lists
 // split sample texts into the same tokens as the folder's tokenizer. If the folder has no tokenizer, the metadata say
-// so, and a note is added. Returns unimplemented, with the name, for a kind of tokenizer that GGUF files cannot
-// describe.
+// so, and a note is added. Returns unimplemented for a kind of tokenizer that GGUF files cannot describe. The message
+// names the kind.
 Status write_tokenizer(const std::string& folder, const ModelConfig& config, GgufMetadata& metadata,
                        std::vector<std::string>& notes);
 

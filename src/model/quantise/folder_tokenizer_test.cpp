@@ -95,8 +95,8 @@ TEST(FolderTokenizer, ScoresFollowFromTheOrderOfMerges) {
     EXPECT_EQ(*listed.encode(text), *own.encode(text)) << text;
 }
 
-// A published tokenizer. If it is in the shared data, the test writes it into a GGUF file, reads it back, and compares
-// it with the original.
+// A published tokenizer. If the shared data contain its file, the test writes the tokenizer into a GGUF file, reads it
+// back, and compares it with the original.
 struct Published {
   const char* file;
   std::int64_t size;

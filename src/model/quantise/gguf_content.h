@@ -53,8 +53,8 @@ struct GgufContent {
 Result<GgufContent> content_of_gguf(const GgufModel& model);
 
 // Returns the content for a folder in Hugging Face's layout, as llama.cpp's converter writes it: metadata, tensors with
-// permuted rows, and the tokenizer with chat template and sampling defaults. Returns unimplemented, with the name, for
-// families, tensors and tokenizers that cannot be converted.
+// permuted rows, and the tokenizer with chat template and sampling defaults. Returns unimplemented for a family, a
+// tensor or a tokenizer that cannot be converted. The message names it.
 Result<GgufContent> content_of_folder(const std::string& model_path, const ModelConfig& config);
 
 }  // namespace tessera

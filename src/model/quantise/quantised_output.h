@@ -1,5 +1,5 @@
-// Plans how to write a checkpoint whose values have fewer bits. A plan says what the output will contain, and can write
-// the output.
+// Plans how to write a quantised copy of a checkpoint. A plan says what the output will contain, and can write the
+// output.
 #pragma once
 
 #include <cstdint>
@@ -42,10 +42,10 @@ class QuantisedOutput {
 
   // Writes the output to `path`. `path` is a file, which is replaced, or a folder, which must be empty or not exist.
   // The output has a temporary name beside `path` until it is complete, and is removed after an error. After each
-  // piece, `on_written` is called with the number of data bytes in the piece. An error that `on_written` returns ends
-  // the write. Needs a few MiB of memory for each OpenMP thread. Returns invalid_argument for infinities, NaN and
-  // numbers outside of the type's range; the message names tensor and element. Returns data_loss if the source was
-  // truncated meanwhile.
+  // piece, `on_written` is called with the number of data bytes in the piece. If `on_written` returns an error, the
+  // write ends. Needs a few MiB of memory for each OpenMP thread. Returns invalid_argument for infinities, NaN and
+  // numbers outside of the type's range. The message names the tensor and the element. Returns data_loss if the source
+  // was truncated meanwhile.
   virtual Status write(const std::string& path, const std::function<Status(std::int64_t bytes)>& on_written) const = 0;
 
  protected:
@@ -64,7 +64,7 @@ std::string output_type_names();
 
 // Opens the checkpoint and decides for each tensor how it is written, without writing anything. `model_path` is as
 // described in model_path.h. Returns the errors of reading the checkpoint's config, tensors and tokenizer. Returns
-// unimplemented if the output's format cannot hold a part of the model; the message names the part. `importance` is an
+// unimplemented if the output's format cannot hold a part of the model. The message names the part. `importance` is an
 // importance matrix or null. If it is not null, also returns the errors of choose_importance() and
 // choose_folder_importance(), and invalid_argument for a type that uses no importances. Precondition: output_form(type)
 // is not empty.

@@ -41,11 +41,11 @@ struct OutputImportance {
   std::vector<std::string> notes;
 };
 
-// Chooses the importances of the content's tensors, which are written as `types`. Notes say which entries are not used
-// because their tensor's type has no use for them, which tensors outside of the layers have no entry, and how many
-// matrices got no input from the text. Returns invalid_argument if an entry belongs to no tensor of the content or has
-// another size than its tensor. Returns invalid_argument also if a matrix of the layers has no entry although its type
-// uses importances, and if no tensor uses the importance matrix.
+// Chooses the importances of the content's tensors, which are written as `types`. The result's notes say three things:
+// which entries are not used because their tensor's type does not use importances, which tensors outside of the layers
+// have no entry, and how many matrices got no input from the text. Returns invalid_argument in four cases: an entry
+// belongs to no tensor of the content, an entry has another size than its tensor, a matrix of the layers has no entry
+// although its type uses importances, or no tensor uses the importance matrix.
 Result<OutputImportance> choose_importance(const GgufContent& content, std::span<const BlockType> types,
                                            const ImportanceMatrix& matrix);
 

@@ -6,7 +6,7 @@
 //   int8  scale = greatest magnitude / 127; values -127 … 127
 //   int4  scale = greatest magnitude / 7; values 0 … 15, where 8 stands for zero
 //   e2m1  factor of the matrix = greatest magnitude / (448 · 6); scale of a block = its greatest magnitude / 6 /
-//         factor, rounded to E4M3 and at least 2^-9; a value is divided by scale · factor
+//         factor, rounded to E4M3 and at least 2^-9; each number is divided by the product scale · factor
 //
 // A scale or factor that would be 0 becomes 1. This changes nothing, because all numbers of the block or matrix are
 // zero.
@@ -35,15 +35,15 @@ struct Rounding {
   friend bool operator==(const Rounding&, const Rounding&) = default;
 };
 
-// If the sign bit is cleared, the bits of float32 numbers, taken as integers, have the same order as the magnitudes. A
-// number is infinite or NaN if the integer is at least kInfiniteBits.
+// The bits of a float32 number without the sign bit, read as an integer, grow with the number's magnitude. A number is
+// infinite or NaN if this integer is at least kInfiniteBits.
 inline constexpr std::uint32_t kInfiniteBits = 0x7f800000u;
 
 // Sets greatest[i] to the bits of the magnitude of x[i] if these bits are greater than greatest[i]. Precondition: both
 // arrays have the same length.
 void raise_to_magnitudes(std::span<const float> x, std::span<std::uint32_t> greatest);
-// For every i, raises the element (first + i) / block of `of_blocks` to bits[i] if bits[i] is greater. Preconditions: 0
-// <= first < block, and `of_blocks` has all these elements.
+// bits[i] belongs to block (first + i) / block. Raises this block's element of `of_blocks` to bits[i] if bits[i] is
+// greater. Preconditions: 0 <= first < block, and `of_blocks` has an element for each of these blocks.
 void raise_to_columns(std::span<const std::uint32_t> bits, std::int64_t first, std::int64_t block,
                       std::span<std::uint32_t> of_blocks);
 

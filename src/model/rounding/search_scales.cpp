@@ -85,8 +85,9 @@ TESSERA_CPU_CLONES void search_int4(const float* x, const float* w, std::int64_t
 
 TESSERA_CPU_CLONES void search_e2m1(const float* x, const float* w, std::int64_t block, float factor, float* scales,
                                     std::int64_t count) {
-  // The given scale maps the greatest magnitude to 6. The candidates are neighbouring numbers of E4M3, which has eight
-  // numbers in an octave. They map this magnitude to about 4 … 8.
+  // The given scale maps the block's greatest magnitude to 6. The candidates are this scale and its neighbours among
+  // the numbers of E4M3, which has eight numbers in an octave. The candidates map the greatest magnitude to about 4 …
+  // 8.
   constexpr int kBelow = 3;
   constexpr int kAbove = 5;
   constexpr int kGreatestCode = 0x7e;

@@ -11,9 +11,9 @@ namespace tessera {
 // error Σ importance · (x − value)². The given scale is a candidate, so the error never grows. A scale stays positive.
 // A scale of E2M1 stays a number of E4M3. The results are equal on every CPU.
 //
-// Preconditions: `scales` are those that block_scales() set; the values are int4 or E2M1; block_rows is 1, and
-// block_cols a multiple of 16; `x` and `importance` have block_cols elements for each scale; all elements are finite,
-// and all importances are positive.
+// Preconditions: block_scales() set `scales`. The values are int4 or E2M1. block_rows is 1, and block_cols is a
+// multiple of 16. `x` and `importance` have block_cols elements for each scale. All elements are finite, and all
+// importances are positive.
 void search_scales(const Rounding& rounding, float factor, std::span<const float> x, std::span<const float> importance,
                    std::span<float> scales);
 

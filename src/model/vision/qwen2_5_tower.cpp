@@ -16,9 +16,9 @@ ValueId rms_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const s
 }
 
 // Returns y + down(silu(gate(x)) · up(x)). The rows of intermediate values are padded with zeros to whole tiles,
-// because matmuls are several times slower if the size of a row is not a multiple of 16 bytes. Some models have an
-// intermediate size of 3420, whose rows are no such multiple in a 16-bit type. The padding does not change the result,
-// because silu(0) · 0 is 0.
+// because matmuls are several times slower if the size of a row is not a multiple of 16 bytes. For example, an
+// intermediate size of 3420, which some models have, is 6840 bytes in a 16-bit type. The padding does not change the
+// result, because silu(0) · 0 is 0.
 ValueId gated_mlp_of(LayerBuilder& b, const VisionConfig& config, ValueId x, ValueId y, const std::string& prefix) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t inner = align_up(config.intermediate_size, kTile);

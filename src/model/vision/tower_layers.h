@@ -41,7 +41,7 @@ ir::ValueId plain_mlp(LayerBuilder& b, const VisionConfig& config, ir::ValueId x
 ir::ValueId merge_patches(LayerBuilder& b, const VisionConfig& config, ir::ValueId x);
 
 // Returns second(gelu(first(x))), which has the shape [U, out_hidden_size]. The shape of x is [U, hidden ·
-// merged_patches()].
+// merged_patches()], where U is the number of image tokens.
 ir::ValueId merger_mlp(LayerBuilder& b, const VisionConfig& config, ir::ValueId x, const std::string& first,
                        const std::string& second);
 

@@ -27,9 +27,10 @@ struct TensorFile {
 class Checkpoint {
  public:
   // Maps every file and reads the headers, which takes milliseconds even for large weights. model_path.h describes
-  // `model_path`. Returns not_found for missing files; data_loss for corrupt files, an index that contradicts its
-  // shards, and two shards that contain tensors of the same name; invalid_argument for a malformed index (the index has
-  // no weight map, or a shard's path leaves the folder). gguf_tensors.h lists the errors of GGUF files.
+  // `model_path`. Returns not_found for missing files. Returns data_loss for corrupt files, for an index that
+  // contradicts its shards, and for two shards that contain tensors of the same name. Returns invalid_argument for a
+  // malformed index: one that has no weight map, or in which a shard's path leaves the folder. gguf_tensors.h lists the
+  // errors of GGUF files.
   //
   // `projector` is the file of a GGUF model's vision tower (gguf_projector.h), whose tensors are added; "" for none.
   static Result<Checkpoint> open(const std::string& model_path, const std::string& projector = "");
@@ -40,8 +41,9 @@ class Checkpoint {
   //
   // The data of tensors live as long as this object, even after a move.
   const StoredTensor* find(std::string_view name) const;
-  // Returns a weight of this shape and one of these types. Returns not_found, with the most similar names, if it does
-  // not exist; invalid_argument if it has another shape; unimplemented if it has another type.
+  // Returns a weight of this shape and one of these types. Returns not_found if the checkpoint has no tensor of this
+  // name. The message gives the most similar names. Returns invalid_argument if the tensor has another shape, and
+  // unimplemented if it has another type.
   Result<StoredTensor> get(std::string_view name, std::span<const std::int64_t> expected_shape,
                            std::span<const StoredDtype> accepted = kWeightDtypes) const;
   Result<StoredTensor> get(std::string_view name, std::initializer_list<std::int64_t> expected_shape) const {

@@ -19,8 +19,8 @@ constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 4;
 constexpr std::int64_t kExpertSize = 6;  // intermediate size of an expert
 
-// gate_up(), down() and bias() return a different number for each element of expert e: gate_up() for the gate and up
-// matrices, down() for the down matrix, and bias() for the biases of gate and up.
+// These functions give the elements of expert e: gate_up() those of the gate and up matrices, down() those of the down
+// matrix, and bias() those of the biases of gate and up. Each function gives every element a different number.
 float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
   return static_cast<float>(1000 * (2 * e + (up ? 1 : 0)) + 10 * row + h);
 }
@@ -163,8 +163,8 @@ TEST_F(ExpertsInEveryLayout, AllLayoutsGiveARankTheSameSlices) {
   EXPECT_EQ(load(kInterleaved, 1, 2), second);
 }
 
-// Compares the layouts for a rank with whole experts, for a rank with slices of all experts, and for ranks with one
-// expert each.
+// Compares the layouts for a rank with whole experts, for a rank with slices of all experts, and for a rank with a
+// single whole expert.
 TEST_F(ExpertsInEveryLayout, AllLayoutsAreQuantisedAlikeAtTheStart) {
   for (const StartFormat format : {StartFormat::kFp8, StartFormat::kInt8}) {
     const WeightFormats formats = WeightFormats().quantised_at_start(format);

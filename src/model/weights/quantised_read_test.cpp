@@ -59,8 +59,8 @@ TEST(ReadNibbles, InterleavedWordsAreReordered) {
 }
 
 TEST(ReadNibbles, ZerosAreThoseOfTheirBlock) {
-  // The tensor has zero points [groups, rows / 8] = [2, 1], stored minus one, for a matrix with 8 rows and groups of 4
-  // columns. The test requests a zero point for each 2 columns.
+  // The tensor contains the zero points of a matrix with 8 rows and groups of 4 columns: [groups, rows / 8] = [2, 1]
+  // words. A stored value is the zero point minus one. The test requests a zero point for every 2 columns.
   const std::vector<std::uint32_t> words{kPlaces, ~kPlaces};
   const StoredTensor tensor = tensor_of(words, StoredDtype::kI32, {2, 1});
   const NibbleStorage storage{

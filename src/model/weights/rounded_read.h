@@ -17,7 +17,7 @@
 namespace tessera {
 
 // Returns the factor of the matrix. If the rounding has a factor, this reads all elements of the matrix. Returns
-// invalid_argument if an element is infinite or NaN; the message names tensor and element. Precondition of this
+// invalid_argument if an element is infinite or NaN. The message names the tensor and the element. Precondition of this
 // function and of read_rounded(): `stored` is F32, F16 or BF16 and has the storage's shape.
 Result<float> read_factor(const StoredTensor& stored, const RoundedStorage& storage);
 

@@ -45,7 +45,7 @@ struct StoredTensor {
 std::string shape_text(std::span<const std::int64_t> shape);
 // Returns the size of a tensor in bytes. Returns nothing for a negative dimension, or if the size exceeds 63 bits.
 std::optional<std::int64_t> tensor_bytes(std::span<const std::int64_t> shape, StoredDtype dtype);
-// Checks that the tensor's data contain all elements of its shape; otherwise returns invalid_argument.
+// Returns invalid_argument if the tensor's data do not contain all elements of its shape.
 Status expect_all_elements(const StoredTensor& tensor);
 
 }  // namespace tessera

@@ -10,7 +10,8 @@
 namespace tessera {
 
 // Returns the tensors from which no rank makes a weight, as text for a log: "model.visual.* (153), mtp.* (15)". The
-// tensors are grouped by their shortest prefix that no used tensor's name has. Returns "" if all tensors are used.
+// tensors are grouped by a prefix of their names. It is the shortest prefix with which no used tensor's name begins.
+// Returns "" if all tensors are used.
 std::string unread_tensors(const Checkpoint& checkpoint, std::span<const WeightSpec> specs);
 
 }  // namespace tessera

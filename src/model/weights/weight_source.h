@@ -19,8 +19,8 @@ namespace tessera {
 using WeightSource = std::function<Status(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype,
                                           const SliceRuns& runs, std::span<std::byte> to)>;
 
-// Returns a source that reads from a checkpoint. The source returns an error with the tensor's name if a tensor is
-// missing or has the wrong shape or type.
+// Returns a source that reads from a checkpoint. If a tensor is missing or has the wrong shape or type, the source
+// returns an error that names the tensor.
 WeightSource checkpoint_source(std::shared_ptr<const Checkpoint> checkpoint);
 WeightSource checkpoint_source(Checkpoint checkpoint);
 

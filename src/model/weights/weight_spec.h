@@ -1,7 +1,7 @@
 // Describes how the weights of a graph are made from a checkpoint. A weight has three independent properties:
 //
 //   type      the dtype and shape that a kernel reads (WeightSpec::type)
-//   dtype     the dtype in the checkpoint, which is any that the layout accepts and is converted while it is read
+//   dtype     the dtype in the checkpoint: any that the layout accepts. The elements are converted while they are read
 //   layout    how a part's elements are computed from one or several stored tensors (WeightPart::storage)
 #pragma once
 
@@ -81,11 +81,11 @@ struct NibbleStorage {
 };
 
 // The scales of a matrix [rows, cols] for blocks of step_rows by step_cols elements. They are read from a tensor that
-// has one scale for each larger block of block_rows by block_cols: element (i, j) is stored[i · step_rows / block_rows,
-// j · step_cols / block_cols], or its reciprocal. The tensor contains scales as F32, F16 or BF16, or exponents e of
-// scales 2^(e - 127) as U8 or F8_E8M0. The tensor is row-major or transposed, and may have any shape with as many
-// elements as there are larger blocks. The part is [⌈rows / step_rows⌉, ⌈cols / step_cols⌉], or only [⌈rows /
-// step_rows⌉]. Every scale must be above 0.
+// has one scale for each larger block of block_rows by block_cols elements. Scale (i, j) of the part is stored[i ·
+// step_rows / block_rows, j · step_cols / block_cols], or its reciprocal. The tensor contains scales as F32, F16 or
+// BF16, or exponents e of scales 2^(e - 127) as U8 or F8_E8M0. The tensor is row-major or transposed, and may have any
+// shape with as many elements as there are larger blocks. The part is [⌈rows / step_rows⌉, ⌈cols / step_cols⌉], or only
+// [⌈rows / step_rows⌉]. Every scale must be above 0.
 struct GridStorage {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -100,11 +100,11 @@ struct GridStorage {
 };
 
 // A matrix [rows, cols] of numbers that is quantised while it is read. The numbers are stored as in StridedStorage, as
-// F32, F16 or BF16, and must be finite. `content` says which result of the quantisation the part contains: the values,
-// the scales, or the matrix's factor. The values are [rows, bytes of a row]. The factor is repeated for each row,
-// [rows]. Only formats whose scales are E4M3 have a factor, by which all scales are multiplied. Other scales are
-// float32. `rounding` gives the blocks in which the matrix is quantised. The part has one scale for each block of
-// step_rows by step_cols elements, which must lie within one block of `rounding`.
+// F32, F16 or BF16, and must be finite. `rounding` gives the format and the blocks in which the matrix is quantised.
+// `content` says which result of the quantisation the part contains. The values are [rows, bytes of a row]. There is
+// one scale for each block of step_rows by step_cols elements, which must lie within one block of `rounding`. The
+// factor is [rows], the same number for each row. Only formats whose scales are E4M3 have a factor, by which all scales
+// are multiplied. In other formats the scales are float32.
 struct RoundedStorage {
   enum class Content : std::uint8_t { kValues, kScales, kFactor };
   StridedStorage numbers = {};

@@ -26,7 +26,7 @@ struct TileColumns {
   int second;
 };
 
-// Stands for a linear without adapters. It changes nothing.
+// Takes the place of AdapterChange in a linear without adapters. It changes nothing.
 struct NoChange {
   template <int kEights, bool kGated>
   struct OfTiles {
@@ -47,11 +47,11 @@ struct AdapterChange {
 
   __device__ static float changed(float y, float change) { return rounded<T>(y) + change; }
 
-  // Computes the change for tiles of sixteen columns of y. Eight warps of the kernel take part. Warp w computes the
-  // change of row w of x and, if kEights is 2, also that of row w + 8. Tensor cores multiply b by t. Each value of t is
-  // split into two 16-bit numbers (split_two()). b and t are loaded before the linear's products for the tile, because
-  // these loads take long while the linear's weights are streamed from memory. If kGated is true, the first eight
-  // columns belong to one module and the other eight to another.
+  // Computes the change for tiles of sixteen columns of y, from the t and b of adapter_add (adapter_linear.h). Eight
+  // warps of the kernel take part. Warp w computes the change of row w of x and, if kEights is 2, also that of row w +
+  // 8. Tensor cores multiply b by t. Each value of t is split into two 16-bit numbers (split_two()). b and t are loaded
+  // before the linear's products for the tile, because these loads take long while the linear's weights are streamed
+  // from memory. If kGated is true, the first eight columns belong to one module and the other eight to another.
   template <int kEights, bool kGated>
   class OfTiles {
    public:

@@ -6,9 +6,10 @@
 //     → f32[T, R]
 //
 // T is the number of rows, S is the number of slots, and R is the largest rank. `slots` is the table of adapter_rows.h.
-// t[row, r] is a[slot, r, ids[row] - first_row] for r below ranks[slot], and 0 for larger r. t[row, r] is also 0 for a
-// row without an adapter, for a row that `rows` replaces (rows[row] ≥ 0, as for a row of an image), and for an id
-// outside the V columns of `a`. These columns are the part of the vocabulary that one tensor-parallel rank has.
+// If a row has the adapter of slot s, then t[row, r] is a[s, r, ids[row] - first_row] for r below ranks[s], and 0 for
+// larger r. There are three exceptions, in which the whole row of t is 0: the row has no adapter, `rows` replaces the
+// row (rows[row] ≥ 0, as for a row of an image), or the id is outside the V columns of `a`. These columns are the part
+// of the vocabulary that one tensor-parallel rank has.
 #pragma once
 
 #include <cstdint>

@@ -63,8 +63,9 @@ inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::
 // The units of the largest tile are assigned first. Each unit goes to the worker with the least work so far.
 //
 // A forward of few query rows over many keys has few but large tiles. Some workers then have nothing to do, or one unit
-// more than others. If this costs enough time, the keys of all units form one sequence, and every worker gets an equal
-// range of the sequence. Units at the ends of a range are cut into parts.
+// more than others. If this costs more time than merging partial results, the schedule lines up the keys of all units
+// in one sequence, and gives every worker an equal range of this sequence. A unit that extends past the end of a range
+// is cut there into parts.
 class TileSchedule {
  public:
   // If `key_block` is not 0, the keys of tiles may be cut at multiples of `key_block` keys. If `window` is not 0, a row
@@ -74,7 +75,8 @@ class TileSchedule {
 
   std::int64_t workers() const { return static_cast<std::int64_t>(loads_.size()); }
   std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()) + (cuts_ ? workers() - 1 : 0); }
-  // Returns the maximum number of parts of all cut tiles together. A worker's range has at most two of these parts.
+  // Returns the maximum number of parts of all cut tiles together. A worker's range contains at most two of these
+  // parts, one at its beginning and one at its end.
   std::int64_t max_parts() const { return cuts_ ? 2 * workers() : 0; }
 
   // Writes the work items of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order in which the worker
@@ -164,7 +166,7 @@ ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
 ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits);
 
 // Divides the keys of single-row requests into chunks of one size, the smallest size that fits in the grid. Requests
-// with more rows have no block. The padding requests, which fill the batch up to `rows` requests, have none either. If
+// with more rows have no block. Padding requests, which fill the batch up to `rows` requests, have no block either. If
 // `window` is not 0, a row sees at most `window` keys. Returns the number of blocks that compute something. The other
 // blocks of the grid are marked as invalid. Precondition: the grid was made for at least as many single-row requests as
 // the batch has.

@@ -45,7 +45,8 @@ TESSERA_INLINE const Int8RowKernels* own_kernels(const AttentionProblem& p, cons
   return nullptr;
 }
 
-// Returns where element `d` of a row of `count` elements is stored in the row's query and sums.
+// Returns the index at which element `d` of a row of `count` elements is stored, both in the row's query and in its
+// sums.
 TESSERA_INLINE std::int64_t place_of(std::int64_t d, std::int64_t count, bool by_fours) {
   if (!by_fours || d >= count / kFours * kFours) return d;
   const std::int64_t in_run = d % kFours;

@@ -1,7 +1,7 @@
 // Tests attention that computes only the wanted rows (ForwardBatch::wanted_rows), on each kernel that the device has.
-// Catches: wanted rows that are left out; wanted rows whose bits differ from those of a run that computes all rows;
-// rows of one list that use the work items of another list; launches that are left out although the step has work for
-// them; unwanted rows that are computed anyway.
+// Catches: wanted rows that are left out; wanted rows whose bits differ from those of a run that computes all rows; a
+// launch for wanted rows that uses the work items of all rows, or the reverse; launches that are left out although the
+// step has work for them; unwanted rows that are computed anyway.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/attention/attention_test_util.h"
@@ -33,8 +33,8 @@ Config of_wanted_rows(Config c) {
 enum class Wanted : std::uint8_t { kNone, kLast, kSome, kAll };
 constexpr std::array kAnyWanted{Wanted::kLast, Wanted::kNone, Wanted::kSome, Wanted::kAll};
 
-// Returns the wanted rows. With kSome, every third request has no wanted row. The request after it wants the last
-// quarter of its rows, and the next request wants its first and its last row.
+// Returns the wanted rows. With kSome, every first of three requests wants no row, every second wants the last quarter
+// of its rows, and every third wants its first and its last row.
 std::vector<std::int32_t> rows_of(const std::vector<Request>& requests, Wanted wanted) {
   std::vector<std::int32_t> rows;
   std::int32_t begin = 0;

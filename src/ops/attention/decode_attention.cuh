@@ -323,7 +323,7 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
   for (const KeySegment* next = begin + 1;; ++next) {
     DecodeSums<T, kHeadDim> sums{};
     // A sink acts as a key with a zero value. Only the first warp of a request's first part adds the sink. If other
-    // warps did so too, it would count several times when the sums of warps and parts are joined.
+    // warps added it too, the sink would count several times when the sums of warps and parts are merged.
     if (p.sinks != nullptr && s.part == 0 && warp == 0) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {

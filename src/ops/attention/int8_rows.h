@@ -31,7 +31,7 @@ const Int8RowKernels* int8_row_kernels_avx512();
 const Int8RowKernels* int8_row_kernels_avx2();
 
 // Rounds the tile's queries, which are in s.q, to 16 bits. Writes the rounded queries to s.keys and their scales to
-// s.values, because tiles of a few rows use neither. A row with an infinity or a NaN gets the scale NaN.
+// s.values, which tiles of a few rows do not use otherwise. A row with an infinity or a NaN gets the scale NaN.
 void round_queries(const AttentionProblem& p, const AttentionScratch& s, std::int64_t rows);
 
 }  // namespace tessera

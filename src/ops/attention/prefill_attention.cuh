@@ -6,18 +6,18 @@
 // and a warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue
 // slots from the threads that compute. Second, the two blocks of a cluster work on the same keys, and each block copies
 // half of every tile of keys and values to the shared memory of both blocks. If each block copied whole tiles, it would
-// read 2 · 128 rows of 256 bytes (64 KiB) from the L2 cache for 4 · 128 · 128 · 128 operations (8.4 MFLOP), and all
-// multiprocessors together would need the whole bandwidth of the L2 cache. Third, all work items of a block use one
-// ring, so the tiles of the next work item are copied before the current one ends.
+// read 64 KiB (2 · 128 rows of 256 bytes) from the L2 cache for every 8.4 MFLOP (4 · 128 · 128 · 128 operations). All
+// multiprocessors together would then need the whole bandwidth of the L2 cache. Third, all work items of a block use
+// one ring of slots, so the tiles of the next work item are copied before the current work item ends.
 //
 // A work item is a tile of query rows of one request for two query heads of one KV head. Each block of the cluster
-// computes one of the two heads. If a KV head has an odd number of query heads, its last head has work items of two
-// tiles, one for each block. Then a block may get keys that none of its rows sees, or a tile without rows. The block
-// computes such products too, but they do not reach the output. A persistent cluster processes the work items that the
-// planner assigned to it. Lengths, page tables and work items are read from device memory, so that a recorded launch
-// works for any forward of the bucket. Blocks may read them while the preceding kernel still runs, because no kernel
-// writes them: they are copied to the device before the forward. Tiles of keys begin at multiples of kKeys and are
-// taken from the last to the first.
+// computes one of the two heads. If a KV head has an odd number of query heads, the work items of its last head have
+// two tiles, one for each block. Both blocks still get the same keys, so one of them may get keys that none of its rows
+// sees, or even a tile without rows. The block computes these products too, but they do not reach the output. A
+// persistent cluster processes the work items that the planner assigned to it. Lengths, page tables and work items are
+// read from device memory, so that a recorded launch works for any forward of the bucket. Blocks may read them while
+// the preceding kernel still runs, because no kernel writes them: they are copied to the device before the forward.
+// Tiles of keys begin at multiples of kKeys and are taken from the last to the first.
 //
 // If few query rows see many keys, there are too few tiles for all multiprocessors. The planner may then cut the keys
 // of a tile into parts. Each part is a work item, and the results of the parts are merged (prefill_parts.cuh).
@@ -61,9 +61,9 @@ inline constexpr int kColumns = 64;  // number of 16-bit columns in a row of 128
 inline constexpr int kRowBytes = kColumns * 2;
 inline constexpr int kEightRowBytes = 8 * kRowBytes;
 inline constexpr int kBoxTokens = 16;  // number of tokens in a box of the copy engine
-// To join results, a warpgroup passes half of each thread's sums, and its rows' running max and sum of weights, to the
-// other warpgroup. The memory holds the first four float32 of every thread, then the next four of every thread, and so
-// on.
+// To merge their results, each warpgroup passes half of every thread's sums, and its rows' running max and sum of
+// weights, to the other warpgroup through shared memory. This memory holds the first four float32 of every thread, then
+// the next four of every thread, and so on. kJoinStep is the number of bytes of four float32 of every thread.
 inline constexpr int kJoinStep = kWarpgroup * 16;
 
 // Says how the warpgroups of a block divide a work item. kRows: each warpgroup has its own rows. kKeys: each warpgroup
@@ -106,7 +106,8 @@ struct Shape {
   // The number of slots of the ring. A slot holds a tile of keys or of values.
   static constexpr int kSlots = kHeadDim == 64 ? 8 : kHeadDim == 128 && !kJoined ? 5 : 4;
   static constexpr int kSharedBytes = 1024 + kQuerySlots * kQueryBytes + kJoinBytes + kSlots * kTileBytes;
-  // The registers of a thread at the block's start, of a copying thread, and of a computing thread. With kJoined a
+  // kRegisters is the number of registers of each thread when the block starts. kCopyingRegisters and
+  // kComputingRegisters are the numbers that a copying thread and a computing thread have afterwards. With kJoined a
   // block starts with fewer registers, so that it fits on a multiprocessor together with a block of the preceding
   // kernel. The block is then already resident when that kernel ends.
   static constexpr int kRegisters = kJoined ? 144 : 168;
@@ -167,8 +168,8 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   const TileWork work = p.works[at];
   Work w{};
   w.request = work.request;
-  // The two blocks of the cluster take two heads of one tile. The exception is the last head if a KV head has an odd
-  // number of query heads. For this head they take two tiles.
+  // The two blocks of the cluster usually take two heads of one tile. If a KV head has an odd number of query heads,
+  // the two blocks take two tiles of its last head.
   const bool two_tiles = work.unit >= p.pairs;
   const int pairs = p.group / 2;  // pairs of query heads of a KV head
   w.head = two_tiles ? (work.unit - p.pairs + 1) * p.group - 1

@@ -214,10 +214,10 @@ struct RowsWarpgroup {
     end_products();
   }
 
-  // Sets unseen values to zero in the one box that has both seen and unseen values. The unseen ones may be NaN, which a
-  // weight of 0 would not remove. Only the work item's last tile has such a box. Tiles are processed from the last to
-  // the first. If the work item has only one tile, the values of this tile come next in the ring. Otherwise the keys of
-  // the tile that is processed second come first, and then the last tile's values.
+  // Sets the unseen values to zero in the one box that has both seen and unseen values. Unseen values may be NaN, which
+  // a weight of 0 would not remove. Only the work item's last tile has such a box. This tile is processed first. If it
+  // is the only tile, its values come next in the ring. Otherwise the keys of the tile before it come next, and then
+  // its values.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.end - w.first > 1) values.advance();
@@ -288,8 +288,8 @@ struct RowsWarpgroup {
   }
 
   // Merges the results of both warpgroups. Each warpgroup merges half of the columns, and passes its sums for the other
-  // half to the other warpgroup. A warpgroup writes sums only after the other warpgroup has read the sums of the
-  // previous work item. It reads sums only after both warpgroups have written.
+  // half to the other warpgroup. A warpgroup writes its sums only after the other warpgroup has read the sums of the
+  // previous work item. A warpgroup reads sums only after both warpgroups have written theirs.
   template <int kMine>
   __device__ void join() {
     constexpr int kSums = kOutSums / kWarpgroups;

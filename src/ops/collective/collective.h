@@ -4,8 +4,8 @@
 //                               ranks get the same bits. With one rank (no communicator) nothing happens.
 //   all_gather(x X[R, N]) {ranks} → X[R, N·ranks]   the columns of all ranks side by side, in rank order
 //
-// Between GPUs of several processes NCCL adds the values, in its own order and in the tensor's type. All ranks still
-// get the same bits.
+// X is a dtype, R counts rows, and N counts columns. Between GPUs of several processes NCCL adds the values, in its own
+// order and in the tensor's type. All ranks still get the same bits.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

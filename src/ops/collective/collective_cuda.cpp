@@ -1,4 +1,4 @@
-// Binds the collectives between GPUs. GPUs of one process access each other's memory; GPUs of several processes use
+// Binds the collectives between GPUs. GPUs of one process access each other's memory. GPUs of several processes use
 // NCCL.
 #include "tessera/ops/collective/collective.h"
 

@@ -9,9 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// The maximum number of blocks of a launch. Launches of different ranks cannot deadlock: block b waits only for block b
-// of each peer, and that block starts sooner or later, because the kernels before it on the peer's GPU do not wait for
-// this rank's block. The peer's block may start late if other kernels fill the peer's GPU (two-batch overlap).
+// The maximum number of blocks of a launch. Launches of different ranks cannot deadlock. Block b waits only for block b
+// of each peer. The peer's block starts sooner or later, because no kernel before it on the peer's GPU waits for this
+// rank's block. It may start late if other kernels fill the peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
 // A sum of at least this number of bytes is done in two steps (ReduceWay): kTwoStepBytesOfTwo with two ranks, and
 // kTwoStepBytes with more. Three or more ranks transfer fewer bytes in two steps than at once. From kTwoStepBytes on,

@@ -9,9 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// The maximum number of blocks of a launch. Launches of different ranks cannot deadlock: block b waits only for block b
-// of each peer, and that block starts sooner or later, because the kernels before it on the peer's GPU do not wait for
-// this rank's block. The peer's block may start late if other kernels fill the peer's GPU (two-batch overlap).
+// The maximum number of blocks of a launch. Launches of different ranks cannot deadlock. Block b waits only for block b
+// of each peer. The peer's block starts sooner or later, because no kernel before it on the peer's GPU waits for this
+// rank's block. It may start late if other kernels fill the peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
 
 LaunchShape shape_of(std::int64_t units) {
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// For each i < units, computes y[i] as the sum of x[r · stride + i] over all ranks, where r is the number of this rank.
+// Let r be the number of this rank. For each i < units, sets y[i] to the sum over all ranks of their x[r · stride + i].
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     scatter_sums(const __grid_constant__ Peers peers, const Unit<kWords>* x, Unit<kWords>* y, std::int64_t units,

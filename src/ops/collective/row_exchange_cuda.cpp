@@ -1,4 +1,4 @@
-// Binds the exchanges of rows between GPUs. GPUs of one process access each other's memory; GPUs of several processes
+// Binds the exchanges of rows between GPUs. GPUs of one process access each other's memory. GPUs of several processes
 // use NCCL.
 #include "tessera/ops/collective/row_exchange.h"
 

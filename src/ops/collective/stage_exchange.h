@@ -4,7 +4,8 @@
 //   send_to_next(mut x X[T, N])            x goes to the next stage
 //   receive_from_previous(mut x X[T, N])   x becomes what the previous stage sent, in FIFO order
 //
-// Both operators declare that they write x, so that no pass removes one of them or reorders them.
+// X is a dtype, T counts tokens, and N counts the values of a token. Both operators declare that they write x, so that
+// no pass removes or reorders them.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -33,8 +33,8 @@ struct Backend {
   std::function<std::string()> versions{};
   // export_algorithms() returns the algorithms that libraries have chosen so far in this process, in an opaque form.
   // import_algorithms() takes the export of an earlier process with the same device and the same versions(). It must
-  // run before anything is bound. Each algorithm is checked before it is used. It returns kDataLoss if
-  // export_algorithms() did not make the data. Both functions are thread-safe. Both are null if the libraries have no
+  // run before anything is bound. It returns kDataLoss if export_algorithms() did not make the data. Each imported
+  // algorithm is checked before it is used. Both functions are thread-safe. Both are null if the libraries have no
   // algorithms to keep.
   Json (*export_algorithms)() = nullptr;
   Status (*import_algorithms)(const Json& algorithms) = nullptr;

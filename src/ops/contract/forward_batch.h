@@ -72,8 +72,9 @@ struct ForwardBatch {
   // [T], or empty if all entries are -1. An entry that is not -1 is the embedding row (EmbeddingWrite) that the token
   // uses in place of its id's embedding.
   std::vector<std::int32_t> embedding_rows = {};
-  // [B], or empty if all entries are 0: how many of each request's last tokens are drafts. After the forward, a
-  // recurrent state does not include the drafts, but the state's slot holds the rows of the drafts.
+  // [B], or empty if all entries are 0: how many of each request's last tokens are drafts. The forward does not advance
+  // a recurrent state over the drafts. Instead, the state's slot holds the rows of the drafts until the request's next
+  // forward.
   std::vector<std::int32_t> draft_lens = {};
   // [B], or empty if all entries are 0: how many of the last drafts before this forward were accepted. A recurrent
   // state is advanced over these drafts first, from the rows that its slot holds.
@@ -106,8 +107,8 @@ struct ForwardBatch {
 enum class BatchKind : std::uint8_t {
   kExtend,  // any number of requests with any query lengths
   kDecode,  // each request has one row, and perhaps drafts after it; rows past the real rows are padding
-  // In batches of both kinds, plans get each row of a request with drafts as a separate request of one row. Plans that
-  // need whole requests (OpPlan::plans_requests) are an exception.
+  // In batches of both kinds, plans get each row of a request with drafts as a separate request of one row. Only plans
+  // that need whole requests (OpPlan::plans_requests) get all rows of a request together.
 };
 
 class OpPlan;

@@ -76,18 +76,18 @@ struct KernelDef {
   // function only for its greatest number of rows, although fewer rows may run another kernel. The function is null if
   // the kernel needs no scratch.
   std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};
-  // Makes the kernel's plans. It is null if the kernel needs no plan, because it reads only its operands and the
-  // numbers in its ForwardContext. The planner outlives the definition.
+  // Makes the kernel's plans. It is null if the kernel reads only its operands and the numbers in its ForwardContext,
+  // and therefore needs no plan. The planner outlives the definition.
   const OpPlanner* planner = nullptr;
 };
 
 // A kernel that replaces up to three neighbouring operators, or a region of the program, because it is faster. Its
-// results are the same up to the order of sums. Each replaced operator passes one value to the first operand of the
-// next operator. This value is the first result of the replaced operator, or the operand that the operator updates in
-// place. Nothing else reads the value, so the joined kernel need not write it. There is one exception: if the next
-// operator updates the value in place, other operators may read the updated value, so the joined kernel must write it.
-// The kernel of a region writes only the results of the region's last call, because nothing outside the region reads
-// other results.
+// results equal those of the replaced operators, up to the order of sums. Each replaced operator passes one value to
+// the first operand of the next operator. This value is the first result of the replaced operator, or the operand that
+// the operator updates in place. Nothing else reads the value, so the joined kernel need not write it. There is one
+// exception: if the next operator updates the value in place, other operators may read the updated value, so the joined
+// kernel must write it. The kernel of a region writes only the results of the region's last call, because nothing
+// outside the region reads other results.
 struct JoinedKernelDef {
   std::array<std::string_view, 3> ops{};  // the operators, in order; unused entries are empty
   const RegionPattern* region = nullptr;  // the region to replace; null: `ops` are replaced

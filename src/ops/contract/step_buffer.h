@@ -1,5 +1,6 @@
 // Holds the host data that a forward needs on the device: token inputs, sampling parameters, and the arrays of plans.
-// They share one allocation with a mirror on the host, so that a step needs few copies to the device, usually only one.
+// All of them lie in one allocation, of which the host has a mirror. So a step needs few copies to the device, usually
+// only one.
 //
 //   buffer.reserve(bytes) → offset      once for each owner, in the order in which the memory is laid out
 //   buffer.allocate(device, stream)     once; addresses are fixed from now on

@@ -1,8 +1,8 @@
 // Copies boxes of a tensor between global and shared memory by Hopper's copy engine (TMA; PTX: cp.async.bulk.tensor). A
-// box can go to all blocks of a cluster at once. Also contains the fences and cluster barriers that such copies need,
-// and stores to other blocks. The host encodes the tensor's map (tensor_map.h) and passes it as a kernel parameter
-// (__grid_constant__). Elements of a box outside the tensor become zeros in shared memory, and count towards the bytes
-// that a barrier expects.
+// box can go to all blocks of a cluster at once. The file also has the fences and cluster barriers that these copies
+// need, and functions that store to the shared memory of other blocks. The host encodes the tensor's map (tensor_map.h)
+// and passes it as a kernel parameter (__grid_constant__). Elements of a box outside the tensor become zeros in shared
+// memory, and count towards the bytes that a barrier expects.
 #pragma once
 
 #include <cuda.h>
@@ -136,8 +136,8 @@ __device__ inline void leave_cluster() {
   wait_for_cluster();
 }
 // Stores four neighbouring values in the shared memory of block `block` of the cluster, at the same offset that `own`
-// has in this block's shared memory. The address of `own` is a multiple of 16 bytes. The 16 bytes count for the other
-// block's barrier at the same offset as `arrived`. Does not wait for earlier stores.
+// has in this block's shared memory. The address of `own` is a multiple of 16 bytes. The other block's barrier at the
+// offset of `arrived` counts the 16 bytes. The function does not wait for earlier stores.
 __device__ inline void send_to_block(float* own, unsigned block, float4 values, const SharedBarrier& arrived) {
   asm volatile(
       "{\n"

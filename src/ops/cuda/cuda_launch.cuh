@@ -80,8 +80,8 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
-// Returns whether the current device supports early launches, and runs code that was compiled for Hopper or newer and
-// so contains the wait.
+// Returns whether kernels may be launched early. The current device must support early launches, and it must run code
+// that was compiled for Hopper or newer, because only such code contains the wait.
 bool can_launch_early();
 
 // Launches a kernel. It returns no error, because the CUDA runtime keeps a launch error until the calling CudaOp reads

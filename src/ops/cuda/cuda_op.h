@@ -1,4 +1,4 @@
-// A BoundOp that launches CUDA kernels on a stream. Most CUDA kernels are bound as one.
+// A BoundOp that launches CUDA kernels on a stream. Most CUDA kernels are bound in this way.
 //
 //   return make_cuda_op("silu_mul", [=](cudaStream_t stream) { silu_mul<<<grid, block, 0, stream>>>(…); });
 //

@@ -10,10 +10,10 @@
 namespace tessera::cuda {
 
 inline constexpr int kFixedGroup = 128;  // number of columns in a group
-// The largest magnitude of a group becomes this number. One more step of 256 would not fit in the high byte.
+// The group's largest magnitude is converted to this number. The high byte is signed, so 128 · 256 would not fit.
 inline constexpr int kMostFixed = 127 * 256;
 
-// A product reads one FixedGroup for each group of a row, besides the group's numbers.
+// The scale and the sum of one group of a row. A product reads them in addition to the group's numbers.
 struct FixedGroup {
   float scale;  // 1/16 of the value of the fixed-point number 1, because the product's weights are 16 times too large
   int sum;      // the sum of the group's numbers
@@ -30,13 +30,13 @@ struct FixedRows {
 };
 
 // Returns the byte offset within a group of the four even columns among the eight columns from `column` on. `column` is
-// a multiple of 8. The four odd columns lie 16 bytes further on. The kernel multiplies w in this order: a word of w has
-// eight int4, and gives a thread its operands of one product of 32 columns. The even columns are the lower halves of
-// the word's bytes, and become operands of the product's first 16 columns. The odd columns are the upper halves, and
-// become operands of the other 16.
+// a multiple of 8. The four odd columns lie 16 bytes further on. The kernel multiplies w in this order: a word of w
+// holds eight int4 values, which are a thread's operands for one product of 32 columns. The lower halves of the word's
+// bytes are the even columns, and are the operands for the product's first 16 columns. The upper halves are the odd
+// columns, and are the operands for the other 16.
 __device__ inline int place_in_group(int column) { return column / 8 % 4 * 32 + column / 32 * 4; }
 
-// Converts eight columns of a row of k columns and stores them. The sixteen threads of a group call it together; they
+// Converts eight columns of a row of k columns and stores them. The sixteen threads of a group call it together. They
 // are neighbouring lanes of a warp. k is a multiple of kFixedGroup. Columns past the end are not stored. If a group has
 // a NaN or an infinity, all products of its row are NaN.
 template <class T>

@@ -8,10 +8,11 @@ namespace tessera {
 
 // embedding(ids i32[T], table X[V, H], [rows i32[T], given X[E, K·H]]) {scale = 1, first_row = 0, table_rows = V}
 //     → X[T, H]
-//   There are T tokens, V rows of the table, E given rows and H columns. Row t is given[rows[t], 0 : H] if rows[t] is
-//   not negative, and table[ids[t]] · scale otherwise. An id outside the table, or a row outside `given`, gives zeros,
-//   so that the kernel never reads out of bounds. The engine refuses such ids and rows earlier. The scale is rounded to
-//   X first, as in Hugging Face's Gemma. Without `rows` and `given`, all rows come from the table.
+//   There are T tokens, V rows of the table, E given rows and H columns. A given row has K parts of H columns, and only
+//   the first part is used here. Row t is given[rows[t], 0 : H] if rows[t] is not negative, and table[ids[t]] · scale
+//   otherwise. An id outside the table, or a row outside `given`, gives zeros, so that the kernel never reads out of
+//   bounds. The engine refuses such ids and rows earlier. The scale is rounded to X first, as in Hugging Face's Gemma.
+//   Without `rows` and `given`, all rows come from the table.
 //   If ranks share a table of table_rows rows, this rank has the rows [first_row, first_row + V). An id whose row
 //   belongs to another rank gives zeros here, and only the rank with the first slice uses `given`. The sum over the
 //   ranks is then the embedding, except for the sign of zeros.

@@ -43,7 +43,7 @@ template <class T, int N> __device__ inline void store(void* base, i64 element, 
   *reinterpret_cast<Pack<T, N>*>(static_cast<T*>(base) + element) = pack;
 }
 
-// x · sigmoid(u). Past e^88 the quotient is 0, which is the limit.
+// Returns x · sigmoid(u). If u is below -88, the quotient is 0, which is the limit.
 __device__ inline float times_sigmoid(float x, float u) { return __fdividef(x, 1.0f + expf(-u)); }
 __device__ inline float silu(float x) { return times_sigmoid(x, x); }
 __device__ inline float gelu_tanh(float x) {

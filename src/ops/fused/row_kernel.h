@@ -69,7 +69,7 @@ struct RowStore {
   int value = -1;
   int operand = -1;
   int slots = -1;
-  // dtype of the operand, to which the value is rounded; it was already rounded to RowValue::dtype
+  // The operand's dtype. The value, which was already rounded to RowValue::dtype, is rounded again to this dtype.
   ir::DType dtype = ir::DType::kFloat32;
   friend bool operator==(const RowStore&, const RowStore&) = default;
 };
@@ -84,8 +84,8 @@ struct RowKernel {
 
 std::string to_text(const RowKernel& kernel);
 
-// Values that one thread block can compute together. Operators connect these values. An operator connects its result
-// with an input if it reads the input at the positions that it writes.
+// A group of values that one thread block can compute together. An operator's result and its input are in one group if
+// the operator reads the input at the positions that it writes.
 struct RowTask {
   std::int64_t width = 0;
   std::int64_t segment = 0;      // number of elements that are reduced together; 0: nothing is reduced
@@ -98,9 +98,9 @@ inline constexpr int kMaxRowOperands = 24;
 inline constexpr std::size_t kMaxRowValues = 64;
 
 // Returns the tasks of a kernel, in the order of their first stores. Returns kUnimplemented, with the reason, if no
-// device has code for the kernel. This is the case if a task reduces sequences of different lengths or rotates heads of
-// different lengths, if its sequences are not whole heads, if a slice reads a value that was reduced or rotated, or if
-// there are too many operands or values.
+// device has code for the kernel. Unsupported are tasks that reduce sequences of different lengths, tasks that rotate
+// heads of different lengths, tasks whose sequences are not whole heads, slices of a value that was reduced or rotated,
+// and kernels with too many operands or values.
 Result<std::vector<RowTask>> row_tasks(const RowKernel& kernel);
 
 }  // namespace tessera

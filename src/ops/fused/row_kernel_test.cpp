@@ -233,9 +233,10 @@ class RowKernels : public ::testing::TestWithParam<DType> {
           for (std::int64_t i = 0; i < width; ++i) {
             const double want = wanted[static_cast<std::size_t>(i)];
             const double got = out.at(to * width + i);
-            // An intermediate value may round to a neighbour of the reference's value. `unit` is two units in the last
-            // place of 1 for float16 and bfloat16, and about 17 for float32. Twice that is allowed, because such
-            // differences also add up in sums. The tolerance is relative above 1 and absolute below.
+            // An intermediate value may round to a neighbour of the reference's value. `unit` is about twice the
+            // distance between 1 and the next number in float16 and bfloat16, and about 17 times this distance in
+            // float32. A difference of 2 · `unit` is allowed, because such differences also add up in sums. The
+            // tolerance is relative above 1 and absolute below.
             const double unit = out.dtype == DType::kFloat32 ? 2e-6 : out.dtype == DType::kFloat16 ? 2e-3 : 1.6e-2;
             greatest = std::max(greatest, std::abs(got - want));
             ASSERT_NEAR(got, want, unit * std::max(1.0, std::abs(want)) * 2) << what << ", row " << r << ", " << i;
@@ -257,8 +258,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
   }
 };
 
-// The widths give rows of whole packs and of single elements, rows for one warp and for a block, and rows with several
-// packs for each thread.
+// Some widths give rows of whole packs, and others give rows of single elements. Some rows need a warp, others need a
+// block, and some need several packs for each thread.
 TEST_P(RowKernels, ResidualAndNorm) {
   for (const std::int64_t width : {8, 24, 7, 257, 1024, 4096, 12288}) {
     Draft d(GetParam());

@@ -1,6 +1,7 @@
 // Keeps, for each row kernel and number of rows, the schedule that was measured to be the fastest. A schedule is how a
 // device divides the rows among threads (RowKernelCode::schedules). All schedules of a kernel give the same bits, so
-// the choice may differ between two binds, and between ranks. The functions below are used at these times:
+// the choice may differ between two binds, and between ranks. A problem is a row kernel with a number of rows. The
+// functions below are used at these times:
 //
 //   bind            takes chosen(problem), or else the device's default, and calls note(problem, how to bind it again)
 //   idle moments    take_unmeasured(device) returns a problem, row_tuning.h measures it, improve() keeps the result

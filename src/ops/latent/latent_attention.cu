@@ -205,9 +205,9 @@ Result<std::unique_ptr<BoundOp>> bind_plain(const Plan& plan, const Problem& p) 
       p.splits > 1 ? 1 : 0);
 }
 
-// Returns the number of bytes of scratch memory that suffices for every forward of up to plan.rows rows that cuts keys
-// into ranges. In such a forward, all rows together have at most `most` ranges: the number of multiprocessors divided
-// by the number of groups of kLargeTile heads.
+// Returns the bytes of scratch memory for forwards that cut keys into ranges. They suffice for every such forward of up
+// to plan.rows rows. In such a forward, all rows together have at most `most` ranges: the number of multiprocessors
+// divided by the number of groups of kLargeTile heads.
 std::size_t cut_bytes(const BindArgs& args, const Plan& plan) {
   if (args.context.limits.deterministic) return 0;
   const std::int64_t most = args.device.properties().threads / ceil_div(plan.sizes.heads, std::int64_t{kLargeTile});

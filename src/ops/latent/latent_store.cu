@@ -14,7 +14,8 @@ constexpr int kThreads = 256;
 
 constexpr int kHeld = 8;  // number of values that a thread loads before it uses the first one
 
-// Normalises a row with a whole block. Values beyond the first kHeld of a thread are read a second time.
+// Normalises a row with a whole block. Each thread keeps its first kHeld values in registers, and reads any further
+// values a second time.
 template <class X, class Y>
 __device__ inline void normalise(const X* x, const X* weight, std::int64_t size, float eps, Y* y, float* scratch) {
   const int thread = static_cast<int>(threadIdx.x);

@@ -4,7 +4,7 @@
 // another. Here 128 blocks, one on each multiprocessor, compute all layers. The weights and keys that a block reads are
 // known from the start. One warp loads them in order into a ring in shared memory (weight_ring.cuh), nearly a layer
 // ahead of the products. Blocks exchange values as tagged words (tagged_words.cuh). A layer has six exchanges, which
-// are the arrows here:
+// are the arrows here. "stream" is the residual stream, and "o" is the output projection:
 //
 //   stream ─▶ qkv ─▶ attention over a block's keys ─▶ attention over all keys ─▶ o + stream ─▶ gate and up
 //     ─▶ down + stream
@@ -260,8 +260,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
         pack_values(rounded<T>(stream.x * scale) * w.x, rounded<T>(stream.y * scale) * w.y);
     *reinterpret_cast<std::uint32_t*>(p.sum + at) = pack_values(stream.x, stream.y);
   }
-  // Increments the step. No block needs the old number any more, because this block has read values that depend on all
-  // other blocks, and each block read the number before it wrote a value.
+  // Increments the step. Every block reads the old number before it writes its first value, and this block has already
+  // read values to which all blocks contributed. So no block needs the old number any more.
   if (block == 0 && thread == 0) *p.step += 1;
 #endif
 }

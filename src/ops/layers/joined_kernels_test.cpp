@@ -1,6 +1,6 @@
-// Catches: a joined kernel whose results differ from those of its operators at some number of rows, tail of columns,
-// type or attribute; results that change from run to run; kernels that begin before the preceding kernel has ended and
-// do not wait for it.
+// Catches: a joined kernel whose results differ from those of its operators for some number of rows, some number of
+// columns past the last whole tile, some type or some attribute; results that change from run to run; kernels that
+// begin before the preceding kernel has ended and do not wait for it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ class Chain {
 
  private:
   // Downloads the results that a joined kernel writes: all results of the last operator, and all but the first result
-  // of every other operator. The first result is only the next operator's input.
+  // of every other operator. A joined kernel does not write that first result, because only the next operator reads it.
   Result<std::vector<HostTensor>> written_results() {
     std::vector<HostTensor> results;
     for (const DeviceCalls::Call& call : calls_.all())
@@ -100,8 +100,9 @@ class Chain {
   DeviceCalls calls_;
 };
 
-// Returns formats whose scales the kernels apply at different places. If an operator comes before quantised_linear,
-// returns only those whose kernels read converted rows. Without a quantised_linear the format does not matter.
+// Returns the formats to test. The kernels apply the scales of each of these formats at another place. If another
+// operator comes before quantised_linear, the function returns only formats whose kernels read converted rows
+// (converted_rows.cuh). If there is no quantised_linear, the format does not matter.
 std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
   using Values = QuantisedFormat::Values;
   const QuantisedFormat blocks{.values = Values::kE4M3, .group_rows = 128, .group_cols = 128};

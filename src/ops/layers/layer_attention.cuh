@@ -1,7 +1,7 @@
 // Computes the attention of a decoder layer, within the launch of all layers (decoder_layers.cuh): the head norms, the
 // rotation, the store of the newest key, and attention itself. A block has one KV head and a share of the keys of all
-// requests. The blocks of a KV head exchange their partial results, and each block joins the partial results of some
-// outputs.
+// requests. The blocks of a KV head exchange their partial results, and each block merges the partial results for some
+// of the outputs.
 //
 // A warp takes eight keys of a tile of 64. A lane has four elements of each query, key and output.
 #pragma once
@@ -153,8 +153,8 @@ __device__ inline float spread_sums(float (&x)[16]) {
   return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
 }
 
-// Combines x over eight neighbouring keys. A head has 16 lanes, and each key has two neighbouring lanes of these. f
-// combines two values.
+// Combines the x of the warp's eight keys, separately for each head. Each head has 16 lanes, and each of its keys has
+// two neighbouring lanes of these. f combines two values.
 template <class F>
 __device__ inline float over_keys(float x, F&& f) {
 #pragma unroll
@@ -288,8 +288,8 @@ __device__ inline void store_part(const AttentionSums& s, TaggedWord* part, Tagg
   if (dim == 0) store_word(lse + head, __float_as_uint(most + log2f(total)), tag);
 }
 
-// Joins the partial results of the KV head's sixteen blocks. Each block joins a sixteenth of the outputs. Sixteen lanes
-// work on an output, and each lane reads the partial result of one block.
+// Merges the partial results of the KV head's sixteen blocks. Each block computes a sixteenth of the merged outputs.
+// Sixteen lanes work on an output, and each lane reads the partial result of one block.
 template <class S, int kRows>
 __device__ inline void join_parts(const Share<kRows>& share, int rows, const TaggedWord* parts, const TaggedWord* lse,
                                   TaggedWord* to, std::uint32_t tag) {

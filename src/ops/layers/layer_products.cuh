@@ -96,7 +96,7 @@ class Operand {
       x = make_uint4(times(x.x, w.x), times(x.y, w.y), times(x.z, w.z), times(x.w, w.w));
     }
   }
-  // Multiplies the next kGroups groups of eight rows of w and stores the results in the same number of columns of
+  // Multiplies the next kGroups groups of eight rows of w, and stores the results in the first 8 · kGroups columns of
   // `sums`. It first waits for all of these groups, so that the loads and products of several groups can overlap.
   // Usually the groups have arrived already.
   template <int kGroups, int kSlots, int kRows>

@@ -1,8 +1,8 @@
 // Exchanges values between blocks of one launch without a barrier. Each word of 8 bytes has a payload and a tag, and is
 // written and read atomically. A reader polls the words until all have the tag that it expects. So a value travels once
-// through the L2 cache, and needs no fence or counter. Two sets of words are used in turn. A block overwrites a set
-// only after it has read a value to which all readers of the set's old content contributed. So these readers have
-// already read the old content.
+// through the L2 cache, and needs no fence or counter. Two sets of words are used in turn. Before a block overwrites a
+// set, it has read a newer value to which all readers of the set contributed after their reads. So no block still needs
+// the set's old content.
 //
 // All blocks that wait for one another must be resident at once.
 #pragma once

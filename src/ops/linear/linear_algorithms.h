@@ -1,6 +1,6 @@
 // Keeps, for each linear problem, the algorithm that a library chose in this process or in an earlier one. A kept
-// algorithm saves the search and gives the same bits. Algorithms are opaque data, which only the same version of the
-// library understands.
+// algorithm saves the search, and gives the same bits as in the process that chose it. Algorithms are opaque data,
+// which only the same version of the library understands.
 //
 // A library's first choice is an estimate. In idle moments other algorithms are measured (linear_tuning.h), and the
 // fastest is kept for later processes. In this process a problem keeps its first algorithm, so its bits do not change.

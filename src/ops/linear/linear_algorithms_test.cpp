@@ -145,7 +145,7 @@ void check_product(std::int64_t m) {
   testing::expect_close(out.results[0], y, testing::tolerance(ir::DType::kBFloat16), "product");
 }
 
-// The library accepts an algorithm that it chose for another number of rows, and detects an invented one.
+// The library accepts an algorithm that it chose for another number of rows, and rejects an invented algorithm.
 TEST(LinearAlgorithms, TheLibraryRefusesAlgorithmsThatDoNotServe) {
   const Backend& backend = **testing::test_devices().backend(testing::test_device().properties().type);
   if (backend.export_algorithms == nullptr) GTEST_SKIP() << "this device's libraries choose no algorithms";

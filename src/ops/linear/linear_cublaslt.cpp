@@ -89,7 +89,8 @@ Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, con
   std::shared_ptr<const Choice> choice = TRY(choose(handle, p, rows));
   // Eager forwards may have any number of rows, so the size of the cache needs a limit. A full cache is emptied.
   // Operators that are already bound keep their choices; other choices are made again when they are needed. A process
-  // that starts with a hundred row counts makes about 100 · 5 = 500 choices.
+  // makes one choice for each row count and shape. With a hundred row counts and five shapes these are 100 · 5 = 500
+  // choices.
   constexpr std::size_t kMostChoices = 2048;
   if (choices->size() >= kMostChoices) choices->clear();
   choices->emplace(key, choice);

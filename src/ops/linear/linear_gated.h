@@ -5,9 +5,9 @@
 
 namespace tessera {
 
-// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null for float32,
-// for the exact GELU, for sizes that the kernel does not support, for so few rows that two kernels are as fast, in
-// deterministic forwards, and if the device or this build lacks the kernel.
+// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null in these
+// cases: the type is float32; the gate is the exact GELU; the kernel does not support the sizes; the rows are so few
+// that two kernels are as fast; the forward is deterministic; or the device or this build lacks the kernel.
 Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> calls);
 
 }  // namespace tessera

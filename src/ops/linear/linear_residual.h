@@ -7,9 +7,9 @@
 
 namespace tessera {
 
-// Joins {"linear", "add_rms_norm"}. The sum is rounded once, not twice. bind() returns null for float32, in
-// deterministic forwards, for sizes so small that the two operators' own kernels are as fast, for a linear with a
-// residual of its own, and if the library has no kernel. The library needs aligned operands, and k and n that are
+// Joins {"linear", "add_rms_norm"}. The sum is rounded once, not twice. bind() returns null in these cases: the type is
+// float32; the forward is deterministic; the sizes are so small that the two operators' own kernels are as fast; the
+// linear already has a residual; or the library has no kernel. The library needs aligned operands, and k and n that are
 // multiples of 8.
 extern const JoinedKernelDef kLinearResidualNormCuda;
 

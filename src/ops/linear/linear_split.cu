@@ -20,11 +20,12 @@ namespace {
 using namespace cuda;
 using namespace cuda::split_linear;
 
-// With kSharedBytesOfTwo bytes of shared memory for each block, two blocks fit on a multiprocessor; with
-// kSharedBytesOfOne only one fits. The kernel uses kSharedBytesOfOne if all clusters can run at once with a
-// multiprocessor for each block. With kSharedBytesOfTwo in this case, the multiprocessors that become free first would
-// take two blocks each, and others would stay idle, because blocks start when the blocks of the preceding kernel end.
-// An H200 has 132 multiprocessors, but runs only 30 clusters of four with a multiprocessor for each block.
+// With kSharedBytesOfTwo bytes of shared memory for each block, two blocks fit on a multiprocessor. With
+// kSharedBytesOfOne only one fits. The kernel uses kSharedBytesOfOne if all clusters can run at once and each block has
+// its own multiprocessor. With kSharedBytesOfTwo, some multiprocessors would then get two blocks, and others would stay
+// idle. The reason is that blocks start when the blocks of the preceding kernel end, so the multiprocessors that become
+// free first would take two blocks each. An H200 has 132 multiprocessors, but can run at most 30 clusters of four
+// blocks if each block has its own multiprocessor.
 constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 

@@ -7,8 +7,8 @@
 //   - The blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the loop.
 //     After the loop each block leaves its sums in its own shared memory. Then each block takes some of the tile's
 //     rows, and adds the sums of all blocks for these rows, in the order of the cluster's blocks.
-//   - If there are more blocks than can each have a multiprocessor, two blocks share a multiprocessor, so that one
-//     block loads while the other adds.
+//   - If there are too many blocks for each to have a multiprocessor of its own, two blocks share a multiprocessor, so
+//     that one block loads while the other adds.
 //
 // In the tensor-core products, the A operand is 64 rows of weights and the B operand is rows of x, as in
 // hopper_matmul.cuh. An element's sum has the same order for any number of rows. The lower bound of the time is the

@@ -62,9 +62,9 @@ struct Streamed {
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
 // Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.
-// `changes` has the change by adapters. With a gate, the change is added to gate and up before the activation; without
-// a gate, it is added to the sum after bias and residual. The warps that multiply call this function; each thread has
-// at most one value.
+// `changes` has the values by which adapters change the linear's result. With a gate, they are added to gate and up
+// before the activation. Without a gate, they are added to the sum after bias and residual. The warps that multiply
+// call this function. Each thread stores at most one value.
 template <class T, bool kGated, class Change, class Results, class Total>
 __device__ inline void store_tile(const Streamed<T>& p, const Results& changes, int first, const Total& total) {
   constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;
@@ -99,9 +99,10 @@ struct WarpTile {
 };
 
 // Computes y, tile by tile. kEights is the number of groups of eight rows of x, 1 or 2. kHeld is the number of stages
-// whose columns of x are in registers or being loaded; if a tile has at most kHeld stages, x stays in registers.
-// kRounds is the greatest number of rounds in a stage. kAtOnce means that a tile has exactly kHeld stages and a warp
-// waits for all of them before it multiplies. A block processes every gridDim.x-th tile.
+// whose columns of x are in registers or being loaded. If a tile has at most kHeld stages, x stays in registers.
+// kRounds is the greatest number of rounds, of kRoundColumns columns each, in a stage. kAtOnce means that a tile has
+// exactly kHeld stages and a warp waits for all of them before it multiplies. A block processes every gridDim.x-th
+// tile.
 template <class T, int kEights, bool kGated, int kHeld, int kRounds, bool kAtOnce, class Change>
 __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 2 : 1)
     streamed(const Streamed<T> p, const Change change) {

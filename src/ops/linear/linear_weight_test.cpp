@@ -104,8 +104,8 @@ TEST(WeightLinears, EqualLinearsOfUnmarkedMatrices) {
       }
 }
 
-// For each matrix here, one kernel computes all the numbers of rows that the test uses. The kernel may have variants
-// for some numbers of rows.
+// For each of these matrices, the same kernel is used for all numbers of rows in the test. The kernel may have
+// different variants for different numbers of rows.
 TEST(WeightLinears, RowBitsDoNotDependOnTheRowCount) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
   struct Case {

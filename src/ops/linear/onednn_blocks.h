@@ -32,9 +32,9 @@ class OneDnnBlocks {
   };
 
   static constexpr std::int64_t kMostRows = 240;  // maximum number of rows of one run()
-  // Returns the number of rows that run() computes for `rows` rows: `rows`, rounded up to a number for which there is a
-  // primitive. x and y must have memory for this number of rows; the content of the additional rows reaches no other
-  // row. `rows` is 1 to kMostRows.
+  // Returns the number of rows that run() really computes if it is asked for `rows` rows: `rows`, rounded up to a
+  // number for which there is a primitive. x and y must have memory for all of these rows. The content of the
+  // additional rows does not affect other rows. `rows` is 1 to kMostRows.
   static std::int64_t computed_rows(std::int64_t rows);
 
   // Prepares products of up to `most_rows` rows. Returns kInternal if oneDNN has no such product.

@@ -39,8 +39,8 @@ inline BlockMemory block_memory(const ExpertsProblem& p, std::int64_t rows) {
 }
 
 // Computes y[rows, columns] = x · wᵀ + bias for the rows [first, first + columns) of w. `bias` points to the bias of
-// row `first`, or is null. `own` is the thread's memory with the layout `at`; it begins with x, converted by
-// make_inputs().
+// row `first`, or is null. `own` is the thread's memory with the layout `at`. This memory begins with x, which
+// make_inputs() has converted.
 template <class T>
 void multiply_blocks(const BlockMatrix& w, std::int64_t first, std::int64_t columns, std::int64_t rows, const T* bias,
                      T* y, std::byte* own, const BlockMemory& at) {

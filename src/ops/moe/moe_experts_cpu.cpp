@@ -1,6 +1,6 @@
 // Computes moe_experts on the CPU. Rows of x are sorted by expert. A thread computes a block of an expert's results:
-// some of the expert's rows of x by 48 columns of the result. Each of these columns belongs to one row of weights. It
-// uses dot products of rows (linear_dot.cpp) or oneDNN (onednn_blocks.h).
+// some of the expert's rows of x by 48 columns of the result. Each of these columns belongs to one row of weights. The
+// thread uses dot products of rows (linear_dot.cpp) or oneDNN (onednn_blocks.h).
 //
 // A decode step reads the chosen experts' weights, 3 · H · I values for each expert, and little else. Reading these
 // weights from memory takes nearly all of the step's time. A block reads each of its weights once for up to 240 rows of

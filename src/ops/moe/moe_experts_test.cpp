@@ -215,7 +215,7 @@ TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 64, 64}, MoeSizes{3, 4, 8, 1152, 320}, MoeSizes{19, 4, 6, 192, 128}})
     check(GetParam(), s, form);
   // Covers one token, with more columns of y than fit in the slots of a block's ring buffer. CUDA multiplies two
-  // experts at a time; in some cases one of the two experts is missing, or both.
+  // experts at a time. In some of these cases, one of the two experts is missing, or both are.
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 1152, 320}, MoeSizes{1, 5, 8, 192, 2816}, MoeSizes{1, 16, 20, 64, 192}})
     for (const Choice choice : {Choice::kSpread, Choice::kOne, Choice::kNone}) check(GetParam(), s, form, choice);
   check(GetParam(), {12, 2, 4, 128, 64}, form, Choice::kOne);
@@ -259,8 +259,9 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   EXPECT_TRUE(std::isnan(run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form)).results[0].at(1)));
 }
 
-// The scale factors of gate_up may be far from one if their products with x are near one. The kernels' sums must not
-// lose such products. A scale byte of 255 makes the values that it scales NaN, and no other values.
+// The scale factors of gate_up are far from one, and x is scaled by the inverse, so that the products are near one. The
+// kernels' sums must not lose these products. A scale byte of 255 makes the values that it scales NaN, and no other
+// values.
 void expect_far_factors(DType dtype, const MoeSizes& s) {
   const Form form{.mxfp4 = true};
   std::vector<HostTensor> operands = make_operands(dtype, s, form);

@@ -3,8 +3,8 @@
 // quarter more for experts of 256 rows on average.
 //
 // The grid has as many blocks as the device runs at once. Cluster c of n clusters takes the items c, c + n, c + 2n, ….
-// An item is a tile of the list that order_rows() made, by a range of weight rows. The kernel reads the number of tiles
-// from device memory, so a recorded graph works for any choice of the router.
+// An item is the product of one tile of x, from the list that order_rows() made, and one range of weight rows. The
+// kernel reads the number of tiles from device memory, so a recorded graph works for any choice of the router.
 //
 // For gate and up, the tensor map of w places 8 rows of gate and the same 8 rows of up next to each other in shared
 // memory, so that a thread has both sums of an element. The rows of x past a tile's last row belong to another expert

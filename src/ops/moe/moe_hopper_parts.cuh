@@ -120,8 +120,8 @@ __device__ inline void release_rows(const RowsRing& rows, int slot) {
   for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(rows.empty[slot], block);
 }
 
-// Starts the products of one part, which is a stage of kN rows of x. If `keep` is zero, the products begin the sums.
-// Otherwise they are added to the sums.
+// Starts the products of one part, which is a stage of kN rows of x. If `keep` is zero, the products overwrite the
+// sums. Otherwise they are added to the sums.
 template <class T, int kN>
 __device__ inline void multiply_part(float (&sum)[kMostProductSums], const PackedOperand& held, const RowsRing& rows,
                                      int part, int keep) {
@@ -133,10 +133,10 @@ __device__ inline void multiply_part(float (&sum)[kMostProductSums], const Packe
   end_products();
 }
 
-// Multiplies kStages stages, from `stage` on, and adds the products to the sums of a tile of kN rows of x. Stage 0
-// begins the sums. The stages fill whole slots of x, each with kParts stages, and belong to one box of weights.
-// convert(box, i, to) converts the thread's part of stage + i. If `ends_box` is true, the box is released. All products
-// have ended when the function returns.
+// Multiplies kStages stages, from `stage` on, and adds the products to the sums of a tile of kN rows of x. The products
+// of stage 0 overwrite the sums. The stages fill whole slots of x, each with kParts stages, and belong to one box of
+// weights. convert(box, i, to) converts the thread's part of stage + i. If `ends_box` is true, the box is released. All
+// products have ended when the function returns.
 template <class T, int kN, int kParts, int kStages, class Convert>
 __device__ inline void multiply_slots(float (&sum)[kMostProductSums], RowsRing& rows, BoxRing& weights, int stage,
                                       bool ends_box, const Convert& convert) {

@@ -6,9 +6,9 @@
 // the order in which a block multiplies them. These rows fill the block's shared memory.
 //
 // A unit is 8 columns of y of one expert. The unit's gate rows and up rows take one slot of the block's ring buffer.
-// The block's warps form teams. The warps of a team share a unit's steps of k, and the teams take units in turn. A slot
-// always belongs to the same team, so this team is at most one phase ahead of the slot's barrier. A wait tests only the
-// parity of a phase, but phases so close together cannot be confused.
+// The block's warps form teams. The warps of a team divide a unit's steps of k among themselves, and the teams take
+// units in turn. A wait on a slot's barrier tests only the parity of the phase. This is enough, because a slot is
+// always used by the same team, so the team is at most one phase ahead of the barrier.
 #pragma once
 
 #include "tessera/ops/cuda/bulk_copy.cuh"
@@ -106,8 +106,9 @@ __device__ inline void sync_teams() {
 
 // Computes gate and up. The grid may have any number of blocks, of kTokenThreads threads each. y is [top_k,
 // token_columns(n)], and its values are multiplied by kTokenScaleOfX. Nothing is written past column n. Preconditions:
-// T has 16 bits, k is a multiple of 64, n is a multiple of 8. This kernel lets the kernel of down begin only after its
-// own wait for the router, so that the router's results are complete when down begins.
+// T has 16 bits, k is a multiple of 64, n is a multiple of 8. This kernel first waits for the router, and only then
+// lets the kernel of down begin (let_next_begin()). The router's results are therefore complete when the kernel of down
+// begins.
 template <class T>
 __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T> p, const std::int32_t* ids) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

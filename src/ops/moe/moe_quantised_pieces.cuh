@@ -2,9 +2,9 @@
 // row, which are 16 neighbouring columns, or 32 columns if values have four bits.
 //
 // Scales are applied in two places. If a scale belongs to a whole row, the row's sums are multiplied by it
-// (quantised_sum_factor()). Other scales multiply the values, and the products are rounded to T. Only the weights of
-// NVFP4 are exact. "Codes" are the integers of GGUF's blocks (block_codes.h). Their scales are float16, may have
-// offsets, and always multiply the values.
+// (quantised_sum_factor()). Other scales multiply the values, and the products are rounded to T. The products of NVFP4
+// are exact in T, but those of other formats are not. "Codes" are the integers of GGUF's blocks (block_codes.h). Their
+// scales are float16, may have offsets, and always multiply the values.
 #pragma once
 
 #include "tessera/ops/cuda/is_aligned.h"

@@ -20,7 +20,7 @@
 // Other warps of the block request weights. If rows are short, the time is bounded by how long a warp takes to wait for
 // a slot and to start a copy. Therefore copies are as long as possible, and a block with teams of one warp has several
 // warps that copy. Each slot is always filled by the same warp, because a wait tests only the parity of a phase of the
-// slot's barrier. A second warp could take an earlier phase for the expected one.
+// slot's barrier. A second warp could mistake an earlier phase for the expected one.
 #pragma once
 
 #include "tessera/ops/moe/moe_streams.cuh"
@@ -44,12 +44,12 @@ struct StreamedPlace {
 // Synchronises the `warps` warps that multiply. The warps that copy do not take part.
 __device__ inline void sync_streamed(int warps) { asm volatile("bar.sync 1, %0;" ::"r"(warps * kWarp) : "memory"); }
 
-// Computes gate and up, or down with the sum. For gate and up, gridDim.x may be any number. For down, it is
+// Computes gate and up, or down with the sum. For gate and up, gridDim.x may be any number. For down, it must be
 // n / kStreamedWeightRows. Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for
-// down); pairs <= kStreamedPairs. The kernel of gate and up lets the kernel of down begin only after its own wait for
-// the router, so that the router's results are complete when down begins. Gate and up have one team. With several
-// teams, a stage has all columns of k, and p.slots is a multiple of p.teams and of kCopyingWarps. A block has
-// streamed_threads<kTeam>(p.teams) threads. Its dynamic shared memory holds the slots, and for down also T[pairs,
+// down); pairs <= kStreamedPairs. The kernel of gate and up first waits for the router, and only then lets the kernel
+// of down begin. The router's results are therefore complete when the kernel of down begins. Gate and up have one team.
+// With several teams, a stage has all columns of k, and p.slots is a multiple of p.teams and of kCopyingWarps. A block
+// has streamed_threads<kTeam>(p.teams) threads. Its dynamic shared memory holds the slots, and for down also T[pairs,
 // kStreamedWeightRows].
 template <class T, bool kGateUp, class Weights>
 __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam == 1 ? 1 : 2)
@@ -87,7 +87,8 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
     int column;  // the number of the item's first column of y, divided by kColumns
   };
   const auto block = static_cast<int>(blockIdx.x);
-  // Returns the first item of the team or copying warp `number`. In gate and up, `number` is 0.
+  // Returns the first item that a team multiplies, or that a copying warp loads. `number` is the index of this team or
+  // warp in the block. In gate and up it is 0.
   const auto first_item = [&](int number) {
     return kGateUp ? Item{block / across, block % across} : Item{number, block};
   };

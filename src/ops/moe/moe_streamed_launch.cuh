@@ -33,8 +33,8 @@ inline Share share_of(const ExpertsProblem& p) {
   return p.quantised ? kTwoShortRings : p.mxfp4 ? kTwoBlocks : kOneBlock;
 }
 
-// The maximum size of a ring in bytes. Only the kernel of down with teams of one warp has such a ring, because each
-// block of this kernel has a multiprocessor to itself.
+// The maximum size of a ring in bytes. Only the kernel of down with teams of one warp can have a ring of this size,
+// because each of its blocks has a multiprocessor to itself.
 inline constexpr std::int64_t kMostRingBytes = 200 * 1024;
 
 // A block's ring buffer in shared memory. A slot holds one stage of weights.

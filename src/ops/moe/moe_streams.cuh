@@ -63,7 +63,8 @@ __device__ inline void copy_rows(const void* low, const void* high, int row_byte
             static_cast<std::uint32_t>(rows * bytes), full);
 }
 
-// Replaces the class of scales if the weights have no scales, or if their scales lie in the stage (in shared memory).
+// Stands in for a class of scales in streams that load no scales from global memory. Either their weights have no
+// scales, or the scales are a part of the stage (in shared memory).
 template <class T>
 struct NoScales {
   __device__ void begin_item(const Streamed<T>&, int, int) {}

@@ -43,19 +43,20 @@ inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.
 // Chooses how blocks compute `tiles` tiles of the product. A tile is computed by one block (a whole tile), or by a
 // cluster of blocks that split its k. Blocks split k if this lowers the estimated time (`turns`) and leaves each block
 // at least two stages. Whole tiles then fill as many waves of all blocks as possible, and only the remaining tiles have
-// their k split. Split tiles come first. Their blocks end early, and the last whole tiles can begin there.
-// clusters_at_once() returns how many clusters run at once, because this does not follow from the number of blocks: an
-// H200 runs 132 blocks at once, but only 30 clusters of four. In a deterministic forward no block splits k, because the
-// choice depends on m and would change the order of sums.
+// their k split. Split tiles come first. Their blocks end early, so the last whole tiles can begin on their
+// multiprocessors. clusters_at_once() returns how many clusters run at once, because this does not follow from the
+// number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a deterministic forward no block
+// splits k, because the choice depends on m and would change the order of sums.
 template <class Product>
 Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64_t tiles) {
   constexpr int kN = Product::Ring::kN;
   const auto* const kernel = reinterpret_cast<const void*>(quantised_block<Product>);
   const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
   const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
-  // turns_of() estimates the time, in units of one stage, that `full` waves of `most` blocks (or clusters) each and a
-  // last wave of `rest` blocks take. `of_block` is the number of a block's stages. With few rows of x, memory bandwidth
-  // bounds the time. The blocks of a last wave after full waves then run up to three times as fast.
+  // turns_of() estimates a time in units of one stage: the time of `full` waves of `most` blocks (or clusters) each,
+  // plus the time of a last wave of `rest` blocks. `of_block` is the number of a block's stages. With few rows of x,
+  // memory bandwidth bounds the time. In this case a last wave that follows full waves has fewer blocks, which run up
+  // to three times as fast.
   constexpr bool kBoundByMemory = kTileBlocks<kN> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
                            bool after_others) {

@@ -4,8 +4,9 @@
 //
 // A block computes 128 rows of w by kN rows of x. One warp copies stages of 64 to 256 columns of k to the ring. It
 // starts the first copies of weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows
-// of w by all rows of x; a template parameter, Product, says how. A product of few rounded rows has further warps,
-// which round x for the ring (rounding_warps.cuh). The blocks of a cluster do one of two things:
+// of w by all rows of x; a template parameter, Product, says how. If x has few rows and is multiplied in rounded form,
+// the block has further warps, which round x and write it to the ring (rounding_warps.cuh). The blocks of a cluster do
+// one of two things:
 //   - with few tiles they split k. At the end each block leaves its sums in its own shared memory, and adds the sums of
 //     all blocks for its share of the rows of x (linear_split.cuh). Blocks that round x instead send their sums
 //     (sent_sums.cuh). If there are a few more tiles than blocks that run at once, only the first clusters split k,

@@ -76,8 +76,8 @@ class FixedScales {
   }
 
  private:
-  // Returns the address of a row's first scales. The scales are swizzled: the XOR of this address with an offset is the
-  // address of the row's other scales. So reads of the scales of eight rows have no bank conflicts.
+  // Returns the address of a row's first scales. The scales are swizzled: the address of another scale of the row is
+  // the XOR of this address and the scale's offset. So reads of the scales of eight rows have no bank conflicts.
   __device__ static std::uint32_t start_of(std::uint32_t base, int row) {
     return base + static_cast<std::uint32_t>(row * kScaleRowBytes | row / 2 % 4 * 16);
   }
@@ -172,7 +172,7 @@ struct FixedProduct {
     FixedGroup at[kRowsOfThread];
   };
 
-  // Where a thread finds the parts of a slot of the ring in shared memory.
+  // The shared-memory addresses at which a thread reads the parts of a slot of the ring.
   struct Addresses {
     std::uint32_t weights;  // 16-byte chunk of the first group in the thread's first row of w
     std::uint32_t rows;     // matrix_word() of x
@@ -279,8 +279,8 @@ struct FixedProduct {
     }
   }
 
-  // Adds the products of a stage to the sums, and releases the slot. With few rows both groups' products run at once;
-  // with more there are not enough registers.
+  // Adds the products of a stage to the sums, and releases the slot. With few rows of x, the products of both groups of
+  // the stage run at once. With more rows there are not enough registers for this.
   __device__ static void multiply_stage(const Addresses& here, bool shared, FixedScales<kZeros>& scales, int stage,
                                         float (&sum)[kN / 2]) {
     constexpr int kAtOnce = kN <= 16 ? kStageFixedGroups : 1;

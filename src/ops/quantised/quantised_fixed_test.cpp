@@ -32,8 +32,8 @@ ir::Attributes fixed_attributes(const FixedSizes& c, bool more) {
   return attributes;
 }
 
-// Returns rows in which one group has only zeros, one has a number that is far larger than the others, and one has
-// numbers that are far smaller than those of other groups.
+// Returns rows with three special groups. One group has only zeros. One group has a number that is far larger than the
+// others. One group has numbers that are far smaller than those of other groups.
 HostTensor uneven_rows(DType dtype, const FixedSizes& c) {
   HostTensor x = random_tensor(dtype, {c.m, c.k}, 1);
   for (std::int64_t row = 0; row < c.m; ++row)

@@ -47,8 +47,8 @@ RoundedRows rounded_rows(const QuantisedCall& p) {
           .scale_stride = l.scale_stride};
 }
 
-// Returns whether each tile of w has one scale for 128 columns, or one scale for each row of w. With a gate, a tile is
-// half gate rows and half up rows. rounded_many.cuh and WideRoundedProduct need this.
+// Returns whether all rows of a tile of w share one scale for each 128 columns, or each row of w has a single scale.
+// rounded_many.cuh and WideRoundedProduct need this. With a gate, a tile is half gate rows and half up rows.
 bool has_tile_scales(const QuantisedCall& p) {
   const std::int64_t part = p.gate == Gate::kNone ? kTileWeights : kTileWeights / 2;
   const bool by_block = p.w.format.group_rows % part == 0 && (p.gate == Gate::kNone || p.n / 2 % part == 0);

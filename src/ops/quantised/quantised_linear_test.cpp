@@ -207,9 +207,9 @@ std::vector<double> rounded_inputs(const HostTensor& x, std::int64_t columns, st
   return rounded;
 }
 
-// In this test's sizes of up to eight rows, the matrix is above 4 MiB, or the other kernels for few rows do not support
-// the size. Otherwise a kernel that leaves x unrounded would be chosen (quantised_linear.cu). These sizes split k among
-// two to six blocks, for all tiles or only for the first tiles.
+// This test needs kernels that round x. With up to eight rows, such a kernel is chosen only if the matrix is above 4
+// MiB, or if the other kernels for few rows do not support the size (quantised_linear.cu). The test's sizes meet this
+// condition. They split k among two to six blocks, for all tiles or only for the first tiles.
 class RoundedInputs : public ::testing::TestWithParam<DType> {};
 
 TEST_P(RoundedInputs, AreRoundedAsTheCheckpointRequires) {

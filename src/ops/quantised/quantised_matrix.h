@@ -23,7 +23,7 @@
 //   values  u8[N, bytes of a row of blocks], in the order of blocks/packed_layout.h: "q8_0", "q4_k" and others, as the
 //           format's tools call the types, in lower case
 //
-// Rows that were joined from several matrices keep the scales of their own matrix.
+// If several matrices were joined into one, each row keeps the scales of the matrix from which it comes.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,8 @@ struct QuantisedProblem {
 // Makes the problem from the arguments of bind(). Precondition: the shape rule has accepted the node.
 QuantisedProblem make_quantised_problem(const BindArgs& args);
 
-// Returns the problem of the same product with a w of plain numbers. The caller sets w's address and the workspace.
+// Returns the same product as a LinearProblem, in which w consists of plain numbers. The caller sets w's address and
+// the workspace.
 LinearProblem without_matrix(const QuantisedProblem& p);
 
 }  // namespace tessera

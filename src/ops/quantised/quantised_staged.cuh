@@ -35,8 +35,8 @@ inline constexpr int kPaddedRows = 8 + 2;  // number of floats for the sums of e
 // so on. The box is swizzled, so the eight threads that read together have no bank conflicts.
 __device__ inline int row_of_lane(int lane) { return lane / 8 + lane / 4 % 2 * 4; }
 
-// A block processes every gridDim.x-th tile. `boxes` is the tensor map of w's values that boxes_of() makes
-// (quantised_staged.cu). Shared memory has the slots of the ring, two slots of scales, and x.
+// Computes y, tile by tile. A block processes every gridDim.x-th tile. `boxes` is the tensor map of w's values that
+// boxes_of() makes (quantised_staged.cu). Shared memory has the slots of the ring, two slots of scales, and x.
 template <class T, Values kValues, ScaleOf kScaleOf>
 __global__ void __launch_bounds__(kStagedThreads, 2)
     quantised_staged(const __grid_constant__ CUtensorMap boxes, const StreamedQuantised<T> p) {

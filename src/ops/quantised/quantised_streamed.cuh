@@ -67,8 +67,8 @@ struct PairedColumns {
   }
 };
 
-// kEights is the number of groups of eight rows of x. kHeld is the number of stages whose columns of x are in registers
-// or being loaded. A block processes every gridDim.x-th tile.
+// Computes y, tile by tile. kEights is the number of groups of eight rows of x. kHeld is the number of stages whose
+// columns of x are in registers or being loaded. A block processes every gridDim.x-th tile.
 template <class T, Values kValues, ScaleOf kScaleOf, int kEights, int kHeld>
 __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
     quantised_streamed(const StreamedQuantised<T> p, const StageRows stage_rows) {

@@ -36,8 +36,9 @@ __device__ inline std::uint32_t load_shared_u8(std::uint32_t address) {
 }
 
 // ScaleForm is the type of the scales. kStored is e4m3 if the values are e2m1, and float32 for all other values.
-// kHalves is float16. kPairs is a float16 scale with a float16 offset. StageGroups has the number of scales of a row of
-// w in a stage, their form, and the number of the stage's columns. A count of 0 means that scales are applied to sums.
+// kHalves is float16. kPairs is a float16 scale with a float16 offset. StageGroups says how many scales a row of w has
+// in a stage, which form they have, and how many columns the stage has. A count of 0 means that scales are applied to
+// sums.
 enum class ScaleForm { kStored, kHalves, kPairs };
 struct StageGroups {
   int count = 0;
@@ -168,7 +169,7 @@ struct StageScales {
   }
 };
 
-// Converts a thread's values of one step of 16 columns, in a row and in the eighth row after it. `start` is the
+// Converts a thread's values of one step of 16 columns, for two rows of w that are eight rows apart. `start` is the
 // shared-memory address of the thread's first value in the stage.
 template <class T, Values kValues, StageGroups kGroups>
 __device__ inline void convert_step(std::uint32_t start, int step, const StageScales<T, kValues, kGroups> (&scales)[2],
@@ -178,7 +179,7 @@ __device__ inline void convert_step(std::uint32_t start, int step, const StageSc
   constexpr bool kSmall = StageScales<T, kValues, kGroups>::kSmall;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    // A thread has the columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step; q is its number in the quad.
+    // A thread has the columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step, where q is its number in the quad.
     std::uint32_t pairs[2];
     const std::uint32_t chunk = start ^ static_cast<std::uint32_t>(step * kStepBytes / 16 * 16);
     const std::uint32_t at = chunk + static_cast<std::uint32_t>(step * kStepBytes % 16 + half * 8 * kRowBytes);

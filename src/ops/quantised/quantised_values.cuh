@@ -65,8 +65,9 @@ __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
 // Returns the number of values in 32 bits.
 inline constexpr int values_of_word(Values values) { return is_packed(values) ? 8 : 4; }
 
-// A conversion may make e4m3 and e2m1 too small by a power of two. value_scale() multiplies the scale by kScaleGrow,
-// which makes up for a part of this power. kSumGrow is the rest: sums of scaled() results must be multiplied by it.
+// A converted e4m3 or e2m1 may be too small by a power of two. The product kScaleGrow · kSumGrow makes up for this
+// power. value_scale() multiplies the scale by kScaleGrow. Sums of the results of scaled() must be multiplied by
+// kSumGrow.
 template <class T, Values kValues>
 inline constexpr float kScaleGrow = kValues == Values::kE4M3&& kIsBf16<T>   ? 0x1p112F
                                     : kValues == Values::kE2M1&& kIsBf16<T> ? 0x1p118F
@@ -205,12 +206,12 @@ __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset,
   return times<T>(exact<T, kValues>(pair, offset), scale);
 }
 
-// Says whether integers with float16 scales are converted to very small bfloat16 numbers, which takes only moves of
-// bits. An int4 becomes 2^-130 times the value. A byte without a sign becomes 2^-133 times the value: its lower seven
-// bits are the mantissa, and its highest bit is the lowest bit of the exponent, which is 0 or 1. One fused multiply-add
-// then applies the scale and the offset. Other conversions of integers need a subtraction first. Scales are multiplied
-// by kSmallScaleGrow, and offsets are divided by kSmallSumGrow, so that no product and no offset leaves the range of
-// bfloat16. Sums of the results must be multiplied by kSmallSumGrow.
+// Says whether integers with float16 scales are converted to very small bfloat16 numbers. The conversion then only
+// moves bits. An int4 becomes 2^-130 times the value. A byte without a sign becomes 2^-133 times the value: its lower
+// seven bits are the mantissa, and its highest bit is the lowest bit of the exponent, which is 0 or 1. One fused
+// multiply-add then applies the scale and the offset. Other conversions of integers need a subtraction first. Scales
+// are multiplied by kSmallScaleGrow, and offsets are divided by kSmallSumGrow, so that no product and no offset leaves
+// the range of bfloat16. Sums of the results must be multiplied by kSmallSumGrow.
 template <class T, Values kValues>
 inline constexpr bool kSmallInts = (kValues == Values::kInt4 || kValues == Values::kInt8) && kIsBf16<T>;
 inline constexpr float kSmallScaleGrow = 0x1p111F;
@@ -294,8 +295,8 @@ __device__ inline std::uint32_t value_scale(float scale) {
   return both_halves<T>(scale * kScaleGrow<T, kValues>);
 }
 
-// Returns how many bits to shift a column's number to the right to get the number of its group. Returns -1 if the
-// matrix needs a division or a table instead.
+// The number of a column's group is the column's number, shifted to the right by some number of bits. Returns this
+// number of bits, or -1 if the matrix needs a division or a table instead of a shift.
 inline int group_shift_of(const QuantisedMatrix& m) {
   if (m.groups != nullptr) return -1;
   if (m.num_groups == 1) return 31;

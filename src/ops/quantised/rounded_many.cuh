@@ -1,6 +1,6 @@
-// Computes quantised_linear on Hopper for many rows of x that are rounded to E4M3 (rounded_rows.cuh), with w in E4M3,
-// alone or together with the gate after it. The throughput of the tensor cores for 8-bit products limits the speed. An
-// H100's data sheet gives 1979 TFLOP/s.
+// Computes quantised_linear, alone or together with the gate after it, on Hopper. It is for many rows of x, which are
+// rounded to E4M3 (rounded_rows.cuh), and for w in E4M3. The throughput of the tensor cores for 8-bit products limits
+// the speed. An H100's data sheet gives 1979 TFLOP/s.
 //
 // x is wgmma's A operand, so a thread has the sums of two rows of x. A stage has 128 columns. For a stage's sums a
 // thread needs only two scales of x and, if blocks of 128 rows of w share a scale, one scale of w. The tensor cores
@@ -269,9 +269,9 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
       const auto scales_at = [&](int s) {
         return by_stage && s < stages ? make_float2(of_w[0][s], of_w[1][s]) : make_float2(1, 1);
       };
-      // The compiler lets no product run across the end of a loop's body while sums are read (ptxas C7514), so the loop
-      // processes stages in pairs. While the sums of the first stage are added, the tensor cores compute the second
-      // stage.
+      // If a loop reads sums, the compiler lets no product continue into the next iteration (ptxas C7514). An iteration
+      // therefore processes two stages. While the sums of the first stage are added, the tensor cores compute the
+      // second stage.
       float2 w_scales[2] = {scales_at(0), scales_at(1)};
       for (int s = 0; s < stages; s += 2) {
         const float2 now[2] = {w_scales[0], w_scales[1]};

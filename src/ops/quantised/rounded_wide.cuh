@@ -1,7 +1,7 @@
 // Computes quantised_linear on Hopper for tiles of 128 rows of x that are rounded to E4M3 (rounded_rows.cuh), with w in
-// E4M3. quantised_block.cuh has the rest of the kernel. The kernel is for 65 to some hundred rows of x, if the product
+// E4M3. quantised_block.cuh has the rest of the kernel. The kernel is for 65 to a few hundred rows of x, if the product
 // has few tiles. Several blocks then split the columns (k) of a tile. cuBLASLt has one block for each tile, so most
-// multiprocessors would have no work: a down projection of Llama-3-8B has 32 tiles, of 112 stages.
+// multiprocessors would have no work: a down projection of Llama-3-8B has 32 tiles, each with 112 stages.
 #pragma once
 
 #include "tessera/ops/cuda/rounded_rows.cuh"
@@ -110,8 +110,8 @@ struct WideRoundedProduct {
 #pragma unroll
         for (int of = 0; of < 4; ++of) sum[4 * j + of] += parts[i][4 * j + of] * by[j % 2][of / 2];
     };
-    // The compiler lets no product run across the end of a loop's body while sums are read (ptxas C7514), so the loop
-    // processes stages in pairs.
+    // If a loop reads sums, the compiler lets no product continue into the next iteration (ptxas C7514). An iteration
+    // therefore processes two stages.
     for (int s = 0; s < at.count; s += 2) {
       start(0);
       if (s + 1 == at.count) {
@@ -130,7 +130,7 @@ struct WideRoundedProduct {
   }
 
  private:
-  // Where a thread finds the parts of a slot of the ring in shared memory.
+  // The addresses in shared memory at which a thread reads the parts of a slot of the ring.
   struct Addresses {
     std::uint32_t rows;     // matrix_word() of the warpgroup's rows of x
     std::uint32_t weights;  // matrix_word() of w

@@ -14,9 +14,9 @@
 
 namespace tessera::cuda::quantised {
 
-// An upper bound of the number of floats in the memory where a block receives sums. The memory holds all sums of the
-// tile. The units may not divide evenly among the blocks, so it also has room for fewer than kMostSplit unused units of
-// 16 floats.
+// An upper bound of the number of floats in the memory where a block receives sums. The block receives as many sums as
+// the tile has. The units may not divide evenly among the blocks, so there is also room for up to kMostSplit - 1 unused
+// units of 16 floats.
 inline constexpr int kMostSentSums = kMostRoundingRows * kTileWeights + (kMostSplit - 1) * 16;
 
 // The units of a tile. With a gate, a unit has 8 gate rows and their 8 up rows of w.

@@ -6,10 +6,10 @@
 //   - to partial sums, if the columns that a quad reads in a round share a scale (kSums): the products of a round with
 //     the unscaled values of w are summed in float32, and this sum is multiplied by the scale;
 //   - to the values of w, if groups are smaller: a value times its scale is rounded to T. If the format has pairs of a
-//     scale and an offset, the offset is added before rounding. NVFP4's products are exact. There is separate code for
-//     float32 and e4m3 scales (kValues), for float16 scales (kHalves) and for pairs (kPairs).
-// In the last two cases the copy engine (TMA) also brings a tile's scales and zeros, which are contiguous, ahead of the
-// tile. An ordinary load would take longer than a stage.
+//     scale and an offset, the offset is added before rounding. For NVFP4 the product is exact. There is separate code
+//     for float32 and e4m3 scales (kValues), for float16 scales (kHalves) and for pairs (kPairs).
+// In the last two cases the scales and zero points of a tile are contiguous, and the copy engine (TMA) prefetches them,
+// because an ordinary load would take longer than a stage.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,12 @@ inline constexpr int quad_columns(Values values) { return is_packed(values) ? 2 
 enum class ScaleOf { kRows, kSums, kValues, kHalves, kPairs };
 inline constexpr bool scales_values(ScaleOf place) { return place >= ScaleOf::kValues; }
 inline constexpr bool has_halves(ScaleOf place) { return place >= ScaleOf::kHalves; }
-// Returns the bytes between the scales of neighbouring groups.
+// Returns the distance between the scales of neighbouring groups, in bytes.
 inline constexpr int scale_size(Values values, ScaleOf place) {
   return place == ScaleOf::kHalves ? 2 : values == Values::kE2M1 ? 1 : 4;
 }
 
-// The scales and zeros of a tile in shared memory.
+// The scales and zero points of a tile in shared memory.
 struct TileScales {
   int scale_bytes;  // bytes of a tile's scales; with a gate, half of them belong to gate rows and half to up rows
   int zero_bytes;   // bytes of a tile's zeros
@@ -71,7 +71,7 @@ struct StreamedQuantised {
   }
 };
 
-// The scales and zero with which a thread converts 16 bytes of one row of w.
+// The scales and the zero point with which a thread converts 16 bytes of one row of w.
 template <class T, Values kValues, ScaleOf kScaleOf>
 struct RowScales {
   float sum_scale = 0;  // kSums: the scale of the partial sum of a round
@@ -81,9 +81,9 @@ struct RowScales {
   std::uint32_t added[2] = {};                     // offsets of float16 scales, in the order of `scales`
   int zero = kScaleOf == ScaleOf::kPairs ? 0 : 8;  // zero point of int4
 
-  // `tile` points to the scales of a tile in shared memory. `scale_at` is the scale's byte offset from there. If
-  // `has_zero` is true, `zero_at` is the zero's byte offset. `two` says whether the second half of the thread's 16
-  // bytes of w belongs to the next group.
+  // `tile` points to the scales of a tile in shared memory. `scale_at` is the byte offset of the thread's first scale
+  // from there. If `has_zero` is true, `zero_at` is the byte offset of the zero point. `two` says whether the second
+  // half of the thread's 16 bytes of w belongs to the next group.
   __device__ RowScales(const unsigned char* tile, int scale_at, bool has_zero, int zero_at, bool two) {
     const unsigned char* const scale = tile + scale_at;
     [[maybe_unused]] const int next = two ? scale_size(kValues, kScaleOf) : 0;
@@ -146,8 +146,8 @@ __device__ inline bool has_two_groups(const StreamedQuantised<T>& p) {
   return is_packed(kValues) && p.group_shift == 4;
 }
 
-// Copies the scales and zeros of a tile to shared memory. With a gate they are in two parts, one of gate rows and one
-// of up rows. One thread calls it.
+// Copies the scales and zero points of a tile to shared memory. With a gate they are in two parts, one for gate rows
+// and one for up rows. One thread calls this function.
 template <class T>
 __device__ void copy_scales(const StreamedQuantised<T>& p, int tile, unsigned char* to, SharedBarrier& arrived) {
   arrived.arrive_and_expect(static_cast<std::uint32_t>(p.scales.scale_bytes + p.scales.zero_bytes));
@@ -166,8 +166,8 @@ __device__ void copy_scales(const StreamedQuantised<T>& p, int tile, unsigned ch
   }
 }
 
-// For the two rows of w that a thread multiplies: the offsets of their scales and zeros in the tile's slot of shared
-// memory. The rows are `row` and `row` + 8 of the tile.
+// A thread multiplies two rows of w: rows `row` and `row` + 8 of the tile. This struct holds the offsets of the scales
+// and zero points of both rows in the tile's slot of shared memory.
 struct ScalePlaces {
   int scales[2];
   int zeros[2];

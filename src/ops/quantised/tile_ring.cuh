@@ -50,9 +50,9 @@ struct UsualSums {
 
 template <class T>
 struct TiledQuantised {
-  // The tensor map of x [m, k], or of converted rows. The bytes of converted rows count as 16-bit elements. A box has
-  // kN rows, or half as many if blocks share x. If Ring::kPlanes is 2, each row of x is two rows of the map. Products
-  // that round x read `rows` instead.
+  // The tensor map of x [m, k], or of converted rows. In the map of converted rows, two bytes count as one 16-bit
+  // element. A box has kN rows, or half as many if blocks share x. If Ring::kPlanes is 2, each row of x is two rows of
+  // the map. Products that round x read `rows` instead.
   CUtensorMap x;
   const T* rows;          // [m, k]
   CUtensorMap values;     // [n or 2n, bytes of a row] in 16-bit elements; gated: 8 gate rows and 8 up rows alternate

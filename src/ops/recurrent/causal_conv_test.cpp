@@ -146,7 +146,7 @@ TEST(CausalConvSlots, SlotZeroIsNeitherReadNorWritten) {
   EXPECT_FALSE(std::isnan(out.results[0].at(0)));
 }
 
-// A request's rows have the same bits however the request is cut into forwards.
+// The bits of a request's rows do not depend on how the request is divided into forwards.
 TEST(CausalConvCuts, ChangeNoBits) {
   constexpr std::int64_t kRows = 24;
   const HostTensor x = random_tensor(DType::kFloat32, {kRows, kWidth}, 5);

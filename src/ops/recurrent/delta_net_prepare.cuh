@@ -25,7 +25,7 @@ struct Tile {
 
 template <class T>
 struct PrepareMemory {
-  // The warp's part of the triangular system. At first only this warp uses this part. Later all warps use it.
+  // The part of the triangular system for the rows of one warp. This warp computes it, and later all warps read it.
   struct System {
     T matrix[kBlockRows][kChunk + kPack];  // the part of -A before the diagonal block, and the diagonal block's inverse
     float block[kBlockRows][kBlockRows + 4];  // the diagonal block of -A, transposed

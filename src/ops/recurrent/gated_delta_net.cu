@@ -7,7 +7,7 @@
 // delta_net_chunks.cuh processes the chunks of each request one after the other.
 //
 // The launches depend only on the number of rows for which the operator is bound, padding included. Blocks find their
-// requests in the plan's memory when they run, and each block processes every gridDim.x-th part of the work.
+// requests in the plan's memory when they run, and each block processes every gridDim.x-th work item.
 #include "tessera/ops/recurrent/gated_delta_net.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ using namespace delta_net;
 
 constexpr int kLeastChunkRows = 16;
 
-// Returns the launch shape for up to `items` parts of work. It has one block for each part, but at most as many blocks
+// Returns the launch shape for up to `items` work items. There is one block for each item, but at most as many blocks
 // as the device can run at once.
 Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shared_bytes, std::int64_t items,
                                const Device& device) {

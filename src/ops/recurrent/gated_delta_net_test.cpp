@@ -1,5 +1,5 @@
-// Catches: a recurrence that loses or mixes its state, or reads a state that does not exist; a chunked form that
-// differs from the recurrent one; and deterministic forwards with bits that depend on where a request was cut.
+// Catches: a state that is lost, mixed up with another, or read although it does not exist; a chunked form whose
+// results differ from the recurrent form; and deterministic results that depend on where a request was cut.
 #include "tessera/ops/recurrent/gated_delta_net.h"
 
 #include <gtest/gtest.h>

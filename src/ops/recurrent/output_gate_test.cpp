@@ -1,5 +1,5 @@
-// Catches: a gate read from the wrong columns or with the wrong activation; a norm over the whole row instead of a
-// head; rows that affect each other.
+// Catches: a gate that is read from the wrong columns or gets the wrong activation function; a norm that is computed
+// over the whole row instead of over each head; rows that affect each other.
 #include "tessera/ops/recurrent/output_gate.h"
 
 #include <gtest/gtest.h>

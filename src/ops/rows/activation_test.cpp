@@ -1,6 +1,6 @@
-// Catches: a gate that is exchanged with the up projection; lost tails; an approximation that fails for large, small or
-// negative arguments; NaN for arguments of large magnitude, where results approach 0 or x; and rows that influence each
-// other.
+// Catches: a gate that is exchanged with the up projection; elements at the end of a row that are not computed; an
+// approximation that fails for large, small or negative arguments; NaN for arguments of large magnitude, where results
+// approach 0 or x; and rows that influence each other.
 #include "tessera/ops/rows/activation.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Catches: a gate of another row; a sum with an intermediate rounding; rows that influence each other.
+// Catches: a row that is multiplied by the gate of another row; a product that is rounded before it is added; rows that
+// influence each other.
 #include "tessera/ops/rows/add_gated.h"
 
 #include <gmock/gmock.h>

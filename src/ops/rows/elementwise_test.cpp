@@ -1,5 +1,5 @@
-// Catches: an operand b of one row that is read as if it had as many rows as a, or the reverse; double rounding; casts
-// that lose subnormals, infinities or ties; and copies that miss their last bytes.
+// Catches: an operand b of one row that is read as if it had as many rows as a, or the reverse; results that are
+// rounded twice; casts that are wrong for subnormals, infinities or ties; and copies that miss their last bytes.
 #include "tessera/ops/rows/elementwise.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ TEST(Elementwise, CopySupportsAnyDType) {
   }
 }
 
-// All 65536 values of f16 and of bf16 pass through float32 unchanged; NaN stays NaN.
+// All 65536 values of f16 and of bf16 pass through float32 unchanged. NaN stays NaN.
 TEST(Elementwise, CastToFloat32AndBackIsExact) {
   for (const auto& [dtype, name] : {std::pair{DType::kFloat16, "f16"}, {DType::kBFloat16, "bf16"}}) {
     HostTensor x = testing::poisoned_tensor(dtype, {65536});

@@ -1,4 +1,4 @@
-// Catches: reads outside the matrix for row numbers of padding; rows in the wrong order.
+// Catches: reads outside the matrix if padding has a row number that does not exist; rows in the wrong order.
 #include "tessera/ops/rows/gather.h"
 
 #include <gmock/gmock.h>

@@ -21,7 +21,7 @@ struct Parts {
   Part at[kMaxJoined];
 };
 
-// Joins the parts into out [rows, words]. A row of `out` has the rows of the parts, one after another.
+// Joins the parts into out [rows, words]. A row of `out` consists of one row of each part, one after the other.
 template <class Word>
 __global__ void join(const __grid_constant__ Parts parts, Word* out, std::int64_t rows, std::int64_t words) {
   const std::int64_t row = row_of_thread();

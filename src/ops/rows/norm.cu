@@ -74,8 +74,8 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm, con
     if (mine(h)) to.store(row, column(h), normalised(held[h], w[h], scale, norm.form));
 }
 
-// Computes an rms_norm and the add_rms_norm that adds the result of the first to a residual. The kernel normalises x
-// with the weights w0, rounds the result as if it were stored, and then does what norm_held does.
+// Computes an rms_norm and the add_rms_norm after it, which adds the normalised result to a residual. The kernel
+// normalises x with the weights w0 and rounds the result as if it were stored. Then it does what norm_held does.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads)
     norm_twice(const Norm<T> norm, const Numbers<T> to, const T* w0, float eps0, NormForm form0) {

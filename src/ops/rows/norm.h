@@ -1,9 +1,9 @@
 // RMS normalisation. The mean of squares is computed in float32. As in Hugging Face's models, the normalised value is
 // rounded to the storage type X before it is multiplied by the weight:
 //   rms_norm(x) = X(x · 1/√(mean(x²) + eps)) · w
-// With round_once, which Gemma 4 has, the product is rounded once:
+// If round_once is set (Gemma 4), the product is rounded once:
 //   rms_norm(x) = X(x · 1/√(mean(x²) + eps) · w)
-// With unit_offset, which Gemma 2 and 3 and Qwen3-Next have, the product is rounded once too, and w holds the weight
+// If unit_offset is set (Gemma 2, Gemma 3 and Qwen3-Next), the product is rounded once too, and w holds the weight
 // minus one:
 //   rms_norm(x) = X(x · 1/√(mean(x²) + eps) · (1 + w))
 #pragma once
@@ -20,12 +20,12 @@ extern const KernelDef kRmsNormCuda;
 
 // add_rms_norm(x X[*, D], residual X[*, D], w X[D]) {eps, round_once = false, unit_offset = false}
 //     → normed X[*, D], sum X[*, D]
-//   sum = X(x + residual), normed = rms_norm(sum, w). Native form: add, rms_norm.
+//   sum = X(x + residual), normed = rms_norm(sum, w). Native form (simpler operators for this): add, rms_norm.
 extern const ir::OpDecl kAddRmsNorm;
 extern const KernelDef kAddRmsNormCpu;
 extern const KernelDef kAddRmsNormCuda;
-// One kernel for an rms_norm and the add_rms_norm that adds the result of the first to a residual. The two follow each
-// other in models that also normalise the outputs of attention and of the MLP.
+// One kernel for an rms_norm and the add_rms_norm after it, which adds the normalised result to a residual. Models that
+// also normalise the outputs of attention and of the MLP have this sequence of operators.
 extern const JoinedKernelDef kNormTwiceCuda;
 
 // head_norm(x X[T, H·D], w X[D]) {eps, round_once = false, unit_offset = false} → X[T, H·D]

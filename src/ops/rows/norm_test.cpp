@@ -1,5 +1,6 @@
-// Catches: a wrong mean (tail elements lost, wrong divisor); eps in the wrong place; the weight applied to the wrong
-// head; an add_rms_norm whose sum is not what it normalised; rows that affect each other.
+// Catches: a wrong mean, because elements are left out or the divisor is wrong; eps that is added in the wrong place; a
+// weight that is applied to the wrong elements of a head; an add_rms_norm that normalises other values than the sum
+// that it returns; rows that affect each other.
 #include "tessera/ops/rows/norm.h"
 
 #include <gmock/gmock.h>

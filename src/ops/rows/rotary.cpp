@@ -86,8 +86,8 @@ TESSERA_INLINE SinCos sin_cos(float x) {
   const bool swap = (quadrant & 1) != 0;
   const double a = swap ? cosine : sine;
   const double b = swap ? sine : cosine;
-  // For q mod 4 = 0, 1, 2, 3, sin(x) is sin(r), cos(r), -sin(r), -cos(r), and cos(x) is cos(r), -sin(r), -cos(r),
-  // sin(r).
+  // For q mod 4 = 0, 1, 2 and 3, sin(x) is sin(r), cos(r), -sin(r) and -cos(r). In the same order, cos(x) is cos(r),
+  // -sin(r), -cos(r) and sin(r).
   const double signed_a = (quadrant & 2) != 0 ? -a : a;
   const double signed_b = ((quadrant + 1) & 2) != 0 ? -b : b;
   return {static_cast<float>(signed_a), static_cast<float>(signed_b)};

@@ -20,7 +20,7 @@ extern const KernelDef kRotaryTableCpu;
 extern const KernelDef kRotaryTableCuda;
 
 // rotary(x X[T, H·D], table f32[T, Dr]) {head_dim = D, interleaved = false} → X[T, H·D]
-//   Rotates pairs (a, b) of each head's first Dr values, Dr <= D, to (a·cos - b·sin, b·cos + a·sin); the other values
+//   Rotates pairs (a, b) of each head's first Dr values, Dr <= D, to (a·cos - b·sin, b·cos + a·sin). The other values
 //   are copied. Pair i is (x[i], x[i + Dr/2]), or (x[2i], x[2i + 1]) if interleaved.
 extern const ir::OpDecl kRotary;
 extern const KernelDef kRotaryCpu;

@@ -1,5 +1,5 @@
-// Catches: a rotation with the wrong sign or of the wrong pairs; angles of another precision than Hugging Face's; a
-// range reduction that fails far from zero; values past Dr that are rotated or lost.
+// Catches: a rotation that has the wrong sign or rotates the wrong pairs; angles whose precision differs from Hugging
+// Face's; a range reduction that fails for large angles; values past the first Dr of a head that are rotated or lost.
 #include "tessera/ops/rows/rotary.h"
 
 #include <gmock/gmock.h>
@@ -48,8 +48,8 @@ TEST(Rotary, Table) {
   }
 }
 
-// `axes` lists, for each of 8 pairs, which of a token's three positions rotates it. Sections lie in order, as in
-// Qwen2.5-VL, or interleaved, as in Qwen3-VL and Qwen3.5.
+// `axes` lists, for each of 8 pairs, which of a token's three positions rotates the pair. The sections follow one
+// another, as in Qwen2.5-VL, or are interleaved, as in Qwen3-VL and Qwen3.5.
 TEST(Rotary, TableOfPositionsInThreeDimensions) {
   struct Case {
     std::vector<std::int64_t> sections;

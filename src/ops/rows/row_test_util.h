@@ -60,10 +60,10 @@ inline void expect_rows_independent(const ir::OpDecl& decl, const KernelDef& ker
   }
 }
 
-// For each number in `counts`, runs the operator on that many neighbouring rows. Checks that the results equal, to the
-// bit, the results of these rows in a run on all rows. Depending on the number, the range lies at the start, in the
-// middle or at the end of the operands, so a row is computed alone or among others, and at different addresses.
-// `operands` must have at least as many rows as the greatest count.
+// For each number in `counts`, runs the operator on that many neighbouring rows of the operands. Checks that the
+// results are bitwise equal to the results of the same rows in a run on all rows. Depending on the number, the
+// neighbouring rows lie at the start, in the middle or at the end of the operands. A row is therefore computed alone or
+// among others, and at different addresses. `operands` must have at least as many rows as the greatest count.
 inline void expect_any_row_count(const ir::OpDecl& decl, const KernelDef& kernel,
                                  const std::vector<HostTensor>& operands, const std::vector<std::size_t>& row_wise,
                                  const std::vector<std::int64_t>& counts, const ir::Attributes& attributes = {},

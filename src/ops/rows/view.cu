@@ -21,7 +21,7 @@ struct Parts {
   Part at[kMaxSplits];
 };
 
-// Copies x [rows, words] to the parts. A row of x has the rows of the parts, one after another.
+// Copies x [rows, words] to the parts. A row of x consists of one row of each part, one after the other.
 template <class Word>
 __global__ void split(const Word* x, std::int64_t rows, std::int64_t words, const __grid_constant__ Parts parts) {
   const std::int64_t row = row_of_thread();

@@ -1,5 +1,5 @@
-// Catches: accepted reshapes whose element counts agree only for one value of a symbol; columns that are copied to the
-// wrong part; shape texts that are misread.
+// Catches: reshapes that are accepted although the two numbers of elements are equal for only one value of a symbol;
+// columns that are copied to the wrong part; shape texts that are misread.
 #include "tessera/ops/rows/view.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // Functions with which a block of threads processes a row of logits as a distribution over tokens. The tokens have the
-// order of the draw (token_order.h). A token has a key and an integer weight. A bin of a histogram holds sums over its
-// tokens. Integer sums are the same in any order of addition.
+// order of the draw (token_order.h). A token has a key and an integer weight. A bin of a histogram holds sums over the
+// tokens in the bin. The sums are integers, so they do not depend on the order of addition.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +33,13 @@ __device__ inline float key_logit(std::uint64_t key) {
   return __uint_as_float((descending & 0x80000000u) != 0 ? descending : ~descending & 0x7fffffffu);
 }
 
-// Converts a row's logits to distances from the greatest logit.
+// Converts a row's logits to scaled logits, relative to the greatest logit.
 struct RowScale {
   float greatest;     // the greatest logit of the row, which is finite
   float temperature;  // above 0
 
-  // Returns the token's distance to the most probable token, in nats. It is 0 or less, or NaN for a NaN logit.
+  // Returns the token's scaled logit, (logit - greatest) / temperature, in nats. It is 0 or less, or NaN for a NaN
+  // logit.
   __device__ float nats(float logit) const { return (logit - greatest) / temperature; }
 };
 
@@ -47,7 +48,8 @@ inline constexpr int kNatBins = 480;
 static_assert(kNatBins == static_cast<int>(kReach) * kBinsPerNat);
 
 // Returns ⌊2^42 · e^nats⌉ for nats in (-kReach, 0]. The exponential is computed in the steps of fast_exp in cpu_math.h,
-// with fused multiply-adds. So the weights are equal to those of a CPU that fuses them too.
+// with fused multiply-adds. The weights are therefore equal to the weights that a CPU with fused multiply-adds
+// computes.
 __device__ inline std::uint64_t token_weight(float nats) {
   const float magic = 12582912.0f;  // 1.5 · 2^23; the low bits of the sum are then round(nats / ln 2)
   const float shifted = __fmaf_rn(nats, 1.44269504088896341f, magic);

@@ -201,7 +201,7 @@ struct FirstTokens {
 };
 
 // Returns the shortest prefix whose number of tokens or total weight is at least `need`. `measure` says which of the
-// two counts.
+// two is compared with `need`.
 template <int N>
 __device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure measure, SearchScratch& scratch) {
   Tally before{0, 0};

@@ -167,7 +167,8 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
   __syncthreads();
   const std::int64_t begin = blockIdx.x % static_cast<unsigned>(s.chunks.count) * s.chunks.length;
   const std::int64_t end = begin + s.chunks.length < s.vocab ? begin + s.chunks.length : s.vocab;
-  // With any rounding, logits below this bound are more than kReach away, so they can be skipped without a division.
+  // Logits below this bound have RowScale::nats() below -kReach, however the division rounds. They are skipped without
+  // a division.
   const float least = scale.greatest - 1.03f * kReach * temperature;
   using Batch = TokenBatch<N, 1>;
   for_each_batch<N, 1>(s.logits + row * s.vocab, begin, end, [&](const Batch& batch) {
@@ -223,7 +224,8 @@ __device__ Need need_of(int step, const Sample& s, std::int64_t row, const Tally
   return {__umul64hi(bits, kept.weight) + 1, Measure::kWeight};
 }
 
-// Returns the least RowScale::nats() that min_p keeps. If the result is -kReach or less, min_p keeps all tokens.
+// min_p keeps the tokens whose RowScale::nats() is at least the returned bound. If the bound is -kReach or less, min_p
+// keeps all tokens.
 __device__ float nats_of_min_p(float min_p) {
   return min_p > 0.0f ? fminf(static_cast<float>(log(static_cast<double>(min_p))), 0.0f) : -INFINITY;
 }
@@ -284,7 +286,7 @@ SampleScratch sample_scratch(const BindArgs& args) {
 
 Result<std::size_t> sample_workspace(const BindArgs& args) { return sample_scratch(args).bytes; }
 
-// Returns how many blocks share a row. With few rows several blocks share one. The result is always 1 if the device
+// Returns the number of blocks that share a row. It may be above 1 if there are few rows. It is always 1 if the device
 // runs code that was compiled for devices without clusters.
 template <int N>
 Result<unsigned> row_blocks_of(std::int64_t rows, Device& device) {

@@ -1,6 +1,7 @@
 // Catches: a distribution that is not the one requested (wrong order of temperature, top-k, top-p and min-p; a set of
 // kept tokens that is one token too large or too small; a biased draw); draws that depend on the row's place, the batch
-// or the number of threads; NaN or masked logits that are drawn; ties that the wrong index wins.
+// or the number of threads; NaN or masked logits that are drawn; ties that the higher index wins instead of the lower
+// one.
 #include "tessera/ops/sampling/sample.h"
 
 #include <gmock/gmock.h>
@@ -156,8 +157,8 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
   return {order[at], sure};
 }
 
-// Checks that every draw gives the reference's token, except draws that rounding could decide. These draws are frequent
-// if every token has a probability of about 1e-5, but at most a quarter of the draws may be of this kind.
+// Checks that every draw gives the reference's token. Draws whose token depends on rounding are left out. They are
+// frequent if every token has a probability of about 1e-5, but at most a quarter of the draws may be left out.
 void check_draws(const HostTensor& logits, const std::vector<Draw>& draws, const std::string& what) {
   const std::vector<double> drawn = sample(logits, draws);
   const std::vector<double> all = logits.values();

@@ -1,5 +1,5 @@
-// Catches: overflow for large logits; precision that is lost in long sums; a running max that is not applied to earlier
-// blocks; rows that affect each other.
+// Catches: overflow for large logits; precision that is lost in long sums; sums of earlier blocks that are not rescaled
+// when the running max grows; rows that affect each other.
 #include "tessera/ops/sampling/softmax.h"
 
 #include <gmock/gmock.h>

@@ -33,8 +33,8 @@ TESSERA_INLINE std::int32_t bin_of(float nats) {
   return static_cast<std::int32_t>(-nats * static_cast<float>(kBinsPerNat));
 }
 
-// Converts a probability to units of 2^-42, rounded. The rounding adds 2^52, which leaves the weight in the low bits of
-// the sum. The addition vectorises, but a conversion to 64-bit integers does not.
+// Converts a probability to a weight, which counts units of 2^-42. To round, the function adds 2^52, which leaves the
+// weight in the low bits of the sum. The addition vectorises, but a conversion to 64-bit integers does not.
 TESSERA_INLINE std::uint64_t to_units(float probability) {
   constexpr double kUnits = static_cast<double>(std::uint64_t{1} << kWeightBits);
   constexpr double kMagic = static_cast<double>(std::uint64_t{1} << 52);

@@ -1,7 +1,8 @@
 // TokenOrder treats one row of logits as a distribution over tokens. The "order of the draw" is by descending logit,
 // and by id among equal logits. Tokens whose logit is NaN are left out. A prefix is the first tokens of this order.
-// TokenOrder finds the shortest prefix whose number or weight of tokens reaches a given amount, without sorting the
-// row. A histogram gives the bin of 1/16 nat in which the prefix ends, and only the tokens of that bin are examined.
+// TokenOrder finds the shortest prefix whose number of tokens or total weight reaches a given amount. It does not sort
+// the row. A histogram gives the bin of 1/16 nat in which the prefix ends, and only the tokens of that bin are
+// examined.
 //
 // A weight is the integer ⌊2^42 · e^((logit - greatest) / temperature)⌉, so sums do not depend on the order of
 // addition.
@@ -39,8 +40,8 @@ class TokenOrder {
   // outlive this object.
   TokenOrder(const LogitRow& row, std::byte* scratch);
 
-  // count() and weight() return the number and the total weight of the tokens within reach: their nats, (logit -
-  // greatest) / temperature, are above -kReach.
+  // A token is within reach if its scaled logit, (logit - greatest) / temperature, is above -kReach. count() returns
+  // the number of tokens within reach, and weight() returns their total weight.
   std::uint64_t count() const { return count_; }
   std::uint64_t weight() const { return weight_; }
 
@@ -48,13 +49,13 @@ class TokenOrder {
   TokenPrefix first(std::uint64_t n) const;
   // Returns the shortest prefix whose weight is at least `weight`. Precondition: 1 <= weight <= weight().
   TokenPrefix lightest(std::uint64_t weight) const;
-  // Returns the weight of all tokens whose nats, (logit - greatest) / temperature, are at least `nats`. These tokens
-  // come first in the order. Precondition: -kReach < nats <= 0.
+  // Returns the total weight of all tokens whose scaled logit, (logit - greatest) / temperature, is at least `nats`.
+  // These tokens come first in the order of the draw. Precondition: -kReach < nats <= 0.
   std::uint64_t weight_from(float nats) const;
 
  private:
-  // The number of bins, of 1/16 nat each, below the greatest logit. One more bin has the tokens out of reach
-  // (nats <= -kReach, or NaN).
+  // The number of bins for tokens within reach. Each bin covers 1/16 nat. One more bin holds the tokens out of reach,
+  // whose scaled logit is -kReach or less, or NaN.
   static constexpr int kBins = 480;
   struct Bin {
     std::uint64_t count = 0;

@@ -1,5 +1,6 @@
-// Catches: a sum that loses small terms or overflows; equal logits in another order than by id; tokens that are lost
-// between the parts of a row; NaN and masked logits that count; results that depend on the batch.
+// Catches: a sum that loses small terms or overflows; tokens with equal logits that are not sorted by id; tokens that
+// are lost at the border between two chunks of a row; NaN and masked logits that are not left out; results that depend
+// on the batch.
 #include "tessera/ops/sampling/top_logprobs.h"
 
 #include <gmock/gmock.h>

@@ -9,7 +9,7 @@ namespace tessera {
 
 // axial_table(positions i32[S, 2], inv_freq f32[F]) → f32[S, 4F]
 //   A position is an image row and an image column, and f is an element of inv_freq. Columns [0, F) hold cos(row·f) and
-//   [F, 2F) hold cos(column·f); the sines follow in the same order. This is the table that the operator rotary takes,
+//   [F, 2F) hold cos(column·f). The sines follow in the same order. This is the table that the operator rotary takes,
 //   with 2F pairs.
 extern const ir::OpDecl kAxialTable;
 extern const KernelDef kAxialTableCpu;

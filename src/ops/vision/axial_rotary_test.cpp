@@ -1,5 +1,5 @@
-// Catches: image rows and columns that are exchanged; changes to heads that must not rotate; pairs of neighbouring
-// values in place of values half a head apart.
+// Catches: image rows and columns that are exchanged; heads that change although they must not be rotated; a rotation
+// that pairs neighbouring values instead of values that are half a head apart.
 #include "tessera/ops/vision/axial_rotary.h"
 
 #include <gmock/gmock.h>

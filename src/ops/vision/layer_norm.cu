@@ -26,7 +26,7 @@ struct LayerNorm {
 inline constexpr int kHeld = 4;  // maximum number of packs of a row that a thread of layer_norm_held keeps
 
 // Normalises rows that fit in registers. A block processes one row and keeps it in registers, up to kHeld packs in each
-// thread. It starts all loads before it waits for the first.
+// thread. A thread issues all its loads before it waits for the first one.
 template <class T>
 __global__ void __launch_bounds__(kBlockThreads) layer_norm_held(const LayerNorm<T> norm) {
   constexpr int N = kPackSize<T>;

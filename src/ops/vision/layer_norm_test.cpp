@@ -1,4 +1,5 @@
-// Catches: a mean of another row; a variance without the mean; a missing bias; rows that influence each other.
+// Catches: a row that is normalised with another row's mean; a variance that is computed without subtracting the mean;
+// a missing bias; rows that influence each other.
 #include "tessera/ops/vision/layer_norm.h"
 
 #include <gmock/gmock.h>

@@ -2,7 +2,7 @@
 // without a causal mask. The ranges are data, so that one recorded graph accepts any packing of images and windows.
 //
 //   segment_attention(qkv X[S, 3·H·D], ranges i32[S, 2]) {heads = H} → X[S, H·D]
-//     For each head, out[s] = softmax(q[s] · k[r]ᵀ / √D) · v[r] with r from ranges[s, 0] to ranges[s, 1] - 1; out[s] is
+//     For each head, out[s] = softmax(q[s] · k[r]ᵀ / √D) · v[r] with r from ranges[s, 0] to ranges[s, 1] - 1. out[s] is
 //     zero for an empty range. A row of qkv has the heads' queries, then their keys, then their values. Ranges are
 //     clipped to [0, S). D is at most kMaxSegmentHeadDim and a multiple of 4.
 //

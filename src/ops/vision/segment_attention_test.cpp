@@ -1,5 +1,6 @@
-// Catches: scores with keys of another image or window; a wrong mask at a tile's edge; mixed heads; reads of elements
-// past a head's end; reads of padding rows; sums that warps join wrongly; bits that depend on other segments.
+// Catches: scores with keys of another image or window; a wrong mask at a tile's edge; heads that are mixed up; reads
+// of elements past a head's end; reads of padding rows; partial results of several warps that are merged wrongly;
+// results whose bits depend on other segments.
 #include "tessera/ops/vision/segment_attention.h"
 
 #include <gmock/gmock.h>

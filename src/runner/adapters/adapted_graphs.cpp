@@ -39,8 +39,8 @@ class Adapting {
       const bool is_linear = node.op == kLinear.name || node.op == kQuantisedLinear.name;
       const AdaptableLinear* linear =
           is_linear || embeds ? layout_.find(to_.value(node.operands[1]).name, embeds) : nullptr;
-      // The product with A comes before the linear. The linear does not depend on this product, so the linear can load
-      // its weights while the product runs.
+      // The product of the input with the adapter's matrix A comes before the linear. The linear does not depend on
+      // this product, so the linear can load its weights while the product runs.
       const ValueId shrunk = linear != nullptr && !embeds ? add_shrink(node.operands[0], *linear) : ValueId();
       add(node);
       if (node.op == kMoeExperts.name) add_experts(node);
@@ -106,8 +106,8 @@ class Adapting {
     return t;
   }
 
-  // Adds the operator that looks up columns of A by the ids of an embedding. The operator skips rows that take a given
-  // embedding instead of the embedding of an id.
+  // Adds the operator that looks up, for each id that the embedding operator gets, the column of A that belongs to the
+  // id. The operator skips rows that get an embedding from the prompt instead of an id.
   ValueId add_lookup(const Node& embedding, const AdaptableLinear& linear) {
     const ValueId ids = embedding.operands[0];
     const ir::Dim rows = to_.value(ids).type.shape[0];

@@ -13,8 +13,8 @@
 //
 // adapter_shrink comes before the linear, because a linear that is launched early can load its weights while
 // adapter_shrink runs. Everything else is the same as in the first set of graphs. Forwards without adapters run the
-// first set, so adapters cost them nothing. A row without an adapter gets the same bits from both sets unless a fused
-// kernel joins a linear with the operators that follow it. Deterministic forwards never use such kernels.
+// first set, so adapters cost them nothing. A row without an adapter gets the same bits from both sets, except if a
+// fused kernel joins a linear with the operators that follow it. Deterministic forwards never use these fused kernels.
 #pragma once
 
 #include <cstddef>

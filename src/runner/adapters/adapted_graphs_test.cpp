@@ -1,5 +1,5 @@
-// Catches: adapter operators in the wrong place or without their linear; values of the model that get another name; and
-// a missing error if no graph contains a linear of the layout.
+// Catches: adapter operators that are in the wrong place or whose linear is missing; values of the model that get
+// another name; and a missing error if no graph contains a linear of the layout.
 #include "tessera/runner/adapters/adapted_graphs.h"
 
 #include <gmock/gmock.h>

@@ -104,8 +104,8 @@ TEST(CaptureModes, CapturesCoreSizesFirstAndOthersWhenIdle) {
   EXPECT_LE(greatest_difference(logits, all.logits({{ids(11)}})), 1e-5);
 }
 
-// A server that is never idle also captures deferred sizes. It captures a size after a few forwards were padded because
-// the size had no graph.
+// A server that is never idle also captures deferred sizes. If a size has no graph, the first few forwards of this size
+// are padded, and then the size is captured.
 TEST(CaptureModes, CapturesADeferredSizeThatIsWantedOften) {
   RunnerBench bench = make_captured("llama", core_options());
   std::vector<std::int64_t> sizes;

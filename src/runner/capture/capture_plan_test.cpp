@@ -1,5 +1,5 @@
-// Catches: a core without the smallest or largest size of the ladder; a core without a size for one of the powers of
-// two.
+// Catches: core sizes (capture_plan.h) that lack the smallest or the largest size of the ladder, or the size for one of
+// the powers of two.
 #include "tessera/runner/capture/capture_plan.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// Measures the costs of forwards, so that dispatch can compare them. It does so in moments without requests. It
-// measures a replay of every captured size, and eager prefills for the sizes that eager_samples() returns. The smallest
-// size comes first.
+// Measures the costs of forwards, so that dispatch can compare them. The measurements run in moments without requests.
+// For every captured size a replay is measured, and for the sizes that eager_samples() returns also an eager prefill.
+// The smallest size comes first.
 #pragma once
 
 #include <array>
@@ -40,8 +40,8 @@ class CostMeasurement {
   Launcher& launcher_;
   Dispatcher& dispatcher_;
   std::vector<std::pair<RunnerKind, std::int64_t>> to_measure_;  // the next one to measure is last
-  // Sizes that this object has measured. A size with a cost from an earlier run of the program is measured again, since
-  // the earlier measurement may have been disturbed.
+  // The sizes that this object has measured. A size that was measured only in an earlier run of the program is measured
+  // again, because the earlier measurement may have been disturbed.
   std::set<std::pair<RunnerKind, std::int64_t>> measured_;
   // For each RunnerKind, a size. This size and larger ones are not measured, because they take too long.
   std::array<std::int64_t, 3> measured_below_ = {INT64_MAX, INT64_MAX, INT64_MAX};

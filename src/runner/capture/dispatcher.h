@@ -36,7 +36,8 @@ class Dispatcher {
   // forward to a larger captured size and leaves the capture to an idle moment (wait_padded). If the capture fails,
   // decide() drops the size and decides again.
   Result<Decision> decide(const BatchShape& batch);
-  // Logs every forward at debug level. Warns of the first eager fallback of each reason.
+  // Logs every forward at debug level. Warns when a reason makes a forward fall back to an eager run for the first
+  // time.
   void log(const ForwardBatch& batch, const Decision& decision);
 
   // Records how a forward ended on all ranks. Drops a graph after it failed to launch three times in a row. Returns an
@@ -63,8 +64,9 @@ class Dispatcher {
   }
 
  private:
-  // If padding a forward costs less than a capture, returns for the first few forwards of this size a decision that
-  // pads them to a captured size. Returns nothing if the size should be captured now.
+  // Returns a decision that pads the forward to a captured size, if padding costs less than a capture and only a few
+  // forwards of the wanted size have been padded so far. Otherwise returns nothing, and the size should be captured
+  // now.
   std::optional<Decision> wait_padded(const BatchShape& batch, const Decision& wanted);
   using SizeKey = std::tuple<RunnerKind, bool, std::int64_t>;  // runner, whether it has adapters, size
   static SizeKey key_of(const Decision& decision) { return {decision.runner, decision.adapters, decision.size}; }

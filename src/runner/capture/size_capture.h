@@ -26,8 +26,8 @@ class SizeCapture {
   Status capture(GraphRunner& runner, std::int64_t size);
   // Drops a captured size. Waits for the stream first, because an earlier launch may still use the graph.
   Status drop(GraphRunner& runner, std::int64_t size, const Status& why);
-  // add_full() adds the full graph of a captured prefill size, and drop_full() drops it after it has waited for the
-  // stream.
+  // add_full() adds the full graph of a captured prefill size, and drop_full() waits for the stream and then drops this
+  // graph.
   Status add_full(std::int64_t size);
   Status drop_full(std::int64_t size);
 

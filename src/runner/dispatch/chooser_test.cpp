@@ -1,7 +1,7 @@
-// Catches: edits that change another row or the logits that the caller gets; log-probabilities of another row or of
-// edited logits; rows that are lost or repeated when a forward takes several runs; results that the next forward
-// overwrites; extra work for batches without edits; and batches with edits or log-probabilities that run without
-// graphs.
+// Catches: edits that change another row or the logits that the caller gets; log-probabilities that are computed from
+// another row or from edited logits; rows that are lost or repeated when a forward takes several runs; results that the
+// next forward overwrites; extra work for batches without edits; and batches with edits or log-probabilities that run
+// without graphs.
 #include "tessera/runner/dispatch/chooser.h"
 
 #include <gmock/gmock.h>

@@ -44,10 +44,10 @@ class CostTable {
   // Returns the measured sizes of the runner, ascending.
   std::vector<std::int64_t> sizes(RunnerKind runner) const;
 
-  // Returns the cost of a size. If a measurement exceeds the measurement of a larger size, it counts as disturbed, and
-  // the larger size's measurement is used instead. Costs are linear between measured sizes. Above the largest measured
-  // size they are proportional to the size, and below the smallest one they are constant. Returns nothing if the size
-  // was not measured and fewer than two sizes of the runner have measurements.
+  // Returns the cost of a size. If a size was measured to be slower than a larger size, its measurement counts as
+  // disturbed, and the larger size's measurement is used instead. Costs are linear between measured sizes. Above the
+  // largest measured size they are proportional to the size, and below the smallest one they are constant. Returns
+  // nothing if the size was not measured and fewer than two sizes of the runner have measurements.
   std::optional<double> ms(RunnerKind runner, std::int64_t size) const;
 
   // Records the comparison for a captured prefill size. It replaces an earlier comparison.
@@ -65,8 +65,8 @@ class CostTable {
 
  private:
   std::map<std::pair<RunnerKind, std::int64_t>, double> measured_;
-  // The values of measured_ after a correction: a size that measured slower than a larger size has the larger size's
-  // value.
+  // The values of measured_ after a correction. If a size was measured to be slower than a larger size, it has the
+  // value of the larger size.
   std::map<std::pair<RunnerKind, std::int64_t>, double> costs_;
   std::map<std::int64_t, FullCost> full_;
 };

@@ -1,6 +1,6 @@
 // Catches: a batch that gets the wrong runner or size; padding although it is disabled or was measured to cost more; a
-// reported reason that did not cause the decision; and a prompt that is split although this costs more, not split
-// although a split costs less, or split at a size without a graph.
+// reported reason that did not cause the decision; and a prompt that is split although this costs more, that is not
+// split although a split costs less, or that is split at a size without a graph.
 #include "tessera/runner/dispatch/dispatch.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: a cost of a forward with drafts that leaves out the padding; a prefill's cost although a decode graph has
-// enough rows; and a decode's cost for a forward with prompts.
+// Catches: an estimated time of a forward with drafts that leaves out padding rows, or that is a prefill's time
+// although a decode graph has enough rows; and an estimated time of a forward with prompts that is a decode's time.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/dispatch/dispatch.h"

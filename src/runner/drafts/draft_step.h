@@ -59,17 +59,18 @@ class DraftStep {
   // (RankGroup::cause). Call settle() or fetch() before the ranks do anything else together.
   Status settle() { return settle(ok_status()); }
 
-  // Returns this rank's LocalDrafts. On a rank that follows rank 0, RankFollower calls its functions directly.
+  // Returns this rank's LocalDrafts. On a rank that follows rank 0, RankFollower calls the functions of LocalDrafts
+  // directly.
   LocalDrafts& here() { return here_; }
 
  private:
   using Send = std::function<Result<std::uint64_t>(RankGroup& ranks)>;
-  // Sends a call to the other ranks if this is rank 0 of several ranks, and runs `local`.
+  // Runs `local`. On rank 0 of several ranks, also sends the call to the other ranks.
   Status on_all_ranks(const Send& send, const std::function<Status()>& local);
   // Waits for the calls that were sent. `own` is this rank's status of the last call.
   Status settle(const Status& own);
-  // Counts failed replays, and drops the graphs of sizes whose replays failed three times in a row. `end` is the
-  // combined outcome of the calls to ranks since ended() ran last.
+  // Counts failed replays, and drops the graphs of sizes whose replays failed three times in a row. `end` combines the
+  // outcomes, on all ranks, of the calls since the previous run of ended().
   Status ended(const ForwardEnd& end);
 
   RunnerParts& parts_;

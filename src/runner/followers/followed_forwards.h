@@ -20,9 +20,9 @@ class FollowedForwards {
   // Both arguments must outlive this object.
   FollowedForwards(const RunnerParts& parts, LocalForwards& forwards);
 
-  // Runs a forward. Also collects it if the ranks form a pipeline on a host (collects_as_it_runs in step_ways.h).
-  // Returns kDeviceLost if the message cannot be read. Later messages contain only the differences from earlier ones,
-  // so the rank could not read them either.
+  // Runs a forward. If the ranks form a pipeline on a host device, also collects the forward (collects_as_it_runs in
+  // step_ways.h). Returns kDeviceLost if the message cannot be read. Later messages contain only the differences from
+  // earlier ones, so the rank could not read them either.
   Status run(MessageReader& from, RankAnswer& answer);
   // Collects the oldest forward, and puts the digest of its results into the answer.
   Status collect(RankAnswer& answer);

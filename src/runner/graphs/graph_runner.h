@@ -51,7 +51,7 @@ class GraphRunner {
   // smaller plans fit into this arena. Leaves out a size that fails. Only kDeviceLost ends the loop with an error.
   Status capture_each(std::span<const std::int64_t> sizes, bool show_progress,
                       const std::function<Status(std::int64_t size)>& capture) const;
-  // Captures one more size. If the capture fails, drops the size, unless the device is lost, and returns the error.
+  // Captures one more size. If the capture fails, returns the error, and drops the size unless the device is lost.
   Status capture_one(std::int64_t size, const StageSize& stage);
   // Captures the whole forward of a captured size as one more graph, and keeps the graphs of its pieces
   // (Executable::capture_full). After a failure the size has no full graph.
@@ -67,8 +67,8 @@ class GraphRunner {
   }
   Status run(std::int64_t size) const { return executable_->run(bucket(size)); }
 
-  // Binds a size without capturing it. Up to kMaxUncaptured sizes stay bound in this way; beyond that, the least
-  // recently used size is unbound.
+  // Binds a size without capturing it. Up to kMaxUncaptured sizes stay bound in this way. If there would be more, the
+  // least recently used one is unbound.
   Status make_ready(std::int64_t size);
   // Unbinds a size that make_ready() bound. Precondition: the device has finished all work enqueued for it.
   void forget(std::int64_t size);

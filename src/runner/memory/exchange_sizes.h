@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Raises each element of `sizes` to at least the size that one run of the graph exchanges at the bucket's size.
+// Raises each element of `sizes` to at least the number of bytes that one run of the graph exchanges in this bucket.
 Status add_exchanges(const ir::Graph& graph, const ir::Bucket& bucket, ExchangeSizes& sizes);
 
 }  // namespace tessera

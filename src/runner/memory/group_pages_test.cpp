@@ -1,4 +1,4 @@
-// Catches: pages in the batches of the tools verify and soak that the engine would never assign: a page of another
+// Catches: batches of the tools verify and soak with pages that the engine would never assign: a page of another
 // group's pool; a page before a window; a page that two requests share; a page outside the pool.
 #include "tessera/runner/memory/group_pages.h"
 

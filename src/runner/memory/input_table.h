@@ -2,9 +2,9 @@
 // packing, padding and upload follow from this one table (input_buffers.h).
 //
 // A graph's input is staged from the table's entry of the same name. Inputs without an entry are already in device
-// memory: the device writes last_ids, hidden and choice_logits; forwards and drafts write draft_hidden
-// (drafts/draft_hidden.h); embeddings are written when a forward first needs them (embedding_rows.h); and logit edits
-// have buffers of their own (edit_buffers.h).
+// memory. The device writes last_ids, hidden and choice_logits. Forwards and drafts write draft_hidden
+// (drafts/draft_hidden.h). Embeddings are written when a forward first needs them (embedding_rows.h). Logit edits have
+// buffers of their own (edit_buffers.h).
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace tessera {
 
-// The sampling parameters of one wanted row; see ops/sampling/sample.h.
+// The sampling parameters of one wanted row (ops/sampling/sample.h).
 struct SampleRow {
   float temperature = 0;   // if 0, greedy: the most probable token is taken
   std::int32_t top_k = 0;  // if 0, there is no limit

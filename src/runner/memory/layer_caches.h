@@ -1,5 +1,5 @@
-// Finds which layers of a model's graph declare a cache. A cache group lists its layers, and operators read and write
-// the states of the group.
+// Finds out which layers of a model's graph have a cache that operators use. Each cache group of the graph lists its
+// layers, and operators read and write the group's states.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace tessera {
 
 struct LayerCaches {
-  // True if every layer has a token-mixing operator that graphs can run for any batch. These operators are `attention`
-  // over pages of keys and values (the number of query heads is a multiple of the number of KV heads),
-  // `latent_attention` over pages of latents that all query heads share, and `gated_delta_net` over a state.
+  // True if every layer mixes tokens by an operator that graphs can run for any batch. There are three such operators.
+  // `attention` reads pages of keys and values, and its number of query heads is a multiple of its number of KV heads.
+  // `latent_attention` reads pages of latents, which all query heads share. `gated_delta_net` reads and writes a state.
   bool standard_gqa = true;
   // The indices of the layers that have no cache group, or whose cache group has states that no operator uses.
   std::vector<std::int64_t> undeclared;

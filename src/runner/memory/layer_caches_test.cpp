@@ -1,5 +1,5 @@
-// Catches: piecewise graphs that stay enabled although a layer lacks a token-mixing operator that graphs can run, or
-// although no operator declares a layer's cache.
+// Catches: piecewise graphs that stay enabled although a layer has no token-mixing operator that graphs can run, or has
+// no operator that uses its cache.
 #include "tessera/runner/memory/layer_caches.h"
 
 #include <gmock/gmock.h>

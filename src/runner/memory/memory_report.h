@@ -60,7 +60,7 @@ struct SizeMemory {
   MemoryNeed need{};
 };
 
-// The memory of one runner: a runner with one of kCapturedRoles, or the vision tower. A prediction has an entry for
+// The memory of one runner. The runner has one of kCapturedRoles, or is the vision tower. A prediction has an entry for
 // every size of the ladder, and a measurement has an entry for every captured size.
 struct RunnerMemory {
   RunnerRole role = RunnerRole::kPrefill;

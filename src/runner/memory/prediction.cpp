@@ -30,9 +30,9 @@ Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DevicePrope
   return memory;
 }
 
-// Makes executables for the prediction, which uses only the shapes of their values. The executables are never bound, so
-// they need no addresses and never use the stream and the arena of their environment. This object must outlive the
-// runners made with it.
+// Makes executables for the prediction. The prediction uses only the shapes of the executables' values. The executables
+// are never bound, so they need no addresses, and they never use the stream and the arena of their environment. This
+// object must outlive the runners made with it.
 class Shapes {
  public:
   static Result<std::unique_ptr<Shapes>> create(const ModelGraphs& graphs, const RunnerOptions& options,

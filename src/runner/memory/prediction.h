@@ -13,12 +13,14 @@
 
 namespace tessera {
 
-// kTotals plans only the largest sizes, since all sizes share one arena. This takes a few milliseconds for a large
-// model. kEverySize plans every size, which takes tens of milliseconds.
+// How many sizes the prediction plans. With kTotals, it plans only the largest size of each runner, which suffices for
+// the totals because all sizes share one arena. This takes a few milliseconds for a large model. With kEverySize, it
+// plans every size, which takes tens of milliseconds.
 enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 
-// Predicts all uses except weights and KV cache. The memory left for the KV cache follows from the result.
-// options.num_pages may still be 1 for each group, since no activation depends on the cache's size.
+// Predicts the memory of every MemoryUse except weights and KV cache. The caller computes from the result how much
+// memory is left for the KV cache. options.num_pages may still be 1 for each group, since no activation depends on the
+// cache's size.
 Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
                                     PredictionDetail detail = PredictionDetail::kTotals);
 // Makes the same prediction from existing runners, without a vision tower.

@@ -33,7 +33,8 @@ TensorView part_of(TensorView stack, std::int64_t experts, std::int64_t expert, 
   return stack;
 }
 
-// A linear operator that multiplies by the gate and up matrices of one expert. `matrix` holds its operands after x.
+// A linear operator that multiplies by the gate and up matrices of one expert. `matrix` holds all operands of the
+// operator except the first, x.
 struct GateUpLinear {
   ir::Node node;
   std::vector<TensorView> matrix;
@@ -52,7 +53,8 @@ Result<GateUpLinear> gate_up_of(const ObservedCall& call, std::int64_t expert, c
   TRY(add(kGateUp, quantised));
   if (quantised) {
     const QuantisedFormat format = TRY(QuantisedFormat::of(node));
-    // The kernel reads whole groups of sixteen rows, whose blocks are stored together (blocks/packed_layout.h).
+    // The kernel reads groups of sixteen rows, whose blocks are stored together (blocks/packed_layout.h). The rows of
+    // one expert must therefore be whole groups.
     if (format.is_blocks() && 2 * sizes.intermediate % 16 != 0)
       return unimplemented(
           fmt::format("experts whose gate and up have {} rows in blocks of a GGUF file; accepted: a "

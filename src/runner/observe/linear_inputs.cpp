@@ -16,7 +16,8 @@ TESSERA_CPU_CLONES void add_squares(const float* x, std::int64_t count, double* 
   for (std::int64_t i = 0; i < count; ++i) sums[i] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
 }
 
-// Adds the squares of the rows' values to the sums of a matrix, and the number of rows to the matrix's count.
+// Adds the square of each value to the sum of its column, and the number of rows to the row count. `matrix` is the
+// index of the matrix to which the sums and the count belong.
 void add_rows(std::span<const float> rows, std::int64_t cols, std::size_t matrix, ObservedInput& to) {
   double* const sums = to.sums.data() + matrix * static_cast<std::size_t>(cols);
   const std::int64_t count = std::ssize(rows) / cols;

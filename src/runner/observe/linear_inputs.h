@@ -30,7 +30,7 @@ class LinearInputs final : public OperatorObserver {
 
   // Returns the sums so far, in the order of the weights' names.
   std::vector<ObservedInput> inputs() const;
-  // Returns the names of the weights of experts in MXFP4, whose inputs are not added up.
+  // Returns the names of experts' weights that are stored in MXFP4. Their inputs are not added up.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:

@@ -35,9 +35,9 @@ class OperatorObserver {
   virtual Status before(const ObservedCall& call) = 0;
 };
 
-// Enqueues a forward of a bound size operator by operator, and shows each operator to `observer`. Operators that a
-// joined kernel would run (JoinedKernelDef, ops/contract/op.h) run by their own kernels, so that all operands are in
-// memory.
+// Enqueues a forward operator by operator, and shows each operator to `observer`. `size` must be bound
+// (Executable::bind). Operators that a joined kernel would run (JoinedKernelDef, ops/contract/op.h) run by their own
+// kernels, so that all operands are in memory.
 Status run_observed(RunnerParts& parts, const GraphRunner& runner, std::int64_t size, std::int64_t real_rows,
                     OperatorObserver& observer);
 

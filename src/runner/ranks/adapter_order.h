@@ -12,7 +12,7 @@ namespace tessera {
 
 // Packs the adapter's shares for ranks 1 and up. A rank's share is the part of the adapter that this rank needs.
 void pack_shares(const Adapter& adapter, MessageWriter& to);
-// Reads the whole message, and copies the share of the rank that `layout` belongs to into host memory. Returns
+// Reads the whole message, and returns one rank's share in host memory. `layout` is the layout of this rank. Returns
 // kDataLoss if the message is malformed or made for another layout.
 Result<AdapterShare> unpack_share(MessageReader& from, const AdapterLayout& layout, Device& device);
 

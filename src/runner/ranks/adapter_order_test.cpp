@@ -1,4 +1,5 @@
-// Catches: a share that arrives changed or that another rank takes, and a read past the end of a message.
+// Catches: a share that changes on its way to a rank, a share that the wrong rank takes, and a read past the end of a
+// message.
 #include "tessera/runner/ranks/adapter_order.h"
 
 #include <gmock/gmock.h>

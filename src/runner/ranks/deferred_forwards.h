@@ -1,5 +1,6 @@
-// Holds forwards that rank 0 has sent to the other ranks but has not run itself yet (steps/host_pipeline.cpp). When
-// rank 0 runs such a forward, the spans of its inputs are no longer valid, so the packed message is kept.
+// Holds forwards that rank 0 has sent to the other ranks but has not run itself yet (steps/host_pipeline.cpp). The
+// spans in the inputs of such a forward are no longer valid when rank 0 runs it, so this class keeps the packed
+// message.
 //
 // Allocates memory only if a forward is larger than all earlier ones, or if more forwards are held than before.
 // Threads: one thread owns it.

@@ -24,7 +24,8 @@ class BatchPacker {
  private:
   struct Sent {
     PageTableNumber number{};
-    // The number of pages that were sent. It is 0 after a table of the next batch was matched with this entry.
+    // The number of pages that were sent. It is set to 0 when a table of the next batch has been matched with this
+    // entry.
     std::size_t length = 0;
   };
   struct Group {

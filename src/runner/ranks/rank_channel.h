@@ -71,9 +71,9 @@ class RankChannel {
   // Sends the message. `beside` is an object that only the ranks of this process receive with the message. It is kept
   // until all ranks have answered.
   std::uint64_t send(std::shared_ptr<const void> beside = {});
-  // Waits until all ranks have answered this message and all earlier ones. After `limit`, returns kDeviceLost with the
-  // names of the ranks that have not answered, because the state of these ranks is unknown. After lose(why), returns
-  // `why` at once.
+  // Waits until all ranks have answered this message and all earlier ones. If some ranks have not answered within
+  // `limit`, their state is unknown. wait() then returns kDeviceLost with a text that names these ranks. After
+  // lose(why), returns `why` at once.
   Status wait(std::uint64_t number);
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
   // Returns a rank's answer to a message. Precondition: wait(number) returned ok, and fewer than kSlots messages were

@@ -86,8 +86,8 @@ Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack, std:
                                           message.size(), kMostFrameBytes));
   if (kind == RankOrderKind::kForward) last_forward_ = &message;
   const std::uint64_t number = channel_->send(std::move(beside));
-  // The result of the call is ignored. If a node does not get the message, it is lost, and wait() returns that error.
-  // The message stays valid until all ranks have answered.
+  // The result of send_to_all() is ignored. A node that does not get the message counts as lost, and wait() returns the
+  // error. The message stays valid until all ranks have answered.
   if (nodes_ != nullptr) (void)nodes_->send_to_all(FrameKind::kOrder, std::array{std::span<const std::byte>(message)});
   return number;
 }

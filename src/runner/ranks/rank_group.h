@@ -122,8 +122,7 @@ class RankGroup {
   // most serious failure and kCancelled the least serious. kCancelled means that an earlier forward, and none of these
   // messages, caused the failure.
   ForwardEnd first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
-  // Returns first_failure(), with kInternal in place of kCancelled. For callers without an earlier forward that could
-  // be the cause.
+  // Returns first_failure(), with kInternal in place of kCancelled. Use it if no earlier forward can be the cause.
   ForwardEnd cause(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
   // Restarts the communicator after a failure, so that the group continues. If the restart fails, or if `end` is
   // kDeviceLost, the group has ended. Returns `end`, or the error that ended the group. Precondition: all ranks have

@@ -14,8 +14,8 @@ namespace tessera {
 namespace {
 
 // Passes an order of node 0 to the ranks of this process. begin() waits until all ranks here have answered the message
-// that last used the slot. Node 0 sends this order only after it has received those answers, and a rank sends its
-// answer to node 0 (OnReply) just before this channel records the answer. The wait is therefore short. If node 0 sends
+// that last used the slot. Normally this wait is short, because node 0 has received these answers before it sends this
+// order, and a rank sends its answer to node 0 (OnReply) just before this channel records the answer. If node 0 sends
 // the order too early, begin() waits up to the channel's limit.
 Status pass_on(RankChannel& channel, std::vector<std::byte>& order) {
   std::vector<std::byte>& message = *TRY(channel.begin());

@@ -1,6 +1,6 @@
-// Encodes the answers of ranks on other nodes, which go to node 0. Messages from node 0 need no encoding here, because
-// the bytes in RankChannel (net/message.h) are sent unchanged. Between ranks of the same process, RankChannel carries
-// messages and answers.
+// Encodes the answers that ranks on other nodes send to node 0. Messages from node 0 are not encoded here, because
+// RankChannel already holds them as bytes (net/message.h), and these bytes are sent unchanged. Between ranks of the
+// same process, RankChannel carries messages and answers without this encoding.
 //
 // Node 0 sends each message once to each node, and a channel in that node's process passes it to the node's ranks. The
 // answer of each rank returns in a separate frame.

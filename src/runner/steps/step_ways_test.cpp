@@ -1,5 +1,5 @@
-// Catches: a StepWay that is chosen although it does not fit the options; public classes that do not suffice to write a
-// new StepWay; and results that depend on which StepWay runs the steps.
+// Catches: a StepWay that is chosen although it does not fit the options; a new StepWay that cannot be written with the
+// public classes alone; and results that depend on which StepWay runs the steps.
 #include "tessera/runner/steps/step_ways.h"
 
 #include <gmock/gmock.h>

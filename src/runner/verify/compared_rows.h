@@ -15,7 +15,8 @@ namespace tessera {
 
 class ComparedRows {
  public:
-  // Selects the rows of the given tokens. Precondition: these tokens are the first wanted rows, in the same order.
+  // Selects the rows of the tokens with these indices. Precondition: the i-th of these tokens is also the i-th wanted
+  // row.
   void set(std::vector<std::int32_t> tokens) {
     tokens_ = std::move(tokens);
     wanted_.resize(tokens_.size());

@@ -19,10 +19,10 @@ class DebugMode {
   DebugMode(Stream& stream, const Arena& arena, int ranks)
       : history_(arena), nans_(stream, arena), can_run_again_(ranks == 1) {}
 
-  // Called before a forward of `runner` at `size` (captured or bound). Checks that the runner's graphs contain the
-  // addresses that the runner would use now. If they do not, returns kInternal, and the message names the piece, the
-  // size and the argument. Then fills the arena with NaN, except for values that an earlier executable of the same
-  // forward left there for this runner.
+  // Called before a forward of `runner` at `size`, which is captured or at least bound (Executable::bind). Checks that
+  // the runner's graphs contain the addresses that the runner would use now. If they do not, returns kInternal, and the
+  // message names the piece, the size and the argument. Then fills the arena with NaN, except for values that an
+  // earlier executable of the same forward left there for this runner.
   Status before(const GraphRunner& runner, std::int64_t size) const;
   // Called after the forward. Checks that no output row below `real_rows` has a NaN. If one has, returns kInternal, and
   // the message names the operator that made the first NaN.

@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// Returns views of the values from which the head with this role reads rows. Each view has the largest shape of its
-// value. The head of a draft reads only a copy of draft_hidden. This copy lies where other heads read the body's hidden
-// states, and it may have longer rows.
+// Returns views of the values from which the head with this role reads rows. Each view has the shape that its value has
+// at the largest size. The head of a draft reads only a copy of draft_hidden. This copy lies where other heads read the
+// body's hidden states, and it may have longer rows.
 Result<std::vector<TensorView>> rows_of_head(const RunnerParts& parts, RunnerRole role);
 
 }  // namespace tessera

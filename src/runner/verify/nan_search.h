@@ -22,10 +22,11 @@ class NanSearch {
   // for example "%logits row 3 column 17", or an empty string if there is none.
   Result<std::string> in_outputs(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
   // Fills the forward's values with NaN and runs the forward again, operator by operator, from the inputs that are
-  // still staged. Returns the origin of the NaN as the end of a sentence. The text names the operator that makes the
-  // first NaN, and its part. If an input or weight of this operator already has a NaN, the text also names that
-  // operand. If the single operators make no NaN, the text names the part whose graph makes one, or says that the
-  // second run makes none.
+  // still staged. Returns a text about the origin of the NaN, which the caller appends to its error message. The text
+  // names the operator that makes the first NaN, and the part that contains this operator. If an input or weight of
+  // this operator already has a NaN, the text also names that operand. If no operator makes a NaN when the operators
+  // run one by one, origin() also runs the graphs of the parts. The text then names the part whose graph makes a NaN,
+  // or says that the second run makes none.
   Result<std::string> origin(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
 
  private:

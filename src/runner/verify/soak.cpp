@@ -47,7 +47,8 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// Returns the name of the first part in which two outcomes differ, or an empty string if they are equal.
+// Returns the name of the first kind of result in which two outcomes differ, such as "hidden states". Returns an empty
+// string if the outcomes are equal.
 std::string difference(const Outcome& a, const Outcome& b) {
   if (!same_bits(a.hidden, b.hidden)) return "hidden states";
   if (!same_bits(a.logits, b.logits)) return "logits";

@@ -8,8 +8,8 @@
 // sequences are cancelled, and other sequences then take their pages. Batch sizes are log-uniform. Some batches want
 // log-probabilities, hidden states or penalties, and some tokens use embeddings. Each cache group has a pool of pages,
 // to which pages return when a window no longer reaches them. Pages that belong to no sequence contain NaN. If the
-// model has a vision tower, several new and known images arrive at a time, anywhere in prompts. Batches then read the
-// tower's output rows (soak_images.h).
+// model has a vision tower, prompts contain new and known images at any place, and several images may be encoded at a
+// time. Batches then read the tower's output rows (soak_images.h).
 #pragma once
 
 #include <cstdint>

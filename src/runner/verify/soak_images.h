@@ -25,8 +25,8 @@ struct SoakImageReport {
 // Computes each image three times. The first forward is eager and has only this image. The second forward packs several
 // images, and the tower chooses its size and graph. The third forward has the same images and the same size as the
 // second, but uses no graph. The results of the second and third forwards must be bitwise equal. An image's rows stay
-// at least as long as a sequence uses the image. Later calls compare these rows with the first result, to find kernels
-// that wrongly write to them.
+// at least as long as a sequence uses the image. Later calls compare these rows with the results of the second forward,
+// to find kernels that wrongly write to them.
 class SoakImages {
  public:
   // Uses rows first_row … first_row + rows - 1 of the runner's embeddings, which must have memory. Precondition: the

@@ -339,7 +339,8 @@ class Verifier {
     return executable.graph().slots[static_cast<std::size_t>(executable.graph().outputs[i])];
   }
 
-  // Returns the first difference between replayed_ and expected_. `executable` has made expected_.
+  // Returns the first difference between replayed_ and expected_. `executable` is the executable that computed
+  // expected_.
   Result<std::string> first_difference(const Executable& executable, const ir::Bucket& bucket) {
     const std::size_t num_outputs = executable.graph().outputs.size();
     for (std::size_t i = 0; i < num_outputs; ++i) {

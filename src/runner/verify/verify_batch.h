@@ -33,7 +33,7 @@ struct VerifyModel {
   TokenId poisoned_id{};           // the vocabulary's last id, whose embedding row must reach no result
   bool several_rows_each = false;  // for a prefill of two or more tokens: no request has a single row
   bool last_rows_wanted = false;   // only the last row of each request is wanted; otherwise every row is
-  // Maximum number of drafts of a request in a decode. If above 0, some requests have accepted_drafts.
+  // Maximum number of drafts of a request in a decode. If it is above 0, the batch sets ForwardBatch::accepted_drafts.
   std::int64_t max_drafts = 0;
   std::int64_t adapter_slots = 0;  // if above 0, requests take slots 0, 1, … and then none, in turn
 };

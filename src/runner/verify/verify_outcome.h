@@ -1,4 +1,4 @@
-// Holds the results of one run that verify() compares, and finds where the results of two runs differ.
+// Holds the results of one run, so that verify() can compare them, and finds where the results of two runs differ.
 #pragma once
 
 #include <algorithm>

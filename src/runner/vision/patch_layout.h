@@ -20,8 +20,8 @@ struct PatchLayout {
   std::vector<std::int32_t> token_order;    // [U]: for each token in the order of the images, its merged row
   std::vector<std::int32_t> position_rows;  // [S, 4]: indices of the learned positions that are interpolated
   std::vector<float> position_weights;      // [S, 4]: their weights
-  // [U], filled for every tower: for each merged row, the index of its merge unit within the image. Patches are
-  // uploaded in the order of the merged rows.
+  // [U]: for each merged row (a row that the tower makes from one merge unit), the index of its merge unit within the
+  // image. This list is filled for every tower. Patches are uploaded in the order of the merged rows.
   std::vector<std::int32_t> units;
 
   std::int64_t patches() const { return static_cast<std::int64_t>(image_ranges.size()) / 2; }

@@ -16,7 +16,8 @@ struct ReasonWords {
   std::string_view name;
   std::string_view text;
 };
-// Indexed by VisionReason. A reason that also exists in dispatch has the same name there (reason_name()).
+// This array is indexed by VisionReason. If dispatch has the same reason, the reason has the same name there
+// (reason_name()).
 constexpr std::array<ReasonWords, kNumVisionReasons> kReasons = {{
     {"replayed", "replayed its budget's graph"},
     {"first_use", "captured on its first use, and replayed"},

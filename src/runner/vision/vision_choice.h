@@ -1,6 +1,6 @@
 // Chooses how many patches a vision tower's forward is padded to, and whether the forward replays a graph. A budget is
-// a number of patches for which a graph is captured. Forwards of fewer patches are padded to it. The choice is a pure
-// function.
+// a number of patches for which a graph is captured. A forward of fewer patches is padded to a budget. The choice is a
+// pure function.
 #pragma once
 
 #include <cstdint>

@@ -39,12 +39,13 @@ class UnloadedAdapter {
   std::vector<std::weak_ptr<const ServedAdapter>> loads_;  // one for each engine
 };
 
-// The time between two checks of UnloadedAdapter::in_use() by code that waits for the last request, in seconds.
+// Code that waits for an unloaded adapter's last request calls UnloadedAdapter::in_use() once in this time, in seconds.
 inline constexpr double kUnloadPollSeconds = 0.01;
 
-// Makes an adapter available on each engine, and then to requests (ServedAdapters::add). The thread of the engine that
-// finishes last calls `done`. The calls of `done` come in the order of the changes. If an engine ends before it runs
-// its task, `done` is destroyed without a call. Errors: the errors of AdapterPool::load(), as a 400.
+// Makes an adapter available on each engine, and then to requests (ServedAdapters::add). `done` is called once, on the
+// thread of the engine that finishes last. If several changes are pending, their `done` functions are called in the
+// order in which the changes were requested. If an engine ends before it makes the change, `done` is destroyed without
+// a call. Errors: the errors of AdapterPool::load(), as a 400.
 void load_adapter(const EachEngine& engines, std::shared_ptr<ServedAdapters> adapters, LoadAdapterRequest request,
                   std::function<void(ApiStatus answer)> done);
 

@@ -41,9 +41,9 @@ class BatchAnswers {
   // 200, and is empty for any other answer. Errors: the store has no room, or the disk is full.
   Status add(const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
 
-  // Moves the answer files into the store. They get the owner and the time of expiry of `like`, and names that begin
-  // with `name`. Sets the ids of the stored files. A file without lines is not stored, and its id stays unchanged. Call
-  // keep() last, and only once.
+  // Moves the answer files into the store. The stored files have the same owner and time of expiry as `like`, and their
+  // names begin with `name`. Sets the ids of the stored files. A file without lines is not stored, and its id stays
+  // unchanged. Call keep() last, and only once.
   ApiStatus keep(const StoredFile& like, std::string_view name, std::string& output_id, std::string& error_id);
 
  private:

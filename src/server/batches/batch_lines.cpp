@@ -21,7 +21,7 @@ struct KindNames {
   BatchRequestKind kind;
   std::string_view url;
   // A line that is only a request's body has this kind if the body has the member `field`. If `field` is "", a line of
-  // this kind must name the url.
+  // this kind must have the whole form, which names the url.
   std::string_view field;
 };
 constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},

@@ -21,7 +21,8 @@ enum class BatchRequestKind : std::uint8_t { kChat, kCompletion, kEmbedding, kCl
 std::string_view batch_url(BatchRequestKind kind);
 // Returns the kind with this route, or nothing.
 std::optional<BatchRequestKind> batch_kind(std::string_view url);
-// Returns the routes of all kinds, for messages: "/v1/chat/completions", "/v1/completions", … or "/v1/responses".
+// Returns the routes of all kinds as a text for error messages: "/v1/chat/completions", "/v1/completions", … or
+// "/v1/responses".
 std::string batch_urls();
 
 // A request line: {"custom_id", "method", "url", "body"}, or only a body, which may then contain "custom_id". A body

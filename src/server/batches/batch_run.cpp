@@ -8,7 +8,8 @@ bool BatchRun::peek() {
     if (!line) return false;
     Json id;
     Result<BatchRequest> request = read_whole_batch_line(line->text, id);
-    // Skips lines that are not requests. There should be none, because the whole file was checked before.
+    // Skips requests that already have an answer. Also skips lines that are not requests, but there should be none,
+    // because the whole file was checked before.
     if (!request.ok() || answers_->has(id.as_string())) continue;
     waiting_.push_back({.custom_id = id.as_string(), .request = *std::move(request)});
   }

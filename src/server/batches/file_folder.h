@@ -17,7 +17,8 @@ namespace tessera {
 // Owns the lock. Threads: any thread may call the const functions.
 class FileFolder {
  public:
-  // Creates missing folders and takes the lock. Errors name the path: it cannot be written, or another server uses it.
+  // Creates missing folders and takes the lock. Errors: the folder cannot be written, or another server uses it. The
+  // message names the path.
   static Result<FileFolder> open(const std::filesystem::path& path);
   FileFolder(FileFolder&& other) noexcept : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
   FileFolder& operator=(FileFolder&&) = delete;

@@ -21,7 +21,8 @@ struct RouteWork {
   std::span<const std::string> api_keys;
 
   std::string owner(const Call& call) const { return owner_of(call.request(), api_keys); }
-  // Runs `make` on a thread of the pool for `work`. Answers with the JSON or the error that `make` returns.
+  // Runs `make` on a thread of the pool that does this kind of work. Answers the call with the JSON or the error that
+  // `make` returns.
   void answer(const Call& call, TextWork work, std::function<ApiResult<std::string>()> make) const;
 };
 

@@ -23,7 +23,7 @@ struct LoadFacts {
   std::int64_t max_running_requests = 0;  // maximum number of running requests of one engine
 };
 
-// The numbers of requests and tokens of one engine, which every report of a load has.
+// The numbers of one engine's requests and tokens. Every report of an engine's load contains these numbers.
 struct LoadNumbers {
   std::int64_t running = 0;
   std::int64_t waiting = 0;

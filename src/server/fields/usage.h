@@ -26,8 +26,8 @@ struct Usage {
 void write_usage(JsonWriter& json, const Usage& usage);
 // Writes the usage of responses and batches: input_tokens, output_tokens, ….
 void write_response_usage(JsonWriter& json, const Usage& usage);
-// Reads what these functions wrote. Counts that are missing, or are no integers, are 0. The number of steps with drafts
-// is not written, so it is 0 too.
+// Reads what write_usage() or write_response_usage() wrote. Counts that are missing, or are no integers, are 0. The
+// number of steps with drafts is not written, so it is 0 too.
 Usage read_usage(const Json& json);
 // Writes the numbers of accepted and rejected draft tokens as members of an open object, if anything was drafted.
 void write_draft_counts(JsonWriter& json, const DraftTotals& drafts);

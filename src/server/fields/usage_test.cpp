@@ -1,4 +1,4 @@
-// Catches: counts that are written but not read back under one of the two sets of names, so that a batch loses them
+// Catches: counts that are written under one of the two sets of names but not read back, so that a batch loses them
 // when the server starts again; and sums that leave out a count.
 #include "tessera/server/fields/usage.h"
 

@@ -8,9 +8,9 @@ namespace tessera {
 
 // Returns whether an address is public. Public IPv4 addresses are all addresses except multicast and the blocks of
 // IANA's special-purpose registry (private, shared, loopback, link-local, documentation, reserved and others). Public
-// IPv6 addresses are global unicast (2000::/3) except protocol assignments with Teredo, 6to4, AS112 and documentation.
-// An IPv6 address that stands for an IPv4 address (mapped, 64:ff9b::/96) is public if the IPv4 address is. Addresses of
-// other families are not public.
+// IPv6 addresses are all global unicast addresses (2000::/3) except protocol assignments (which include Teredo), 6to4,
+// AS112 and documentation. An IPv6 address that stands for an IPv4 address (mapped, 64:ff9b::/96) is public if the IPv4
+// address is. Addresses of other families are not public.
 bool is_public_address(const sockaddr& address);
 
 // Returns whether the address now belongs to an interface of this machine. An interface's address may be public. IPv4

@@ -30,8 +30,9 @@ class TaskQueue {
   }
 
  private:
-  // Gives asio the queue's memory for its single handler. asio returns a handler's memory before it calls the handler,
-  // and the next handler is posted only after that. One block of memory therefore suffices.
+  // Gives asio a block of the queue's own memory for the handler. At most one handler needs the block at a time,
+  // because asio returns a handler's memory before it calls the handler, and the next handler is posted only after
+  // that.
   template <class T>
   struct Allocator {
     using value_type = T;

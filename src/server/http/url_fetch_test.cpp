@@ -1,5 +1,6 @@
-// Catches: a way to make the server connect to itself or its network (an address in any form, a name, a redirect, a
-// proxy of the environment); and a body, a wait or a chain of redirects without a limit.
+// Catches: a way to make the server connect to itself or its own network (by an address in any notation, a host name, a
+// redirect, or a proxy set in an environment variable); and a body size, a waiting time or a number of redirects that
+// has no limit.
 #include "tessera/server/http/url_fetch.h"
 
 #include <fmt/format.h>

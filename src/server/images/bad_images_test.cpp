@@ -1,4 +1,4 @@
-// Catches: an error of a wrong image that does not name the content part and the limit, an image that a text model
+// Catches: an error about a wrong image that does not name the content part and the limit, an image that a text model
 // silently accepts, text that passes as an image placeholder, and images that use memory without a limit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

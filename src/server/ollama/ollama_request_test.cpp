@@ -1,4 +1,4 @@
-// Catches: Ollama's fields that become wrong requests, and mistakes in these fields that no error names.
+// Catches: requests in Ollama's form that become wrong requests for the engine, and wrong fields that no error names.
 #include "tessera/server/ollama/ollama_request.h"
 
 #include <gmock/gmock.h>

@@ -51,8 +51,9 @@ ApiStatus check_written_placeholders(const ApiFields& fields, const ServedModel&
 RenderOptions render_options(const ServedModel& model, const Json& tools, const Json& variables,
                              bool generation_prompt);
 
-// Renders and tokenises the conversation. Errors name "messages", or "chat_template" if they are about the text that a
-// request's own template wrote, or "continue_final_message" if the last message cannot be continued.
+// Renders and tokenises the conversation. If the last message cannot be continued, the error names the field
+// "continue_final_message". Errors about the text that a request's own template wrote name "chat_template". All other
+// errors name "messages".
 ApiResult<ChatPrompt> make_prompt(const ServedModel& model, Conversation conversation);
 
 // Replaces each image's placeholder in the prompt by the image's tokens.

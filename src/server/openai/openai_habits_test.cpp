@@ -1,4 +1,4 @@
-// Catches: deviations from the behaviour of OpenAI and of gateways on which clients rely, in the model's name, the
+// Clients rely on details of how OpenAI and gateways behave. Catches deviations in these details: the model's name, the
 // fingerprint, requests with a token limit of 0, the limits of metadata, and paths under another base URL.
 #include <fmt/format.h>
 #include <gmock/gmock.h>

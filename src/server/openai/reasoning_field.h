@@ -1,4 +1,5 @@
-// The object "reasoning" of chats and responses: {"effort", "summary"}. Its other members have no effect.
+// Reads the field "reasoning" of requests to Chat Completions and to the Responses API. The field is an object with the
+// members "effort" and "summary". Its other members have no effect.
 #pragma once
 
 #include "tessera/base/json.h"

@@ -47,7 +47,7 @@ std::vector<std::string_view> words_of(std::string_view text) {
 
 Json typed_schema(std::string_view type) { return Json::object({{"type", type}}); }
 
-// Returns the schema of the errors that have this shape.
+// Returns the schema of an error response in the format `shape`, which depends on the protocol.
 Json error_schema(ErrorShape shape) {
   const Json text = typed_schema("string");
   const auto object = [](Json::Object members) {
@@ -99,7 +99,7 @@ Json answers_of(const DocumentedRoute& documented) {
   return answers;
 }
 
-// Returns the error responses to which the operations refer: every error in every shape.
+// Returns the error responses to which the operations refer: every error in the format of every protocol.
 Json error_answers() {
   std::vector<ErrorDoc> errors(kErrors.begin(), kErrors.end());
   errors.insert(errors.end(), {kNoKey, kNotFound, kTooMany});

@@ -11,8 +11,8 @@
 namespace tessera {
 
 // Returns the request's line, with its line break. `time`: when the answer ended. `model`: the name of the model.
-// Leaves out unknown members. "model" and the members after it are present only if the model ran. Clips long texts that
-// come from the client.
+// Leaves out members whose values are unknown. "model" and the members after it are present only if the model ran.
+// Clips long texts that come from the client.
 std::string access_line(const FinishedRequest& finished, std::string_view time, std::string_view model);
 
 // Writes lines to the end of a file.

@@ -1,5 +1,5 @@
-// Catches: a line that is not JSON, a client's text that adds a line break, keys or content in the log, requests
-// without a line, and a full disk that harms requests.
+// Catches: a line that is not JSON; a client's text that breaks a line in two; API keys or message content that appear
+// in the log; requests without a line; and a full disk that makes requests fail.
 #include "tessera/server/report/access_log.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// Catches: counts of accepted draft tokens by position that vLLM's dashboards do not find, or find at a wrong position.
+// Metrics count the accepted draft tokens at each draft position. Catches: counts that vLLM's dashboards do not find,
+// or find at a wrong position.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

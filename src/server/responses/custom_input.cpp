@@ -99,7 +99,8 @@ void CustomInput::end_pair(std::string& out) {
   if (std::exchange(high_, std::nullopt)) append_utf8(kReplacement, out);
 }
 
-// Takes a UTF-16 unit. Half a surrogate pair without the other half becomes U+FFFD.
+// Takes a complete Unicode escape of a JSON string, which is one UTF-16 code unit. Half a surrogate pair without the
+// other half becomes U+FFFD.
 void CustomInput::take_unit(std::string& out) {
   unsigned unit = 0;
   const std::string digits = std::exchange(escape_, {}).substr(2);

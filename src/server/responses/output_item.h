@@ -40,7 +40,7 @@ void write_begun_item(JsonWriter& json, const OutputItem& item);
 // Writes the item as it ended. `status` is "completed" or "incomplete".
 void write_ended_item(JsonWriter& json, const OutputItem& item, const ItemStyle& style, std::string_view status);
 
-// Writes the part that holds the text of a reasoning item or of a message.
+// Writes the content part with the text of a reasoning item or of a message.
 void write_part(JsonWriter& json, const OutputItem& item, const ItemStyle& style, std::string_view text,
                 std::string_view logprobs);
 

@@ -215,7 +215,7 @@ void ResponseAnswer::send_delta(std::string& stream) {
   item_->sent_logprobs = item_->logprobs.size();
 }
 
-// Sends the events that end the open item's text and its part.
+// Sends the events that end the open item's text and the content part with this text.
 void ResponseAnswer::end_part(std::string& stream) {
   if (item_->kind == Kind::kFunctionCall) {
     return append_item_event(stream, "response.function_call_arguments.done", [&](JsonWriter& json) {

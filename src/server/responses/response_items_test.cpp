@@ -1,5 +1,5 @@
-// Catches: items that become wrong messages, malformed items that are accepted or whose errors name no field, tools
-// whose calls are not mapped back to them, and free text that is cut or changed.
+// Catches: items that become wrong messages; malformed items that are accepted, or whose error names no field; calls
+// that are not mapped back to the tools of the request; and input of custom tools (free text) that is cut or changed.
 #include "tessera/server/responses/response_items.h"
 
 #include <gmock/gmock.h>

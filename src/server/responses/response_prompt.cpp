@@ -137,8 +137,8 @@ ApiResult<ChatPrompt> fit_prompt(const ServedModel& model, Conversation conversa
   ChatPrompt prompt = TRY(render_from(0));
   const std::vector<std::size_t> turns = later_turns(conversation.messages.list.as_array());
   if (fits(prompt)) return prompt;
-  // Searches for the oldest turn at which the conversation can begin and still fit. If it fits from no turn, the prompt
-  // begins at the last turn.
+  // Searches for the oldest turn at which the conversation can begin and still fit. If it does not fit from any turn
+  // on, the prompt begins at the last turn.
   std::size_t low = 0;
   std::size_t high = turns.size();
   while (low < high) {

@@ -1,6 +1,6 @@
-// Catches: calls in the formats of Qwen3-Coder, GLM, gpt-oss, Mistral and DeepSeek V3.2 that are missed, cut at the
-// wrong place or of the wrong type; text that is lost; tags that are shown; and answers that depend on where the deltas
-// end.
+// Tests the formats of Qwen3-Coder, GLM, gpt-oss, Mistral and DeepSeek V3.2. Catches: calls that are missed or cut at
+// the wrong place; arguments of the wrong type; text that is lost; tags that are shown to the user; and answers that
+// depend on where the deltas end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -212,7 +212,7 @@ TEST(ToolCallFormats, StringsArePassedOnAsTheyArrive) {
   EXPECT_EQ(parser.push("c <").calls.at(0).arguments, "\\nc ");
   EXPECT_EQ(parser.push("/p").calls.size(), 0u);
   EXPECT_EQ(parser.push(">").calls.at(0).arguments, "</p>");
-  // A string that may be null waits for the first letter that does not fit "null".
+  // The parameter is a string that may be null, so the parser holds back the value until a letter does not fit "null".
   EXPECT_THAT(parser.push("\n</parameter>\n</function>\n</tool_call>\n<function=get_weather><parameter=at>nu").calls,
               SizeIs(2));
   EXPECT_EQ(parser.push("t").calls.at(0).arguments, "\"nut");

@@ -59,8 +59,8 @@ void ToolCallParser::take_content(char c) {
   if (place().at_beginning) {
     const std::size_t first = passed.find_first_not_of(kCallSpaces);
     if (first != std::string::npos && format_->may_begin_with(passed[first])) {
-      // Collects all bytes from the call's beginning on, including those that the finder took for a mark or its
-      // beginning.
+      // Collects all bytes from the call's beginning on, including bytes that the finder took for a mark or for the
+      // beginning of a mark.
       const std::string begun = passed.substr(first) + (mark ? std::string(marks_[*mark]) : finder_.take_held());
       add_content(std::string_view(passed).substr(0, first));
       begin_call({});
@@ -171,7 +171,7 @@ void ToolCallParser::add_content(std::string_view text) {
 }
 
 // Ends a head that turned out not to begin a call. The mark becomes content, and the text after the mark is read again.
-// `next` is the byte that showed this, if there is one.
+// `next` is the byte at which the head was refused; nothing at the end of the text.
 void ToolCallParser::refuse_head(std::optional<char> next) {
   phase_ = Phase::kContent;
   std::string again = std::exchange(raw_, {});

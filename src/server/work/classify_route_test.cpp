@@ -1,5 +1,5 @@
-// Catches: scores of labels that differ from the engine's logits, that belong to another text or label, or whose scale
-// is not the config's; and a route that answers although the model has no labels.
+// Catches: scores of labels that do not follow from the engine's logits, that belong to another text or label, or that
+// are not scaled as the model's config says; and a route that answers although the model has no labels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

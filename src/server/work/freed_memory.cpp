@@ -12,8 +12,8 @@ constexpr double kInterval = 1;  // seconds between two checks
 constexpr std::int64_t kWorthwhile = std::int64_t{8} << 20;
 // While requests hold at least kWorthwhile bytes, a check postpones the trim, but at most kPatience - 1 times.
 constexpr int kPatience = 10;
-// If an eighth of the budget was freed since the last trim, the next check does not postpone the trim, because heaps
-// may hold that much freed memory.
+// Once 1 / kPartOfBudget of the budget was freed since the last trim, the next check does not postpone the trim,
+// because the heaps may still hold all this freed memory.
 constexpr std::int64_t kPartOfBudget = 8;
 
 }  // namespace

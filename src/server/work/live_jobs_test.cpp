@@ -1,5 +1,6 @@
-// Catches: errors in the middle of a stream that look like its end; refusals without a status; requests of a call that
-// continue although another request of this call has failed or the client has left.
+// Catches: errors in the middle of a stream that look like the end of the stream; refusals that do not get an HTTP
+// status of their own; requests of a call that continue although another request of this call has failed or the client
+// has left.
 #include "tessera/server/work/live_jobs.h"
 
 #include <gmock/gmock.h>

@@ -24,7 +24,7 @@ using PoolClock = std::chrono::steady_clock;
 
 const prometheus::Histogram::BucketBoundaries kWaitBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
 
-// Sets the nice value of the calling thread. On Linux each thread has its own.
+// Sets the nice value of the calling thread. On Linux each thread has its own nice value.
 void take_nice(const TextPoolOptions& options) {
   if (options.nice == 0 || ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), options.nice) == 0) return;
   log_warn("server", "the priority of a thread for {} could not be lowered: {}", options.name, std::strerror(errno));

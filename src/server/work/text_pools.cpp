@@ -12,8 +12,8 @@
 namespace tessera {
 namespace {
 
-// Returns one thread more than there are cores, but at most nine. The additional thread is needed because a client that
-// has a thread leaves the last free thread to other clients.
+// Returns one thread more than there are cores, but at most nine. A client that already has a thread never gets the
+// last free thread. Without the additional thread, one client could therefore not use all cores.
 std::size_t heavy_threads(std::size_t cores) { return std::clamp<std::size_t>(cores, 1, 8) + 1; }
 constexpr std::size_t kSmallThreads = 4;
 constexpr std::size_t kAnswerThreads = 2;

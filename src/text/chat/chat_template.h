@@ -34,7 +34,8 @@ struct TemplateProgram;
 // The defaults are far above what conversations need: the steps suffice to handle 64 MB of text. The defaults are
 // still so small that every template ends within a second.
 struct TemplateLimits {
-  // Counts evaluated nodes, loop rounds, compared and printed elements, and every 16 bytes of text read or written.
+  // The maximum number of steps. A step is an evaluated node, a loop round, a compared or printed element, or 16 bytes
+  // of text that are read or written.
   std::int64_t max_steps = 4'000'000;
   std::size_t max_output_bytes = 16 * 1024 * 1024;  // size of the rendered text, and of any intermediate string
 };

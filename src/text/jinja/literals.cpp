@@ -102,7 +102,8 @@ std::optional<double> parse_float(std::string_view text) {
   text = trim_end(trim_start(text));
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
-  // from_chars accepts a second sign and does not read all of Python's spellings of "infinity".
+  // std::from_chars would accept a second sign, and does not read all of Python's spellings of "infinity". Both cases
+  // are therefore handled here.
   if (text.starts_with('-') || text.starts_with('+')) return std::nullopt;
   const std::string low = lower(text);
   double value = 0;

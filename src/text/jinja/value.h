@@ -136,8 +136,8 @@ class Value {
   bool is_function() const { return is<std::shared_ptr<const Function>>(); }
   bool is_loop() const { return is<std::shared_ptr<Loop>>(); }
 
-  // Precondition of each function: the matching is_…() is true, or the condition that a comment at the end of the
-  // function's line states.
+  // Precondition of each function: the matching is_…() is true. A comment at the end of a line extends or replaces this
+  // condition.
   const std::string& why_undefined() const { return get<std::shared_ptr<const Undefined>>()->why; }
   bool as_bool() const { return get<bool>(); }
   std::int64_t as_int() const { return is_bool() ? std::int64_t{as_bool()} : get<std::int64_t>(); }  // or is_bool()

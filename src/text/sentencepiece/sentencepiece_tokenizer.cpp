@@ -66,8 +66,9 @@ class AddedList {
   std::set<std::int64_t> ids_;
 };
 
-// Returns the special token that begins or ends a text, if it is `wanted` and there is one: the token that the
-// configuration names, or else the model's own. `key` is the configuration's member, for errors.
+// Returns the special token that begins or ends a text. This is the token `configured`, which tokenizer_config.json
+// names, or else the model's own token `of_model`. Returns no token if none is `wanted` or neither exists. `key` is the
+// member of tokenizer_config.json, for errors.
 Result<std::vector<TokenId>> end_tokens(const TokenizerParts& parts, const char* key, bool wanted,
                                         const std::string& configured, std::optional<TokenId> of_model) {
   if (!wanted) return std::vector<TokenId>();

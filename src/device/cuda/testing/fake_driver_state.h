@@ -116,9 +116,9 @@ struct FakeDriver::State {
     return stream->origin == nullptr ? stream : stream->origin;
   }
 
-  // Waits for an event that was recorded in a capture. The waiting stream takes part in that capture from now on. If
-  // the waiting stream is the capture's origin, and the event was recorded on another stream after all work of that
-  // other stream, the other stream counts as joined.
+  // Waits for an event that was recorded in a capture. The waiting stream takes part in that capture from now on. The
+  // stream on which the event was recorded counts as joined under two conditions: the waiting stream is the capture's
+  // origin, and the event was recorded after all work of the other stream.
   static CUresult wait_in_capture(const std::shared_ptr<FakeStream>& stream, const FakeEvent& event) {
     if (!event.capture->capturing) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (stream != event.capture)

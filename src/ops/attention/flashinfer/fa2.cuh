@@ -100,10 +100,10 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
   return p;
 }
 
-// Adds sinks to a variant of FlashInfer's attention. A sink acts as a key with a zero value. The score s of the sink
-// and the scores s_j of keys are exponents of two. A row has a running max m and a sum d of 2^(s_j - m). After the
-// row's last key the max becomes m' = max(m, s), the sums are multiplied by 2^(m - m'), and 2^(s - m') is added to d.
-// With the values v_j of the keys this is exact:
+// Adds sinks to a variant of FlashInfer's attention. A sink acts as a key with a zero value. Let 2^s be the weight of
+// the sink and 2^s_j the weights of the keys, whose values are v_j. A row has a running max m and a sum d of 2^(s_j -
+// m). After the row's last key the max becomes m' = max(m, s), the sums are multiplied by 2^(m - m'), and 2^(s - m') is
+// added to d. The result is exactly that of a softmax over all scores:
 //   Σ 2^(s_j - m) v_j · 2^(m - m') / (d · 2^(m - m') + 2^(s - m')) = Σ 2^s_j v_j / (2^s + Σ 2^s_j).
 // If keys are cut into chunks, only the first chunk has the sink, and the chunk's log-sum-exp includes the sink. So the
 // merge needs no special case.
@@ -152,9 +152,9 @@ struct Fa2Capped : Fa2Plain {
 
 // The variant for deterministic forwards, which use FA2 only without a window. A tile goes on to the last key that any
 // of its rows sees, but the sums of a row must not change after the row's own last key. For later keys FlashInfer
-// multiplies the sums by 2^(m · scale - m · scale). It computes the exponent by a fused multiply-add. One of the two
-// products is rounded and the other is not, so the factor is not always exactly 1. Therefore the kernel gets a scale of
-// 1, and this variant scales the scores itself.
+// multiplies the sums by 2^(m · scale - m · scale), where m is the row's running max. A fused multiply-add computes
+// this exponent. It rounds one of the two products and not the other, so the factor is not always exactly 1. Therefore
+// the kernel gets a scale of 1, and this variant scales the scores itself.
 struct Fa2Exact : fi::AttentionVariantBase {
   static constexpr bool use_softmax = true;
 
@@ -195,8 +195,8 @@ struct Fa2Kernel {
   }
   // Launches the kernel. If `early`, blocks may start before the preceding kernels have ended. They first read the
   // plan's lists, which only the host writes, and then wait for the preceding kernels. A block without work ends
-  // without waiting. If `early` is true, at least one block must have work, except in a warm-up launch, whose results
-  // are not used.
+  // without waiting, but at least one block of an early launch must wait (cuda_launch.cuh). So if `early` is true, at
+  // least one block must have work. The exception is a warm-up launch, whose results are not used.
   static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
                      cudaStream_t stream) {
     const cuda::LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),

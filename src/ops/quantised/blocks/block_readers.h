@@ -24,7 +24,7 @@ struct CodeForm {
   static constexpr bool kMinimum = kHasMinimum;
 };
 
-// The bits that a code has in addition to four.
+// Says how many bits a code has in addition to four.
 enum class More : std::uint8_t { kNothing, kOneBit, kTwoBits };
 
 template <class V, More kMore>

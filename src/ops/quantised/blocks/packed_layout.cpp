@@ -103,7 +103,8 @@ TESSERA_INLINE void pack_codes(int bits, const std::uint8_t* codes, std::uint8_t
   place(high, bits - 4, to + 4 * kPackedVector);
 }
 
-// Packs one block of each of `count` rows. `codes` and `scales` point to where the block's codes and scales begin.
+// Packs one block of each of `count` rows. `codes` and `scales` point to the places in the packed form at which the
+// codes and the scales of these blocks begin.
 TESSERA_CPU_CLONES void pack_blocks(BlockType type, const PackedLayout& layout, const std::uint8_t* rows,
                                     std::int64_t count, std::int64_t row_bytes, std::uint8_t* codes,
                                     std::uint8_t* scales) {

@@ -32,7 +32,8 @@ inline constexpr std::int64_t kPackedVector = 64;   // bytes of a vector: four c
 inline constexpr std::int64_t kRecordColumns = 256;
 
 struct PackedLayout {
-  // `count` neighbouring fields of a block. The bytes of a field stay together.
+  // `count` neighbouring fields of a block, with `bytes` bytes each. The first is at byte `at` of the block. In the
+  // packed form the bytes of a field stay together.
   struct Fields {
     std::int16_t at;
     std::int16_t bytes;

@@ -225,7 +225,7 @@ TEST(Quantise, ExtremeNumbersStayFinite) {
   }
 }
 
-// One number that matters far more than its neighbours must not cost more precision than it gains.
+// One number is far more important than the others. The weighted error must not be greater than without importances.
 TEST(Quantise, OneImportantNumberLosesNoPrecision) {
   std::mt19937 generator(9);
   std::normal_distribution<float> normal;

@@ -39,8 +39,8 @@ class LabelAnswer : public Answer {
  public:
   LabelAnswer(LabelStyle style, std::size_t items) : style_(std::move(style)), scores_(items) {}
 
-  // Keeps only the scores of a request that has ended, and frees at once the large row of logits, which has a value for
-  // every token.
+  // When a request ends, keeps only its scores. The row of logits is freed at once, because it is large: it has a value
+  // for every token of the vocabulary.
   void on_event(std::size_t index, const RequestEvent&, Completion* end, std::string&) override {
     if (end == nullptr) return;
     usage_.add(*end);

@@ -1,5 +1,5 @@
-// Catches: a pair of texts that is not joined as the tokenizer says, and wrong requests for embeddings and scores whose
-// error does not name the field.
+// Catches: a pair of texts that is not joined as the tokenizer says; and an error for a wrong request for embeddings or
+// scores that does not name the wrong field.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

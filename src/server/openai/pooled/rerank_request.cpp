@@ -115,7 +115,8 @@ ApiResult<PooledFields> read_rerank_pooled_fields(const ApiFields& fields, const
   return pooled;
 }
 
-// Reads the fields of a request in TEI's form, which is recognised by TEI's name for the documents.
+// Reads the fields of a request in TEI's form. A request has this form if it has the field "texts", which is TEI's name
+// for the documents.
 ApiStatus read_tei_fields(const ApiFields& fields, RerankStyle& style) {
   for (const std::string_view key : {"documents", "top_n", "top_k", "return_documents"})
     if (fields.find(key) != nullptr) return fields.unsupported(key, "none beside \"texts\"");

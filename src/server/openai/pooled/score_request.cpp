@@ -52,8 +52,8 @@ class ScoreAnswer : public Answer {
   PairScores scores_;
 };
 
-// Reads one side of the pairs. `names` are vLLM's names for the field that has this side. Errors name the field that
-// the request has, or the first of `names` if the request has none. Two such fields are an error.
+// Reads the texts on one side of the pairs. `names` are vLLM's names for the field with these texts. A request must
+// have exactly one of these fields. Errors name the field that the request has, or the first of `names` if it has none.
 ApiResult<PairSide> read_side(const ApiFields& fields, std::initializer_list<std::string_view> names) {
   std::string_view key;
   for (const std::string_view name : names) {
