@@ -1,6 +1,5 @@
 // Catches: an adapter's head or embedding that does not replace the model's own, or that is applied to rows of other
-// adapters; captured graphs with such matrices whose results differ from those of the same kernels when they run one by
-// one.
+// adapters; with such an adapter, a captured graph that gives other results than its kernels launched one by one.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -62,9 +62,9 @@ Status check_ranks(std::span<const Introduction> all, std::span<const int> place
   return ok_status();
 }
 
-// An attempt to connect to all other ranks. It may never complete, because NCCL waits without a limit for a rank that
-// is gone. The connection is therefore made in a separate thread. If the limit passes or the group ends, the rank
-// abandons this thread.
+// An attempt to connect to all other ranks. NCCL has no timeout, so the attempt never completes if a rank is gone. It
+// therefore runs in a separate thread. If the rank's own time limit passes or the group ends, the rank abandons this
+// thread.
 struct Connecting {
   std::mutex mutex;
   std::condition_variable moved;

@@ -84,8 +84,8 @@ class Pipeline {
   };
   Link& link(int rank, int other, Way way) { return links_[link_index(rank, other, way)]; }
   std::size_t link_index(int rank, int other, Way way) const;
-  // Returns the first bytes of a frame from another node. Returns nothing if the frame was for a third node and was
-  // passed on.
+  // Returns the header of a frame that arrived from another node. If the frame is for a third node, passes it on and
+  // returns nothing.
   Result<std::optional<StageFrame>> open(FrameKind kind, std::span<const std::byte> payload);
   template <class Moved>
   Status wait(std::unique_lock<std::mutex>& lock, int rank, int other, const Moved& moved);

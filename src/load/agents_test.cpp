@@ -136,7 +136,8 @@ TEST(AgentLoad, RefusesSessionsWhosePromptsAreTooLarge) {
   LoadOptions options = options_of(87382);
   EXPECT_THAT(agent_load(options).status().message(),
               HasSubstr("--agents: 87382 is not accepted; with 12 turns each, at most 87381 are"));
-  // With the largest number of sessions that is accepted, prompts have at most kMostParts parts, also with few turns.
+  // With the largest number of sessions that is accepted, all prompts together have at most kMostParts parts, even with
+  // few turns.
   options = options_of(200);
   options.agents.turns = 2;
   const Result<Load> load = agent_load(options);

@@ -19,8 +19,8 @@ bool indistinguishable(const ir::Graph& graph, const GraphFacts& facts, ir::Node
   if (facts.memory(original) == facts.memory(copy)) return true;
   const auto later = [at](ir::NodeId node) { return node > at; };
   if (!facts.writes(copy).empty()) {
-    // After the replacement, later writes to the copy would go to the original. The original must therefore be a result
-    // that is no output, and no later node may read or write it.
+    // After the replacement, later writes to the copy would go to the original. The original must therefore be a node's
+    // result and no output of the graph, and no later node may read or write it.
     return graph.value(facts.memory(original)).kind == ir::ValueKind::kResult && !facts.memory_is_output(original) &&
            (facts.accesses(original).empty() || !later(facts.accesses(original).back()));
   }

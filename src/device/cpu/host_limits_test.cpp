@@ -95,7 +95,8 @@ TEST_F(HostLimits, Version2InAContainer) {
   EXPECT_EQ(memory.available_bytes, 0) << "over the limit is nothing left, not less";
 }
 
-// Bug caught: misread group names, joint controllers or the number that means "no limit" in version 1.
+// Bug caught: with version 1 of control groups, one of these is read wrongly: the group's name, a line with several
+// controllers ("cpu,cpuacct"), or the large number that means "no limit".
 TEST_F(HostLimits, Version1) {
   write("proc/self/cgroup", "4:memory:/job\n3:cpu,cpuacct:/job\n1:name=systemd:/\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");

@@ -226,8 +226,8 @@ Status CudaStream::end_capture(CUgraph* graph) {
                        {"cuStreamEndCapture", DeviceCall::kEndRecording, recording_what_});
 }
 
-// Replaces the driver's stream. Only the thread that began a capture can end it. Another way to end it is to destroy
-// its stream. If a faulty caller ends the recording on another thread, the stream is therefore destroyed and replaced.
+// Replaces the driver's stream. The driver's function that ends a capture works only on the thread that began the
+// capture. If a faulty caller tries to end it on another thread, the only way left to end it is to destroy the stream.
 Status CudaStream::replace_handle() {
   const bool had_side =
       std::exchange(side_, nullptr) != nullptr;  // it is replaced too: it may take part in the capture

@@ -116,8 +116,8 @@ class Scheduler {
   void forget_results(const ScheduledBatch& scheduled);
   // Adds to `expired` the ids of sequences whose deadline has passed.
   void find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const;
-  // Makes all running sequences wait again. Drops everything that was computed and every token that is still to be
-  // sampled. Precondition: no forward is in flight.
+  // Makes all running sequences wait again. Drops everything that was computed, and the placeholders of tokens that are
+  // not sampled yet. Precondition: no forward is in flight.
   void compute_again();
   // Drops everything in the prefix cache that no running sequence uses.
   void flush_prefixes() { cache_.flush_prefixes(); }

@@ -132,9 +132,9 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryPageSize) {
   }
 }
 
-// The full graph of a prefill, which records a whole forward, only runs for requests of several rows. So an operator of
-// "fa3" or "fa2" that is recorded in this graph has no launch for single-row requests. Other kernels have no separate
-// launch for single rows.
+// The full graph of a prefill, which records a whole forward, only runs for requests of several rows. An operator of
+// "fa3" or "fa2" usually launches a separate kernel for single-row requests, and must leave it out of this graph. Other
+// kernels never have this launch, so they pass in any case.
 TEST_P(AttentionLibrary, FullGraphLaunchesNothingForSingleRows) {
   const Config c = library_config(GetParam(), 128, 2, 4);
   const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};

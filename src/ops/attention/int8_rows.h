@@ -3,8 +3,8 @@
 //
 // Scores are sums of integer products. A query is rounded to 16 bits with one scale, which changes no element by more
 // than 1/65534 of the query's greatest magnitude. The products of two neighbouring elements are added exactly. All
-// other sums are float32, as in the other kernels. A row's bits depend neither on the tile's other rows nor on the
-// index of a key within a step of a loop.
+// other sums are float32, as in the other kernels. A row's result has the same bits whatever the tile's other rows are,
+// and whichever lane of a vectorised loop processes a key.
 #pragma once
 
 #include <cstdint>

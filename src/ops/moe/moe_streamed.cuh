@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   };
   const auto block = static_cast<int>(blockIdx.x);
   // Returns the first item that a team multiplies, or that a copying warp loads. `number` is the index of this team or
-  // warp in the block. In gate and up it is 0.
+  // warp in the block. The kernel of gate and up always passes 0.
   const auto first_item = [&](int number) {
     return kGateUp ? Item{block / across, block % across} : Item{number, block};
   };

@@ -218,8 +218,8 @@ inline constexpr float kSmallScaleGrow = 0x1p111F;
 template <Values kValues>
 inline constexpr float kSmallSumGrow = kValues == Values::kInt8 ? 0x1p22F : 0x1p19F;
 
-// If an int8 has a sign, its highest bit is flipped before the conversion. The result is value + 128, an unsigned
-// number. Codes that have an offset are never negative (block_codes.h), so they are not flipped.
+// The highest bit of a signed int8 is flipped before the conversion, which gives the unsigned number value + 128. Codes
+// that are stored with an offset are unsigned already (block_codes.h), so they are not flipped.
 inline constexpr std::uint32_t kFlipSigns = 0x80808080u;
 
 // convert_small_nibbles() and convert_small_byte() arrange values like convert_nibbles() and convert_byte(), but

@@ -119,9 +119,9 @@ std::uint64_t TokenOrder::measure(const Candidate& c) {
   return kMeasure == Measure::kCount ? 1 : c.weight;
 }
 
-// Takes the n candidates in the order of their keys until their number or weight (kMeasure) is at least `need`, and
-// returns these first candidates. Quickselect reorders the candidates instead of a sort, so the expected time is linear
-// in n. Precondition: the number or weight of all candidates is at least `need`.
+// Returns the shortest prefix of the n candidates, in the order of their keys, whose number or total weight (as
+// kMeasure says) is at least `need`. It uses quickselect and not a sort, so the expected time is linear in n. Reorders
+// `c`. Precondition: the number or total weight of all n candidates is at least `need`.
 template <TokenOrder::Measure kMeasure>
 TokenPrefix TokenOrder::select_candidate(Candidate* c, std::int64_t n, std::uint64_t need) {
   constexpr std::int64_t kSortAtMost = 24;

@@ -123,7 +123,7 @@ class Adapting {
     return t;
   }
 
-  // Adds the operator that recomputes the rows whose adapter changes experts.
+  // Adds the operator that recomputes the experts' results for the rows whose adapter changes the experts' weights.
   void add_experts(const Node& experts) {
     const AdaptableLinear* const gate_up = layout_.find(to_.value(experts.operands[3]).name);
     const AdaptableLinear* const down = layout_.find(to_.value(experts.operands[4]).name);

@@ -1,5 +1,5 @@
-// Holds one runner: its description, its executable, and the sizes that have graphs. Only this class records these
-// sizes. The table of dispatch, inventories and reports are derived from this record.
+// Holds one runner: its description, its executable, and the list of sizes that have graphs. There is no other such
+// list. The dispatch table, the inventories and the reports are all derived from it.
 #pragma once
 
 #include <cstdint>
