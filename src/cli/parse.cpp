@@ -24,7 +24,7 @@ constexpr CommandEntry kCommands[] = {
      make_generate_parser},
     {"chat", "Talk with a model in the terminal", make_chat_parser},
     {"score", "Write the logits and log-probabilities of given texts", make_score_parser},
-    {"explain", "Show pieces, split ops, sizes, memory and rules; needs config.json only", make_explain_parser},
+    {"explain", "Show pieces, split ops, sizes, memory and rules, without loading weights", make_explain_parser},
     {"verify", "Compare every graph, bit for bit, with a run on isolated memory", make_verify_parser},
     {"bench", "Measure eager against graphs (prefill, decode, startup), or a server under load (serve)",
      make_bench_parser},
