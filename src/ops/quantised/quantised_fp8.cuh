@@ -72,6 +72,7 @@ struct RoundedProduct : UsualSums {
           sum[4 * j + 2 * half + 1] += part[4 * j + 2 * half + 1] * (of_x.y * now[half]);
         }
       }
+      hold(sum);  // so that the loads of the scales have ended
       __syncwarp();
       ring.release(slot, p.shared);
       place.advance(p.stages);
