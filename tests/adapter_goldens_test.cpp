@@ -1,6 +1,6 @@
 // Catches: low-rank adapters whose logits differ from PEFT's; a row whose bits depend on the adapters of other rows;
-// cached keys that one adapter computed and another adapter reuses; captured graphs with adapters whose results differ
-// from those of the same kernels when they run one by one.
+// cached keys that one adapter computed and another adapter reuses; captured graphs that, with adapters, give other
+// results than the same kernels launched one by one.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // Catches: an adapter's head or embedding that does not replace the model's own, or that is applied to rows of other
-// adapters; with such an adapter, a captured graph that gives other results than its kernels launched one by one.
+// adapters; a captured graph that, with such an adapter, gives other results than its kernels launched one by one.
 #include <gtest/gtest.h>
 
 #include <algorithm>

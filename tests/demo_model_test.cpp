@@ -123,7 +123,7 @@ TEST(DemoModel, VerifyPassesOnTheFullLadder) {
   std::printf("%zu comparisons in %.1f s\n", report->rows.size(), report->seconds);
 }
 
-// Returns requests like the candidates from which the goldens were made: beginnings of stories, and chats.
+// Returns requests like those from which the golden prompts were chosen: beginnings of stories, and chats.
 std::vector<Request> requests_of_prompts(const Engine& engine) {
   const ChatTemplate chat = *ChatTemplate::parse(*engine.tokenizer_config().find_template());
   const Json prompts = *Json::read_file(source_path("tools/demo_model/prompts.json"));

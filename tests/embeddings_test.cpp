@@ -268,8 +268,8 @@ TEST(ModelsWithoutTokens, RefuseToGenerateAndSayWhatTheyDo) {
   }
 }
 
-// A model that generates text can also pool, while other requests decode. With --is-embedding, it captures no decode
-// graphs.
+// A model that generates text can also pool the hidden states of some requests while other requests decode. If it is
+// served with --is-embedding, the engine captures no decode graphs.
 TEST(OrdinaryModel, PoolsBesideDecodesAndMayBeServedForEmbeddings) {
   const std::vector<TokenId> prompt = testing::read_golden("qwen3").prompts[2];
   const std::unique_ptr<Engine> engine = make(options_for("qwen3", Way::kGraphs));

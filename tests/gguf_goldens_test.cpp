@@ -1,6 +1,6 @@
-// Catches: metadata, tensors or a tokenizer of a GGUF file that the engine reads as another model than the one from
-// which the file was made. For the expected logits, gguf-py dequantised the file's weights, which were then put back
-// into Hugging Face's order.
+// Catches: a GGUF file whose metadata, tensors or tokenizer, as the engine reads them, differ from the model from which
+// the file was made. The expected logits were computed from the file's weights, which gguf-py dequantised and which
+// were then put back into Hugging Face's order.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -45,8 +45,8 @@ std::vector<float> numbers_of(const StoredTensor& tensor) {
   return values;
 }
 
-// Reads the golden reranker. Returns all tensors except the head, under the names that llama.cpp's converter gives
-// them. Also returns the head, which has only one row.
+// Reads the golden reranker and returns its tensors in two parts. The first part has all tensors except the head, under
+// the names that llama.cpp's converter gives them. The second part is the head's only row.
 std::pair<Content, std::vector<float>> body_and_head() {
   const Checkpoint checkpoint = *Checkpoint::open(golden_path("qwen3-reranker"));
   Content body;

@@ -143,7 +143,7 @@ TEST_P(ImageGoldens, ASecondTimeNothingIsEncoded) {
   }
 }
 
-// The prompt is the same, except that another image of the same size replaces its first image.
+// The two prompts differ only in their first image. Both first images have the same size.
 TEST_P(ImageGoldens, AnotherImageOfTheSameSizeIsAnotherOne) {
   ImageGolden golden = testing::read_image_golden(GetParam());
   Request other = generating(golden, 0);

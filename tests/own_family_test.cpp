@@ -1,7 +1,7 @@
-// A program can add its own operators, kernels and model families to the engine. Catches: an added one that planning,
-// splitting or graphs do not find; a state cache that loses, mixes up or repeats a sequence's state when prompts are
-// split into chunks, prefixes are reused or sequences are preempted; ForwardStates and layer descriptions that
-// operators cannot read.
+// A program can add its own operators, kernels and model families to the engine. Catches: an added operator, kernel or
+// family that the engine does not find when it plans, splits or captures a graph; a state cache that loses, mixes up or
+// repeats a sequence's state when prompts are split into chunks, prefixes are reused or sequences are preempted;
+// ForwardStates and layer descriptions that operators cannot read.
 //
 // The family has a recurrent layer, s ← s / 2 + x, y = s, with its state in one slot of a state cache group.
 #include <gtest/gtest.h>

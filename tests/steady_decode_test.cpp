@@ -94,7 +94,8 @@ void expect_no_allocations(bool overlap, int ranks, int steps) {
 }
 
 TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) { expect_no_allocations(GetParam(), 1, 1000); }
-// With two ranks, messages, page tables of the other rank and answers must reuse their memory too.
+// With two ranks, three more things must reuse their memory: the messages between the ranks, the page tables of the
+// other rank, and the answers.
 TEST_P(SteadyDecode, AllocatesNothingOnTwoRanks) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   expect_no_allocations(GetParam(), 2, 200);

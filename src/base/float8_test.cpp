@@ -1,5 +1,5 @@
-// Catches: a number that is converted inexactly, ties that are not rounded to even, magnitudes that wrap instead of
-// saturating, and NaN that becomes a number.
+// Catches: a number that is converted inexactly; ties that are not rounded to even; magnitudes that wrap instead of
+// saturating; NaN that becomes a number.
 #include "tessera/base/float8.h"
 
 #include <gtest/gtest.h>

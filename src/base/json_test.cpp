@@ -1,5 +1,5 @@
-// Catches: invalid input that a lenient parser would accept, numbers or text changed by a round trip, and an endless
-// file that is read until memory runs out.
+// Catches: invalid input that is accepted; numbers or text that a round trip changes; an endless file that is read
+// until memory runs out.
 #include "tessera/base/json.h"
 
 #include <fmt/format.h>
@@ -45,8 +45,8 @@ TEST(Json, DeepNestingIsAnErrorAndNotACrash) {
   EXPECT_THAT(Json::parse(std::string(1 << 20, '['), "x").status().message(), HasSubstr("nested deeper than 512"));
 }
 
-// Parses `text` with nlohmann's parser. For this, puts `text` into an array with an integer of more than 64 bits, which
-// simdjson refuses.
+// Parses `text` with nlohmann's parser. For this, puts `text` into an array together with an integer of more than 64
+// bits. simdjson refuses such an integer, so nlohmann's parser parses the array.
 std::optional<Json> parse_slowly(const std::string& text) {
   Result<Json> array = Json::parse("[" + text + "\n, 18446744073709551616]", "x");
   if (!array.ok()) return std::nullopt;

@@ -1,5 +1,5 @@
-// Catches: a topic's level that is overwritten or applied too late, unknown topics or levels that are accepted, topics
-// that are listed twice, a function given to set_log_wording() that is not applied, and text that starts a new line.
+// Catches: a topic's level that is overwritten or applied too late; unknown topics or levels that are accepted; topics
+// that are listed twice; a function given to set_log_wording() that is not applied; logged text that starts a new line.
 #include "tessera/base/log.h"
 
 #include <gmock/gmock.h>

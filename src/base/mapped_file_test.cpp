@@ -1,5 +1,5 @@
-// Catches: a crash on a file that shrinks while it is mapped, lost bytes that are not reported, and a handler that
-// handles signals from other mappings.
+// Catches: a crash on a file that shrinks while it is mapped; lost bytes that are not reported; a signal handler that
+// handles faults in mappings of other code.
 #include "tessera/base/mapped_file.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: a file that keeps old content, a failed write that is reported as success, and a replacement that readers
-// can see half done or that leaves temporary files behind.
+// Catches: a file that keeps old content; a failed write that is reported as success; a replacement that readers can
+// see half done; a replacement that leaves temporary files behind.
 #include "tessera/base/write_file.h"
 
 #include <gmock/gmock.h>

@@ -30,9 +30,9 @@ class AdapterCalls {
   Result<ApiStatus> load(std::string_view body);
   // Returns as soon as no new request can name the adapter. The ApiStatus has the errors of unload_adapter().
   Result<ApiStatus> unload(const std::string& name);
-  // Waits until no request uses an adapter that was unloaded under this name. Returns false after `timeout_ms`
-  // milliseconds. If `timeout_ms` is negative, waits without a limit. Returns the engine's error if the engine fails
-  // meanwhile.
+  // Waits until no request uses an adapter that was unloaded under this name, and then returns true. Returns false if a
+  // request still uses one after `timeout_ms` milliseconds. If `timeout_ms` is negative, waits without a limit. Returns
+  // the engine's error if the engine fails meanwhile.
   Result<bool> wait(const std::string& name, std::int64_t timeout_ms);
   // Returns the loaded adapters, sorted by name: [{"lora_name", "lora_path", "rank", "pinned", "running",
   // "on_device"}].

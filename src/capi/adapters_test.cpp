@@ -159,7 +159,8 @@ TEST(Adapters, AWaitLastsUntilTheLastRequestEnds) {
   EXPECT_EQ(tessera_lora_wait(engine.get(), "tuned", -1, error.out()), TESSERA_OK) << "it is loaded";
   ASSERT_EQ(tessera_lora_unload(engine.get(), "tuned", error.out()), TESSERA_OK) << error.message();
   EXPECT_THAT(listed(engine.get()), IsEmpty());
-  // Loads another adapter under this name. tessera_lora_wait() must still wait for the adapter that was unloaded.
+  // Loads another adapter under the name of the unloaded adapter. tessera_lora_wait() must still wait for the unloaded
+  // adapter.
   load(engine.get(), "tuned", folder("r4-all-rslora"));
   for (const std::int64_t timeout_ms : {0, 30}) {
     EXPECT_EQ(tessera_lora_wait(engine.get(), "tuned", timeout_ms, error.out()), TESSERA_TIMEOUT);

@@ -19,8 +19,9 @@ namespace {
 constexpr const char* kMissing =
     "this system has no libcurl.so.4, which downloads need; install it (Debian and Ubuntu: libcurl4, Fedora: libcurl)";
 
-// RTLD_DEEPBIND makes libcurl's libssl use the system's libcrypto even if the process already has another libcrypto
-// with the same symbols, as the wheel's program has. A sanitizer's run-time library ends a program that sets this flag.
+// RTLD_DEEPBIND makes libcurl's libssl use the system's libcrypto even if the process has already loaded another
+// libcrypto with the same symbols, as the program in the Python wheel does. Builds with a sanitizer do not set this
+// flag, because the sanitizer's run-time library would end the program.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else

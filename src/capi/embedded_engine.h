@@ -80,7 +80,7 @@ class EmbeddedEngine {
   explicit EmbeddedEngine(std::unique_ptr<Engine> engine);
   void take_all(std::span<EngineThread::Event> events);
   void take(Job& job, EngineThread::Event& event);
-  // Forgets the job's tickets, cancels the job's running requests, and ends the job.
+  // Removes the job's tickets from `jobs_`, cancels the job's running requests, and ends the job.
   void end_with(Job& job, tessera_code code, const ApiError& error);
 
   const pid_t process_;

@@ -1,5 +1,5 @@
-// Carries the events of one request from the engine to the caller: keeps them until they are taken, or passes them to a
-// callback.
+// Carries the events of one request from the engine to the caller. It keeps the events until the caller gets them with
+// take(), or passes them to a callback.
 //
 // Threads: one thread at a time calls push(), in the order of the events. Any thread may call the other functions.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace tessera::capi {
 
-// The longest timeout in milliseconds: a year. A timeout near the limit of 64 bits would overflow the clock.
+// The longest timeout in milliseconds: a year. A timeout near the greatest 64-bit number would overflow the clock.
 inline constexpr std::int64_t kLongestWaitMs = std::int64_t{1000} * 60 * 60 * 24 * 365;
 
 // Returns whether this thread is inside a callback, where functions that wait for an engine are refused.
@@ -31,7 +31,8 @@ class EventQueue {
     std::string message{};  // the message of an error
   };
 
-  // If `on_event` is null, the queue keeps the events for take().
+  // The queue passes each event to the callback `on_event`, together with `user`. If `on_event` is null, the queue
+  // keeps the events for take().
   EventQueue(tessera_on_event on_event, void* user) : on_event_(on_event), user_(user) {}
 
   // Adds an event. Drops it if the request's last event has been added already. Returns false if the callback asks to

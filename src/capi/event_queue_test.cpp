@@ -1,4 +1,5 @@
-// Catches: events that are lost, doubled, reordered or delivered after their request was freed, and endless waits.
+// Catches: events that are lost, doubled or reordered; events that are delivered after their request was freed; endless
+// waits.
 #include "tessera/capi/event_queue.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Catches: answers that differ from the server's, streams that lose events, and cancellations that do not end a
+// Catches: answers that differ from those of the server; streams that lose events; cancellations that do not end a
 // request.
 #include <atomic>
 #include <condition_variable>

@@ -35,8 +35,8 @@ Status check_output(const CalibrateOptions& options) {
       fmt::format("--output: {} is there already; give another file, or --overwrite, which replaces it", file));
 }
 
-// Returns the options of an engine that takes no token from the prefix cache, and that captures as few graphs as
-// possible, because observed forwards run without graphs.
+// Returns the options of an engine that computes every token, without the prefix cache. The engine also captures as few
+// graphs as possible, because observed forwards run without graphs.
 EngineOptions engine_options(const CalibrateOptions& options) {
   EngineOptions engine = options.engine;
   engine.graphs = {};

@@ -1,5 +1,5 @@
-// Catches: a command, flag or listed value that --help shows but the manual page or a shell's completion lacks, and
-// unescaped characters that are special in troff or a shell.
+// Catches: a command, flag or listed value that --help shows but the manual page or a shell's completion lacks; an
+// unescaped character that is special in troff or in a shell.
 #include "tessera/cli/completion.h"
 
 #include <gmock/gmock.h>

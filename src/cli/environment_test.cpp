@@ -1,5 +1,5 @@
-// Catches: a variable of SGLang that is silently ignored or overrides a flag, a warning about a variable whose value
-// changes nothing, and a message that does not name the flag to use.
+// Catches: a variable of SGLang that is silently ignored or overrides a flag; a warning about a variable whose value
+// changes nothing; a message that does not name the flag to use.
 #include "tessera/cli/environment.h"
 
 #include <gmock/gmock.h>

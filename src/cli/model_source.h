@@ -13,8 +13,8 @@ namespace tessera::cli {
 HubSettings hub_settings();
 
 // Replaces a model's hub id by its folder, and finds the projector of a GGUF model (find_model_files() in
-// options/model_source.h). Downloads the model first if `source` asks for it. Does nothing for a
-// command without a model.
+// options/model_source.h). Downloads the model first if `source` asks for it. Does nothing for a command without a
+// model.
 Status find_model(Command& command, const ModelSource& source);
 
 // Returns the cache folder, which keeps measurements between runs (options/cache_dir.h).

@@ -20,8 +20,8 @@ Result<CommandLine> parse_command_line(std::shared_ptr<const Registry> registry,
                                        const std::vector<std::string>& arguments,
                                        std::function<Status(const std::string& file)> load_plugin = {});
 
-// Returns the help to print above the error if the command line lacks a subcommand (`tessera bench` alone); "" for all
-// other errors.
+// If the command line lacks a subcommand (`tessera bench` alone), returns the help to print above the error. Returns ""
+// for all other errors.
 std::string help_of_bare_command(std::shared_ptr<const Registry> registry, const std::vector<std::string>& arguments);
 
 }  // namespace tessera::cli

@@ -1,4 +1,5 @@
-// Catches: a flag of make-checkpoint that does not set its option, and a wrong flag that is accepted or not named.
+// Catches: a flag of make-checkpoint that does not set its option; a wrong flag that is accepted, or that the error
+// does not name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Catches: a flag that does not set its option, a list that is misread in one of its spellings, a wrong command line
-// that is accepted, and an error that does not name its flag.
+// Catches: a flag that does not set its option; a list that is misread in one of its spellings; a wrong command line
+// that is accepted; an error that does not name the flag at fault.
 #include "tessera/cli/parse.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: a plugin that is loaded only after a flag that names something from the plugin is read, plugins loaded in
-// another order than given, and a plugin's error that is lost.
+// Catches: a plugin that is loaded too late, after the flags that name its devices or compilers were read; plugins that
+// are loaded in another order than given; a plugin's error that is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -25,8 +25,8 @@ namespace {
 constexpr const char* kFlag = "--suggest-tokens";
 constexpr std::string_view kOwnMetrics = "tessera:";
 constexpr const char* kHistogram = "tessera:prefill_tokens";
-// The limit of simulated requests. This many requests show the distribution of a service's forwards, and their
-// simulation takes only seconds.
+// The greatest number of requests that are simulated. This many requests show the distribution of a service's forwards,
+// and their simulation takes only seconds.
 constexpr std::int64_t kMostRequests = 5000;
 // No size is added once this share of the forwards runs without padding, because another size would help few forwards.
 constexpr double kExactShare = 0.9;

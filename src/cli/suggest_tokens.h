@@ -42,9 +42,9 @@ struct TokenSuggestion {
 // two it is. An error's text begins with the flag's name, and names the file and the line.
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan);
 
-// Suggests at most as many sizes as the plan for `options` has. Suggests fewer sizes if these let 90 % of the forwards
-// run without padding. --cuda-graph-memory-budget may limit the sizes of the plan. Computes times from measured costs
-// in the profile cache, if there are any.
+// Suggests at most as many sizes as the plan for `options` has. --cuda-graph-memory-budget may reduce the number of the
+// plan's sizes. If fewer sizes already let 90 % of the forwards run without padding, suggests only these. Computes
+// times from measured costs in the profile cache, if there are any.
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options);
 
 Json to_json(const TokenSuggestion& suggestion);

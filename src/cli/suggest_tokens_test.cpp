@@ -1,6 +1,6 @@
-// Catches: a damaged histogram or trace that is accepted or misread, forwards counted at the wrong size, a suggestion
-// that serves fewer forwards than it says or wastes more than the present sizes, and a suggestion that cannot be pasted
-// into a command.
+// Catches: a damaged histogram or trace that is accepted or misread; forwards that are counted at the wrong size; a
+// suggestion that serves fewer forwards than it says, or wastes more on padding than the present sizes; a suggestion
+// that cannot be pasted into a command.
 #include "tessera/cli/suggest_tokens.h"
 
 #include <gmock/gmock.h>

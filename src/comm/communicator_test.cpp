@@ -1,6 +1,6 @@
-// Catches: ranks that get different bits, sums that are added in the wrong order or rounded twice, data races between
-// ranks (under ThreadSanitizer), a failing rank that leaves the other ranks waiting, and ranks that make different
-// calls or pass different sizes without an error.
+// Catches: ranks that get different bits; sums that are added in the wrong order or rounded twice; data races between
+// ranks (under ThreadSanitizer); a failing rank that leaves the other ranks waiting; ranks that make different calls or
+// pass different sizes without an error.
 #include "tessera/comm/communicator.h"
 
 #include <gmock/gmock.h>

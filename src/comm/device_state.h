@@ -11,7 +11,7 @@ namespace tessera {
 class DeviceExchange {
  public:
   virtual ~DeviceExchange() = default;
-  // Returns the memory of the exchange on this rank's device, in bytes.
+  // Returns the number of bytes that the exchange takes in the memory of this rank's device.
   virtual std::int64_t bytes() const = 0;
 };
 

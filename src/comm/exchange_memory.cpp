@@ -13,7 +13,8 @@ namespace {
 int next_of(const ExchangePlace& place) { return place.rank - place.layout.tp_size; }
 int previous_of(const ExchangePlace& place) { return place.rank + place.layout.tp_size; }
 
-// Returns the size in bytes of the frames from other nodes, plus the bytes of Communicator::Group::rows.
+// Returns the number of bytes of host memory for collectives between nodes. This memory holds the received frames and
+// Communicator::Group::rows.
 std::int64_t node_bytes(const ExchangeSizes& sizes, const ExchangePlace& place) {
   const std::int64_t here = place.ranks_here();
   const std::int64_t ranks = place.layout.ranks();

@@ -1,5 +1,5 @@
-// Catches: values in host memory that the prediction leaves out, predicted values that take no memory, freed memory
-// that is still reported, and links or mailboxes that are predicted for ranks that have none.
+// Catches: values in host memory that the prediction leaves out; predicted values that take no memory; freed memory
+// that is still reported; links or mailboxes that are predicted for ranks without them.
 #include "tessera/comm/exchange_memory.h"
 
 #include <gtest/gtest.h>

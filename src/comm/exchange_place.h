@@ -7,8 +7,8 @@ namespace tessera {
 
 // A rank's place. Every node has the same number of consecutive ranks. In a pipeline, every node has whole stages.
 struct ExchangePlace {
-  // layout.tp_size counts all ranks that exchange rows or sums. It also counts the ranks of data-parallel attention,
-  // each of which has its own requests.
+  // layout.tp_size counts all ranks of a stage that exchange rows or sums in collectives. It also counts the ranks of
+  // data-parallel attention, although each of these ranks has its own requests.
   RankLayout layout{};
   int rank = 0;  // this rank's number among the ranks of all stages
   int nodes = 1;

@@ -90,7 +90,8 @@ struct Communicator::Group {
   // in no call, its entry in `calls` is empty.
   std::vector<TensorView> tensors;
   std::vector<std::string_view> calls;
-  // The status of the exchange with other nodes. The first rank of this process writes the status between two barriers.
+  // The status of the exchange with other nodes. The first rank of this process writes the status between two barriers,
+  // and all ranks of this process read it after the second barrier.
   Status exchanged;
   TensorView result;
   // The result of a collective that gives each rank different rows. On node 0 it holds the rows of the ranks of other

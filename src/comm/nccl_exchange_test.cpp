@@ -216,7 +216,7 @@ TEST_F(Nccl, ARefusedRankEndsTheStartOfAll) {
   EXPECT_THAT(nodes->rank(0).status().message(), HasSubstr("ncclCommInitRank: remote process exited"));
 }
 
-// Without the limit NCCL would wait for ever for a rank that is gone.
+// NCCL has no timeout, so without the communicator's time limit it would wait for ever for a rank that is gone.
 TEST_F(Nccl, AStartThatHangsEndsAtTheLimit) {
   change([](FakeNccl& fake) { fake.init_hangs = true; });
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2, milliseconds(2000));

@@ -12,12 +12,12 @@ namespace {
 // The collectives. Frames identify a collective by its index in this list.
 constexpr std::array<std::string_view, 4> kCalls = {"all_reduce", "all_gather", "all_gather_rows", "reduce_scatter"};
 
-// The first bytes of a frame of tensors or of a result.
+// The header of a frame that carries a result, and the first bytes of the header of a frame that carries tensors.
 struct WireNumber {
   std::uint64_t epoch = 0;
   std::uint64_t number = 0;
 };
-// The first bytes of a frame of tensors. The tensors' bytes follow, one after another.
+// The header of a frame that carries tensors. The bytes of the tensors follow, one tensor after another.
 struct WireTensors {
   WireNumber at;
   std::uint32_t call = 0;

@@ -64,7 +64,8 @@ class NodeExchange {
   static std::int64_t tensors_bytes(std::int64_t tensors);
   static std::int64_t result_bytes(std::int64_t result);
 
-  // Take a received frame. Return an error if it cannot be read.
+  // Each function stores a received frame: one of tensors from node `node`, or one of a result from node 0. Returns an
+  // error if the frame cannot be read.
   Status take_tensors(int node, std::vector<std::byte>& payload);
   Status take_result(std::vector<std::byte>& payload);
 

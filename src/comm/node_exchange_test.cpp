@@ -1,5 +1,5 @@
-// Catches: ranks on several nodes that get different bits than ranks on one node; a collective that takes the result of
-// an earlier, aborted one; a rank that waits for a lost node; and tensors of different shapes or types that are
+// Catches: ranks on several nodes that get different bits than ranks on one node; a collective that uses the result of
+// an earlier, aborted collective; a rank that waits for a lost node; and tensors of different shapes or types that are
 // accepted.
 //
 // All nodes of a group run in this process. They are connected by TCP, like separate processes.
@@ -234,7 +234,7 @@ TEST(NodeExchange, AnUnreadableFrameIsAnError) {
   EXPECT_EQ(exchange.collect(tensors, calls, milliseconds(1000)).code(), StatusCode::kInternal);
 }
 
-// Makes the payload of a frame of tensors. The head comes first, followed by the value.
+// Makes the payload of a frame that carries one tensor. It consists of the frame's header and the tensor's only value.
 std::vector<std::byte> tensors_of(std::uint64_t number, float value) {
   struct {
     std::uint64_t epoch = 0;

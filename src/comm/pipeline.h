@@ -46,11 +46,11 @@ class Pipeline {
   int sender(int rank, Way way) const;
 
   // Sends `bytes` to the neighbouring stage in direction `way`. That stage must exist. Ends the pipeline if no slot
-  // becomes free within the limit. Returns kCancelled once the pipeline has ended.
+  // becomes free within the time limit. Returns kCancelled once the pipeline has ended.
   Status send(int rank, Way way, std::span<const std::byte> bytes);
   // Receives the next value that was sent to this rank in direction `way`. With kToNext, the value comes from the
   // previous stage. Returns kInternal if the value and `to` differ in size. Ends the pipeline if no value arrives
-  // within the limit.
+  // within the time limit.
   Status receive(int rank, Way way, std::span<std::byte> to);
 
   // Makes every waiting or later call return `why`. Only the first call of end() has an effect.
@@ -67,9 +67,11 @@ class Pipeline {
   // and the values of at most `steps` steps wait at a time. `from_here` says whether the sender is in this process.
   static std::int64_t link_bytes(std::span<const std::int64_t> values, bool from_here, int steps);
 
-  // Takes a value from another node. May swap `payload` for another buffer. Returns an error for an unreadable frame.
+  // Stores a value that arrived from another node in `payload`. May swap `payload` for another buffer. Returns an error
+  // if the frame cannot be read.
   Status take_value(std::vector<std::byte>& payload);
-  // Takes the number of values that another node has received. Returns an error for an unreadable frame.
+  // Handles a message in which another node tells how many values it has received. Returns an error if the frame cannot
+  // be read.
   Status take_taken(std::span<const std::byte> payload);
 
  private:

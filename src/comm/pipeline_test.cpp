@@ -1,5 +1,5 @@
-// Catches: values that arrive out of order, a value of the wrong size that is accepted, a rank that waits for ever for
-// a lost neighbour, and a fault of one stage that leaves the other stages waiting.
+// Catches: values that arrive out of order; a value of the wrong size that is accepted; a rank that waits for ever for
+// a lost neighbour; a fault in one stage that leaves the other stages waiting.
 #include "tessera/comm/pipeline.h"
 
 #include <gmock/gmock.h>

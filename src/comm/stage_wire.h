@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-// The first bytes of every frame between stages. In a kStageValue frame, the bytes of the value follow.
+// The header of every frame between stages. In a kStageValue frame, the bytes of the value follow the header.
 struct StageFrame {
   std::uint64_t epoch = 0;   // number of restarts of the group; frames with another epoch are dropped
   std::uint64_t number = 0;  // for kStageValue, values sent before; for kStageTaken, values received
@@ -33,8 +33,9 @@ class StageWire {
   bool is_here(int rank) const { return node_of(rank) == nodes_->node(); }
   // Sends a frame. Returns kDeviceLost if the destination node is lost.
   Status send(FrameKind kind, const StageFrame& head, std::span<const std::byte> value);
-  // Returns the first bytes of a frame for a rank of this node, or nothing if the frame was passed on. Returns
-  // kDataLoss if the frame cannot be read.
+  // Returns the header of a received frame if the frame is for a rank of this node. If the frame is for another node,
+  // node 0 passes it on and returns nothing. Returns kDataLoss if the frame cannot be read, or if a node other than 0
+  // gets a frame for another node.
   Result<std::optional<StageFrame>> open(FrameKind kind, std::span<const std::byte> payload);
 
  private:

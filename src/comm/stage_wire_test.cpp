@@ -181,7 +181,7 @@ TEST(StageWire, AnUnreadableFrameIsAnError) {
   }
 }
 
-// A node ignores the limit and sends more than Pipeline::kMostWaiting values.
+// A faulty node sends more values than Pipeline::kMostWaiting, although none of them has been received.
 TEST(StageWire, ANodeThatSendsTooMuchIsRefused) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(2, kTwoStages);
   for (std::uint64_t n = 0; n <= Pipeline::kMostWaiting; ++n) {

@@ -70,8 +70,8 @@ ir::Graph scaled_piece(const std::string& name = "x", const std::string& factor 
 
 class CompilerCache : public ::testing::Test {
  protected:
-  // The environment variable that gives the second process the cache folder of the first one. The first process does
-  // not have it.
+  // The environment variable that gives the second process the cache folder of the first process. The variable is not
+  // set in the first process.
   static constexpr const char* kFolder = "TESSERA_TEST_COMPILER_CACHE";
 
   CompilerCache() {

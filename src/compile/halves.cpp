@@ -18,8 +18,8 @@ bool is_rows_of_tokens(const ir::Type& type) {
   ir::Bucket one;
   one[ir::Symbol::kTokens] = 1;
   const Result<std::int64_t> rows = type.shape[0].evaluate(one);
-  // If another dimension depends on the number of tokens, the rows of a half's tensor would be shorter than the rows of
-  // the whole tensor.
+  // All other dimensions must be constant. If one of them depended on the number of tokens, the rows of a half's tensor
+  // would be shorter than the rows of the whole tensor.
   const bool same_rows =
       std::all_of(type.shape.begin() + 1, type.shape.end(), [](const ir::Dim& d) { return d.constant().has_value(); });
   return same_rows && rows.ok() && *rows > 0 && type.shape[0] == ir::Dim(ir::Symbol::kTokens) * *rows;

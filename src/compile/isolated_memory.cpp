@@ -8,7 +8,8 @@
 namespace tessera {
 
 Result<DeviceAddress> IsolatedMemory::allocate(std::string name, std::size_t bytes, Stream& stream) {
-  // The second guard zone begins directly after the last byte, so that even an overrun of one element is found.
+  // The second guard zone begins directly after the value's last byte, without padding, so that even an overrun of one
+  // element is found.
   std::unique_ptr<Allocation> memory = TRY(device_.allocate(bytes + 2 * kGuardBytes, name));
   TRY(stream.fill(memory->data(), kPoison, memory->size()));
   const DeviceAddress address = memory->data() + kGuardBytes;

@@ -1,5 +1,5 @@
-// Catches: passes that run in the wrong order or although they are switched off, a broken result that is accepted,
-// errors that name no pass, reports that do not add up, and a hash that does not change with the passes.
+// Catches: passes that run in the wrong order, or run although they are switched off; a broken result that is accepted;
+// errors that name no pass; reports that do not add up; a hash that does not change with the passes.
 #include "tessera/compile/pass.h"
 
 #include <gmock/gmock.h>

@@ -5,9 +5,8 @@
 //                 it, and it can be printed (program_text.h), compared and changed.
 //   BoundProgram  a program for one bucket, with fixed addresses, grids and matmul algorithms.
 //
-// If the stream is being captured, BoundProgram::enqueue() adds the piece to the captured graph. Otherwise it runs the
-// piece.
-// Eager runs, warm-up and capture all use this one call.
+// Eager runs, warm-up and capture all call BoundProgram::enqueue(). If the stream is being captured, this call adds the
+// piece to the captured graph. Otherwise it runs the piece.
 #pragma once
 
 #include <functional>

@@ -129,8 +129,8 @@ class Stream;
 struct GraphStats {
   std::int64_t nodes = 0;  // number of kernels, copies and fills
   // The size in bytes of the graph object itself, or 0 if the device does not report it for each graph. CUDA's driver
-  // allocates memory in blocks for many graphs. The difference of Device::available_bytes() before and after many
-  // captures shows the sum.
+  // allocates memory in blocks for many graphs, so it cannot say how much one graph takes. Device::available_bytes()
+  // before and after many captures shows how much all of them take.
   std::int64_t bytes = 0;
 };
 

@@ -58,8 +58,8 @@ Status check_addresses(DeviceCall call, std::string_view stream, bool to, bool f
 Status event_of_another_device(DeviceCall call, std::string_view stream);
 Status graph_of_another_device(std::string_view graph);
 
-// Returns kFailedPrecondition. The message says that `event` measures no time, or that `event` or the event at which
-// the measurement begins has not passed yet.
+// Returns kFailedPrecondition. The message names the two possible causes: `event` measures no time; or one of the two
+// events of the measurement has not passed yet.
 Status event_without_time(std::string_view event);
 
 // Returns kFailedPrecondition. The message says that the stream has no recording to end.

@@ -67,8 +67,8 @@ class Engine {
   // Checks the request and queues it; errors are those of Admission::admit().
   Result<RequestId> submit(Request request);
   bool idle() const { return steps_.idle(); }
-  // Schedules and enqueues one forward, then collects the results of a forward. On an asynchronous device this is the
-  // previous forward, so a forward is enqueued before the tokens of the previous one are read. Returns the events of
+  // Schedules and enqueues one forward, and then collects results. On an asynchronous device, these are the results of
+  // the previous forward, so the device already has its next forward when the host reads them. Returns the events of
   // every request that progressed, possibly none. The events are valid until the next call, and the caller may move
   // from them. Allocates nothing in a steady decode without drafts.
   Result<std::span<RequestEvent>> step() { return steps_.step(); }

@@ -1,5 +1,5 @@
-// Catches: a start that fails although it would succeed with fewer graphs, an error without advice, a fault in service
-// that ends other requests or leaks pages, and wrong tokens after a fault.
+// Catches: a start that fails although it would succeed with fewer graphs; an error without advice; a fault in service
+// that ends other requests or leaks pages; and wrong tokens after a fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Catches: bad input that reaches a forward, texts that depend on the other requests of the batch, texts that end too
-// early or too late, and a failure of one request that makes other requests fail.
+// Catches: bad input that reaches a forward; texts that depend on the other requests of the batch; texts that end too
+// early or too late; and a failure of one request that makes other requests fail.
 #include "tessera/engine/engine.h"
 
 #include <gmock/gmock.h>

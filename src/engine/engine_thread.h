@@ -25,8 +25,8 @@ class EngineThread {
   struct Event {
     Ticket ticket = 0;
     RequestEvent event{};
-    // The request's completion. Only the last event of a request has one. It is null if the request was refused or the
-    // engine failed.
+    // The request's completion, in the request's last event. It is null in all other events. It is also null in the
+    // last event if the request was refused or the engine failed.
     std::unique_ptr<Completion> end{};
   };
   // Receives the events of one step, in order; the sink may move from them.

@@ -28,14 +28,15 @@ namespace tessera {
 // is allocated.
 struct DecodeLimits {
   std::int64_t most_bytes = std::int64_t{64} << 20;  // size of the file
-  // Number of pixels. take_memory gets 12 bytes per pixel for a JPEG, and 8 for any other format. A TIFF causes a
-  // second call of take_memory, because a pixel may have many samples, and a tile may be larger than the picture.
+  // Number of pixels. take_memory is called with 12 bytes per pixel for a JPEG, and with 8 bytes per pixel for any
+  // other format. A TIFF causes a second call of take_memory, because a pixel may have many samples, and a tile may be
+  // larger than the picture.
   std::int64_t most_pixels = std::int64_t{64} << 20;
   std::int32_t most_side = 32768;  // pixels
   double most_ratio = 200;  // longer side divided by the shorter side; the image processors refuse greater ratios
-  // Called once or twice before memory for pixels is allocated. `bytes` is an upper bound of all the memory that
-  // decoding will take besides the file, computed from the header. A second call replaces the first bound with an equal
-  // or larger bound. If take_memory returns an error, decode_image() ends and returns the error. May be null. Borrowed.
+  // Called once or twice before memory for pixels is allocated. `bytes` is an upper bound, computed from the header, of
+  // all the memory that decoding will take besides the file. A second call replaces the first bound with an equal or
+  // larger bound. If take_memory returns an error, decode_image() ends and returns the error. May be null. Borrowed.
   const std::function<Status(std::int64_t bytes)>* take_memory = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Catches: patches that differ from the vision towers' inputs in the goldens.
+// Catches: patches of an image that differ from the vision tower's inputs (pixel_values) that the golden files contain.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -31,8 +31,8 @@ struct ImageProcessorConfig {
 };
 
 // Returns the settings of a family's published models, for checkpoints without preprocessor_config.json. `model_type`
-// is the field of config.json ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5" and their mixture-of-experts variants).
-// For any other type, returns the defaults above.
+// is the field "model_type" of config.json ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5" and their
+// mixture-of-experts variants). For any other type, returns the defaults above.
 ImageProcessorConfig default_processor_config(std::string_view model_type);
 
 // Parses the settings. Missing fields have the defaults above, as in transformers. Both the old names (min_pixels,

@@ -12,10 +12,11 @@ namespace tessera {
 
 // The weights for resizing a line of numbers. Each output is a weighted sum of inputs.
 //
-// Output i has the centre c = (i + 1/2) · scale with scale = from / to. It uses the inputs whose distance to c is at
-// most 2 · max(scale, 1). An input's weight is Keys' cubic (a = -1/2) of this distance divided by max(scale, 1). The
-// weights are normalised to a sum of 1 and rounded to integers with `precision` binary places. `precision` is the
-// greatest number of binary places at which the largest weight is still below 2^15.
+// A line of `from` inputs is resized to `to` outputs. Output i has the centre c = (i + 1/2) · scale with scale = from /
+// to. It uses the inputs whose distance to c is at most 2 · max(scale, 1). An input's weight is Keys' cubic (a = -1/2)
+// of this distance divided by max(scale, 1). The weights are normalised to a sum of 1 and rounded to integers with
+// `precision` binary places. `precision` is the greatest number of binary places at which the largest weight is still
+// below 2^15.
 struct ResampleTable {
   std::int32_t taps = 0;  // the greatest number of weights of any output
   std::int32_t precision = 0;

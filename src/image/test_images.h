@@ -31,8 +31,8 @@ inline std::span<const std::byte> as_file(std::string_view bytes) {
   return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
 
-// Makes the same image as `pixels` in tests/image/make_vectors.py. Depending on seed modulo 3, it has noise, edges, or
-// a gradient with some noise.
+// Makes the same image as the function `pixels` in tests/image/make_vectors.py. Depending on seed modulo 3, it has
+// noise, edges, or a gradient with some noise.
 inline Image make_test_image(std::int32_t width, std::int32_t height, std::uint32_t seed) {
   Image image{width, height};
   image.rgb.reserve(static_cast<std::size_t>(image.pixels()) * 3);

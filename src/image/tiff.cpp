@@ -15,8 +15,8 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTiff = "TIFF";
-// A strip or tile may have at most this many bytes times DecodeLimits::most_pixels. The largest accepted picture with
-// four 16-bit samples per pixel has exactly this size.
+// A decoded strip or tile may take at most kMostBlockBytes · DecodeLimits::most_pixels bytes. A picture of most_pixels
+// pixels with four 16-bit samples per pixel takes exactly this much.
 constexpr std::int64_t kMostBlockBytes = 8;
 // The accepted compressions, which are those that cameras, scanners and Pillow write. libtiff may support others, for
 // special uses.

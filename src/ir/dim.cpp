@@ -187,7 +187,7 @@ class DimParser {
     const char c = peek();
     Dim dim = negative ? -1 : 1;
     if (c >= '0' && c <= '9') {
-      // The sign is applied before the number is read, so that the lowest number is accepted.
+      // number() applies the sign itself, so that it accepts the lowest int64, whose magnitude does not fit into int64.
       dim = TRY(number(negative));
       if (!accept('*')) return dim;
       const std::optional<std::int64_t> factor = dim.constant();

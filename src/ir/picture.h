@@ -1,4 +1,4 @@
-// Draws pictures of a graph: SVG directly, and DOT for Graphviz. Both can show pieces as clusters.
+// Draws pictures of a graph: SVG directly, and DOT for Graphviz. Both can show the pieces of a split graph as clusters.
 //
 //   PictureOptions options;
 //   options.ops = &ops;

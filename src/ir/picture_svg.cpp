@@ -176,8 +176,8 @@ class SvgWriter {
   }
   double lane_x(std::size_t lane) const { return box_x_ + kBoxWidth + kLane * (static_cast<double>(lane) + 1); }
   double middle_x() const { return box_x_ + kBoxWidth / 2; }
-  // Returns the y coordinate at which a lane edge leaves its box. For a result, this is at the result's line. For an
-  // operand that the node writes, this is at the lower end of the box.
+  // Returns the y coordinate at which an edge that runs in a lane leaves its box. For a result, this is at the result's
+  // line. For an operand that the node writes, this is at the lower end of the box.
   double leave_y(const Trunk& trunk) const {
     const Row& row = rows_[trunk.from];
     const std::vector<ValueId>& named = named_in(trunk.from);
@@ -185,8 +185,8 @@ class SvgWriter {
     if (line == std::ssize(named)) return row.bottom() - 7;
     return row.top + kBoxTop + 7 + kLine * static_cast<double>(line);
   }
-  // Returns the y coordinate at which the next lane edge arrives at a box. Arriving edges lie one below another, above
-  // the edges that leave the box.
+  // Returns the y coordinate at which the next edge from a lane arrives at a box. Arriving edges lie one below another,
+  // above the edges that leave the box.
   double next_arrival_y(std::size_t row) {
     const double y = rows_[row].top + 9 + 6 * rows_[row].arrivals++;
     return std::min(y, rows_[row].bottom() - 5);

@@ -1,5 +1,5 @@
-// Catches: a turn whose prompt does not begin with the previous prompt and its output, sessions that share more than
-// their system prompt, a session that does not wait for its sub-agent, known tokens that no cache can have, and
+// Catches: a turn whose prompt does not begin with the previous prompt and its output; sessions that share more than
+// their system prompt; a session that does not wait for its sub-agent; known tokens that no cache can have; and
 // sessions whose prompts take more memory than a machine has.
 #include "tessera/load/agents.h"
 

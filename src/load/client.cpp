@@ -117,7 +117,7 @@ class Transfers {
 
   void add(CURL* easy) { curl_multi_add_handle(multi_.get(), easy); }
 
-  // Waits until a transfer is ready or libcurl's timer expires, but not beyond `until` and at most kLongestWait. Then
+  // Waits until a transfer is ready, libcurl's timer expires, `until` is reached, or kLongestWait has passed. Then
   // advances the transfers that are ready.
   void step(Clock::time_point until) {
     if (timer_ <= Clock::now()) {

@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kAnswer = "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[7]}]}\n\ndata: [DONE]\n\n";
 
-// Answers after 20 ms, and counts the requests that it answers at the same time. The first request fails if `fails`.
+// Answers after 20 ms, and counts the requests that it answers at the same time. If `fails` is true, the first request
+// fails.
 struct SlowServer {
   explicit SlowServer(bool fails)
       : http([this, fails](const test::ServedRequest&) {

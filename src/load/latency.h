@@ -18,7 +18,8 @@ struct RequestRecord {
   double sent_s = 0;
   double first_token_s = 0;
   double end_s = 0;  // when the last token came
-  // Times from one token to the next. If n tokens arrive together, each gets 1/n of the time since the token before.
+  // Times from one token to the next. If n tokens arrive together, each gets 1/n of the time since the last token
+  // before them.
   std::vector<float> gaps_s{};
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;

@@ -1,5 +1,5 @@
-// Catches: percentiles that differ from numpy's, failed requests that are counted, a time per token that includes the
-// first token, and throughput that is computed over a wrong span of time.
+// Catches: percentiles that differ from numpy's; failed requests that are counted; a time per token that includes the
+// first token; and throughput that is computed over a wrong span of time.
 #include "tessera/load/latency.h"
 
 #include <gtest/gtest.h>

@@ -18,8 +18,9 @@
 namespace tessera {
 
 enum class Arrivals : std::uint8_t { kPoisson, kUniform };
-// How a request's adapter is chosen. kUniform: at random, all adapters with the same probability. kInTurn: one after
-// another. kSkewed: at random, where an adapter earlier in the list is more probable.
+// How a request's adapter is chosen. With kUniform it is random, and all adapters are equally probable. With kInTurn
+// the requests use the adapters one after another. With kSkewed it is random, and adapters earlier in the list are more
+// probable.
 enum class AdapterDraw : std::uint8_t { kUniform, kInTurn, kSkewed };
 // SGLang's names of the enumerators of AdapterDraw, in the same order.
 inline constexpr std::array<std::string_view, 3> kAdapterDraws = {"uniform", "distinct", "skewed"};
@@ -83,7 +84,8 @@ struct Load {
   bool recorded = false;
 };
 
-// Makes the load. If a trace has fewer than num_prompts requests, all are used. Errors name the trace's file and line.
+// Makes the load. If a trace has fewer than num_prompts requests, uses all requests of the trace. Errors name the
+// trace's file and line.
 Result<Load> make_load(const LoadOptions& options);
 
 // Returns the time in seconds at which each request is sent, if `per_second` requests arrive per second on average.

@@ -1,5 +1,5 @@
-// Catches: traces whose times, blocks or line endings are read wrongly, a wrong rate, prompts that share a beginning by
-// accident or differ although the trace says that they are equal, and ids that the model does not have.
+// Catches: traces whose times, blocks or line endings are read wrongly; a wrong rate; prompts that share a beginning by
+// accident, or that differ although the trace says that they are equal; and ids that the model does not have.
 #include "tessera/load/load.h"
 
 #include <gmock/gmock.h>

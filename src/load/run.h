@@ -22,8 +22,8 @@ struct LoadTarget {
   std::optional<std::int64_t> context{};  // maximum number of tokens of a request, if the server reports it
   std::int64_t vocab_size = 0;            // upper bound of token ids
 };
-// Asks the server for its description. `model` is the model to use. If it is "", the target uses the first model that
-// the server lists.
+// Asks the server for its description. `model` is the name of the model to use. If it is "", the target uses the first
+// model that the server lists.
 Result<LoadTarget> ask_target(LoadClient& client, const std::string& model, std::int64_t vocab_size);
 
 struct LoadRunOptions {

@@ -1,4 +1,5 @@
-// Catches: counters of a server's drafts that are read from the wrong fields, or that include what came before a load.
+// Catches: counters of a server's drafts that are read from the wrong fields; counts of a load that include drafts from
+// before the load.
 #include "tessera/load/served_drafts.h"
 
 #include <gmock/gmock.h>

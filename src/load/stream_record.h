@@ -11,13 +11,13 @@ namespace tessera {
 
 class StreamRecord {
  public:
-  // `record` must outlive this object. If `keep_ids` is true and the server sends ids (return_token_ids), output_ids is
-  // filled.
+  // `record` must outlive this object. If `keep_ids` is true and the server sends ids (return_token_ids), this object
+  // fills RequestRecord::output_ids.
   StreamRecord(RequestRecord& record, bool keep_ids) : record_(record), keep_ids_(keep_ids) {}
 
-  // Takes bytes of the body that came at `now_s`. Each event says how many tokens there are so far
-  // (stream_options.continuous_usage_stats). If the server does not report this, each event with text counts as one
-  // token.
+  // Reads the next `bytes` of the body, which arrived at `now_s`, and adds the events in them to the record. Each event
+  // says how many tokens there are so far (stream_options.continuous_usage_stats). If the server does not report this,
+  // each event with text counts as one token.
   void push(std::string_view bytes, double now_s);
   // Ends the record. Call it after the last byte. A stream that was cut off counts as failed.
   void end();

@@ -1,4 +1,4 @@
-// Catches: events that are read wrongly because they arrive in pieces, tokens that come together but count as one, and
+// Catches: events that are read wrongly because they arrive in pieces; tokens that come together but count as one; and
 // a stream that ends early but counts as a success.
 #include "tessera/load/stream_record.h"
 

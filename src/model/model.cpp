@@ -105,7 +105,7 @@ WeightFormats at_start(const WeightFormats& stored, const std::optional<StartFor
   return format ? stored.quantised_at_start(*format) : stored;
 }
 
-// Moves the builder's records about the formats of linears to `graphs`.
+// Moves the descriptions of the linears' formats, which the builder has recorded, to `graphs`.
 void take_notes(LayerBuilder& b, ModelGraphs& graphs) {
   std::ranges::move(b.take_stored(), std::back_inserter(graphs.stored));
   std::ranges::move(b.take_dequantised(), std::back_inserter(graphs.dequantised));

@@ -4,7 +4,7 @@
 //   body     input_ids, positions … → hidden [T, hidden]; split at attention into pieces that are captured one by one
 //   head     hidden, wanted_rows → logits f32[R, vocab]
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
-//   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
+//   choose   choice_logits f32[R, vocab] (edited in place), edits, sampling parameters → sampled_ids i32[R]
 //   tower    patches of images → rows of embeddings, if the model has a vision tower
 //   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if a next-token layer or a draft model is
 //            requested; the draft's head and sampler are separate graphs

@@ -111,8 +111,8 @@ TEST(BuildModel, RanksDivideTheHeadsOfLatentAttention) {
   }
 }
 
-// If the ranks can share the vocabulary equally, the embedding and the head are sliced. Otherwise each rank has the
-// whole vocabulary. A tied head uses the memory of the embedding.
+// If the ranks can share the vocabulary equally, each rank has a slice of the embedding and a slice of the LM head.
+// Otherwise each rank has the whole embedding and the whole LM head. A tied LM head uses the memory of the embedding.
 TEST(BuildModel, RanksDivideTheVocabulary) {
   const char* const kTable = "model.embed_tokens.weight";
   for (const bool tied : {false, true})
@@ -139,7 +139,7 @@ TEST(BuildModel, RanksDivideTheVocabulary) {
     }
 }
 
-// The family's body declares the whole table, but with several ranks the tied head is a slice of the table. If
+// The family's body declares the whole table, but with several ranks the tied LM head is a slice of the table. If
 // build_model() accepted this, rank 1 would use the first rows of the table as its slice.
 TEST(BuildModel, RefusesAWeightThatDiffersInTheHead) {
   FamilyRegistry families;

@@ -1,5 +1,5 @@
-// Builds the graphs that run after the language model's head. They are the same for every architecture. They choose a
-// token from a row of logits, and compute log-probabilities of tokens.
+// Builds the graphs that run after the LM head. They are the same for every architecture. They choose a token from a
+// row of logits, and compute log-probabilities of tokens.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace tessera {
 // The maximum number of rows in one run of the graph choose or of the graph logprobs. It limits the memory for copied
 // logits and for masks.
 inline constexpr std::int64_t kMaxChoiceRows = 64;
-// Returns the maximum number of edits in one run of the graph choose. The edits of one row always fit, because a row
-// has at most one edit for each id.
+// Returns the maximum number of edits in one run of the graph choose. An edit changes one logit. The edits of one row
+// always fit, because a row has at most one edit for each token id.
 constexpr std::int64_t max_choice_edits(std::int64_t vocab_size) { return std::max(vocab_size, std::int64_t{1} << 18); }
 
 // Builds the sampler: logits f32[R, vocab] and per-row parameters → sampled_ids i32[R]. R is the number of rows.

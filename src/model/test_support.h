@@ -35,8 +35,8 @@ inline std::filesystem::path shared_dir() {
     }                                           \
   } while (false)
 
-// Returns the content of a safetensors file: the header's length, the header, and `data_bytes` bytes of data, 0, 1, 2,
-// …
+// Returns the content of a safetensors file: the header's length, the header, and `data_bytes` bytes of data with the
+// values 0, 1, 2, …
 inline std::string safetensors_bytes(std::string_view header, std::size_t data_bytes) {
   const std::uint64_t length = header.size();
   std::string bytes(sizeof length, '\0');

@@ -26,8 +26,8 @@
 
 namespace tessera {
 
-// Parses and checks the body. Each element of `specs` must have parts or a constant. Its type is taken from the graph.
-// Returns kInvalidArgument if the text is wrong. The message gives the line and the name of the faulty item.
+// Parses and checks the body. Each element of `specs` must have parts or a constant. The weight's type is taken from
+// the graph. Returns kInvalidArgument if the text is wrong. The message gives the line and the name of the faulty item.
 Result<FamilyBody> read_text_body(std::string_view text, std::vector<WeightSpec> specs, const ModelConfig& config,
                                   const ModelOptions& options, const ir::OpTable& ops);
 

@@ -130,8 +130,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"weight %freq: f32[2]", "weight %freq: f32[2]\n  weight %huge: f32[2305843009213693952, 4]", "huge"}),
     [](const auto& wrong) { return "Case" + std::to_string(wrong.index); });
 
-// If the body declares a weight that the head also uses, body and head read the same memory, so both must declare the
-// same type.
+// If the body declares a weight that the LM head also uses, the body and the LM head read the same memory. Both must
+// therefore declare the same type.
 TEST(TextBody, WeightsThatTheHeadSharesHaveItsType) {
   const auto build = [](const std::string& shared, const ModelOptions& asked = {}) {
     FamilyRegistry families;

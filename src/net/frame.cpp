@@ -8,8 +8,8 @@ namespace tessera {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x3165646f6e727374;  // the bytes of the text "tsrnode1"
-// While a payload arrives, its buffer grows in steps of this many bytes. So it is at most this much longer than the
-// bytes that have arrived.
+// While a payload arrives, its buffer grows in steps of this many bytes. The buffer is therefore at most this many
+// bytes larger than what has arrived.
 constexpr std::size_t kStep = std::size_t{16} << 20;
 
 }  // namespace

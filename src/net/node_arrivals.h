@@ -40,7 +40,7 @@ class NodeArrivals {
       : listener_(std::move(listener)), limits_(limits) {}
 
   // Returns the next connection with a complete hello, or nothing if none comes before `deadline`. The content of the
-  // hello is not checked. Connections that send anything else are closed.
+  // hello is not checked. A connection that sends anything other than a hello is closed.
   Result<std::optional<Arrival>> next(NetClock::time_point deadline);
   // Logs that a connection was refused. Logs each pair of address and reason once, and at most kMostLogged pairs.
   void log_refusal(const Socket& socket, std::string_view reason);

@@ -34,7 +34,7 @@ struct NodeGroupOptions {
 class NodeGroup {
  public:
   using Take = std::function<Status(int from, std::vector<std::byte>& payload)>;
-  // Called when a node has ended. `why` is ok if the node ended in order, else kDeviceLost.
+  // Called when a node has ended. `why` is ok if the node ended in an orderly way, else kDeviceLost.
   using TakeEnd = std::function<void(int node, const Status& why)>;
 
   // Joins the group: waits until all nodes are connected and agree (check_hello). Errors:
@@ -73,8 +73,8 @@ class NodeGroup {
     return leads() ? send_to_all(kind, parts, except) : send(0, kind, parts);
   }
   // Leaves the group: tells the other nodes, and ends the threads soon. If `why` is an error, the other nodes learn
-  // that this node is lost and why. Otherwise they learn that it ended in order. Callable from any thread. Only the
-  // first call has an effect.
+  // that this node is lost and why. Otherwise they learn that it ended in an orderly way. Callable from any thread.
+  // Only the first call has an effect.
   void leave(const Status& why = {});
   // Leaves like leave() and waits for the threads. Must not be called on one of these threads.
   void end();

@@ -129,8 +129,8 @@ Socket hello_to(std::uint16_t port, const NodeHello& own) {
   return socket;
 }
 
-// Connections are accepted in the order in which they were made, so node 0 refuses the second process that claims to be
-// node 1, not the first.
+// Connections are accepted in the order in which they were made. So node 0 accepts the first process that claims to be
+// node 1, and refuses the second.
 TEST(NodeGroup, ASecondNodeForOnePlaceIsRefused) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =

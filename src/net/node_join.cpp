@@ -108,8 +108,8 @@ Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options
   Socket socket = *std::move(connected);
   TRY(send_frame(socket, FrameKind::kHello, std::span(&bytes, 1), options.silence).with_context(where));
   FrameReader reader(kMostAnswerBytes);
-  // Node 0 replies when the last node has joined or when node 0's time limit is over. This limit began before this node
-  // connected, so this node waits only a little longer than its own limit.
+  // Node 0 replies when the last node has joined or when node 0's time limit is over. Node 0's limit began before this
+  // node connected. So this node need not wait much longer than its own limit, counted from the connection.
   TRY(receive_frame(socket, reader, connected_at + options.join_limit + 2 * kAnswerLimit).with_context(where));
   if (reader.kind() == FrameKind::kRefused) {
     const std::vector<std::byte>& text = reader.payload();

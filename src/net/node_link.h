@@ -2,7 +2,7 @@
 //
 // An end that has sent no frame for a second, or for a quarter of `silence` if that is less, sends a heartbeat
 // (FrameKind::kAlive). A node is lost if it closed or broke the connection, or sent nothing for `silence`. The link
-// then calls its TakeEnd at once. A send fails if the other end takes no bytes for `silence`.
+// then calls its TakeEnd at once. A send fails if the other end accepts no bytes for the time `silence`.
 #pragma once
 
 #include <atomic>
@@ -49,8 +49,8 @@ class NodeLink {
 
  private:
   void run();
-  // Receives frames until one of the two ends has left. Returns ok if the other end left in order, or if it sent no
-  // last frame within the time that this end waits after leaving.
+  // Receives frames until one of the two ends has left. Returns ok if the other end left in an orderly way, or if it
+  // sent no last frame within the time that this end waits after leaving.
   Status receive_all();
   void tell_end(const Status& why);
   void say_alive(NetClock::time_point now);

@@ -177,7 +177,8 @@ void Socket::shut_down() { ::shutdown(descriptor_, SHUT_RDWR); }
 
 Result<Listener> Listener::open(const NodeAddress& address, NetClock::time_point deadline) {
   Result<Addresses> found = resolve(address);
-  // Retries, because a cluster may publish a process's own name some seconds after the process has started.
+  // Retries, because in a cluster the process's own name may become known only some seconds after the process has
+  // started.
   while (!found.ok() && NetClock::now() < deadline) {
     std::this_thread::sleep_for(kPause);
     found = resolve(address);

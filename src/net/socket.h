@@ -44,7 +44,8 @@ class Socket {
 
   int descriptor() const { return descriptor_; }
   std::string peer() const;  // returns an address such as "10.0.0.2:4711"
-  // Sends all bytes of `parts` in order. Returns kDeviceLost if the other end is gone or takes no bytes for `limit`.
+  // Sends all bytes of `parts` in order. Returns kDeviceLost if the other end is gone or accepts no bytes for the time
+  // `limit`.
   Status send(std::span<const std::span<const std::byte>> parts, std::chrono::milliseconds limit);
   // Receives up to to.size() bytes. Returns at once if data are available. Otherwise waits up to `limit` for the first
   // data. Returns the number of received bytes, or 0 if no data came. Returns kDeviceLost if the other end is gone.

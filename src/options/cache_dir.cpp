@@ -8,7 +8,8 @@ std::string cache_dir_from(const std::function<const char*(const char*)>& get) {
   const auto path = [&](const char* name) {
     const char* text = get(name);
     std::string value = text == nullptr ? "" : text;
-    // Replaces "~". A shell would have done so, but a variable may come from a file that no shell reads.
+    // Replaces "~" at the beginning by the home folder. A shell would have done so, but a variable may come from a file
+    // that no shell reads.
     const char* home = get("HOME");
     if (value.starts_with("~/") && home != nullptr) value = home + value.substr(1);
     return value;

@@ -1,5 +1,5 @@
-// Catches: a variable that is ignored or read in the wrong order, an empty variable that counts, and a "~" that is not
-// replaced.
+// Catches: a variable that is ignored or read in the wrong order; an empty variable that counts as set; and a "~" that
+// is not replaced.
 #include "tessera/options/cache_dir.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: a value in a file that gives another result than on a command line, an invalid file of which some entries
-// are accepted, an error without file, line or key, and input that crashes the reader.
+// Catches: a value that has another effect in a file than on a command line; an invalid file from which some entries
+// are accepted; an error that lacks the file, the line or the key; and input that crashes the reader.
 #include "tessera/options/config_file.h"
 
 #include <gmock/gmock.h>

@@ -14,8 +14,8 @@ constexpr std::string_view kSupported =
     "SUFFIX, also called NGRAM, MTP, also called NEXTN, for checkpoints with a next-token layer, AUTO, EAGLE3 and "
     "STANDALONE, also called draft_model";
 
-// Takes an algorithm's name as SGLang or vLLM spells it. vLLM names the next-token layers differently for each family,
-// for example "deepseek_mtp" and "qwen3_next_mtp".
+// Reads an algorithm's name as SGLang or vLLM spells it, and stores the algorithm in `engine`. vLLM names the
+// next-token layers differently for each family, for example "deepseek_mtp" and "qwen3_next_mtp".
 Status take_algorithm(const std::string& flag, std::string_view text, EngineOptions& engine) {
   std::string upper(text);
   std::ranges::transform(upper, upper.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });
@@ -42,7 +42,8 @@ Status take_quantization(const std::string& flag, const std::string& text, Engin
   return ok_status();
 }
 
-// Takes "method" of vLLM's JSON object. Without "method", "model" names a draft model, as in vLLM.
+// Reads the member "method" of vLLM's JSON object. If "method" is missing and "model" is a string, the algorithm is a
+// draft model, as in vLLM.
 Status take_method(const std::string& flag, const Json& config, EngineOptions& engine) {
   const Json* method = config.find("method");
   if (method != nullptr && method->is_null()) method = nullptr;
@@ -56,7 +57,8 @@ Status take_method(const std::string& flag, const Json& config, EngineOptions& e
   return take_algorithm(flag + ", \"method\"", method->as_string(), engine);
 }
 
-// Takes vLLM's JSON object, for example {"method": "ngram", "num_speculative_tokens": 4}.
+// Reads vLLM's JSON object, for example {"method": "ngram", "num_speculative_tokens": 4}, and stores its settings in
+// `engine`.
 Status take_config(const std::string& flag, const std::string& text, EngineOptions& engine) {
   const Json config = TRY(Json::parse(text, flag));
   if (!config.is_object()) return invalid_argument(fmt::format("{}: {} is not accepted; an object is", flag, text));

@@ -29,7 +29,7 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, const std
                             .prefill_sizes = runner.prefill_sizes,
                             .decode_sizes = runner.decode_sizes,
                             .full_sizes = full};
-  // A prefill of one token has the same BatchShape as a decode step.
+  // A prefill of one token has the same BatchShape as a decode step, so `decodes` is true for one token.
   const BatchShape prefill{.tokens = num_tokens,
                            .requests = 1,
                            .decodes = num_tokens == 1,

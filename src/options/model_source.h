@@ -25,10 +25,10 @@ Result<std::string> find_model_folder(const std::string& path_or_id, const Model
                                       const HubSettings& settings, bool show_progress);
 
 // Replaces engine.model_path, a path or id, by what find_model_folder() returns, and sets engine.projector_path. The
-// function looks for a projector beside the model if `source` sets neither mmproj nor no_mmproj, but not if the model
-// is given as the path of a GGUF file. Logs why a projector beside the model is not used. Returns the errors of
-// find_model_folder() and of the functions in find_projector.h, and kInvalidArgument if the members of `source`
-// contradict each other.
+// function looks for a projector beside the model if two conditions hold: `source` sets neither mmproj nor no_mmproj,
+// and the model is not given as the path of a GGUF file. If a projector beside the model is not used, the function logs
+// the reason. Returns the errors of find_model_folder() and of the functions in find_projector.h, and kInvalidArgument
+// if the members of `source` contradict each other.
 Status find_model_files(EngineOptions& engine, const ModelSource& source, ModelContent content,
                         const HubSettings& settings, bool show_progress);
 

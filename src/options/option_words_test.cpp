@@ -1,5 +1,5 @@
-// Catches: an error that names an option in a form that the command line does not accept, and ordinary words, or
-// options of another program, that are taken for options.
+// Catches: an error that names an option in a form that the command line does not accept; and ordinary words or options
+// of another program that are mistaken for options.
 #include "tessera/options/option_words.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The program's commands and flags, as --help shows them. The manual page and the shell completion are made from these.
+// The program's commands and flags, as --help shows them. The manual page and the shell completion are generated from
+// this description.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ struct ShownFlag {
   std::string group{};
   bool repeatable = false;
 
-  // Returns the accepted values if `type` lists them ("a|b"), else nothing.
+  // Returns the accepted values if `type` lists them ("a|b"), otherwise an empty list.
   std::vector<std::string> choices() const;
 };
 

@@ -1,4 +1,4 @@
-// Parses the values of flags. Errors name flag, value and what is accepted.
+// Parses the values of flags. Errors name the flag, the value and the accepted values.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Catches: an invalid value that is accepted (a number with trailing text, an id list with a gap), and an error that
-// does not name flag, value and what is accepted.
+// Catches: an invalid value that is accepted (such as a number with trailing text or an id list with a gap); and an
+// error that does not name the flag, the value and the accepted values.
 #include "tessera/options/values.h"
 
 #include <gmock/gmock.h>

@@ -18,8 +18,8 @@ struct Addition {
   double saving = 0;
 };
 
-// Returns the size between `below` and `above` that saves the most time. A captured size saves time because forwards of
-// (below, size] tokens are padded to it instead of to `above`.
+// Returns the size between `below` and `above` that saves the most time. A captured size saves time, because forwards
+// of more than `below` tokens and at most that size are padded to it instead of to `above`.
 std::optional<Addition> best_between(std::int64_t below, std::int64_t above, const TokenCost& cost,
                                      const TokenWeights& weights, std::int64_t step) {
   std::optional<Addition> best;

@@ -38,7 +38,8 @@ struct CompileCounts {
 struct CompiledForward {
   std::string name;
   std::vector<Slot> slots;
-  // For each slot, the slot that owns its memory. Only a view does not own its memory.
+  // For each slot, the slot that owns its memory. For a view it is the slot of the viewed value, and for all other
+  // slots it is the slot itself.
   std::vector<std::int32_t> memory_of;
   std::vector<CompiledPart> parts;    // in execution order
   std::vector<std::int32_t> outputs;  // output slots, in the order of the source graph's outputs
@@ -46,8 +47,8 @@ struct CompiledForward {
   std::vector<std::string> notes{};  // what was requested but could not be done
 };
 
-// Compiles each piece, or takes the program of an earlier part with the same structure. Split operators always run with
-// their registered kernels and not with the compiler's. An error names the part.
+// Compiles each piece, or reuses the program of an earlier part with the same structure. Split operators always run
+// with their registered kernels and not with the compiler's. An error names the part.
 Result<CompiledForward> compile_forward(const StitchingGraph& graph, const Compiler& compiler);
 
 }  // namespace tessera

@@ -59,7 +59,7 @@ struct ExecutableOptions {
 
 struct MemoryNeed {
   std::int64_t arena_bytes = 0;
-  // The maximum total size of values that are live at the same time. No plan needs less.
+  // The maximum total size of values that are live at the same time. No memory plan can need less.
   std::int64_t lower_bound_bytes = 0;
   std::int64_t unshared_bytes = 0;  // the need if every value had its own memory
   std::int64_t workspace_bytes = 0;

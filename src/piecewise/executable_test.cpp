@@ -1,5 +1,5 @@
-// Catches: a replay whose results differ from an eager run or from the unsplit graph, a graph that keeps old input data
-// or another bucket's addresses, outputs whose addresses change, and a value that overwrites another one.
+// Catches: a replay whose results differ from an eager run or from the unsplit graph; a graph that keeps old input data
+// or another bucket's addresses; outputs whose addresses change; and a value that overwrites another one.
 #include "tessera/piecewise/executable.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Catches: an input that gets the address of another bucket, and an unknown name that silently gets an address.
+// Catches: an input that gets its address for another bucket; and an unknown name for which an address is returned.
 #include "tessera/piecewise/external_values.h"
 
 #include <gtest/gtest.h>

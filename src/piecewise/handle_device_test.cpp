@@ -1,4 +1,4 @@
-// Catches: code that treats device addresses as pointers: in views, the arena's plan, the workspace, bound addresses or
+// Catches: device addresses that are treated as pointers in views, the arena's plan, the workspace, bound addresses or
 // debug checks. On the device of this test, addresses are handles and not pointers, and the arena is only as large as
 // needed.
 #include "tessera/device/testing/handle_device.h"

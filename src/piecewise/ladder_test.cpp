@@ -1,5 +1,5 @@
-// Catches: a ladder that lacks a size or has an additional one, a maximum that the ladder does not reach, a list whose
-// text is misread or wrongly accepted, and rounding to the wrong size at a boundary.
+// Catches: a ladder that lacks a size or has an additional one; a maximum that the ladder does not reach; a list whose
+// text is misread or wrongly accepted; and rounding to the wrong size at a boundary.
 #include "tessera/piecewise/ladder.h"
 
 #include <gmock/gmock.h>

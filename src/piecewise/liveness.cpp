@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// Records that `step` uses the slot. Inputs, weights and states already have memory and are skipped.
+// Begins the live range of the slot's memory at `step`, or extends the range to `step`. Inputs, weights and states
+// already have memory and are skipped.
 void use(const CompiledForward& forward, std::int32_t slot, std::int32_t step, Liveness& live) {
   const std::int32_t owner = forward.memory_of[static_cast<std::size_t>(slot)];
   if (forward.slots[static_cast<std::size_t>(owner)].kind != ir::ValueKind::kResult) return;

@@ -1,4 +1,4 @@
-// Catches: a name from SGLang that cuts at a wrong operator, a name that is ignored, and a list of default split ops
+// Catches: a name from SGLang that cuts at a wrong operator; a name that is ignored; and a list of default split ops
 // that lacks an operator which must run outside graphs.
 #include "tessera/piecewise/split_ops.h"
 

@@ -1,4 +1,4 @@
-// Catches: a kernel whose first run happens during a recording, a kernel that is warmed up twice or in the wrong order,
+// Catches: a kernel whose first run happens during a recording; a kernel that is warmed up twice or in the wrong order;
 // and a failed warm-up that counts as done.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

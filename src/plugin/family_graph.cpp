@@ -15,7 +15,7 @@
 namespace tessera::plugin {
 namespace {
 
-// The limit for a tensor's elements. The largest published tensor has 2^33 elements.
+// The maximum number of elements of a tensor. The largest published tensor has 2^33 elements.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 // Collects the weights that a plugin's family declares.

@@ -42,8 +42,8 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   Kernel(const tessera_plugin_kernel& table, const tessera_plugin_planner& planner, std::shared_ptr<const Operator> op);
   static Result<std::shared_ptr<const Kernel>> checked(const tessera_plugin_kernel& table,
                                                        std::shared_ptr<const Operator> op);
-  // Checks that the operator's shape rule gives the same result types for the sizes of this bucket as it gave for
-  // symbols.
+  // Applies the operator's shape rule to the sizes of this bucket. Checks that the result types equal the types that
+  // the rule gave for symbols, with this bucket's sizes in place of the symbols.
   Status check_shapes(const BindArgs& args) const;
 
   tessera_plugin_kernel table_;

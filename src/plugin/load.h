@@ -18,9 +18,9 @@ namespace tessera::plugin {
 inline constexpr std::chrono::milliseconds kPluginLimit = std::chrono::seconds(10);
 
 // Lets the plugin in `file` register with `registry`. No other thread may use the registry at the same time. The
-// library stays loaded as long as the registry exists. The plugin is first tried in a child process, so that a crash or
-// hang becomes an error. After an error the registry may be incomplete and must not be used. Call this function before
-// threads are started (probe.h).
+// library stays loaded as long as the registry exists. The registration first runs in a child process, so that a crash
+// or hang of the plugin becomes an error. After an error the registry may be incomplete and must not be used. Call this
+// function before threads are started (probe.h).
 Status add_plugin(const std::string& file, Registry& registry, std::chrono::milliseconds limit = kPluginLimit);
 
 // Returns the built-in registry with the additions of the plugins in `files`, in this order. An error names the file.

@@ -88,7 +88,7 @@ Status ProgramBuilder::keep_node(std::size_t node) {
     return invalid_argument(fmt::format("keep_node: node {} of {}", node, piece_.nodes.size()));
   const ir::Node& kept = piece_.nodes[node];
   const ir::OpDecl* decl = TRY(context_.ops.get(kept.op));
-  // Operators that are not kernels need no instruction, because the memory plan makes their values.
+  // An operator without a kernel needs no instruction, because the memory plan provides the memory of its results.
   if (decl->execution == ir::Execution::kKernel)
     program_.instructions.push_back(make_instruction(kept, *decl, *TRY(context_.kernels.get(kept.op))));
   return ok_status();

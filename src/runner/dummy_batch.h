@@ -16,8 +16,9 @@ namespace tessera {
 // the last token of a page. There are at most options.max_requests requests.
 //
 // Ids run through the vocabulary, so rows choose various experts as real requests do. Slots run through the reserved
-// page but leave out slot 0. Slot 0 marks a padding row, which chooses no expert. With pages of one token there is no
-// other slot, so no row chooses an expert. In a state group every row has slot 0, since slot 1 belongs to a request.
+// page but leave out slot 0. Slot 0 marks a padding row, which chooses no expert. If a page holds only one token, the
+// reserved page has only slot 0, so no row chooses an expert. In a state group every row has slot 0, since slot 1
+// belongs to a request.
 ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& options,
                          std::span<const ir::CacheGroup> groups, std::int64_t vocab_size);
 

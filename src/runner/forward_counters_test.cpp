@@ -1,5 +1,5 @@
-// Catches: histogram buckets that contain a number above their limit; and sums over keys that leave out keys or include
-// wrong ones.
+// Catches: histogram buckets that contain a number above their limit; and sums that leave out a key or include a wrong
+// one.
 #include "tessera/runner/forward_counters.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Catches: a row that gets the hidden states of another row or of padding; hidden states that are read after the head
-// overwrote them; embeddings that are given to another token, left over from the last forward or rounded to a wrong
-// type; and requests for hidden states or embeddings that make a forward run without graphs.
+// overwrote them; embeddings that are given to another token, that are left over from the previous forward, or that are
+// rounded to a wrong type; and requests for hidden states or embeddings that make a forward run without graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -17,7 +17,8 @@ struct LogitEdits {
   std::vector<std::int32_t> masked_rows;  // rows with a mask, ascending
   std::vector<std::uint32_t> masks;       // [masked rows × ceil(vocab / 32)]; bit i is set if token i is allowed
 
-  // Returns whether no row has edits or a mask. `starts` may be empty if no row has edits of single tokens.
+  // Returns true if no row has an edit and no row has a mask. `starts` may be empty if no row has edits of single
+  // tokens.
   bool empty() const { return ids.empty() && masked_rows.empty(); }
   // Removes all edits and keeps the memory.
   void clear() {

@@ -82,8 +82,8 @@ class ModelRunner {
   // forward is being recorded.
   Status reserve_embeddings(std::int64_t rows);
   std::int64_t embedding_rows() const { return parts_->embeddings().rows(); }
-  // Return the address of embedding row 0 and the size and type of a row. The caller may write rows by device work on
-  // stream().
+  // Return the address of embedding row 0, the number of values in a row, the number of bytes in a row, and the type of
+  // the values. The caller may write rows by device work on stream().
   DeviceAddress embeddings_base() const { return parts_->embeddings().base(); }
   std::int64_t embedding_row_values() const { return parts_->embeddings().row_values(); }
   std::int64_t embedding_row_bytes() const { return parts_->embeddings().row_bytes(); }
@@ -106,7 +106,7 @@ class ModelRunner {
   // Precondition: a forward is in flight.
   Result<StepOutputs> collect();
   // Returns the object that runs the next-token layer or the draft model. Call its functions only between two forwards.
-  // Only the result of fetched() may also be read after the next submit().
+  // There is one exception: the result of fetched() may also be read after the next submit().
   DraftStep& drafts() { return draft_; }
   int in_flight() const { return way_->in_flight(); }
   int max_in_flight() const { return parts_->model.options.max_in_flight; }

@@ -1,5 +1,5 @@
-// Catches: a start that fails because of one size, dispatch to a size without a graph, wrong results after a fault, a
-// lost device that is treated like a fault of one forward, and crashes when memory runs out.
+// Catches: a start that fails because one size cannot be captured; dispatch to a size without a graph; wrong results
+// after a fault; a lost device that is treated like a fault of one forward; and crashes when memory runs out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -151,8 +151,9 @@ TEST(FindPlan, TheErrorNamesOperatorAndGroup) {
   EXPECT_THAT(find_plan(args).status().message(), HasSubstr("no plan of operator attention for cache group 3"));
 }
 
-// The plan of an operator with a state must know which rows belong to the same request. Plans of other operators do not
-// have to know this.
+// If requests have drafts, a plan that does not handle whole requests gets each row as a separate request. This is
+// refused for an operator with a state, because its plan must know which rows belong to the same request. Plans of
+// other operators need not know this.
 TEST(PlannedOp, AStatesPlanThatTakesNoDraftsIsRefused) {
   RunnerOptions options = small_options();
   const auto status = [&](std::string_view op, std::int64_t drafts) {

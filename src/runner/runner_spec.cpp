@@ -117,8 +117,8 @@ Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOp
   const ir::Bucket largest = prefill_bucket(max_padded_tokens(options), options.num_pages);
   const std::int64_t end = last.offset + align_up(TRY(ir::size_bytes(last.type, largest)));
   if (!graphs.draft) return end;
-  // The head of a draft also reads hidden states from the arena's start. These may have longer rows than the target
-  // model's.
+  // The head of a draft also reads hidden states from the arena's start. The range must have room for these too,
+  // because they may have longer rows than the target model's.
   return std::max(end, align_up(TRY(DraftHidden::bytes_needed(graphs.draft->body))));
 }
 

@@ -23,8 +23,8 @@
 // decodes are not captured.
 //
 // All runners share one arena. The outputs of the prefill runner lie at the arena's start, and the head does not
-// overwrite them. choice_logits, the logits that choose and logprobs read, lie after all outputs of head and decode.
-// choose and logprobs do not overwrite anything before choice_logits.
+// overwrite them. The runners of the roles choose and logprobs read the logits choice_logits, which lie after all
+// outputs of head and decode. These two runners do not overwrite anything before choice_logits.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Catches: host time that is counted twice or for the wrong forward, device times that are counted for another forward,
-// parts of a forward that are lost, and measurements that change the results of a forward.
+// Catches: host time that is counted twice or for the wrong forward; device times that are counted for another forward;
+// parts of a forward that are lost; and measurements that change the results of a forward.
 #include "tessera/runner/step_profiler.h"
 
 #include <gmock/gmock.h>

@@ -146,7 +146,8 @@ TEST(WantedRows, UseTheSameMarksForAllCacheGroups) {
   EXPECT_THAT(ir::to_text(made->head), HasSubstr("%others: i32[R, 2], %parts: f32[R, 2] = moe_route("));
 }
 
-// Graphs that run after the head find its results by name.
+// Graphs that run after the head find its results by name. A value that moves to the head must therefore not take the
+// name of such a result.
 TEST(WantedRows, LeaveTheHeadItsOwnNames) {
   const auto made = graphs_of(R"(  %logits: f32[T, 8] = linear(%a, %w) {bias = false}
   %hidden: f32[T, 8] = linear(%logits, %w) {bias = false}

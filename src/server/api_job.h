@@ -21,8 +21,8 @@ namespace tessera {
 class Answer {
  public:
   virtual ~Answer() = default;
-  // Takes the next event of request `index`. `end` is null except at the request's last event. Appends to `stream` what
-  // a stream sends for this event: whole server-sent events, or nothing. Not called for an event with an error.
+  // Processes the next event of request `index`. `end` is null except at the request's last event. Appends to `stream`
+  // what a stream sends for this event: whole server-sent events, or nothing. Not called for an event with an error.
   virtual void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) = 0;
   // Returns ok, or the reason why there can be no answer. Called after each on_event(). Some functions that make jobs
   // also call it before the first event. After an error, only stream_failure() is called.

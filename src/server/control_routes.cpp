@@ -29,7 +29,7 @@ void flush_cache(const ControlParts& parts, Call call) {
   });
 }
 
-// Each engine releases the session between two steps, before it takes any later request.
+// Each engine releases the session between two steps, before it accepts any later request.
 void close_session(const ControlParts& parts, Call call) {
   parts.reader.read<CloseSession>(
       std::move(call), read_close_session, [&parts](const Call& asked, ApiResult<CloseSession> request) {

@@ -1,4 +1,4 @@
-// Catches: routes of gateways and balancers that answer wrongly end to end, requests that /abort_request does not end,
+// Catches: routes of gateways and balancers that answer wrongly end to end; requests that /abort_request does not end;
 // and administrators' routes that accept a client's key.
 #include "tessera/server/info_routes.h"
 

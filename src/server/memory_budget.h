@@ -39,7 +39,7 @@ class MemoryBudget {
   // Returns the bytes charged since the start: the sum of all increases of charges.
   std::int64_t charged() const { return charged_; }
   // Return the number of charges that were refused because other charges hold the memory (503), and the number of
-  // charges that exceed the limit alone (413).
+  // charges that were refused because the request alone exceeds the limit (413).
   std::int64_t refused_for_now() const { return refused_for_now_; }
   std::int64_t refused_for_good() const { return refused_for_good_; }
 

@@ -1,4 +1,4 @@
-// Catches: memory that is counted twice or never released, a limit that two threads exceed together, and refusals that
+// Catches: memory that is counted twice or never released; a limit that two threads exceed together; and refusals that
 // leave a charge behind.
 #include "tessera/server/memory_budget.h"
 

@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-// Returns whether the route still answers while the server drains. These routes report the server's state.
+// Returns whether the route still answers while the server drains. This is true for the routes that report the server's
+// state.
 bool answers_while_draining(std::string_view route);
 
 // Returns a 503 with the header Retry-After.

@@ -101,7 +101,7 @@ struct Server::Impl {
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
-    // Records the phase "server" of the start. It ends here: the server listens, and the engine gets its thread next.
+    // Records the start's phase "server". It ends here: the server now listens, and the engine gets its thread next.
     engine.start().record("server", began, Timeline::Clock::now());
     const auto take = [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });

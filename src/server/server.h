@@ -25,7 +25,7 @@ class Server {
   // Binds and listens. `engine` outlives the server, and only the server may use it. Errors: wrong options, a chat
   // template that cannot be read, an address in use.
   static Result<std::unique_ptr<Server>> create(ServerOptions options, Engine& engine);
-  // Serves several engines of one model with the same options, at least one. Requests are spread over them
+  // Serves one or more engines that have the same model and the same options. Requests are spread over the engines
   // (replicas.h).
   static Result<std::unique_ptr<Server>> create(ServerOptions options, std::vector<Engine*> engines);
   ~Server();
@@ -36,9 +36,9 @@ class Server {
   // running requests end with the engines' error. For `last_answers_s` more seconds, /health and new requests are
   // answered 503 with this error. Then run() returns the error.
   Status run();
-  // Drains the server; then run() returns. Callable from any thread. From now on /health and new requests are answered
-  // 503. Running requests have up to `drain_s` seconds before they end with an error. Connections are accepted while
-  // requests run, and for at least `notice_s` seconds. A further call can only shorten these times.
+  // Drains the server, after which run() returns. Callable from any thread. From now on /health and new requests are
+  // answered 503. Running requests have up to `drain_s` seconds before they end with an error. Connections are accepted
+  // while requests run, and for at least `notice_s` seconds. A further call can only shorten these times.
   void stop(double drain_s, double notice_s = 0);
   // Opens the access log's file again, so that it can be rotated. Callable from any thread. Lines of requests that end
   // before this call are in the earlier file.

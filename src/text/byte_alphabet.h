@@ -1,6 +1,6 @@
 // Defines the alphabet of byte-level BPE. Each byte has a printable character, so that a vocabulary of byte strings can
-// be written as text (GPT-2's bytes_to_unicode). Printable Latin-1 bytes stand for themselves; the other 68 use U+0100,
-// U+0101, … in order.
+// be written as text (GPT-2's bytes_to_unicode). A byte that is a printable Latin-1 character is written as this
+// character. The other 68 bytes are written as U+0100, U+0101, … in order.
 #pragma once
 
 #include <optional>

@@ -180,7 +180,7 @@ class StripStage : public Stage {
     if (!token.empty()) {
       at_beginning_ = false;
       held_ += token;
-      // Only the last `stop` occurrences at the end may still be stripped; everything before them is final.
+      // At most the last `stop` occurrences at the end may still be stripped. Everything before them is final.
       std::size_t end = held_.size();
       for (std::int64_t i = 0; i < spec_.stop && std::string_view(held_).substr(0, end).ends_with(spec_.content); ++i) {
         end -= spec_.content.size();

@@ -1,5 +1,6 @@
-// Catches: crashes, hangs and sanitizer findings with damaged files. The tests load thousands of deterministic
-// mutations of this folder's tokenizers and templates, and use those that load without an error.
+// Catches: crashes, hangs and sanitizer findings with damaged files. The tests make thousands of deterministic
+// mutations of this folder's tokenizers and templates, and load each of them. If a mutation loads without an error, the
+// tests also use it.
 #include <gtest/gtest.h>
 
 #include <random>

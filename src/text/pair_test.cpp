@@ -1,4 +1,4 @@
-// Catches: two texts joined by tokens other than those of the tokenizer's file, or in the wrong order.
+// Catches: two texts that are joined in the wrong order, or with other tokens than the tokenizer's file says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Catches: a stream that returns half a character, loses or doubles text at the borders of ids, or differs from
-// decoding everything at once.
+// Catches: a stream that returns half a character, that loses or doubles text where one id ends and the next begins, or
+// whose text differs from that of decoding all ids at once.
 #include "tessera/text/stream_decoder.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: malformed or unknown content of a tokenizer's files that is read as something else, crashes, or gives an
-// error that does not say what to repair.
+// Catches: malformed or unknown content of a tokenizer's files that is read as something else, that crashes the
+// program, or whose error does not say what to repair.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

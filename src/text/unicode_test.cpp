@@ -1,5 +1,5 @@
-// Catches: ill-formed UTF-8 read as a character (overlong forms, surrogates, values above U+10FFFF), characters cut at
-// the end of a buffer, wrong normal forms, and wrong character classes.
+// Catches: ill-formed UTF-8 that is read as a character (overlong forms, surrogates, values above U+10FFFF); characters
+// that are cut at the end of a buffer; wrong normal forms; and wrong character classes.
 #include "tessera/text/unicode.h"
 
 #include <gtest/gtest.h>

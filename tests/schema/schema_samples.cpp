@@ -2,9 +2,13 @@
 //
 //   schema_samples TOKENIZER END_TOKEN SAMPLES TOKENS SEED [WHITESPACE] < schemas > answers
 //
-// Each input line has a schema. Each answer line is {"status": "served", "unimplemented", …, "message", "ms" (processor
-// time), "wall_ms", "texts": [{"text", "ended"}], "masks", "masks_ms" (processor time of all masks), "mask_ms" (of the
-// slowest)}.
+// Each input line has a schema. Each answer line is one object:
+//
+//   {"status", "message", "ms", "wall_ms", "texts": [{"text", "ended"}], "masks", "masks_ms", "mask_ms"}
+//
+// "status" is "served", "stuck" (a walk failed) or the name of the compiler's status code, such as "unimplemented".
+// "ms" and "wall_ms" are the processor time and the wall-clock time for compiling the schema. "masks" is the number of
+// token masks that were computed. "masks_ms" is their total processor time, and "mask_ms" that of the slowest mask.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -19,7 +19,8 @@ inline std::string source_path(const std::string& name) {
 }
 inline std::string data_path(const std::string& name) { return source_path("tests/data/" + name); }
 
-// Returns the path of a file of real data. The real data are in a folder beside the repository, which may be absent.
+// Returns the path of a file of real data. The real data are in a folder beside the repository. This folder may be
+// absent.
 inline std::string shared_path(const std::string& name) {
   return environment_or("TESSERA_SHARED_DIR", source_path("../shared")) + "/" + name;
 }

@@ -144,7 +144,7 @@ Json row_json(const Comparison& c) {
   return row;
 }
 
-// Returns the requested sizes. If none were requested, returns the sizes of `usual` up to `most`.
+// Returns the requested sizes. If none were requested, returns those of the sizes `usual` that are at most `most`.
 std::vector<std::int64_t> sizes_or(const std::vector<std::int64_t>& asked, std::vector<std::int64_t> usual,
                                    std::int64_t most) {
   if (!asked.empty()) return asked;

@@ -48,7 +48,7 @@ class FormBench {
     forms.push_back(body(
         batch, row.count, [&] { return prefill().run(row.count); }, row.times.eager));
     TRY(add_graphs(batch, row, forms));
-    // Full graphs do not serve batches in which a request has a single row. These batches run as pieces.
+    // A full graph serves a batch only if every request has at least two rows. Other batches run as pieces.
     const bool has_full = row.cuts > 0 && prefill().executable().can_be_full() && shape_of(batch).several_rows_each;
     const bool had_full = row.size > 0 && prefill().has_full(row.size);
     if (has_full) {

@@ -42,8 +42,8 @@ struct FormResult {
   std::optional<double> eager_ms, pieces_ms, full_ms;  // medians
   std::optional<FormRatio> pieces_to_eager, full_to_eager;
   std::optional<double> cut_us;  // median of the extra time of pieces over one graph, divided by the number of cuts
-  // The time of the default form: pieces for a prefill, one graph for a decode. If only the
-  // other of these two forms was measured, this is the time of the other form.
+  // The time of the default form: pieces for a prefill, one graph for a decode. If only the other of these two forms
+  // was measured, this is the time of that form.
   std::optional<double> graph_ms;
   std::optional<FormRatio> graph_to_eager;
 };

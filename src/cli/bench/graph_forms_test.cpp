@@ -1,6 +1,6 @@
-// Catches: ratios of medians instead of medians of ratios, a form that serves batches but is not compared, a verdict
-// that hides a median above the limit, a cost per cut between pieces that has the wrong sign or unit, and a table whose
-// rows do not match its header.
+// Catches: ratios of medians instead of medians of ratios; a form that serves batches but is not compared; a verdict
+// that hides a median above kMostGraphToEager; a cost per cut between pieces that has the wrong sign or unit; a table
+// whose rows do not match its header.
 #include "tessera/cli/bench/graph_forms.h"
 
 #include <gmock/gmock.h>

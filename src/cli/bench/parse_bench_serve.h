@@ -18,7 +18,7 @@ inline constexpr std::int64_t kMostCount = 1 << 24;  // the largest accepted num
 class BenchServeFlags {
  public:
   void add(CommandFlags& add);
-  // Returns the first flag of `bench serve` that was given; "" if none was.
+  // Returns the first flag of `bench serve` that the user gave, or "" if the user gave none.
   std::string given() const { return given_.empty() ? "" : given_[0].second; }
   // Returns whether the server runs in another process, so that no model is loaded.
   bool has_url() const { return !options_.url.empty(); }
@@ -37,9 +37,10 @@ class BenchServeFlags {
     kWithUrl,
     kWithModel
   };
-  // Returns a function that records that the flag was given, and then calls `take`.
+  // Returns a function that stores the flag's name and condition in `given_`, and then calls `take`.
   CommandFlags::Take noting(Goes goes, CommandFlags::Take take);
-  // Returns the first given flag that applies only under the condition `goes`; "" if there is none.
+  // Returns the first flag that the user gave and that applies only under the condition `goes`. Returns "" if there is
+  // none.
   std::string given(Goes goes) const;
   void add_integer(CommandFlags& add, const std::string& name, const std::string& help, Goes goes, std::int64_t& to,
                    std::int64_t least = 1, std::int64_t most = kMostCount);

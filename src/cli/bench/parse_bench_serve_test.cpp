@@ -1,5 +1,5 @@
-// Catches: a flag of bench serve that does not set its option, flags that do not go together but are accepted, and an
-// error that does not name its flag.
+// Catches: a flag of `bench serve` that does not set its option; contradictory flags that are accepted; an error that
+// does not name the flag at fault.
 #include "tessera/cli/bench/parse_bench_serve.h"
 
 #include <gmock/gmock.h>

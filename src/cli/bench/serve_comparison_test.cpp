@@ -1,5 +1,5 @@
-// Catches: runs paired with runs of another rate, a difference with the wrong sign, and a verdict that the interval
-// does not support.
+// Catches: a run that is paired with a run at another rate; a difference with the wrong sign; a verdict that the
+// confidence interval does not support.
 #include "tessera/cli/bench/serve_comparison.h"
 
 #include <gmock/gmock.h>

@@ -29,7 +29,7 @@ struct PhaseTimes {
   std::int64_t tokens = 0;
   std::int64_t padding = 0;
   double device_ms = 0;
-  // Time that the device waited for the host before these forwards, except waits for new requests.
+  // The time before these forwards in which the device waited for the host. Waits for new requests do not count.
   double waited_ms = 0;
   std::vector<DevicePart> parts{};
   std::array<double, kNumHostWorks> host_ms{};  // [HostWork]: time of each kind of work, without idle time

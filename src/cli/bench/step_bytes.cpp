@@ -85,7 +85,8 @@ Result<std::vector<StagePart>> stage_parts(const EngineOptions& options) {
   std::vector<StagePart> parts;
   for (int stage = 0; stage < layout.pp_size; ++stage) {
     EnginePlan plan = TRY(plan_engine(options, *device, layout.rank_at(stage, 0)));
-    // With tied embeddings, another stage's head multiplies by the table, but this stage only looks up rows of it.
+    // A stage without a head only looks up rows of the embedding table, even if another stage's head multiplies by the
+    // same table (tied embeddings).
     const std::int64_t looked_up =
         TRY(looked_up_bytes(plan.graphs.body, plan.graphs.has_head ? plan.graphs.head : ir::Graph()));
     parts.push_back({.body = std::move(plan.graphs.body), .weights = plan.memory.weights, .looked_up = looked_up});

@@ -48,8 +48,8 @@ Status run_explain(const ExplainOptions& options, std::span<const FlagValue> fla
   TRY(write_answer(text, options));
   const GraphSwitches& graphs = explanation.plan.runner.graphs;
   if (graphs.prefill && !explanation.plan.runner.prefill_sizes.empty()) return ok_status();
-  // If no rule turned graphs off, they are off because no size fits into the memory for graphs. A note of the plan says
-  // so.
+  // If a rule turned graphs off, `messages` says so. Otherwise graphs are off because no size fits into the memory for
+  // graphs, and a note of the plan says so.
   const std::vector<std::string>& why = graphs.messages.empty() ? explanation.plan.notes : graphs.messages;
   return failed_precondition(fmt::format("piecewise graphs are off: {}", fmt::join(why, "; ")));
 }

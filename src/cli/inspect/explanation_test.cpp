@@ -64,7 +64,7 @@ TEST(Explanation, ShowsChosenSchedulesAndTheirAlternatives) {
 }
 
 // Each measurement is stored under its kernel's key. `explain` must show the measurements of the kernels that the model
-// uses now, and of no others.
+// uses now, and no other measurements.
 TEST(Explanation, ShowsTheSchedulesOfTheModelsKernels) {
   const test::ScratchDir folder;
   EngineOptions options{.model_path = testing::data_path("goldens/llama"), .load_format = LoadFormat::kDummy};

@@ -1,5 +1,5 @@
-// Catches: a graph that is missing from the output or not separated from the next graph, JSON that lacks facts which
-// the text shows, and several graphs in one SVG file, which no viewer opens.
+// Catches: a graph that is missing from the output or not separated from the next graph; JSON that lacks facts which
+// the text shows; an SVG file with several graphs, which no viewer can open.
 #include "tessera/cli/inspect/shown_graphs.h"
 
 #include <gmock/gmock.h>

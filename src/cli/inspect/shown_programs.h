@@ -14,9 +14,9 @@ namespace tessera::cli {
 bool names_program(std::string_view name);
 
 // Returns the text for a name. "program:N" shows the program of part N with its values, instructions and kernels, and
-// its bytes at the largest prefill size. "entries" shows each part at each prefill size, before anything is bound.
-// Compiles the graph, but takes no device memory. Returns kInvalidArgument for a part that does not exist.
-// Precondition: names_program(name).
+// its bytes at the largest prefill size. "entries" shows the entry (PartEntry) of each part at each prefill size, as it
+// is before the part is bound. Compiles the graph, but takes no device memory. Returns kInvalidArgument for a part that
+// does not exist. Precondition: names_program(name).
 Result<std::string> shown_program(const EnginePlan& plan, Device& device, std::string_view name);
 
 }  // namespace tessera::cli

@@ -1,5 +1,5 @@
-// Catches: a program shown with another layer's values, missing kernels, entries that lack a size or part, and a
-// request for a missing part that shows another part instead of an error.
+// Catches: a program that is shown with another layer's values; kernels that are missing; entries that lack a size or a
+// part; a request for a part that does not exist, if it shows another part instead of an error.
 #include "tessera/cli/inspect/shown_programs.h"
 
 #include <gmock/gmock.h>

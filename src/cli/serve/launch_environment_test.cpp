@@ -1,4 +1,4 @@
-// Catches: a launcher that is not recognised, a launcher that overrides a flag, a process with the wrong index, and
+// Catches: a launcher that is not recognised; a launcher that overrides a flag; a process with the wrong index;
 // processes of one job that share a model although they should not.
 #include "tessera/cli/serve/launch_environment.h"
 

@@ -54,8 +54,8 @@ Result<std::vector<HistogramBucket>> read_histogram(std::string_view text, std::
                                                     std::string_view file) {
   const std::string bucket = std::string(name) + "_bucket";
   std::map<double, double> counts;
-  // The last bucket of each series so far. The series' next bucket must have a higher limit and at least the same
-  // count.
+  // The last bucket that was read from each series. The next bucket of the series must have a higher upper bound and at
+  // least the same count.
   std::map<std::string, Sample, std::less<>> last;
   int number = 0;
   while (!text.empty()) {

@@ -1,5 +1,5 @@
-// Catches: a server that accepts clients without a key although keys were given, keys that are read wrongly, and keys
-// that remain where others can read them.
+// Catches: a server that accepts clients without a key although keys were given; keys that are read wrongly; keys that
+// remain where other users can read them.
 #include "tessera/cli/session/api_keys.h"
 
 #include <gmock/gmock.h>

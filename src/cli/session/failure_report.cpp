@@ -91,7 +91,7 @@ Status write_new_file(const std::string& path, std::string_view text) {
   return ok_status();
 }
 
-// Returns `share` minus `by`, but no less than --mem-fraction-static accepts.
+// Returns `share` minus `by`, but at least 0.1, the smallest value that --mem-fraction-static accepts.
 double lowered(double share, double by) { return std::max(share - by, 0.1); }
 
 // Returns a sentence about the device's free memory; "" if the device cannot be opened any more.

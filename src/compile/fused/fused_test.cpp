@@ -151,8 +151,9 @@ TEST_F(Fused, AForeignHandleIsRefused) {
   }
 }
 
-// Compiles one graph for each hand-fused operator. The fused compiler computes the operator's native form in one
-// generated kernel. The eager compiler uses the operator's registered kernel.
+// Compiles one graph for each hand-fused operator. The fused compiler computes the operator's native form (its
+// decomposition into simpler operators) in one generated kernel. The eager compiler uses the operator's registered
+// kernel.
 TEST_F(Fused, NativeFormsAreUsedInsideAndKernelsOutside) {
   const std::map<std::string, std::string> statements = {
       {"add_rms_norm", "%y, %s = add_rms_norm(%x, %r, %w) {eps = 0.5} return %y, %s"},

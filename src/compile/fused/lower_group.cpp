@@ -95,8 +95,8 @@ class Lowering {
     return unimplemented(fmt::format("{} has not {} rows", type(id).to_string(), kernel().rows.to_string()));
   }
 
-  // Returns the number of the instruction that makes or loads the value's rows. Returns an error if the type is not
-  // floating-point.
+  // Returns the index of the row kernel's instruction that makes or loads the value's rows. Returns an error if the
+  // type is not floating-point.
   Result<int> row(ir::ValueId id) {
     if (!ir::is_floating_point(type(id).dtype))
       return unimplemented(fmt::format("{} is not floating-point", type(id).to_string()));

@@ -27,7 +27,8 @@ bool reads_through(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId i
          !facts.written_between(node.results[0], inner, outer);
 }
 
-// Folds the node that makes the operand of `outer` into `outer`. Returns false if this is not possible.
+// Folds two nodes into `outer`: `outer` itself and the node that makes its operand. `outer` then reads the operand of
+// that node. Returns false if this is not possible.
 bool fold(ir::Graph& graph, const GraphFacts& facts, ir::NodeId outer_id) {
   ir::Node& outer = graph.nodes[outer_id.index()];
   if (outer.op != "scale" && outer.op != "cast" && outer.op != "reshape") return false;

@@ -21,7 +21,8 @@ class GraphFacts {
 
   // Returns the value that owns the memory of `value`. A view does not own its memory. Every other value does.
   ir::ValueId memory(ir::ValueId value) const { return memory_[value.index()]; }
-  // Returns the nodes that have the value itself as an operand, in order, each once.
+  // Returns the nodes that have the value itself, not another name of its memory, as an operand. The nodes are in
+  // execution order, and each appears once.
   std::span<const ir::NodeId> users(ir::ValueId value) const { return users_[value.index()]; }
   // accesses() returns the nodes that run a kernel and have the value's memory as an operand under any name. writes()
   // returns those of these nodes that write the memory. Both lists are in execution order, without the node that makes

@@ -48,7 +48,7 @@ Status CudaStream::launch_error(const char* kernel, cudaError_t error) const {
                                     name_, cudaGetErrorName(error), cudaGetErrorString(error));
   if (recording_) message += fmt::format(" (while '{}' is being recorded)", recording_what_);
   if (error == cudaErrorMemoryAllocation) return resource_exhausted(std::move(message));
-  // For errors of the driver, the runtime API uses the same numbers as the driver API.
+  // The runtime API gives the driver's errors the same numbers as the driver API, so the number may be cast.
   if (is_device_lost(static_cast<CUresult>(error))) return device_.lose(device_lost(std::move(message)));
   return internal_error(std::move(message));
 }

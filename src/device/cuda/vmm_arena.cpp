@@ -19,7 +19,7 @@ bool refuses_kind(CUresult result) {
 Result<std::unique_ptr<VmmArena>> VmmArena::create(CudaDevice& device, ArenaOptions options) {
   std::unique_ptr<VmmArena> arena(new VmmArena(device, std::move(options)));
   TRY(arena->read_properties());
-  // GPU addresses have 49 bits. The bound also keeps the sum below from overflowing.
+  // GPU addresses have 49 bits. The bound also prevents an overflow in align_up().
   constexpr std::size_t kMostBytes = std::size_t{1} << 49;
   const ArenaOptions& wanted = arena->options_;
   if (wanted.reserve_bytes > kMostBytes) return out_of_addresses(wanted.name, wanted.reserve_bytes);

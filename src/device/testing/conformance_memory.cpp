@@ -79,7 +79,8 @@ TEST_P(DeviceConformance, AbsurdSizesAreRefusedByName) {
   EXPECT_NE(allocate(1 << 20), nullptr) << "the device works on after a refusal";
 }
 
-// Bug caught: allocations that each fit but together exceed the memory, and memory that is not returned when freed.
+// Bug caught: allocations that succeed although together they exceed the memory; and memory that is not returned when
+// freed.
 TEST_P(DeviceConformance, MemoryIsBoundedInAllAndGivenBack) {
   const auto third = static_cast<std::size_t>(device_->properties().memory_bytes) / 3 + 4096;
   for (int round = 0; round < 3; ++round) {
@@ -98,7 +99,7 @@ TEST_P(DeviceConformance, MemoryIsBoundedInAllAndGivenBack) {
   EXPECT_NE(allocate(1 << 20), nullptr);
 }
 
-// Bug caught: an arena that moves when it grows, which invalidates recorded addresses, or that loses its content.
+// Bug caught: an arena that loses its content when it grows, or that moves. A move would invalidate recorded addresses.
 TEST_P(DeviceConformance, ArenaGrowsInPlace) {
   std::unique_ptr<Arena> arena = create_arena(64 << 20);
   ASSERT_NE(arena, nullptr);
@@ -136,8 +137,8 @@ TEST_P(DeviceConformance, ArenaStopsAtItsReserve) {
   expect_ok(arena->grow(arena->reserved()));
 }
 
-// Bug caught: an arena whose reserved addresses count as memory, so that a large reservation is refused, or whose
-// memory is not counted.
+// Bug caught: an arena whose reserved addresses count as memory, so that a large reservation is refused; and an arena
+// whose memory is not counted.
 TEST_P(DeviceConformance, ArenaTakesMemoryOnlyByGrowing) {
   const auto memory = static_cast<std::size_t>(device_->properties().memory_bytes);
   if (!device_->properties().arenas_grow) {

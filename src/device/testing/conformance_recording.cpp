@@ -101,7 +101,7 @@ TEST_P(DeviceConformance, EmptyGraphReplays) {
   expect_ok(stream_->synchronize());
 }
 
-// Bug caught: side work that begins before the work that it must follow, and later work that does not wait for the side
+// Bug caught: side work that begins before the work that it must follow; and later work that does not wait for the side
 // work. Both are tested eagerly and in a graph.
 TEST_P(DeviceConformance, SideWorkIsOrderedByForkAndJoin) {
   const std::size_t bytes = std::size_t{1} << 22;
@@ -154,7 +154,8 @@ TEST_P(DeviceConformance, AbandonedSideWorkLeavesTheStreamsUsable) {
   EXPECT_EQ(read(memory->data(), 16), std::vector<std::uint8_t>(16, 2));
 }
 
-// Bug caught: an accepted call that would break a capture, or that would run once now and never in a replay.
+// Bug caught: a call that is accepted during a recording although it would break the capture, or would run once now and
+// never in a replay.
 TEST_P(DeviceConformance, RecordingRefusesByName) {
   std::unique_ptr<Allocation> memory = allocate(16);
   std::unique_ptr<Arena> arena = create_arena(1 << 20, "pool");

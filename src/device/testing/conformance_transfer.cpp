@@ -20,7 +20,7 @@ TEST_P(DeviceConformance, TransfersRoundTrip) {
   }
 }
 
-// Bug caught: a copy that confuses source and destination, and a fill that writes past its end.
+// Bug caught: a copy that confuses source and destination; and a fill that writes past its end.
 TEST_P(DeviceConformance, CopyAndFillStayInTheirRange) {
   std::unique_ptr<Allocation> from = allocate(64);
   std::unique_ptr<Allocation> to = allocate(64);

@@ -1,5 +1,5 @@
-// Catches: two adapters with one name, a loaded adapter that is not found, an adapter that is destroyed while requests
-// use it, and pinned adapters that leave no slot.
+// Catches: two adapters with one name; a loaded adapter that is not found; an adapter that is destroyed while requests
+// use it; and pinned adapters that leave no slot for other adapters.
 #include "tessera/engine/adapters/adapter_pool.h"
 
 #include <gmock/gmock.h>

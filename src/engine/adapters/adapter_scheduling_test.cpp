@@ -1,5 +1,5 @@
-// Catches: a batch with more adapters than slots, a sequence that waits for a slot forever or delays sequences that
-// need no slot, and rows that name another sequence's slot.
+// Catches: a batch with more adapters than slots; a sequence that waits for a slot forever; a sequence that delays
+// others although they need no slot; and rows that name another sequence's slot.
 #include <gmock/gmock.h>
 
 #include <set>

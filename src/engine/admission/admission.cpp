@@ -85,8 +85,8 @@ Status Admission::check_inputs(const Request& request) const {
   return check_prompt_ids(request.prompt, model_.config.vocab_size);
 }
 
-// Checks that a request to a classifier or an embedding model asks neither for tokens nor for log-probabilities of the
-// prompt. An embedding model gives no scores either.
+// Checks that a request to a classifier or an embedding model asks for nothing that the model cannot give. Neither kind
+// of model gives tokens or log-probabilities of the prompt. An embedding model gives no scores either.
 Status Admission::check_task(const Request& request) const {
   if (model_.generates()) return ok_status();
   const bool wants_tokens =

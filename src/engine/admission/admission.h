@@ -27,8 +27,8 @@ class Admission {
 
   // Returns the request's sequence, for the scheduler. Returns kInvalidArgument if the model cannot serve the request.
   // Returns kNotFound for an adapter that is not loaded. Returns kResourceExhausted if there is no memory for the
-  // request's embeddings, or if max_queued_requests requests wait already. A probe (kProbePriority) is admitted beyond
-  // that number.
+  // request's embeddings, or if max_queued_requests requests wait already. A probe (kProbePriority) is admitted even if
+  // that many requests wait.
   Result<std::unique_ptr<Sequence>> admit(Request request);
 
  private:

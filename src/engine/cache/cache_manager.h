@@ -96,12 +96,12 @@ class CacheManager {
   std::int64_t headroom(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
 
   // The least distance in tokens from the end of the reusable prefix to a branch point. A nearer branch point is
-  // ignored, because neither a forward that ends there nor a checkpoint would be worth its cost.
+  // ignored, because a forward that ends there, or a checkpoint there, would cost more than it saves.
   static constexpr std::int64_t kLeastBranchTokens = 64;
   // Finds the longest reusable prefix of `tokens` and the branch point, and puts both into `own`, which must be empty.
   void find(SequenceCache& own, const PrefixTokens& tokens);
   std::int64_t count_known(const PrefixTokens& tokens) const { return prefixes_.count_known(tokens); }
-  // These two call the functions of PrefixCache with the same names.
+  // These two functions call the PrefixCache functions that have the same names.
   void follow(PrefixCache::Path& path, const PrefixTokens& tokens) const { prefixes_.follow(path, tokens); }
   bool finds_all_of(std::span<PrefixCache::Node* const> first, const PrefixTokens& tokens) const {
     return prefixes_.finds_all_of(first, tokens);
@@ -117,8 +117,8 @@ class CacheManager {
   bool can_take(const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;
   // Takes the pages that can_take() checks for. Precondition: can_take().
   void take_pages(SequenceCache& own, std::int64_t tokens, std::int64_t window_end);
-  // Looks at the `count` tokens that follow the first `computed` tokens. Returns for how many of them, from the first
-  // one on, pages are available in every window group.
+  // Returns the largest n, up to `count`, for which every window group has pages for the n tokens that follow the first
+  // `computed` tokens. Pages that the sequence holds and available pages both count.
   std::int64_t fitting(const SequenceCache& own, std::int64_t computed, std::int64_t count) const;
   // Gives back the pages of window groups that neither token `computed` nor any later token attends to.
   void leave_window(SequenceCache& own, std::int64_t computed);
@@ -137,7 +137,7 @@ class CacheManager {
   // Retains the text of a sequence in the prefix cache. The first `prompt_tokens` tokens of the text are the prompt.
   // Call it when the sequence ends, before release().
   void retain(const SequenceCache& own, const RetentionHint& hint, std::int64_t prompt_tokens, Retentions::Time now);
-  // These four functions call the functions of PrefixCache with the same names.
+  // These four functions call the PrefixCache functions that have the same names.
   bool release_session(const std::string& session) { return prefixes_.release_session(session); }
   void end_retentions(Retentions::Time now) { prefixes_.end_retentions(now); }
   bool retains() const { return prefixes_.retains(); }

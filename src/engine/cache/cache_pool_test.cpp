@@ -1,4 +1,4 @@
-// Catches: a page that is handed out twice, a page that is lost when it is given back, and a pool that hands out the
+// Catches: a page that is handed out twice; a page that is lost when it is given back; and a pool that hands out the
 // reserved page.
 #include "tessera/engine/cache/cache_pool.h"
 

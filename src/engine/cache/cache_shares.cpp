@@ -44,7 +44,8 @@ std::int64_t fitting_context_pages(const CacheDemand& demand, std::int64_t usefu
 std::vector<CacheGroupOptions> sized_groups(const CacheDemand& demand, std::int64_t context_pages) {
   std::vector<CacheGroupOptions> groups = demand.groups;
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    // A token's slot number has 32 bits, which limits the number of pages.
+    // The token slots of all pages are numbered consecutively (page · page_size + index in the page), with 32-bit
+    // numbers. This limits the number of pages.
     groups[g].num_pages = std::min(pages_of_group(demand, g, context_pages) + 1, INT32_MAX / demand.limits.page_size);
   }
   return groups;

@@ -1,5 +1,5 @@
-// Catches: groups that together exceed the given bytes, unused bytes, a window group with pages for the whole context,
-// and a group too small for the running sequences.
+// Catches: groups that together exceed the given bytes; bytes that stay unused; a window group with pages for the whole
+// context; and a group too small for the running sequences.
 #include "tessera/engine/cache/cache_shares.h"
 
 #include <gmock/gmock.h>

@@ -100,8 +100,8 @@ PrefixCache::Key PrefixCache::key_of(Node& node, std::size_t group) const {
           .node = &node};
 }
 
-// Calls `change`, which changes the level of `place`. If `place` is in an order of eviction, then moves it to where its
-// new level belongs.
+// Calls `change`, which changes the level of `place`. If `place` is in an eviction order, also moves it there to the
+// position of its new level.
 void PrefixCache::reorder(Retentions::Place place, const std::function<void()>& change) {
   Node& node = *static_cast<Node*>(place.node);
   const bool whole = place.group == Retentions::kWhole;
@@ -112,7 +112,8 @@ void PrefixCache::reorder(Retentions::Place place, const std::function<void()>& 
   if (is_sorted) order.insert(key());
 }
 
-// Sets the levels in the keys of `order` to 0 and sorts it again. Precondition: Retentions has set all levels to 0.
+// Sets the levels in the keys of `order` to 0 and sorts `order` again. Precondition: Retentions has set all levels to
+// 0.
 void PrefixCache::forget_levels(Order& order) {
   while (!order.empty() && order.rbegin()->level > 0) {
     auto last = order.extract(std::prev(order.end()));
@@ -302,8 +303,8 @@ void PrefixCache::retain(const RetentionHint& hint, std::span<Node* const> path,
 }
 
 // Adds to `places` the window pages and checkpoints that a text needs if it continues after the last node of `path`.
-// Does not add whole nodes. retain() marks the last node of the whole text, and the ancestors of a marked node are not
-// evicted before it.
+// Whole nodes need no mark here: retain() marks the last node of the whole text, and a node is evicted only after its
+// descendants.
 void PrefixCache::mark_end(std::span<Node* const> path, std::vector<Retentions::Place>& places) const {
   if (path.empty()) return;
   const std::int64_t tokens = std::ssize(path) * page_size_;

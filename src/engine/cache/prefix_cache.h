@@ -20,8 +20,9 @@
 //   cache.extend(path, tokens, held);             // the full pages now belong to the cache
 //   cache.release(path);
 //
-// Pure bookkeeping; used by one thread. The cache does not check the contents of pages. The keys and values of a page
-// must be those of the tokens under which the page is entered, or become so before a later forward reads them.
+// Pure bookkeeping; used by one thread. The cache does not check the contents of pages. When a later forward reads a
+// page, the page must hold the keys and values of the tokens under which it was entered. They may be written after the
+// page is entered.
 #pragma once
 
 #include <array>
@@ -111,7 +112,7 @@ class PrefixCache {
   // Returns the number of a group's pages that no sequence has locked.
   std::int64_t num_evictable(std::size_t group) const;
   std::int64_t num_nodes() const { return num_nodes_; }
-  // Returns unlocked pages of a group to the pool, at most `count`. The result is the number of these pages.
+  // Gives up to `count` unlocked pages of a group back to its pool. Returns the number of these pages.
   std::int64_t evict(std::size_t group, std::int64_t count);
   // Removes every node that no sequence has locked, all checkpoints, and all window pages that no sequence has locked.
   // Ends all retentions.

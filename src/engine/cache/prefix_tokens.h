@@ -25,7 +25,7 @@ struct ImageSpan {
 };
 
 // The ids and images are borrowed. Images are in the order of their tokens. If an image reaches past the last id, only
-// the part before it counts.
+// its tokens up to the last id count.
 struct PrefixTokens {
   std::span<const TokenId> ids;
   std::span<const ImageSpan> images;

@@ -16,11 +16,10 @@ struct RetentionHint {
   // text of the session's last request, because this text usually begins with the texts of all earlier requests.
   std::string session{};
   // How many seconds the text is retained after the request's end, in (0, kMostSeconds]. 0 releases the session. If
-  // unset, the value of the session's retained text applies. If the session has no retained text, this text is not
-  // retained either.
+  // unset, the value of the session's retained text applies, or the text is not retained if there is no such value.
   std::optional<double> seconds{};
   // Texts of lower priority are evicted first. A priority is in [1, kMostPriority]. If unset, the value of the
-  // session's retained text applies. If the session has no retained text, the priority is kUsualPriority.
+  // session's retained text applies, or kUsualPriority if there is no such value.
   std::optional<std::int64_t> priority{};
 
   // Names the client. When too many texts are retained, the client with the most texts loses some. A session belongs to

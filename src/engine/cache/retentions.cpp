@@ -34,8 +34,9 @@ void Retentions::retain(const RetentionHint& hint, std::span<const Place> places
   for (const Place place : places) mark(id, place);
 }
 
-// Drops texts until there is room for another text with `marks` marks. Each time, the owner with the most texts or
-// marks loses the text that expires first. So an owner with few texts loses none to an owner with many.
+// Drops texts until there is room for another text with `marks` marks. If there are too many texts, the owner with the
+// most texts loses its text that expires first. If only the marks are too many, the owner with the most marks does. An
+// owner with few texts therefore loses none to an owner with many.
 void Retentions::make_room(std::size_t marks) {
   while (!texts_.empty()) {
     const bool too_many_texts = texts_.size() >= kMost;

@@ -4,7 +4,7 @@
 // ends in six cases: its time is over, its session is released, its session gets a later text, no part of its text can
 // be reused any more, too many other texts are retained, or the cache is flushed.
 //
-// The cost is O(log n) for each mark, with n marks. A level costs nothing while there are no marks.
+// With n marks, to add or remove a mark takes O(log n) time. While there are no marks, level() costs almost nothing.
 //
 // Pure bookkeeping; used by one thread. The caller passes the current time.
 #pragma once
@@ -35,9 +35,9 @@ class Retentions {
  public:
   using Time = std::chrono::steady_clock::time_point;
   // kMost limits the number of texts. kMostMarks limits the number of marks of all texts together. If a new text would
-  // exceed kMost, the owner with the most texts loses the text that expires first. If it would exceed kMostMarks, the
-  // owner with the most marks does. A text with a long window has hundreds of marks. A text with more than kMostMarks
-  // marks of its own is not retained.
+  // exceed kMost, the owner with the most texts loses its text that expires first. If the new text would exceed only
+  // kMostMarks, the owner with the most marks loses its text that expires first. A text with a long window has hundreds
+  // of marks. A text with more than kMostMarks marks of its own is not retained.
   static constexpr std::size_t kMost = 4096;
   static constexpr std::size_t kMostMarks = std::size_t{1} << 18;
   // end() stops after this many marks, so that a step of the engine never waits long for it.

@@ -1,6 +1,6 @@
-// Catches: a place that is sorted by an old level, a text that loses its retention when another text is marked at one
-// of its places, and a retention that stays when its text is gone. Random use is compared with a naive model
-// of the cache.
+// Catches: a place that is sorted by an old level; a text that loses its retention when another text is marked at one
+// of its places; and a retention that stays when its text is gone. Random use is compared with a naive model of the
+// cache.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Catches: drafts that cost more than they bring, drafts that are not made although they cost nothing, a request's
-// improbable drafts that take the place of another request's probable ones, and drafts of a layer whose time is not
+// Catches: drafts that cost more than they bring; drafts that are not made although they cost nothing; a request's
+// improbable drafts that take the place of another request's probable ones; and drafts of a layer whose time is not
 // counted.
 #include "tessera/engine/drafts/draft_counts.h"
 

@@ -1,5 +1,5 @@
-// Catches: estimates that do not follow what is kept, pauses that do not grow while nothing is kept, and a good source
-// that pauses after one miss.
+// Catches: estimates that do not follow the share of kept drafts; pauses that do not grow while no draft is kept; and a
+// good source of drafts that pauses after one refused draft.
 #include "tessera/engine/drafts/draft_pace.h"
 
 #include <gtest/gtest.h>

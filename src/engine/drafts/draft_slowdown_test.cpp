@@ -1,5 +1,6 @@
-// Catches: a slowdown that is not learned, or never forgotten; that is also learned for other numbers of requests; that
-// includes what slows all steps; or that includes the time between two decode steps.
+// Catches: a slowdown that is never learned or never forgotten; a slowdown that is learned for other numbers of
+// requests too; a slowdown that includes what slows all steps; and a slowdown that includes the time between two decode
+// steps.
 #include "tessera/engine/drafts/draft_slowdown.h"
 
 #include <gtest/gtest.h>

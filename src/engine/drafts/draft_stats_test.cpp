@@ -1,4 +1,4 @@
-// Catches: drafts that are counted at the wrong position, and a sum over engines that leaves out an engine's drafts.
+// Catches: drafts that are counted at the wrong position; and a sum over engines that leaves out an engine's drafts.
 #include "tessera/engine/drafts/draft_stats.h"
 
 #include <gmock/gmock.h>

@@ -10,7 +10,7 @@
 namespace tessera::test {
 
 // Returns options for a model of tests/data, such as "goldens/llama". Outputs with and without drafts can be compared,
-// because a row's bits do not depend on the number of rows.
+// because with these options the results of a row have the same bits for any number of rows in a forward.
 inline EngineOptions options_for_drafts(const std::string& model) {
   EngineOptions options = small_options();
   options.model_path = testing::data_path(model);

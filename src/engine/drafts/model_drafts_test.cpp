@@ -108,7 +108,8 @@ INSTANTIATE_TEST_SUITE_P(Dense, DraftsOfItself, ::testing::Values("llama", "qwen
 TEST(ModelDrafts, OutputsAreThoseOfPlainDecodes) {
   const std::vector<Request> requests{request(12, 40), request(30, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};
   std::vector<std::string> drafts{"goldens/qwen3", "goldens/llama-d128", "goldens/phi3"};
-  // Most kernels for quantised weights on a GPU need 16-bit activations, but these tests use float32.
+  // Uses a quantised draft model only on a CPU. On a GPU, most kernels for quantised weights need 16-bit activations,
+  // but these tests use float32.
   if (testing::test_device_name() == "cpu") drafts.emplace_back("quantised/llama-ct-w8a8");
   for (const std::string& draft : drafts) {
     const std::unique_ptr<Engine> plain = make_engine(golden_options("llama"));

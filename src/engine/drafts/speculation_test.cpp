@@ -19,7 +19,8 @@ using test::sampled;
 using test::small_options;
 using ::testing::HasSubstr;
 
-// Makes a row's bits independent of the number of rows, so that drafts cannot change the sampled tokens by rounding.
+// Makes the results of a row have the same bits for any number of rows in a forward, so that drafts cannot change the
+// sampled tokens by rounding.
 EngineOptions exact(EngineOptions options) {
   options.deterministic = true;
   return options;

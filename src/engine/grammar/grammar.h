@@ -58,7 +58,7 @@ struct GrammarOptions {
 // characters, stop at a count with which no text exceeds maxLength. If that count would be below eight, all other
 // repetitions stop too.
 // - Some values of schemas with oneOf, not or if. Objects are generated only if one property shows which of the schemas
-// they match, and arrays only if their number of items or their first item does.
+// they match, and arrays only if their number of items or their first item shows it.
 // - Forms of a format that validators do not agree on (formats.h).
 //
 // Keywords that the standard does not define, and "format" values that it does not define, are treated as annotations.

@@ -1,4 +1,4 @@
-// Catches: a client's grammars that throw, crash or compute forever, errors without a reason, and grammars that are too
+// Catches: a client's grammars that throw, crash or compute forever; errors without a reason; and grammars that are too
 // slow with a real vocabulary.
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -203,7 +203,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
 }
 
 // xgrammar can count the characters of a repetition instead of writing out every repetition. Counting is correct only
-// if the text after the repetition begins with none of these characters. This test checks a client's own EBNF.
+// if the text after the repetition begins with none of the repeated characters. This test checks a client's own EBNF.
 TEST_F(GrammarStrings, TextsOfRepetitions) {
   const std::string many(150, 'a');
   const Case cases[] = {

@@ -1,5 +1,5 @@
-// Catches: a mask that lets a text leave its grammar or end too early, special tokens and ids past the vocabulary
-// that a mask allows, masks and accept() that disagree, and schemas with keywords that are silently dropped. In a build
+// Catches: a mask that lets a text leave its grammar or end too early; a mask that allows special tokens or ids past
+// the vocabulary; masks and accept() that disagree; and schemas with keywords that are silently dropped. In a build
 // without xgrammar: a grammar that is not refused.
 #include "tessera/engine/grammar/grammar.h"
 

@@ -1,5 +1,5 @@
-// Catches: rows of one image that are given to another, rows that are evicted while a sequence holds them, unwritten
-// rows that are kept, and rows that never become free again.
+// Catches: rows of one image that are given to another; rows that are evicted while a sequence holds them; unwritten
+// rows that are kept; and rows that never become free again.
 #include "tessera/engine/images/image_rows.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Catches: a row with two owners, free room that is not found, room that is found but not free, and lost rows.
+// Catches: a row with two owners; free rows that are not found; rows that are handed out although they are not free;
+// and lost rows.
 #include "tessera/engine/images/row_ranges.h"
 
 #include <gtest/gtest.h>

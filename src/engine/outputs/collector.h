@@ -34,8 +34,8 @@ class Collector {
                             StepProfiler* profiler);
 
   std::int64_t output_tokens() const { return output_tokens_; }
-  // Returns the time span from the arrival of the request that got the engine's first token to that token. The times
-  // are on the clock of LoadedModel::start. Returns nothing before the engine's first token.
+  // Returns the time span that ends with the engine's first token. It begins with the arrival of the request that got
+  // this token. The times are on the clock of LoadedModel::start. Returns nothing before the engine's first token.
   const std::optional<Timeline::Phase>& first_token() const { return first_token_; }
 
  private:

@@ -1,4 +1,4 @@
-// Catches: keys and values that a failed forward left undefined but later requests find in the prefix cache, and
+// Catches: keys and values that a failed forward left undefined, and that later requests find in the prefix cache; and
 // requests that end because another request's forward failed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

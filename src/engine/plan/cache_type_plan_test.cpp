@@ -1,4 +1,5 @@
-// Catches: a type of the KV cache that the plan ignores or sizes wrongly, or accepts where no kernel reads it.
+// Catches: a type of the KV cache that the plan ignores, computes wrong sizes for, or accepts although no kernel reads
+// it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

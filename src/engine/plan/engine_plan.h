@@ -1,5 +1,6 @@
-// Plans an engine from its options, config.json and, where needed, the headers of the checkpoint: model, sizes,
-// ladders, rules, memory. `tessera explain` shows the plan, and the start (loaded_model.h) carries it out.
+// Plans an engine from its options, config.json and, where needed, the headers of the checkpoint: the model, the sizes,
+// the ladders (the sizes for which graphs are captured), the rules, and the division of memory. `tessera explain` shows
+// the plan, and the start (loaded_model.h) carries it out.
 #pragma once
 
 #include <cstdint>

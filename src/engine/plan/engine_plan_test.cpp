@@ -1,4 +1,4 @@
-// Catches: options that are ignored, silently changed, or accepted although they cannot be met, and limits that are not
+// Catches: options that are ignored, silently changed, or accepted although they cannot be met; and limits that are not
 // reported.
 #include "tessera/engine/plan/engine_plan.h"
 #include "tessera/engine/engine_options.h"

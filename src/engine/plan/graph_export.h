@@ -1,6 +1,6 @@
-// Exports all forms of a plan's graphs: the plan's own graphs, the graphs before and after each pass that changes them,
-// the body, the head and the sampler joined into one graph ("decode"), the prefill graph divided into parts
-// ("stitched"), and each part alone. The plan of a checkpoint that is not quantised needs only config.json.
+// Exports all forms of a plan's graphs: the plan's own graphs; each graph before and after every pass that changes it;
+// one graph ("decode") that joins the body, the head and the sampler; the prefill graph divided into parts
+// ("stitched"); and each part alone. The plan of a checkpoint that is not quantised needs only config.json.
 //
 //   std::vector<NamedGraph> graphs = TRY(graphs_of(plan, options.graphs.disabled_passes));
 //   TRY(export_graphs(graphs, "graphs"));   // graphs/body.txt, graphs/body.dot, graphs/body.svg, …

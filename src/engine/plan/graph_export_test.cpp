@@ -1,5 +1,5 @@
-// Catches: a graph that is missing from the export or has the wrong name, text of another graph, a pass with equal
-// "before" and "after", equal models with different folders or different models with one folder, and an unwritable
+// Catches: a graph that is missing from the export or has the wrong name; text of another graph; a pass with equal
+// "before" and "after"; equal models with different folders, or different models with one folder; and an unwritable
 // folder that is not reported.
 #include "tessera/engine/plan/graph_export.h"
 

@@ -51,7 +51,7 @@ Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   return ok_status();
 }
 
-// Adds a note if all prompts get LongRoPE's long rotation factors, which change the answers to short prompts.
+// Adds a note if all prompts get LongRoPE's long rotation factors, which change the outputs for short prompts.
 void note_longrope(EnginePlan& plan) {
   const RopeConfig& rope = plan.config.rope;
   const std::int64_t short_context = rope.original_max_position_embeddings;
@@ -97,7 +97,7 @@ void note_dequantised(EnginePlan& plan) {
                                      ir::dtype_name(plan.model.weight_type()), names[0], why.second));
 }
 
-// Adds a note on the tensors of a GGUF file whose quantised blocks are expanded to numbers.
+// Adds a note on the tensors of a GGUF file whose quantised blocks are dequantised.
 void note_blocks(EnginePlan& plan) {
   std::set<std::string> kept;
   for (const StoredMatrix& matrix : plan.graphs.stored)
@@ -163,7 +163,7 @@ Status ask_stored_types(PlanDraft& draft) {
 // Lets the model keep the quantised blocks of a GGUF file where operators take them. On a CPU, operators take whole
 // blocks. They also round their inputs, as the file's authors expect, unless the option dtype is float32. On Hopper,
 // kernels take the blocks' integers and scales as separate matrices, and round weights to 16 bits. On other GPUs, and
-// for models in float32 on any GPU, the blocks are expanded to numbers.
+// for models in float32 on any GPU, the blocks are dequantised.
 void keep_blocks(PlanDraft& draft) {
   ModelOptions& model = draft.plan.model;
   const bool on_host = draft.properties().on_host;

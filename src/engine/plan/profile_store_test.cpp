@@ -1,6 +1,6 @@
 // Catches: measurements used for another model, device, version, type or compilation; measurements that are lost when
-// the list of graph sizes changes; stored files that make a start fail; a write although nothing is new; a start that
-// does not give a library the algorithms that the library chose in an earlier start.
+// the list of graph sizes changes; stored files that make a start fail; a write although nothing is new; and a start
+// that does not give a library the algorithms that the library chose in an earlier start.
 #include "tessera/engine/plan/profile_store.h"
 
 #include <gmock/gmock.h>

@@ -42,8 +42,8 @@ Status WeightLoad::start() {
 }
 
 Result<LoadTimes> WeightLoad::run() {
-  // Leaves some cores to the capturing thread. If that thread preempted a worker, the other workers would wait for it
-  // for whole time slices.
+  // Leaves some cores to the capturing thread. If that thread preempted a worker, the other workers would wait whole
+  // time slices for that worker.
   if (!device_.properties().on_host) set_worker_threads(std::max(1, worker_threads() * 3 / 4));
   LoadTimes times{.begin = std::chrono::steady_clock::now()};
   TRY(fill_weights(specs_, addresses_, source_, device_, show_progress_));

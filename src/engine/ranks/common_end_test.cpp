@@ -1,5 +1,5 @@
-// Catches: a node that continues although another node was told to stop, a node that leaves while another node has
-// requests, and a node that waits forever for a lost node.
+// Catches: a node that continues although another node was told to stop; a node that leaves while another node has
+// requests; and a node that waits forever for a lost node.
 //
 // All nodes are in this process, each with its own side of the connections.
 #include "tessera/engine/ranks/common_end.h"

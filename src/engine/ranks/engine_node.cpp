@@ -59,7 +59,8 @@ std::string list_text(const std::vector<T>& values) {
   return fmt::format("{}", fmt::join(values, ","));
 }
 
-// Returns "NAME VERSION (hash …), …" in the order of loading, which decides whose operators take precedence.
+// Returns "NAME VERSION (hash …), …" for the plugins, in the order of loading, which decides whose operators take
+// precedence.
 std::string plugins_text(const Registry& registry) {
   std::vector<std::string> texts;
   for (const LoadedPlugin& plugin : registry.plugins)
@@ -142,7 +143,7 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
     const bool is_model = options.drafts.source == DraftSource::kModel;
     hello.options.push_back({is_model ? "the draft model" : "the draft layer", std::move(draft)});
   }
-  // Plugins also decide which graphs and kernels a node makes.
+  // All nodes must have the same plugins, because plugins decide which graphs and kernels a node makes.
   hello.options.push_back({"plugins", plugins_text(*options.registry)});
   // All ranks must compute the same bits. A processor with another instruction set or number of threads would compute
   // different bits.

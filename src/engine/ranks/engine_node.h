@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// Returns how long a rank waits for another rank or node at most. The limit does not hold while weights load.
+// Returns the longest time that a rank waits for another rank or node. The limit does not hold while weights load.
 std::chrono::milliseconds rank_limit(const EngineOptions& options);
 
 // Returns what this process tells the other nodes about itself: its version, a hash of the model, the options that all

@@ -107,7 +107,7 @@ TEST_F(UnequalStages, AgreeOnTheLeastOfAllStages) {
     EXPECT_EQ(plan.runner.decode_sizes, decode_ladder(fewest));
     EXPECT_THAT(plan.notes, Contains(HasSubstr(line)));
 
-    // Sends more requests than can run at once. All of them must be answered.
+    // Sends more requests than can run at once. All of them must complete.
     std::vector<Request> requests;
     for (std::int32_t r = 0; r < fewest + 5; ++r)
       requests.push_back({.prompt = {TokenId(3 + r % 400), TokenId(9), TokenId(27)},

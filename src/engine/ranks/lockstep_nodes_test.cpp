@@ -1,5 +1,5 @@
-// Catches: a rank of another node that is not called or is called twice for a forward, calls that do not reach a third
-// node, and a rank that sleeps although another node has failed or is lost.
+// Catches: a rank of another node that is not called or is called twice for a forward; calls that do not reach a third
+// node; and a rank that sleeps although another node has failed or is lost.
 //
 // All nodes are in this process, each with its own side of the connections.
 #include <gmock/gmock.h>

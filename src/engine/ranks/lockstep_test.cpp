@@ -1,4 +1,4 @@
-// Catches: a forward that is begun twice or waits for a rank that nobody called, and ranks that continue although their
+// Catches: a forward that is begun twice or waits for a rank that nobody called; and ranks that continue although their
 // graphs differ.
 #include "tessera/engine/ranks/lockstep.h"
 
@@ -60,7 +60,7 @@ TEST(Lockstep, ARankThatFailsCallsTheOthers) {
   EXPECT_THAT(group->health().message(), HasSubstr("rank 1 of 2 left the group: no memory"));
 }
 
-// One rank comes to the meeting later than the group's limit allows, because it loads for longer.
+// One rank comes to the meeting later than the group's limit allows, because its weights take longer to load.
 TEST(Lockstep, AMeetingHasALimitOfItsOwn) {
   const std::shared_ptr<Lockstep> group = Lockstep::create(2, std::chrono::milliseconds(20));
   Status met;

@@ -1,5 +1,5 @@
-// Catches: a replica that is overloaded, prefixes that are computed again although another replica has them, loads that
-// are never removed, and a record of prefixes that grows forever.
+// Catches: a replica that is overloaded; prefixes that are computed again although another replica has them; loads that
+// are never removed; and a record of prefixes that grows forever.
 #include "tessera/engine/ranks/replica_choice.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Catches: forwards with the facts of other forwards, a profile that continues after its end, and texts or tokens that
+// Catches: forwards with the facts of other forwards; a profile that continues after its end; and texts or tokens that
 // change because of a profile.
 #include "tessera/engine/report/engine_profile.h"
 

@@ -25,13 +25,13 @@ class FallbackWatch {
   static constexpr std::int64_t kFewest = 20;   // minimum number of fallbacks in a window for a warning
   static constexpr double kLargestShare = 0.1;  // maximum share of fallbacks among the window's forwards
 
-  // Counts a forward. Returns the warning about the window that ended before it, if there is one. `shape_compiles` is
-  // the number of sizes bound to kernels so far. If it has grown since the last call, this forward had to wait for a
-  // binding.
+  // Counts a forward. Returns the warning about the minute (kWindow) that ended before this forward, if there is one.
+  // `shape_compiles` is the number of sizes bound to kernels so far. If it has grown since the last call, this forward
+  // had to wait for a binding.
   std::optional<std::string> add(const Decision& decision, std::int64_t shape_compiles, Clock::time_point now);
   // Records sizes that were bound between forwards, which delayed no forward.
   void bound_meanwhile(std::int64_t shape_compiles) { shape_compiles_ = shape_compiles; }
-  // Counts a forward of the vision tower in the current window. add() then counts the forward of the model that
+  // Counts a forward of the vision tower in the current minute. add() then counts the forward of the model that
   // follows.
   void add_tower(VisionReason reason);
 

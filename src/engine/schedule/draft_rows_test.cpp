@@ -1,5 +1,5 @@
-// Catches: drafts that divide a prompt although it fits, take most rows of prompts, or take the sampled row of another
-// request.
+// Catches: drafts that divide a prompt although the whole prompt would fit; drafts that take most rows of prompts; and
+// drafts that take the sampled row of another request.
 #include <gtest/gtest.h>
 
 #include "tessera/engine/schedule/scheduler_test_util.h"

@@ -1,5 +1,5 @@
-// Catches: output beyond a stop string, lost text before a stop string, the beginning of a stop string that is returned
-// too early or held back forever, and a search for stop strings when it is forbidden.
+// Catches: output beyond a stop string; lost text before a stop string; the beginning of a stop string that is returned
+// too early or held back forever; and a search for stop strings when it is forbidden.
 #include "tessera/engine/schedule/output_text.h"
 
 #include <gmock/gmock.h>

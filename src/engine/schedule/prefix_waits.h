@@ -7,8 +7,9 @@
 //
 // A sequence waits as long as it shares more full pages with a running prompt (its leader) than the prefix cache can
 // give it. The sequence is compared with each prompt once. It keeps a hash for each page, over all tokens and images up
-// to the page's last token, so two prompts are compared in logarithmic time. A hash collision only makes a sequence
-// wait. If nothing has changed, another call of should_wait() costs only a few operations, even for long prompts.
+// to the page's last token, so two prompts are compared in logarithmic time. A hash collision at worst makes a sequence
+// wait in vain. If nothing has changed, another call of should_wait() costs only a few operations, even for long
+// prompts.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once

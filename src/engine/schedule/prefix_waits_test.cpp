@@ -1,5 +1,5 @@
-// Catches: a sequence that is admitted while another one computes its prefix, a sequence that waits for a prefix that
-// is already cached, and repeated checks whose cost grows with the prompts' lengths.
+// Catches: a sequence that is admitted while another one computes its prefix; a sequence that waits for a prefix that
+// is already cached; and repeated checks whose cost grows with the prompts' lengths.
 #include "tessera/engine/schedule/prefix_waits.h"
 
 #include <fmt/format.h>

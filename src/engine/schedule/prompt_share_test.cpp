@@ -1,5 +1,5 @@
-// Catches: a prompt that delays decodes by more than its share, later prompts that lengthen a step without a gain, a
-// deep backlog that is computed in small steps, and a share that a blocked prompt keeps from later prompts.
+// Catches: a prompt that delays decodes by more than its share; later prompts that lengthen a step without a gain; a
+// deep backlog that is computed in small steps; and a share that a blocked prompt keeps from later prompts.
 #include "tessera/engine/schedule/prompt_share.h"
 
 #include <gtest/gtest.h>

@@ -129,8 +129,8 @@ void ScheduledBatch::append_images(Sequence& sequence, std::int64_t kv_len) {
   }
 }
 
-// Adds the row from which a token is sampled. This is the next token if `ahead` is 0, and otherwise the token `ahead`
-// places after it.
+// Adds the row from which a token is sampled. If `ahead` is 0, the token is the sequence's next one. Otherwise it is
+// the token `ahead` places after the next one.
 void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t ahead, std::int64_t vocab_size) {
   const SamplingParams& params = sequence.request.sampling;
   const std::size_t row = sampling.size();

@@ -15,8 +15,8 @@
 // either, the last running sequence is preempted. It gives its pages back and waits in its old place in the queue.
 // Later it is computed again, except for what the prefix cache still has. A sequence may also preempt sequences of
 // lower priority to be admitted. A sequence that begins like a prompt that is being computed waits for that prompt. A
-// sequence whose adapter finds no slot waits too. Other sequences may pass it, but only a limited number of sequences
-// with adapters. If window groups lack pages for a whole chunk, less of the prompt is computed.
+// sequence whose adapter finds no slot waits too. Other sequences may pass it, but if they use adapters, only a limited
+// number of them may. If window groups lack pages for a whole chunk, less of the prompt is computed.
 //
 // For a model with state groups, a prompt's forwards end at a page's end, and the state there is kept as a checkpoint.
 //
@@ -57,7 +57,8 @@ struct SchedulerOptions {
 };
 
 // A function that is called with a step's number of tokens, prompts and decodes together. It returns how many of them
-// to compute at once (split_tokens in runner/dispatch/dispatch.h), at least one. An empty function means all of them.
+// to compute in one forward (split_tokens in runner/dispatch/dispatch.h), at least one. An empty function means all of
+// them.
 using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
 // Returns the number of tokens above which a forward's time is proportional to its tokens (filling_tokens in
 // runner/dispatch/dispatch.h). An empty function means that the number is unknown.
@@ -92,7 +93,7 @@ class Scheduler {
   void next(ScheduledBatch& scheduled, bool in_turns = true);
   // Returns whether some sequence, waiting or running, needs its results on the host before more is scheduled.
   bool reads_at_once() const { return num_read_at_once_ > 0; }
-  // Records that the forward was enqueued, so that it runs before any later one.
+  // Records that the forward was enqueued. It therefore runs before any later forward.
   void mark_submitted(const ScheduledBatch& scheduled);
   // Makes the next step take its ids from the host and not from what the last step left on the device. Precondition: no
   // token is pending.

@@ -1,6 +1,6 @@
 // Catches: tokens computed twice or never; rows, slots and positions of the wrong sequence; a sampled id read from a
-// row that another step has overwritten; leaked pages; and a forward that reads the keys and values of wrong tokens.
-// These may lie in shared, evicted or preempted pages, in pages outside the window, or in states of another sequence or
+// row that another step has overwritten; leaked pages; and a forward that reads the keys and values of wrong tokens
+// from shared, evicted or preempted pages or from pages outside the window, or reads the state of another sequence or
 // position. Random arrivals, priorities, common prefixes, retentions and cancellations are checked against a naive
 // model of the memory.
 #include <gtest/gtest.h>
@@ -160,7 +160,8 @@ struct Load {
 
 CacheOptions paged(std::int64_t pages) { return paged_cache(pages, kPageSize); }
 
-// Returns the largest captured size for up to `tokens` tokens. The captured sizes are 5, 10, 15, ….
+// Returns the largest captured size that is at most `tokens`. The captured sizes are 5, 10, 15, …. Below 5, returns
+// `tokens`.
 std::int64_t fit(std::int64_t tokens) { return tokens < 5 ? tokens : tokens - tokens % 5; }
 
 // Returns whether the step has as many tokens as `fit` allows, or decodes take more than half of that number.

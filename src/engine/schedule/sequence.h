@@ -108,7 +108,8 @@ struct Sequence {
 };
 
 // Returns the first prompt row with wanted outputs. Row p - 1 gives the log-probability of token p. All rows are wanted
-// if the request wants image rows, all hidden states or their mean. To pool the first hidden state, row 0 is wanted.
+// if the request wants image rows, all hidden states or their mean. If the request pools the first hidden state, row 0
+// is wanted.
 inline std::int64_t Sequence::first_wanted() const {
   if (wants_all_hidden() || request.pooling == Pooling::kFirst || request.return_images) return 0;
   if (request.score) return request.score_from;

@@ -26,8 +26,8 @@ class TokenEdits {
   bool forbids(TokenId token, std::int64_t generated) const;
   // Records `token` as the next token of the output.
   void count(TokenId token);
-  // Appends to `edits` the edits of the row that chooses output token `generated`. `edits` may already hold those of
-  // earlier rows. Precondition: if follow_text(), count() was called for all `generated` tokens before it.
+  // Appends to `edits` the edits of the row that chooses output token `generated`. `edits` may already hold the edits
+  // of earlier rows. Precondition: if follow_text(), count() was called for all `generated` tokens before it.
   void append(std::int64_t generated, LogitEdits& edits) const;
 
  private:

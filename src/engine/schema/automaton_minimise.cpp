@@ -1,7 +1,7 @@
 // Minimises an automaton by Hopcroft's algorithm. A block of states is split if only some of its states have
-// transitions into a given other block by one class of characters. The splits go on until no block is left to split. No
-// dead state is added for missing transitions. It is not needed, because every block is used to split the others once
-// as a whole before one of its halves is used.
+// transitions into a given other block by one class of characters. The splits go on until no block is left to split.
+// The automaton gets no dead state as the target of missing transitions. The algorithm works without one, because every
+// block is used once as a whole to split the others, before one of its halves is used for this.
 #include <algorithm>
 #include <numeric>
 #include <span>

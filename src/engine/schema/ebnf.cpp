@@ -10,7 +10,8 @@
 namespace tessera::schema {
 namespace {
 
-// Appends a character. Escapes control characters and those of `special`, which must be escaped in quotes or brackets.
+// Appends a character. Escapes it if it is a control character or one of `special`, the characters that must be escaped
+// in quotes or brackets.
 void append_escaped(std::string& out, char32_t code, std::string_view special) {
   if (code < 0x80 && special.find(static_cast<char>(code)) != std::string_view::npos) {
     out += '\\';

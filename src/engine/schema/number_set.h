@@ -45,8 +45,8 @@ NumberSet both(const NumberSet& a, const NumberSet& b);
 // Returns true only if the set is empty. Returns false for some empty sets too.
 bool provably_empty(const NumberSet& set);
 bool contains(const NumberSet& set, const Json& number);
-// Subtracts `other` from `set`: returns the parts below and above `other`. Returns nothing if these parts may not be
-// the whole difference.
+// Subtracts `other` from `set`: returns the parts below and above `other`. Returns nothing if these parts are possibly
+// not the whole difference.
 std::optional<std::vector<NumberSet>> without(const NumberSet& set, const NumberSet& other);
 // Returns all numbers of a set of integers if the set's bounds enclose at most `most` integers. Otherwise returns
 // nothing.

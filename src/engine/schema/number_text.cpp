@@ -38,7 +38,7 @@ struct DigitWalk {
 };
 
 // Adds to `choices` the regexes for the possible next digits. Each regex is a digit or a range of digits, followed by
-// `rest` of the walk after this digit.
+// the regex that `rest` returns for the walk after this digit.
 template <class Rest>
 void add_digits(const DigitWalk& walk, const Rest& rest, std::vector<Regex>& choices) {
   const char first = walk.on_low ? walk.low[walk.at] : '0';

@@ -54,11 +54,11 @@ struct LoadedModel {
 };
 
 // Reads config and tokenizer, loads or generates the weights, and captures the graphs. If `device` is null, opens the
-// device that the options name. Appends the times of its phases to EngineOptions::start. The phases are tokenizer,
-// device, config, plan, open weights, load weights, memory, compile, capture (which includes warm up), and libraries if
-// the device has libraries to start. The tokenizer is read while the device opens. Except on the CPU, the weights are
-// loaded in parallel with memory, compile and capture. The device's libraries start in parallel with all phases after
-// `device`.
+// device that the options name. Appends the time that each phase took to EngineOptions::start. The phases are
+// tokenizer, device, config, plan, open weights, load weights, memory, compile, capture (which includes warm-up) and,
+// if the device has libraries to start, libraries. The tokenizer is read while the device opens. Except on the CPU, the
+// weights are loaded in parallel with the phases memory, compile and capture. The device's libraries start in parallel
+// with all phases after `device`.
 Result<std::unique_ptr<LoadedModel>> load_model(EngineOptions options, std::unique_ptr<Device> device);
 
 }  // namespace tessera

@@ -38,11 +38,11 @@ struct EngineStats {
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // the current graphs; never null in an engine's snapshot
 
-  // Adds the numbers of another engine with the same options. Leaves `graphs` unchanged.
+  // Adds the numbers of another engine, which has the same options as this engine. Leaves `graphs` unchanged.
   void add(const EngineStats& more);
 
-  // Returns the group with the least room, because this group limits admission. If several groups have equally little
-  // room, returns the first of them.
+  // Returns the group with the highest share of its pages in use (CacheGroupStats::usage()), because this group limits
+  // admission. If several groups have the same share, returns the first of them.
   const CacheGroupStats& fullest_group() const {
     return *std::max_element(cache_groups.begin(), cache_groups.begin() + std::max<std::size_t>(num_cache_groups, 1),
                              [](const auto& a, const auto& b) { return a.usage() < b.usage(); });

@@ -68,8 +68,8 @@ std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
 
 }  // namespace
 
-// Asks the ranks for their memory. If they do not answer, keeps the last known reports, because the next forward will
-// report the failure.
+// Asks the other ranks for their memory reports. If they do not answer, keeps the last known reports and returns no
+// error, because the next forward will report the failure.
 void GraphInventoryCache::ask_peers(Peers& peers) {
   Result<std::vector<MemoryReport>> reports = peers.memory();
   if (reports.ok()) {

@@ -1,5 +1,5 @@
-// An engine's graphs and memory. They change in service when sizes are captured late, dropped, or run eagerly for the
-// first time.
+// An engine's graphs and memory. They change while the engine serves requests: when the graph of a size is captured
+// late or dropped, or when a size runs eagerly for the first time.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,8 @@ class GraphInventoryCache {
   void ask_peers(Peers& peers);
 
   std::shared_ptr<const GraphInventory> inventory_;
-  // The other ranks' memory. These ranks are asked for it only after graphs have changed, because they answer only
-  // between two steps.
+  // The other ranks' memory. A rank can report its memory only between two steps. The engine therefore asks the ranks
+  // only after graphs have changed.
   std::vector<MemoryReport> rank_memory_;
   std::int64_t embedding_rows_ = 0;  // embedding rows that had memory when the inventory was made
 };

@@ -16,12 +16,13 @@ std::string_view forward_phase_name(ForwardPhase phase);  // "prefill", "decode"
 struct GraphUse {
   ForwardPhase phase = ForwardPhase::kPrefill;
   ForwardKey how{};
-  // The counted tokens are only this request's tokens. The counted padding is the padding of the whole forward, which
-  // other requests may share.
+  // The tokens in `count` are only this request's tokens. The padding in `count` is the whole padding of these
+  // forwards, even if they also compute tokens of other requests.
   ForwardCount count{};
 };
 
-// Counts a forward that had `tokens` of the request's tokens. Entries are in the order of their first forward.
+// Counts a forward that computed `tokens` tokens of the request. Entries are in the order in which their first forwards
+// ran.
 void add_graph_use(std::vector<GraphUse>& uses, ForwardPhase phase, const Decision& decision, std::int64_t tokens);
 
 }  // namespace tessera

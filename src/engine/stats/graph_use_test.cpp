@@ -82,8 +82,8 @@ TEST_P(GraphUseOfRequests, MixedBatchesLogprobsAndEmbeddingsRunOnGraphs) {
       mixed = mixed || use.phase == ForwardPhase::kMixed;
       tokens += use.count.tokens;
     }
-    // The request's last token is sampled, and no forward has to compute it. However, a step that was scheduled before
-    // the request ended may have computed it.
+    // No forward has to read the request's last token, because the request ends when this token is sampled. However, a
+    // step that was scheduled before the request ended may have read it.
     const std::int64_t least = (*done)[i].prompt_tokens + std::ssize((*done)[i].output_ids) - 1;
     EXPECT_THAT(tokens, ::testing::AllOf(::testing::Ge(least), ::testing::Le(least + 1))) << "request " << i;
   }

@@ -1,5 +1,5 @@
 // Records which slots of the KV cache have draft keys. Draft keys are the keys and values of the next-token layer or
-// draft model (layer_drafts.h). It has cache layers of its own, beside the model's cache layers.
+// draft model (layer_drafts.h). This layer or draft model has cache layers of its own, beside the model's cache layers.
 //
 // A slot lacks draft keys if the model computed its token in a forward during which no request drafted. The next-token
 // layer or draft model does not run over the tokens of such a forward. A later request may still reuse the slot's page
@@ -20,7 +20,8 @@ namespace tessera {
 
 class DraftKeys {
  public:
-  // Precondition: a group of the cache keeps all tokens. The layers that make drafts are always in such a group.
+  // Precondition: the cache has a group that keeps the keys and values of all tokens. The layers that make drafts are
+  // always in such a group.
   explicit DraftKeys(const CacheManager& cache);
 
   // Records whether the slots of `count` rows of the batch, from row `first`, have draft keys. After each forward of

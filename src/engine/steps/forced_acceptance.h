@@ -15,9 +15,9 @@ namespace tessera {
 
 class ForcedAcceptance {
  public:
-  // A step with `most_drafts` drafts gives `tokens_per_step` tokens on average, including the token after the last kept
-  // draft. Every draft is kept with the same probability if all drafts before it are kept, so a step with fewer drafts
-  // gives fewer tokens. Precondition: 1 <= tokens_per_step <= most_drafts + 1.
+  // A step with `most_drafts` drafts outputs `tokens_per_step` tokens on average, including the token after the last
+  // kept draft. Every draft is kept with the same probability if all drafts before it are kept, so a step with fewer
+  // drafts outputs fewer tokens. Precondition: 1 <= tokens_per_step <= most_drafts + 1.
   ForcedAcceptance(double tokens_per_step, std::int64_t most_drafts);
 
   // Returns the outputs with some sampled tokens replaced. The row before a kept draft gets the draft as its sampled

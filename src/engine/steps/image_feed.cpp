@@ -37,8 +37,8 @@ Status ImageFeed::encode(const ScheduledBatch& batch) {
   return ok_status();
 }
 
-// Counts each forward in encoder_->last_forwards() once in watch_. If a request has `return_graph_info`, also adds the
-// forwards that encoded its images to the request's result. images[i] belongs to sequences[i].
+// Reports each forward in encoder_->last_forwards() to watch_ once. If a request has `return_graph_info`, also adds to
+// the request's result the forwards that encoded its images. images[i] belongs to sequences[i].
 void ImageFeed::note_forwards(std::span<Sequence* const> sequences, std::span<const Patches* const> images) {
   std::size_t next = 0;
   for (const TowerForward& forward : encoder_->last_forwards()) {

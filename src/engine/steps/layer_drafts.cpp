@@ -16,7 +16,8 @@ constexpr std::int64_t kMeasuredEvery = 64;
 constexpr std::int64_t kFirstMeasured = 2;
 // A draft model reads at most this many earlier rows after a forward, so that no step is delayed for long.
 constexpr std::int64_t kMostEarlierRows = 1024;
-// If more than one in kTokensOfMissing prompt tokens lacks draft keys, the drafter is told that the layer lacks keys.
+// If more than 1 / kTokensOfMissing of the computed prompt tokens lack draft keys, the drafter is told that the layer
+// lacks keys.
 constexpr std::int64_t kTokensOfMissing = 8;
 
 // Logs an error of the layer. Does not log a lost rank, because the next forward reports it and ends the engine.
@@ -53,15 +54,16 @@ Status LayerDrafts::run_body(std::optional<std::int64_t> first_id) {
 }
 
 Result<bool> LayerDrafts::drafts_at_once(const ScheduledBatch& batch) {
-  // A request that has drafts in this batch will probably draft again in the next step. If no request has drafts,
-  // running the head at once would probably be wasted work.
+  // A request that has drafts in this batch will probably draft again in the next step. If no request has drafts, first
+  // drafts that are made at once would probably not be used.
   if (is_model_ || std::ranges::none_of(batch.entries, has_layer_drafts)) return false;
   return runner_.drafts().has_graph(batch_);
 }
 
 void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
   Sequence& sequence = *entry.sequence;
-  // The layer reads a row together with the token after it. The last row of a finished prompt may lack that token.
+  // The layer reads a row together with the token after it. The last row of a finished prompt may lack that token, and
+  // is then left out.
   const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens) - 1);
   if (end <= entry.position) return;
   append_rows(sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
@@ -194,7 +196,8 @@ void LayerDrafts::place(Row& row, std::int32_t id, std::int64_t draft, Scheduled
 }
 
 bool LayerDrafts::take_first(ScheduledBatch& batch) {
-  // Drafts that were made for requests which no longer need them also occupy elements of last_ids.
+  // first_drafts_ also counts drafts for requests that no longer need them, because these drafts occupy elements of
+  // last_ids too.
   std::int64_t most = first_drafts_;
   for (const Row& row : rows_) most += row.entry->drafts - 1;
   if (first_drafts_ == 0 || most > runner_.options().max_requests) return false;

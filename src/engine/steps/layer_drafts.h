@@ -3,9 +3,9 @@
 //
 // After each forward the layer's body reads the forward's tokens. It reads each computed row together with the next
 // token, so it has keys and values at every position where the model has them. Drafts are made when the next step is
-// scheduled, since their number is only known then. The head gives the first draft from a sequence's last row, and each
-// further draft runs the body on the draft before it. The keys and values of refused drafts are overwritten when the
-// layer reads the tokens that the model chose instead.
+// scheduled, since their number is only known then. The head computes the first draft from a sequence's last row. For
+// each further draft, the body runs on the draft before it. The keys and values of refused drafts are overwritten when
+// the layer reads the tokens that the model chose instead.
 //
 // Neither a layer nor a draft model reads a forward's rows while no request drafts. A later request may find the pages
 // of these rows in the prefix cache (DraftKeys). A draft model then reads the rows before it drafts. A layer cannot do
@@ -43,14 +43,15 @@ class LayerDrafts {
 
   // Makes the layer or draft model read the tokens of a forward whose results were collected, and records the rows from
   // which the forward's sequences get their next drafts. May overwrite the ids that the forward left on the device
-  // (last_ids). Precondition: no other forward has run since that forward. An error is logged. These sequences then
-  // have no drafts in the next step.
+  // (last_ids). Precondition: no other forward has run since that forward. Logs an error instead of returning it. After
+  // an error, the forward's sequences have no drafts in the next step.
   void read(const ScheduledBatch& batch);
-  // Records that the tokens of a forward are not read. Call it for each collected forward that read() does not get.
+  // Records that the tokens of a forward are not read. Call this function for each collected forward that is not passed
+  // to read().
   void skip(const ScheduledBatch& batch);
   // Makes the layer's drafts for the batch. They stay on the device, where the batch's forward reads them. Waits for
-  // the drafts if the host needs them before the forward. Precondition: no forward has run since read(). An error is
-  // logged. The drafts then stay token 0, which the model is unlikely to choose.
+  // the drafts if the host needs them before the forward. Precondition: no forward has run since read(). Logs an error
+  // instead of returning it. After an error, every draft stays token 0, which the model is unlikely to choose.
   void complete(ScheduledBatch& batch);
   // Copies the ids of the drafts that complete() made into the batch's input_ids. Precondition: the batch's forward was
   // collected.
@@ -68,14 +69,14 @@ class LayerDrafts {
     std::int32_t id;      // index in last_ids of the newest draft
   };
   void clear();
-  // Returns whether one graph should read the rows of batch_ and make the first drafts. It pays if `batch` had layer
-  // drafts.
+  // Returns whether one graph should read the rows of batch_ and make the first drafts. One graph is worthwhile if the
+  // layer made drafts for `batch`.
   Result<bool> drafts_at_once(const ScheduledBatch& batch);
   // Adds the rows of the entry's tokens that the layer has not read.
   void add_layer_rows(const ScheduledBatch::Entry& entry);
   // Adds rows that the draft model has not read, in order from the first unread row. Adds at most as many rows as the
-  // entry has tokens, plus `most_earlier`. Returns how many more rows it added than the entry has tokens, or 0 if it
-  // added no more than that.
+  // entry has tokens, plus `most_earlier`. Returns the number of added rows minus the number of the entry's tokens, or
+  // 0 if this difference is negative.
   std::int64_t add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
                               std::int64_t most_earlier);
   // Reads the rows of batch_. If `first_id` is set, then also makes drafts from the wanted rows of batch_.

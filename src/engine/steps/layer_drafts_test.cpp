@@ -1,6 +1,7 @@
-// Catches: drafts of a next-token layer that change a request's output; rows, positions or pages of another sequence
-// in the layer's forwards; a layer that does not read the tokens of chunked prompts, of cached prefixes, or after
-// refused drafts; a layer whose drafts are never used; and a draft that another request takes for its own last token.
+// Catches: drafts of a next-token layer that change a request's output; rows, positions or pages of another sequence in
+// the layer's forwards; a layer that does not read the tokens of chunked prompts, the tokens of cached prefixes, or the
+// tokens after refused drafts; a layer whose drafts are never used; and a draft that another request takes for its own
+// last token.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

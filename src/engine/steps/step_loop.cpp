@@ -41,8 +41,8 @@ StepPace::Clock::time_point StepLoop::due() const {
   return model_.steps.paced && !scheduler_.reads_at_once() ? pace_.due() : StepPace::Clock::time_point{};
 }
 
-// Some slots on the device may get a new adapter that the scheduled batch is the first to use. Writes these adapters to
-// their slots.
+// The scheduled batch may be the first batch that uses some adapters. Writes these adapters to the slots on the device
+// that the scheduler chose for them.
 Status StepLoop::write_adapters() {
   Status status = ok_status();
   std::int64_t written = 0;
@@ -77,7 +77,7 @@ Status StepLoop::submit_next(bool overlap) {
   slowdown_.begin(std::nullopt, begin);
   TRY(recovery_.not_submitted(next, decision.status()));
   // Collects all batches in flight, because work that was enqueued before the failure may have overwritten the ids that
-  // the previous step left on the device.
+  // the previous step left on the device. After that, the next step can take its ids from the host.
   while (flights_.count() > 0) TRY(collect_oldest());
   scheduler_.forget_rows();
   return ok_status();
@@ -119,8 +119,8 @@ Status StepLoop::collect_oldest() {
   for (const ScheduledBatch::Entry& entry : oldest.entries) {
     if (entry.sequence != nullptr) collect(oldest, entry, chosen);
   }
-  // The next-token layer reads the forward's rows only if a sequence may draft (reads_at_once()). As long as one may
-  // draft, step() enqueues no forwards ahead. However, forwards that were enqueued before this sequence arrived may
+  // The next-token layer reads the forward's rows only if a sequence may draft (reads_at_once()). As long as a sequence
+  // may draft, step() enqueues no forwards ahead. However, forwards that were enqueued before this sequence arrived may
   // still be in flight. The layer then reads nothing, because these forwards may have overwritten its inputs.
   if (layer_drafts_) {
     const bool is_read = scheduler_.reads_at_once() && flights_.count() == 0;

@@ -33,8 +33,8 @@ bool is_target(const AdapterLimits& limits, const AdaptableModule& module) {
 }
 
 // Returns the name that AdapterLimits::saved has for the linear's module. Returns "" if adapters cannot replace the
-// matrix, that is if the linear joins several modules, if the module is neither the head nor the embedding, or if this
-// rank has only a part of each row of the matrix.
+// matrix. They cannot in three cases: the linear joins several modules, the module is neither the head nor the
+// embedding, or this rank has only a part of each row of the matrix.
 std::string_view saved_word(const AdaptableLinear& linear) {
   if (linear.modules.size() != 1) return "";
   const bool whole_rows = linear.embeds || (linear.first_col == 0 && linear.cols == linear.modules[0].cols);

@@ -166,7 +166,7 @@ TEST(LatentConfig, PublishedModelsHaveTheirKnownSizes) {
 }
 
 // Applies deterministic mutations to single values. Nothing may crash. If a config is accepted, its model must build,
-// or the error must name what does not fit.
+// or the build must fail with an error that names what does not fit.
 TEST(LatentConfigFuzz, NeverCrashesAndAcceptsOnlySoundConfigs) {
   std::mt19937 random(20240517);
   const char* const architectures[] = {kV2, kV3, kLite};

@@ -30,7 +30,8 @@ void scale_llama3(const RopeConfig& rope, std::vector<float>& inv_freq) {
 
 void scale_yarn(const RopeConfig& rope, std::int64_t rotated, std::vector<float>& inv_freq) {
   const auto dim = static_cast<double>(rotated);
-  // Returns the index of the pair that makes `rotations` turns within the original context. May be fractional.
+  // Returns the index of the dimension pair that makes `rotations` turns within the original context. The index may be
+  // fractional.
   const auto dimension_of = [&](double rotations) {
     const double wavelengths =
         static_cast<double>(rope.original_max_position_embeddings) / (rotations * 2.0 * std::numbers::pi);

@@ -27,8 +27,9 @@ constexpr std::int64_t kMaxOriginalPositions = std::int64_t{1} << 27;
 constexpr double kMinTheta = 1.001;
 constexpr double kMaxTheta = 1e15;
 
-// Refuses keys that change the rotation in ways that rope.h does not describe. Also refuses a partial_rotary_factor
-// other than 1 if the architecture always rotates the whole head, unless the type is "proportional".
+// Refuses keys that change the rotation in ways that rope.h does not describe. If the architecture always rotates the
+// whole head, also refuses a partial_rotary_factor other than 1, which is then allowed only with the type
+// "proportional".
 Status refuse_other_rotations(const Fields& fields, const RopeContext& context, RopeType type) {
   const std::optional<double> partial = TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0));
   if (!context.partial_rotary && type != RopeType::kProportional && partial.value_or(1.0) != 1.0)

@@ -16,8 +16,8 @@ Status read_size(const Fields& fields, const char* key, std::int64_t most, std::
   return ok_status();
 }
 
-// The next two functions return the keys of the tower's hidden size and of its output size. Qwen2-VL's files have other
-// names for both, because their "hidden_size" is the language model's size.
+// The next two functions return the keys of the tower's hidden size and of its output size. Qwen2-VL's files differ
+// from all others in both keys: their "hidden_size" is the output size, which equals the language model's hidden size.
 const char* own_size_key(const VisionConfig& config) {
   return config.kind == C::Kind::kQwen2 ? "embed_dim" : "hidden_size";
 }

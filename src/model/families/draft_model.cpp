@@ -76,8 +76,8 @@ GuestPlace place_behind(ModelGraphs& target, std::int64_t layers) {
   return place;
 }
 
-// Finishes the graph of `b`, and gives its result the name `name`. Moves the weights and the builder's records to
-// `target`, and puts kDraftModelPrefix before their names.
+// Finishes the graph of `b`, and gives its result the name `name`. Moves the weights, and what the builder recorded
+// about the formats of linears, to `target`. Puts kDraftModelPrefix before the names of the weights and modules.
 Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const ModelFamily& family, const char* name,
                          ModelGraphs& target) {
   b.graph.output(output);

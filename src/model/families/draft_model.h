@@ -39,10 +39,10 @@ struct DraftModel {
 Result<DraftModel> read_draft_model(const std::string& folder, const ModelConfig& target,
                                     const FamilyRegistry& families, bool reads_weights);
 
-// Builds the graphs of options.draft_model. Adds the draft's weights to target.weights, and the records about the
-// formats of the draft's linears to `target`. Precondition: target.body is complete. Returns unimplemented if no layer
-// of the target caches the keys and values of all tokens, and invalid_argument if ranks cannot share the draft's heads
-// equally.
+// Builds the graphs of options.draft_model. Adds the draft's weights to target.weights. Also adds the descriptions of
+// the formats of the draft's linears to `target`. Precondition: target.body is complete. Returns unimplemented if no
+// layer of the target caches the keys and values of all tokens, and invalid_argument if ranks cannot share the draft's
+// heads equally.
 Result<DraftGraphs> build_draft_model(const ModelOptions& options, const ir::OpTable& ops,
                                       const FamilyRegistry& families, ModelGraphs& target);
 

@@ -48,9 +48,10 @@ Result<std::optional<KvCacheFormat>> read_kv_cache(const Fields& fields, std::st
 // Reads the "group_size" of int4: 32, 64 or 128. Returns 0 for -1, which means that a group is a whole row.
 Result<std::int64_t> read_int4_group(const Fields& fields, std::string_view key);
 
-// Returns the format in which `module` is stored, according to its tensors. `described` is the format of the settings'
-// group that contains the module; null if no group does. `settled` is the format that the settings give the module
-// after the lists of unquantised modules are applied. `file` names the settings in messages.
+// Returns the format in which `module` is stored, according to its tensors. The settings assign modules to groups.
+// `described` is the format of the module's group, or null if no group contains the module. `settled` is the format
+// that the settings give the module after the lists of unquantised modules are applied. `file` names the settings in
+// messages.
 Result<WeightFormat> stored_format(const FormatRules& rules, const WeightFormat* described, const WeightFormat& settled,
                                    std::string_view module, const StoredTypeOf& stored, const std::string& file);
 

@@ -53,7 +53,7 @@ Result<std::optional<WeightFormat>> algorithm_format(const Fields& fields, std::
 }
 
 // Returns the module patterns of the group that has this format. Adds a group if none has it. The next call invalidates
-// the reference.
+// the returned reference.
 NamePatterns& modules_of(const WeightFormat& format, FormatRules& rules) {
   auto group = std::ranges::find(rules.groups, format, &FormatGroup::format);
   if (group == rules.groups.end()) group = rules.groups.insert(group, FormatGroup{.format = format});

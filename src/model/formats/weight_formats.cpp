@@ -119,7 +119,8 @@ Result<std::optional<KvCacheFormat>> read_kv_cache(const Fields& fields, std::st
     std::string word = value->as_string();
     std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (word == "none") return Found();
-    // The first FP8 checkpoints state only whether scales are stored ("static") or not ("dynamic").
+    // The first FP8 checkpoints state no type, but only whether the KV cache's scales are stored ("static") or not
+    // ("dynamic").
     if (word == "static" || word == "dynamic") return Found({"fp8", word == "static"});
     if (word == "fp8" || word == "int8" || word == "nvfp4") return Found({word, true});
     return fields.unsupported(key, accepted);

@@ -55,8 +55,8 @@ class WeightFormats {
 
   // Returns whether any linear may be quantised.
   bool any() const;
-  // Returns the name that the option --quantization of other engines uses: "fp8", "fbgemm_fp8", "compressed-tensors",
-  // "modelopt", "gptq", "awq", "quark". Empty if every weight is unquantised.
+  // Returns the name of the quantisation method, as the option --quantization of other engines spells it: "fp8",
+  // "fbgemm_fp8", "compressed-tensors", "modelopt", "gptq", "awq", "quark". Empty if every weight is unquantised.
   std::string method() const;
   // Returns the StartFormat to which all formats of the settings correspond; nothing if there is no such StartFormat.
   std::optional<StartFormat> kind() const;

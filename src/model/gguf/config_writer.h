@@ -14,7 +14,8 @@ namespace tessera {
 
 class ConfigWriter {
  public:
-  // Borrows `model`. `architecture` is the model's general.architecture. The keys of the model's sizes begin with it.
+  // Borrows `model`. `architecture` is the model's general.architecture. The keys of the model's sizes begin with this
+  // name.
   ConfigWriter(const GgufModel& model, std::string architecture)
       : model_(model), prefix_(std::move(architecture) + ".") {}
 

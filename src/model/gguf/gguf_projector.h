@@ -32,7 +32,7 @@ Status write_images(ConfigWriter& writer, const GgufImages& images);
 Result<TensorFile> read_projector_tensors(const GgufModel& projector);
 
 // Returns those members of a preprocessor_config.json that the projector states: the sizes of patches, the mean and the
-// deviation of the colours and, in few files, the numbers of pixels.
+// deviation of the colours and, in a few files, the minimum and maximum numbers of pixels.
 Result<Json> projector_processor(const GgufModel& projector);
 
 // Returns the projector's type, "qwen3vl_merger"; invalid_argument if the file states none.

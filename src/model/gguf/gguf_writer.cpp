@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kVersion = 3;
 constexpr std::int64_t kAlignment = 32;  // the format's default, so no key needs to state it
-// The number of bytes written at a time. Each OpenMP thread has one such piece in memory.
+// The number of bytes written at a time. Each OpenMP thread has one piece of this size in memory.
 constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
 constexpr std::size_t kMaxNameBytes = 63;  // llama.cpp's limit for tensor names
 

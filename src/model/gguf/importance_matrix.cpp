@@ -29,7 +29,7 @@ constexpr std::string_view kPlainSums = ".in_sum";  // sums of the columns thems
 
 std::string quoted_name(std::string_view name) { return clip_text(Json(name).dump()); }
 
-// The two tensors of an entry. Null: the file lacks the tensor.
+// The two tensors of an entry. A pointer is null if the file lacks the tensor.
 struct Pair {
   const GgufTensor* sums = nullptr;
   const GgufTensor* counts = nullptr;

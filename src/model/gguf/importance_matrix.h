@@ -1,7 +1,7 @@
 // Reads and writes importance matrices. For each matrix of a model, an importance matrix says how large the values in
 // the matrix's input are. `tessera calibrate` and llama.cpp's llama-imatrix write it as a GGUF file (general.type is
 // "imatrix"). The file has two F32 tensors for each matrix of the model: "<name>.in_sum2", the sums of the squares of
-// the input's columns, and "<name>.counts", the numbers of rows.
+// the input's columns, and "<name>.counts", the numbers of input rows that the sums cover.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,9 @@ struct ImportanceMatrix {
 
 // Reads an untrusted file. Tensors that llama-imatrix writes for its statistics ("<name>.in_sum") are skipped. Returns
 // the errors of MappedFile::open() and GgufFile::parse(). Returns data_loss if the file is no importance matrix or
-// lacks keys. Also returns data_loss if a tensor has no partner, has a wrong type or size, or has values that are
-// negative or not finite. The message names the file, the tensor, the value and what is accepted.
+// lacks keys. Also returns data_loss if only one of a matrix's two tensors is there, or if a tensor has a wrong type or
+// size, or values that are negative or not finite. The message names the file, the tensor, the value and what is
+// accepted.
 Result<ImportanceMatrix> read_importance(const std::string& path);
 // Like read_importance(), for bytes in memory. `path` is for messages.
 Result<ImportanceMatrix> parse_importance(std::span<const std::byte> bytes, const std::string& path);

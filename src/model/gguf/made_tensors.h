@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// A permutation of rows or columns. The first `first` rows or columns keep their places. The others form groups of a ·
-// b · unit rows or columns. Each group is stored transposed: element (i, j, e) of the group [a, b, unit] is stored at
-// (j, i, e) of [b, a, unit]. The default changes nothing.
+// A permutation of rows or columns. The first `first` rows or columns keep their places. The remaining rows or columns
+// form groups, each of a · b · unit rows or columns. Each group is stored transposed: element (i, j, e) of the group
+// [a, b, unit] is stored at (j, i, e) of [b, a, unit]. The default changes nothing.
 struct StoredOrder {
   std::int64_t first = 0;
   std::int64_t a = 1;

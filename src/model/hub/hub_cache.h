@@ -18,8 +18,8 @@ namespace tessera {
 struct HubModel {
   std::string id;                 // "org/name", or "name" for the hub's oldest models
   std::string revision = "main";  // a branch, a tag or a commit's 40 digits
-  // Selects one of the repository's models in GGUF format, by a type ("Q4_K_M") or by a file name. Empty for the
-  // safetensors.
+  // Selects one of the repository's models in GGUF format, by a type ("Q4_K_M") or by a file name. If empty, the model
+  // in safetensors is selected.
   std::string gguf = {};
   // The name of the projector's file that goes with a GGUF model. Empty: the repository's projector, if it has
   // exactly one.

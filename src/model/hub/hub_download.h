@@ -21,9 +21,10 @@ struct PullOptions {
 // Asks the hub for the revision's current commit and downloads the files that the cache lacks. Returns the snapshot's
 // folder, or the first GGUF file if model.gguf selects one. The revision points to the new commit only after all files
 // of that commit are complete. After an error or a signal, complete and partial files stay for the next attempt.
-// Several processes may call this at once. Returns not_found if the model or revision does not exist, or if access or
-// the network is missing. Returns failed_precondition if settings.offline is true, and resource_exhausted if the disk
-// is full. Returns data_loss if the server's answer is inconsistent, or if downloaded bytes contradict a digest.
+// Several processes may call this at once. Returns not_found if the model or revision does not exist, if the hub
+// refuses access, or if the hub cannot be reached. Returns failed_precondition if settings.offline is true, and
+// resource_exhausted if the disk is full. Returns data_loss if the server's answer is inconsistent, or if downloaded
+// bytes contradict a digest.
 Result<std::string> pull_model(const HubSettings& settings, const HubModel& model, const PullOptions& options);
 
 struct ModelRequest {

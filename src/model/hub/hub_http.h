@@ -1,5 +1,6 @@
-// Sends HTTP GET requests with libcurl. Redirects are followed here and not by libcurl, so that the token is sent only
-// to the endpoint's origin (scheme, host, port), and a redirect from https to http is refused.
+// Sends HTTP GET requests with libcurl. The client follows redirects itself instead of leaving them to libcurl. It can
+// therefore send the token only to the endpoint's origin (scheme, host, port), and refuse a redirect from https to
+// http.
 #pragma once
 
 #include <cstdint>

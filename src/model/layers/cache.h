@@ -25,8 +25,8 @@ LocalHeads local_heads(const ModelConfig& config, const ModelOptions& options);
 // recurrent layers share a group. declare_token_inputs() refuses more than ir::kMaxCacheGroups groups.
 std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config);
 // Returns the index of the group whose layers cache the keys and values of all tokens. A draft's layers belong to this
-// group too. Adds an empty group if the body has no such group, because it caches latent vectors or has windows in all
-// layers.
+// group too. If the body has no such group, because all its layers cache latent vectors or have windows, adds an empty
+// group to the body.
 std::size_t full_group(ir::Graph& body);
 // Returns the index of the layer's group, below ir::kMaxCacheGroups.
 std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer);

@@ -21,9 +21,9 @@ struct TokenInputs {
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
   ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
-  // The slots of one cache group. Operators treat a token with slot 0 as padding. A state group is used only if the
-  // model has no other groups. Slot 0 does not always mean padding in a state group, because batches for measurements
-  // give it to other tokens too.
+  // The slots of one cache group. Operators treat a token whose slot in this group is 0 as padding. The group is the
+  // first one that is not a state group, because in a state group batches for measurements give slot 0 to other tokens
+  // too. If the model has only state groups, the group is the first of them.
   ir::ValueId padding_slots;
 };
 // Returns whether prompts may give embeddings in place of ids. For a draft model they may not.

@@ -1,5 +1,6 @@
 // Declares the builder with which layers write a graph and its weights. A layer declares each weight where it uses the
-// weight. The weight becomes a value of the graph, with the checkpoint's tensors from which it is made.
+// weight. The builder adds the weight to the graph as a value, and keeps a WeightSpec that says from which tensors of
+// the checkpoint the weight is made.
 #pragma once
 
 #include <cstddef>
@@ -113,7 +114,7 @@ class LayerBuilder {
   // of the layer's tensors in the checkpoint, "model.layers.<layer>.".
   std::string begin_layer(std::int64_t layer);
   void end_layers() { graph.scope(""); }
-  // Returns the index of the first node of each layer that was begun.
+  // Returns the index of the first node of each layer that begin_layer() began.
   std::span<const std::size_t> layer_starts() const { return layer_starts_; }
   // Records the residual stream at the input of the current layer. Only the first call in a layer has an effect.
   void note_layer_input(ir::ValueId stream);

@@ -32,7 +32,8 @@ struct LinearPart {
 };
 
 // Returns the attribute "inputs" of quantised_linear and moe_experts. The kernels ignore a stored scale of the inputs,
-// which is one scale for all rows. They give each row its own scale, which is closer to the unquantised model.
+// which is one scale for all rows. They give each row its own scale, so that the results are closer to those of the
+// unquantised model.
 std::string_view rounding_of_inputs(const WeightFormat& format);
 
 // sum_of_rows() returns the total number of rows of all parts. matrix_tensor() returns the name of the tensor with a

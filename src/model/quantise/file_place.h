@@ -1,5 +1,5 @@
-// Finds the GGUF tensor that contains a matrix of a folder's checkpoint. Importance matrices use the names of GGUF
-// tensors.
+// Finds the GGUF tensor that corresponds to a matrix of a folder's checkpoint. The importances of the matrix are found
+// by this tensor's name, because importance matrices use the names of GGUF tensors.
 #pragma once
 
 #include <cstdint>

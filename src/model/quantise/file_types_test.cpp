@@ -14,7 +14,7 @@ namespace {
 using Type = BlockType;
 using ::testing::HasSubstr;
 
-// A dense model with 16 layers. The head is separate from the embeddings unless has_output is false.
+// A dense model with 16 layers. The LM head is separate from the embeddings unless has_output is false.
 GgufContent dense(std::int64_t cols, bool has_output = true) {
   GgufContent content;
   content.architecture = "llama";

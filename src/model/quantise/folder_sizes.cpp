@@ -67,8 +67,8 @@ class SizeWriter {
     integer("vocab_size", config_.vocab_size);
     integer("context_length", config_.max_position_embeddings);
     integer("embedding_length", config_.hidden_size);
-    // Only GGUF files of models with delta nets contain next-token layers. Their block_count includes the next-token
-    // layers.
+    // Only GGUF files of models with delta nets contain next-token layers. The block_count of these files includes the
+    // next-token layers.
     const std::int64_t drafts = config_.delta_net ? config_.draft_layers : 0;
     integer("block_count", config_.num_hidden_layers + drafts);
     if (drafts > 0) integer("nextn_predict_layers", drafts);
@@ -106,7 +106,8 @@ class SizeWriter {
   }
 
   // Checks the attention scale. Gemma's GGUF files do not state this scale. Readers compute it from the head size or,
-  // in the 27B models, from the hidden size and the number of heads, so the config must have the same scale.
+  // in the 27B models, from the hidden size and the number of heads. The config must therefore have the scale that
+  // readers compute.
   Status check_attention_scale() const {
     if (!config_.attention_scale) return ok_status();
     const std::int64_t layers_of_27b = architecture_.name == "gemma2" ? 46 : 62;

@@ -267,7 +267,7 @@ class FolderTensors {
              make_stack(std::move(parts), rows * tensor.shape[2]));
   }
 
-  // Adds rows first, first + step, first + 2 · step … of MXFP4 experts.
+  // Adds the rows `first`, `first` + `step`, `first` + 2 · `step`, … of each MXFP4 expert.
   Status add_mxfp4(const std::string& name, const StoredTensor& values, std::int64_t first, std::int64_t step) {
     const std::string stem = values.name.substr(0, values.name.size() - std::string_view("blocks").size());
     const StoredTensor* exponents = checkpoint_.find(stem + "scales");

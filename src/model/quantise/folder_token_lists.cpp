@@ -40,8 +40,8 @@ bool is_true(const Json& json, const char* member) {
   return flag != nullptr && *flag == Json(true);
 }
 
-// Puts an entry of "added_tokens", {"content": …, "special": …}, into the lists. If the lists already contain the token
-// with the kind unknown or control, they are not changed.
+// Puts an entry of "added_tokens", {"content": …, "special": …}, into the lists. The lists are not changed if they
+// already contain the token with the kind unknown or control.
 void put_added(FolderTokenLists& lists, std::int64_t id, const Json& token) {
   const Json* content = token.find("content");
   if (content == nullptr || !content->is_string()) return;

@@ -60,7 +60,7 @@ class GgufOutput : public QuantisedOutput {
   }
 
  private:
-  // Adds the keys by which llama-quantize names the importance matrix.
+  // Adds the metadata with which llama-quantize says which importance matrix was used.
   void name_importance(const ImportanceMatrix& matrix) {
     content_.metadata.set_string("quantize.imatrix.file", matrix.source);
     if (!matrix.datasets.empty()) content_.metadata.set_string("quantize.imatrix.dataset", matrix.datasets.front());

@@ -31,8 +31,8 @@ class ImportanceUse {
   void add_unseen(const std::string& entry, std::int64_t matrices) { unseen_.add(entry, matrices); }
 
   bool is_used() const { return used_ > 0; }
-  // Returns notes about three things: entries that are not used, tensors without an entry that lie outside of the
-  // layers, and matrices that got no input from the text.
+  // Returns notes about three things: entries that are not used, tensors outside of the layers that have no entry, and
+  // matrices that got no input from the text.
   std::vector<std::string> notes() const;
 
  private:

@@ -9,7 +9,7 @@
 namespace tessera {
 
 // "model.layers.3.mlp.experts.7.up_proj.weight" is split into layer 3, expert 7 and "mlp.experts.{}.up_proj.weight".
-// A name without a layer gets neither layer nor expert, and `rest` is a '/' followed by the name.
+// For a name without a layer, `layer` and `expert` are empty, and `rest` is a '/' followed by the name.
 struct OwnName {
   std::optional<std::int64_t> layer;
   std::optional<std::int64_t> expert;

@@ -42,10 +42,10 @@ struct OutputImportance {
 };
 
 // Chooses the importances of the content's tensors, which are written as `types`. The result's notes say three things:
-// which entries are not used because their tensor's type does not use importances, which tensors outside of the layers
-// have no entry, and how many matrices got no input from the text. Returns invalid_argument in four cases: an entry
-// belongs to no tensor of the content, an entry has another size than its tensor, a matrix of the layers has no entry
-// although its type uses importances, or no tensor uses the importance matrix.
+// which entries are not used because their tensor's type does not use importances; which tensors outside of the layers
+// have no entry; how many matrices got no input from the text. Returns invalid_argument in four cases: an entry belongs
+// to no tensor of the content; an entry has another size than its tensor; a matrix of the layers has no entry although
+// its type uses importances; no tensor uses the importance matrix.
 Result<OutputImportance> choose_importance(const GgufContent& content, std::span<const BlockType> types,
                                            const ImportanceMatrix& matrix);
 

@@ -88,8 +88,8 @@ void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, con
   }
 }
 
-// Copies rows first … first + rows - 1 of the piece from `made` to their place in `dst`. `made` contains all blocks of
-// these rows, so it also contains elements outside of the piece.
+// Copies the rows `first` … `first` + `rows` - 1 of the piece from `made` to their place in `dst`. `made` contains all
+// blocks of these rows, so it also contains elements outside of the piece.
 template <class T>
 void copy_rows(const BlockPiece& piece, std::int64_t first, std::int64_t rows, std::span<const T> made,
                std::byte* dst) {

@@ -1,9 +1,10 @@
 // Reads elements of a matrix that a checkpoint stores in another form: transposed, as part of a stacked tensor, or
 // quantised with scales.
 //
-// In every function, `runs` says which elements to read, as slice_runs() returns it for the matrix [rows, cols], not
-// for the stored tensor. The elements are converted to `dtype` (F32, F16 or BF16) and written densely to `dst`. Every
-// function returns invalid_argument if shapes or sizes disagree, and uses OpenMP threads if the build has them.
+// In every function, `runs` says which elements of the matrix to read. It is the result of slice_runs() for the shape
+// [rows, cols] of the matrix, not for the shape of the stored tensor. Except in read_packed(), the elements are
+// converted to `dtype` (F32, F16 or BF16). They are written densely to `dst`. Every function returns invalid_argument
+// if shapes or sizes disagree, and uses OpenMP threads if the build has them.
 #pragma once
 
 #include <cstddef>

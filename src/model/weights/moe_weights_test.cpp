@@ -232,7 +232,7 @@ class ExpertsInFourBits : public ::testing::Test {
       std::vector<std::uint8_t>& of_tensor = bytes_[name];
       for (std::int64_t i = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()); i > 0;
            --i)
-        // The byte is never 255, which is not a valid exponent.
+        // All bytes are below 255, because 255 is not a valid exponent.
         of_tensor.push_back(static_cast<std::uint8_t>((i * 37 + i / 251) % 255));
       tensors.push_back({name, StoredDtype::kU8, shape, std::as_bytes(std::span(of_tensor))});
     }

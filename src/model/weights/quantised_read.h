@@ -1,8 +1,8 @@
-// Reads the parts of a quantised matrix that must be converted: 4-bit values in words, scales for smaller blocks than
-// the stored blocks, and indices.
+// Reads the parts of a quantised matrix that must be converted: 4-bit values in words, scales for blocks that are
+// smaller than the stored blocks, and indices.
 //
-// In every function, `runs` says which elements of the part to read, as slice_runs() returns it for the part's shape.
-// The elements are written densely to `dst`. An error names the tensor, the wrong value and what is accepted.
+// In every function, `runs` says which elements of the part to read. It is the result of slice_runs() for the part's
+// shape. The elements are written densely to `dst`. An error names the tensor, the wrong value and what is accepted.
 #pragma once
 
 #include <cstddef>

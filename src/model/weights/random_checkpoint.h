@@ -38,8 +38,9 @@ class RandomCheckpoint {
 
   // Plans the checkpoint. `weights` are the weights of a model with one rank (ModelOptions::tp_size 1). Each tensor is
   // stored in the type of the weight that is made from it, or in F32 if weights of different types are made from it.
-  // Returns kUnimplemented for quantised tensors except experts in MXFP4. Returns kInvalidArgument if two weights take
-  // one tensor in different shapes or with different initialisations, or if only one of them takes it transposed.
+  // Returns kUnimplemented for quantised tensors except experts in MXFP4. Returns kInvalidArgument if two weights are
+  // made from one tensor but declare different shapes or initialisations for it, or if only one of them declares that
+  // it is stored transposed.
   static Result<RandomCheckpoint> plan(std::span<const WeightSpec> weights, const RandomCheckpointOptions& options);
 
   // Returns the tensors in the order in which the model requests them. A tied LM head has no separate tensor.

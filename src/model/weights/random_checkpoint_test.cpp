@@ -171,8 +171,8 @@ TEST(RandomCheckpoint, StoresLayoutsSlicesAndSharedTensors) {
         .storage = StridedStorage{.tensor_shape = {2, 5, 6}, .offset = offset, .row_stride = 2, .col_stride = 6}};
   };
   expect_round_trip(std::vector{weight("w", {of_stack(0), of_stack(1), of_stack(30), of_stack(31)})}, 1000);
-  // Two weights of different types come from one tensor. It is stored in F32, and both weights are rounded from these
-  // values.
+  // Two weights of different types come from one tensor. The tensor is stored in F32, and both weights are rounded from
+  // these values.
   const std::vector both = {weight("a", {{.tensor = "t", .shape = {64}}}, ir::DType::kBFloat16),
                             weight("b", {{.tensor = "t", .shape = {64}}}, ir::DType::kFloat16)};
   expect_round_trip(both, 1000);

@@ -24,8 +24,8 @@ std::uint64_t random_word(std::uint64_t seed, std::uint64_t index) {
   return z ^ (z >> 31);
 }
 
-// Fills elements first … first + count - 1 of a tensor. `dst` points to the first of them. Precondition: count <=
-// kBlockElements.
+// Fills the elements `first` … `first` + `count` - 1 of a tensor. `dst` points to the first of them. Precondition:
+// count <= kBlockElements.
 void fill_block(std::byte* dst, StoredDtype dtype, std::int64_t first, std::int64_t count, std::uint64_t seed,
                 float step) {
   std::array<std::uint64_t, kBlockElements / kPerWord + 1> words;

@@ -23,8 +23,8 @@ Status fill_random_runs(std::span<std::byte> dst, StoredDtype dtype, const Slice
 Status fill_random(std::span<std::byte> dst, StoredDtype dtype, std::span<const std::int64_t> shape,
                    const TensorSlice& slice, std::uint64_t seed, float scale);
 
-// Fills `dst` with bytes first, first + 1 … of a random tensor of bytes. All values are equally probable. Runs on the
-// calling thread.
+// Fills `dst` with the bytes of a random tensor of bytes, beginning with the byte at index `first`. All values are
+// equally probable. Runs on the calling thread.
 void fill_random_bytes(std::span<std::byte> dst, std::int64_t first, std::uint64_t seed);
 
 }  // namespace tessera

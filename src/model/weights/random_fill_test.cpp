@@ -79,8 +79,8 @@ TEST(FillRandom, IsUniformAndSeedsDiffer) {
 // between machines and versions.
 TEST(FillRandom, FirstValuesDoNotChange) {
   const std::vector<float> values = filled(0, 4, 0, 32768.0f);
-  // SplitMix64 with seed 0 begins with 0xe220a8397b1dcdaf. The values are the 16-bit parts of this word from the
-  // low end, as signed numbers.
+  // SplitMix64 with seed 0 begins with 0xe220a8397b1dcdaf. The values are the four 16-bit parts of this word, the
+  // lowest first, as signed numbers.
   EXPECT_THAT(values, ::testing::ElementsAre(-12881.0f, 31517.0f, -22471.0f, -7648.0f));
 }
 

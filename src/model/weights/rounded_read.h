@@ -3,7 +3,7 @@
 //
 // A slice has the same scales as the whole matrix, because a block's scale depends on all elements of the block, even
 // if the slice contains only some of them. The functions need memory for the scales of the elements that are read, and
-// a few KiB for each thread. Uses OpenMP threads if the build has them.
+// a few KiB for each thread. They use OpenMP threads if the build has them.
 #pragma once
 
 #include <cstddef>

@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// The number of elements that a thread takes at a time. It is so large that the start of the thread's work costs little
-// compared to the conversion.
+// The number of elements that a thread processes at a time. The number is so large that the start of a thread's work
+// costs little compared to the conversion of the elements.
 constexpr std::int64_t kRunElements = 1 << 16;
 
 // Copies each element with memcpy, because the mapping may have any alignment. Compilers still turn this into vector

@@ -33,8 +33,8 @@ struct PlacedTensor {
 };
 
 // Fills and writes all tensors in order, in pieces of at most `piece_bytes`. If a tensor's unit is larger than
-// `piece_bytes`, each piece of this tensor is one unit. Each OpenMP thread, if the build has them, takes one piece at a
-// time. Returns the first error.
+// `piece_bytes`, each piece of this tensor is one unit. If the build has OpenMP, each of its threads processes one
+// piece at a time. Returns the first error.
 Status write_tensor_data(std::span<const PlacedTensor> tensors, std::int64_t piece_bytes, const TensorContent& content,
                          ReplacementFile& file);
 

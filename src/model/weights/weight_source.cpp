@@ -19,7 +19,8 @@
 namespace tessera {
 namespace {
 
-// Half the width of a uniform distribution with Hugging Face's usual standard deviation of 0.02, which is 0.02 · √3.
+// Half the width of the uniform distribution of random weights. It is √3 times the standard deviation, for which
+// Hugging Face usually chooses 0.02.
 constexpr float kDummyScale = 0.0346F;
 
 // The scale of each block in a random NVFP4 matrix: 1 in F8_E4M3. The matrix also has a second scale, which applies to
@@ -221,8 +222,8 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const IndexSto
 }
 
 // A cache of the factors of matrices. The key is a tensor and the offset of the matrix in this tensor. A factor is
-// needed for three parts: the values, the scales and the factor itself. It is cached because its computation reads the
-// whole matrix.
+// needed for three parts: the values, the scales and the factor itself. Factors are cached because the computation of a
+// factor reads the whole matrix.
 using Factors = std::map<std::pair<std::string, std::int64_t>, float>;
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const RoundedStorage& storage, Factors& factors,

@@ -126,7 +126,7 @@ const std::vector<Case>& cases() {
       made.push_back({.dtype = dtype, .rows = 0});
       made.push_back({.dtype = dtype, .rows = 70, .in = 256, .ranges = {512, 128, 8}, .rank = 16});
       // With 16-bit types these sizes run on tensor cores. They cover few rows, as in a decode step, and many rows.
-      // They also cover few and many input columns. Two of the cases have a rank above 16 and therefore take several
+      // They also cover few and many input columns. Two of the cases have a rank above 16 and therefore need several
       // tensor-core products, each of depth 16.
       made.push_back({.dtype = dtype, .rows = 6, .in = 4168, .ranges = {64, 128, 64}, .rank = 16});
       made.push_back({.dtype = dtype, .rows = 6, .in = 16392, .ranges = {64, 64, 64}, .rank = 5});

@@ -7,11 +7,11 @@
 // shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A cluster takes
 // 16 rows of A, and its blocks divide the columns of these rows. With up to 8 rows of x, blocks are large, because
 // small blocks in large clusters would start too slowly. With more rows of x, blocks are small, so that a
-// multiprocessor has room for blocks of the preceding and the next kernel too. In product_many a block takes up to 64
-// rows of x and 48 rows of A, so it reads x once for 48 rows. The order of its sums does not depend on the number of
-// rows, so deterministic forwards always use it. adapter_whole_linear also uses it, because a whole matrix is far too
-// large for registers. In add_tiles a warp takes 64 columns of y and 16 rows of a chunk at a time. split_two() splits
-// each value of t into two numbers, and the warp multiplies both by b.
+// multiprocessor has room for blocks of the preceding and the next kernel too. In product_many a block multiplies up to
+// 64 rows of x by 48 rows of A, so it reads x once for 48 rows of A. The order of its sums does not depend on the
+// number of rows, so deterministic forwards always use it. adapter_whole_linear also uses it, because a whole matrix is
+// far too large for registers. In add_tiles a warp takes 64 columns of y and 16 rows of a chunk at a time. split_two()
+// splits each value of t into two numbers, and the warp multiplies both by b.
 #pragma once
 
 #include <cstdint>
@@ -213,8 +213,8 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   if (result < kResults) store_sum<T>(in, chunk, first_value + result % kValues, result / kValues, sum);
 }
 
-// True for adapter_whole_linear (adapter_whole.h). Unlike an adapter's A, its matrix is larger than x. So neighbouring
-// blocks read the same rows of the matrix for different chunks, and one block takes several chunks of a slot.
+// True for adapter_whole_linear (adapter_whole.h). Its matrix, unlike an adapter's A, is larger than x. So neighbouring
+// blocks read the same rows of the matrix for different chunks, and a block processes several chunks of a slot.
 template <class Args>
 constexpr bool kOfWhole = std::is_same_v<Args, AdapterWholeLinearArgs>;
 
@@ -234,8 +234,8 @@ __device__ inline Chunk joined_chunk(const AdapterRows& table, unsigned i, unsig
   return chunk;
 }
 
-// Computes x · aᵀ for a chunk of up to kEights · 8 rows and for kGroups · kValues rows of A. blockIdx.x selects these
-// rows of A, and blockIdx.y selects the chunk. With kOfWhole it is the reverse.
+// Computes x · aᵀ for a chunk of up to kEights · 8 rows and for kGroups · kValues rows of A. blockIdx.x selects the
+// rows of A and blockIdx.y the chunk, or the reverse if kOfWhole is true.
 template <class T, int kEights, int kGroups, class Args>
 __global__ void __launch_bounds__(kManyWarps* kWarp) product_many(const Args in) {
   constexpr int kRows = kEights * 8;

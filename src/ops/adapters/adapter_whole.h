@@ -1,4 +1,4 @@
-// An adapter may have a whole matrix for the output head or the embedding (PEFT's modules_to_save). These operators use
+// An adapter may have a whole matrix for the LM head or the embedding (PEFT's modules_to_save). These operators use
 // that matrix instead of the model's own matrix, in the rows that have this adapter.
 //
 //   adapter_whole_linear(mut y X[T, M], x X[T, K], w X[S, M, K], sizes i32[S, 1], rows i32[5, T])

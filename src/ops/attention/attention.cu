@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   if (!find_rows(p, static_cast<int>(blockIdx.x), Shared::kRows, rows)) return;
 
   // `first` and `last` are the positions of the tokens of the block's first and last row. At the beginning [begin, end)
-  // contains all keys that any row of the block sees. It is then reduced to those of these keys that lie in the block's
-  // range.
+  // contains all keys that any row of the block sees. [begin, end) is then reduced to the keys that also lie in the
+  // block's range.
   const int first = rows.offset + rows.row_begin / p.group;
   const int last = rows.offset + (rows.row_begin + rows.rows - 1) / p.group;
   int begin = p.window > 0 ? max(0, first - p.window + 1) : 0;
@@ -139,8 +139,8 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .query_starts = a.metadata.query_starts,
           .kv_lens = a.metadata.kv_lens,
           .page_table = a.metadata.page_table,
-          // A launch may skip rows that are not in ForwardBatch::wanted_rows only if keys are not cut, because
-          // merge_states reads the results of all rows.
+          // A launch may skip rows outside of ForwardBatch::wanted_rows if keys are not cut. If keys are cut, it must
+          // compute all rows, because merge_states reads the results of all rows.
           .wanted_starts = a.shape.wanted_rows_only && parts == 1 ? a.metadata.wanted_starts : nullptr,
           .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
           .max_requests = static_cast<int>(a.max_requests()),
@@ -214,7 +214,8 @@ Result<std::unique_ptr<BoundOp>> bind_float8(const CudaAttention& a, const Probl
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors) {
   if (attention.deterministic) return 0;
   // `most` is the maximum number of partial results of all tokens together if keys are cut. splits() counts at least
-  // one tile for each token, so a token has at most 2 · multiprocessors / (num_rows · kv_heads) partial results.
+  // one tile for each token, so a token has at most 2 · multiprocessors / (num_rows · kv_heads) partial results. All
+  // num_rows tokens together have at most num_rows times as many.
   const std::int64_t most = 2 * multiprocessors / attention.shape.kv_heads;
   if (most < 2) return 0;
   const std::int64_t parts = std::min(attention.num_rows * kMostSplits, most);

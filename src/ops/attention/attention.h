@@ -87,7 +87,8 @@ struct AttentionMetadata {
 // and page tables in host memory and in device memory. It also holds the device's own planner, if the device has one.
 class AttentionPlan final : public OpPlan {
  public:
-  // Makes a plan. `planner` may be null. Returns kInvalidArgument if a limit is below one.
+  // Makes a plan. `planner` may be null. Returns kInvalidArgument if `args` does not allow at least one request, one
+  // page per request, one token per page and one page.
   static Result<std::unique_ptr<AttentionPlan>> create(Device& device, const PlanArgs& args, StepBuffer& step,
                                                        std::unique_ptr<AttentionPlanner> planner);
   // Returns the bytes of device memory that create() will allocate. They do not include the planner's memory.

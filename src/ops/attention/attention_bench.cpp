@@ -5,12 +5,12 @@
 // DEVICE is "cuda" by default. CACHE is the type of keys and values, for example f8e4m3, and is bf16 by default. With
 // MODEL, only models whose names contain MODEL are timed.
 //
-// The program prints a line for each case. For each kernel the line has the time of one layer ("-" if the kernel does
-// not support the shape), and the host's time for one plan and for binding the first layer, in microseconds. Each case
-// launches 2 to 28 layers in sequence. As far as possible, these layers together have about 256 MiB of keys and values,
-// which do not fit in the L2 cache. Decode launches are recorded as one graph. Extend launches are not recorded,
-// because an engine runs them between the recorded pieces of a forward. The time of a layer is the shortest of several
-// runs, divided by the number of layers.
+// The program prints a line for each case. For each kernel the line has three times in microseconds: the device's time
+// for one layer ("-" if the kernel does not support the shape), the host's time for one plan, and the host's time for
+// binding the first layer. Each case launches 2 to 28 layers in sequence. As far as possible, these layers together
+// have about 256 MiB of keys and values, which do not fit in the L2 cache. Decode launches are recorded as one graph.
+// Extend launches are not recorded, because an engine runs them between the recorded pieces of a forward. The time of a
+// layer is the shortest of several runs, divided by the number of layers.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -31,8 +31,8 @@ std::int64_t choose_tile_rows(const AttentionProblem& p, std::int64_t num_reques
   return std::clamp(round_up((rows + p.workers - 1) / p.workers, kRegisterRows), kLeastTileRows, kTileRows);
 }
 
-// Returns the number of tiles to compute for each KV head of the request. They are the tile with the first wanted row
-// (ForwardBatch::wanted_rows) and all tiles after it.
+// Returns the number of tiles to compute for each KV head of the request. These are the tile with the first wanted row
+// (ForwardBatch::wanted_rows) and all tiles after this one.
 std::int64_t count_tiles(const AttentionProblem& p, std::int64_t request) {
   const std::int64_t tokens = p.metadata.query_starts[request + 1] - p.metadata.query_starts[request];
   const std::int64_t tiles = (tokens * p.group() + p.tile_rows - 1) / p.tile_rows;

@@ -1,5 +1,5 @@
-// Binds attention over pages on the CPU, for `attention` and `latent_attention`. These operators differ in where
-// keys and values lie.
+// Binds attention over a paged cache on the CPU, for `attention` and `latent_attention`. These operators differ in
+// where keys and values lie.
 #pragma once
 
 #include <cstdint>

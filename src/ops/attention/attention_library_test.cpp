@@ -28,16 +28,17 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryGroupSize) {
   }
 }
 
-// There are 68 heads, so even a short prompt has enough tiles of 128 rows to fill the device, and "fa3" does not use
-// its short tiles of 64 rows.
+// There are 68 heads, so even a short prompt has enough tiles of 128 rows to fill the device. Therefore "fa3" does not
+// use its short tiles of 64 rows.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kind of tiles";
   check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
-// If few query rows see many keys, "fa3" cuts the keys of a tile into parts, at multiples of 128 keys, or of 80 keys
-// for heads of 256 elements. A graph that was recorded for uncut tiles has to merge the parts too. The result must have
-// the same bits each time, although the order in which the parts end varies.
+// If few query rows see many keys, "fa3" cuts the keys of a tile into parts. It cuts at multiples of 128 keys, or of 80
+// keys for heads of 256 elements. A graph that was recorded while no tile was cut must merge the parts when it is
+// replayed with cut tiles. The result must have the same bits each time, although the order in which the parts end
+// varies.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithCutTiles) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU does not cut tiles";
   Config with_sinks = library_config(GetParam(), 64, 2, 8);
@@ -92,9 +93,9 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithWindowsAndSoftcap) {
   }
 }
 
-// For each tile of query rows, "fa3" takes the tiles of keys in three loops. The first loop takes tiles with keys after
-// some row's position, the second takes tiles that every row sees, and the third takes tiles with keys before some
-// row's window. With a window of 300 keys, all three loops have work.
+// For each tile of query rows, "fa3" processes the tiles of keys in three loops. The first loop processes tiles with
+// keys after some row's position, the second processes tiles that every row sees, and the third processes tiles with
+// keys before some row's window. With a window of 300 keys, all three loops have work.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithWindowsInEveryTile) {
   for (const std::int64_t head_dim : {64, 128, 256})
     for (const std::int64_t window : {1, 100, 300, 2000}) {

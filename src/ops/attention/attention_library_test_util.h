@@ -62,8 +62,8 @@ struct Recorded {
   std::unique_ptr<OpCase> op;
 };
 
-// Records each kernel for a short prompt, and replays the graph for `requests`. The padded rows of the output must stay
-// unchanged.
+// Records each kernel in a graph for a short prompt, and replays the graph for `requests`. The padded rows of the
+// output must stay unchanged.
 inline void check_extend(const Config& c, const std::vector<Request>& requests) {
   const std::int64_t rows = count_rows(requests) + c.padded_rows;
   const ForwardBatch batch = make_batch(requests, c.page_size, 5);

@@ -39,8 +39,8 @@ struct MergeStates {
 
 inline constexpr int kMergeThreads = 128;
 
-// Returns the maximum of x over the block, in every thread. `scratch` points to shared memory with one float for each
-// warp.
+// Returns the maximum of x over all threads of the block, to every thread. `scratch` points to shared memory with one
+// float for each warp.
 __device__ inline float merge_max(float x, float* scratch) {
   x = warp_max(x);
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;

@@ -44,7 +44,7 @@ class Forward {
     }
     return other;
   }
-  // Returns operands in which all rows except first … first + count - 1 have other queries.
+  // Returns operands in which all rows have other queries, except the rows `first` … `first` + `count` - 1.
   std::vector<HostTensor> with_other_rows(std::int64_t first, std::int64_t count) const {
     std::vector<HostTensor> other = operands;
     other[0] = random_tensor(c_.dtype, operands[0].dims, 78, -40, 40);

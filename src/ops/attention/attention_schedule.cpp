@@ -130,8 +130,8 @@ std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<T
   constexpr std::int64_t kLeastPart = 4;  // in blocks of keys
   std::int64_t total = 0;
   for (const Tile& tile : tiles_) total += blocks_of(tile) * units_of(tile);
-  // No part may have fewer than kLeastPart blocks, so a range may end up to kLeastPart blocks early. To make up for
-  // this, every range is made kLeastPart blocks longer.
+  // No part may have fewer than kLeastPart blocks. A range may therefore end too early, by at most kLeastPart blocks.
+  // To make up for this, every range is made kLeastPart blocks longer.
   const std::int64_t range = ceil_div(total, workers()) + kLeastPart;
   std::size_t count = 0;
   std::size_t worker = 0;

@@ -129,8 +129,8 @@ struct BlockPlan {
   std::int32_t* requests;  // [blocks]
   std::int32_t* tiles;     // [blocks]: index of the tile within its request
   std::int32_t* chunks;    // [blocks]: index of the chunk within its request
-  // [requests with padding + 1]: each request's first block. Only plan_chunks() writes it. A request has no block if it
-  // is padding or does not have exactly one row. Its entry then equals the entry of the next request.
+  // [requests with padding + 1]: each request's first block. Only plan_chunks() writes it. A request has blocks only if
+  // it is not padding and has exactly one row. The entry of any other request equals the entry of the next request.
   std::int32_t* starts;
   std::int32_t* chunk_size;  // [1]: number of keys in a chunk
   std::uint8_t* valid;       // [blocks]: 0 if the block does nothing
@@ -165,11 +165,11 @@ ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
 // `split` is always true. The number of blocks never falls as the number of requests grows.
 ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits);
 
-// Divides the keys of single-row requests into chunks of one size, the smallest size that fits in the grid. Requests
-// with more rows have no block. Padding requests, which fill the batch up to `rows` requests, have no block either. If
-// `window` is not 0, a row sees at most `window` keys. Returns the number of blocks that compute something. The other
-// blocks of the grid are marked as invalid. Precondition: the grid was made for at least as many single-row requests as
-// the batch has.
+// Divides the keys of single-row requests into chunks of one size. This size is the smallest with which all chunks fit
+// in the grid. Requests with more rows have no block. Padding requests, which fill the batch up to `rows` requests,
+// have no block either. If `window` is not 0, a row sees at most `window` keys. Returns the number of blocks that
+// compute something. The other blocks of the grid are marked as invalid. Precondition: the grid was made for at least
+// as many single-row requests as the batch has.
 std::int64_t plan_chunks(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
                          std::int64_t rows, const ChunkGrid& grid, std::int64_t window, const BlockPlan& plan);
 

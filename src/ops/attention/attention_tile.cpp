@@ -3,10 +3,10 @@
 // All arithmetic is float32.
 //
 // Tiles of many rows convert the block's keys and values to float32 once, and multiply matrices. Tiles of a few rows
-// (decode) read keys and values straight from the cache, and add up the products of a score in another order than tiles
-// of many rows. Blocks start at multiples of 64, and keys that a row does not see add exact zeros. So a row's bits
-// depend neither on its index in a tile nor on the tile's other rows. With `deterministic` all tiles are computed as
-// tiles of many rows, and the bits do not depend on the number of rows either.
+// (decode) read keys and values straight from the cache. They also add up the products of a score in another order than
+// tiles of many rows do. Blocks start at multiples of 64, and keys that a row does not see add exact zeros. So a row's
+// bits depend neither on its index in a tile nor on the tile's other rows. With `deterministic` all tiles are computed
+// as tiles of many rows, and the bits do not depend on the number of rows either.
 #include "tessera/ops/attention/attention_tile.h"
 
 #include <algorithm>

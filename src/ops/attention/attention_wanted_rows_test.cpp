@@ -33,8 +33,8 @@ Config of_wanted_rows(Config c) {
 enum class Wanted : std::uint8_t { kNone, kLast, kSome, kAll };
 constexpr std::array kAnyWanted{Wanted::kLast, Wanted::kNone, Wanted::kSome, Wanted::kAll};
 
-// Returns the wanted rows. With kSome, every first of three requests wants no row, every second wants the last quarter
-// of its rows, and every third wants its first and its last row.
+// Returns the wanted rows. With kSome, a pattern repeats every three requests: one wants no row, the next wants the
+// last quarter of its rows, and the one after it wants its first and its last row.
 std::vector<std::int32_t> rows_of(const std::vector<Request>& requests, Wanted wanted) {
   std::vector<std::int32_t> rows;
   std::int32_t begin = 0;

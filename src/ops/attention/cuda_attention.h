@@ -7,9 +7,9 @@
 //              tile; a softcap only with heads of 128 elements or more
 //   "cudnn"    cuDNN's decode, if the user asks for it and the machine has cuDNN
 //
-// In an extend step that runs on fa3 or fa2, requests of a single row (decodes beside prompts) run on "hopper" or FA2's
-// decode kernel, because such a row would leave a tile of the extend kernel nearly empty. With wanted_rows_only,
-// "hopper" also computes the last row of a prompt if only this row of the prompt is wanted.
+// An extend step that runs on "fa3" or "fa2" may have requests of a single row (decodes beside prompts). These requests
+// run on "hopper" or FA2's decode kernel, because such a row would leave a tile of the extend kernel nearly empty. With
+// wanted_rows_only, "hopper" also computes the last row of a prompt if only this row of the prompt is wanted.
 //
 // If the cache has another type than the queries, "tessera" runs. There is one exception: with a cache of f8e4m3,
 // decode steps run on "hopper" where it supports the shape.

@@ -70,8 +70,8 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::int64_t bytes() const override;
 
   // Returns the kernel for the shape; kTessera for a shape that no node of the plan has. A shape with wanted_rows_only
-  // runs on the same kernels as the shape that computes all rows. It has its own tiles and segments, but both shapes
-  // have the same chunks.
+  // runs on the same kernels as the shape that computes all rows. The shape with wanted_rows_only has its own tiles and
+  // segments, but both shapes have the same chunks.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
   // Returns the kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera if these rows share
   // tiles with requests of several rows. Precondition of this function and the following ones: for at least one of the

@@ -102,7 +102,7 @@ __device__ inline const unsigned char* pack_in_box(const unsigned char* box, int
   return box + column / kPacks * (kKeyBlock * bytes) + key * bytes + permuted * 16;
 }
 
-// Loads the keys and values that one warp takes, for all segments of the warp's block. The loads run ahead of the
+// Loads the keys and values that one warp processes, for all segments of the warp's block. The loads run ahead of the
 // arithmetic.
 template <class T, class Y, int kHeadDim>
 class KeyLoader {

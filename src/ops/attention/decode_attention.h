@@ -11,9 +11,9 @@ namespace tessera {
 
 class CudaAttentionPlanner;
 
-// Returns whether the kernel supports the shape on the target. It needs Hopper and page sizes that are multiples of 16
-// tokens. It supports head sizes of 64, 128, 256 and 512, and up to 8 query heads per KV head. Queries are in bf16 or
-// f16, and the cache has the queries' type or E4M3. Windows, softcaps and sinks are supported.
+// Returns whether the kernel supports the shape on the target. The kernel needs Hopper and page sizes that are
+// multiples of 16 tokens. It supports head sizes of 64, 128, 256 and 512, and up to 8 query heads per KV head. Queries
+// are in bf16 or f16, and the cache has the queries' type or E4M3. Windows, softcaps and sinks are supported.
 bool decode_attention_serves(const AttentionShape& shape, const AttentionTarget& target);
 
 // Returns the number of keys in a tile. The keys of a request are cut only between tiles, so that the warps of a block

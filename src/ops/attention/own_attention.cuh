@@ -191,7 +191,7 @@ __device__ inline void start(const Problem& p, const Rows& rows, int kv_head, in
   }
 }
 
-// Computes the scores of a tile. It computes only the rows ty + 16·i with i < used, because a decode step fills only a
+// Computes the scores of a tile, but only for the rows ty + 16·i with i < used, because a decode step fills only a
 // tile's first rows.
 template <int kDim>
 __device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, int used,
@@ -213,8 +213,8 @@ __device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, int used
   }
 }
 
-// Takes one step of the online softmax. Scores of hidden keys become -inf, the sums so far are rescaled to the new
-// running max, and the weights of this tile's keys go to shared memory.
+// Takes one step of the online softmax. Scores of keys that a row does not see become -inf, the sums so far are
+// rescaled to the new running max, and the weights of this tile's keys go to shared memory.
 template <int kDim>
 __device__ inline void update_softmax(const Problem& p, const Rows& rows, int first_key, int tx, int ty,
                                       float (&scores)[Sums<kDim>::kRows][4], Sums<kDim>& sums, Tile<kDim>& tile) {

@@ -12,12 +12,12 @@
 //
 // A work item is a tile of query rows of one request for two query heads of one KV head. Each block of the cluster
 // computes one of the two heads. If a KV head has an odd number of query heads, the work items of its last head have
-// two tiles, one for each block. Both blocks still get the same keys, so one of them may get keys that none of its rows
-// sees, or even a tile without rows. The block computes these products too, but they do not reach the output. A
-// persistent cluster processes the work items that the planner assigned to it. Lengths, page tables and work items are
-// read from device memory, so that a recorded launch works for any forward of the bucket. Blocks may read them while
-// the preceding kernel still runs, because no kernel writes them: they are copied to the device before the forward.
-// Tiles of keys begin at multiples of kKeys and are taken from the last to the first.
+// two tiles, one for each block. Both blocks still process the same keys. So a block may compute products for keys that
+// none of its rows sees, or even for a tile without rows. These products do not reach the output. A persistent cluster
+// processes the work items that the planner assigned to it. Lengths, page tables and work items are read from device
+// memory, so that a recorded launch works for any forward of the bucket. Blocks may read them while the preceding
+// kernel still runs, because no kernel writes them: they are copied to the device before the forward. Tiles of keys
+// begin at multiples of kKeys and are taken from the last to the first.
 //
 // If few query rows see many keys, there are too few tiles for all multiprocessors. The planner may then cut the keys
 // of a tile into parts. Each part is a work item, and the results of the parts are merged (prefill_parts.cuh).
@@ -61,8 +61,8 @@ inline constexpr int kColumns = 64;  // number of 16-bit columns in a row of 128
 inline constexpr int kRowBytes = kColumns * 2;
 inline constexpr int kEightRowBytes = 8 * kRowBytes;
 inline constexpr int kBoxTokens = 16;  // number of tokens in a box of the copy engine
-// To merge their results, each warpgroup passes half of every thread's sums, and its rows' running max and sum of
-// weights, to the other warpgroup through shared memory. This memory holds the first four float32 of every thread, then
+// To merge their results, the two warpgroups exchange data through shared memory: half of every thread's sums, and the
+// running max and sum of weights of the thread's rows. This memory holds the first four float32 of every thread, then
 // the next four of every thread, and so on. kJoinStep is the number of bytes of four float32 of every thread.
 inline constexpr int kJoinStep = kWarpgroup * 16;
 

@@ -28,7 +28,8 @@ struct CopyingWarp {
   int key_box = 0;  // the result of find_box() for the next tile of keys
   int value_box = 0;
 
-  // Looks up work item `i` and the boxes of its last tile. It may be called while the preceding kernel still runs.
+  // Looks up work item `i` and the boxes of its last tile. This function may be called while the preceding kernel still
+  // runs.
   __device__ void look_up(int i) {
     work = work_at<S>(p, i, rank);
     kv_head = work.head / p.group;

@@ -30,9 +30,9 @@ struct PartResults {
   }
 };
 
-// Merges the sums out[kFirst … kFirst + kSums - 1], the rows' running max and their sums of weights, if the work item
-// is a part. Returns whether the warp has the results of all keys. Only then are `out` and `rows` valid afterwards. All
-// threads of the warp call it.
+// If the work item is a part, merges the sums out[kFirst … kFirst + kSums - 1], the rows' running max and the rows'
+// sums of weights with those of the other parts. Returns whether the warp has the results of all keys. Only then are
+// `out` and `rows` valid afterwards. All threads of the warp call it.
 template <class S, int kFirst, int kSums, class T>
 __device__ inline bool merge_parts(const Attention<T>& p, const Work& w, float (&out)[S::kHeadDim / 2],
                                    OnlineSoftmax<FastBaseTwo> (&rows)[2]) {

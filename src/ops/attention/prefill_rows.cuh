@@ -1,11 +1,12 @@
 // The computing warpgroups of a block of prefill attention (prefill_attention.cuh). Each warpgroup computes kGroupRows
 // query rows of one head. It takes either all keys of these rows, or half of every tile of keys.
 //
-// While a warpgroup turns scores into weights, the tensor cores multiply this warpgroup's weights and values of the
-// previous tile, and also run the products of the other warpgroup. Warpgroups with different rows take turns at issuing
-// products. So one warpgroup has scores to work on while the other waits for scores. Warpgroups with the same rows join
-// their results at the end: each scales its sums by a weight of its own (part_weight()), and the scaled sums are added.
-// The weight follows from the warpgroup's running max and the greater of both running maxima.
+// While a warpgroup turns scores into weights, the tensor cores run two other kinds of products: this warpgroup's
+// weights times values of the previous tile, and the products of the other warpgroup. Warpgroups with different rows
+// take turns at issuing products. So one warpgroup has scores to work on while the other waits for scores. Warpgroups
+// with the same rows join their results at the end: each scales its sums by a weight of its own (part_weight()), and
+// the scaled sums are added. The weight follows from the warpgroup's running max and the greater of both running
+// maxima.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"

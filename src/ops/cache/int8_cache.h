@@ -1,9 +1,9 @@
 // A cache of int8: the layout of its pages, and how numbers become codes.
 //
 // The elements of a head are divided into blocks of 32. The last block may be shorter. A block is stored as int8 codes
-// and one scale in bfloat16, like Q8_0 of GGUF files, which has float16 scales. An element is code · scale. The scale
-// is the block's greatest magnitude / 127, rounded up, so that all codes are from -127 to 127. A code is element /
-// scale, rounded to nearest. So an element changes by at most half a scale, which is at most 1/252 of the block's
+// and one scale in bfloat16, like Q8_0 of GGUF files, which has float16 scales. An element is read as code · scale. The
+// scale is the block's greatest magnitude / 127, rounded up, so that all codes are from -127 to 127. A code is element
+// / scale, rounded to nearest. So an element changes by at most half a scale, which is at most 1/252 of the block's
 // greatest magnitude. A block with an infinity or a NaN gets the scale NaN, and all its elements read as NaN. A block
 // whose magnitudes are all below 1.5e-36 becomes zeros.
 //
@@ -48,7 +48,7 @@ struct Int8Layout {
   constexpr std::int64_t codes(std::int64_t page, std::int64_t head, std::int64_t token) const {
     return chunk(page, head) + token * head_dim;
   }
-  // Returns the offset of the scales of this token. It may be odd.
+  // Returns the offset of the scales of this token. The offset may be odd.
   constexpr std::int64_t scales(std::int64_t page, std::int64_t head, std::int64_t token) const {
     return chunk(page, head) + page_size * head_dim + token * blocks() * kInt8ScaleBytes;
   }

@@ -26,7 +26,7 @@ HostTensor empty_cache(std::int64_t head_dim) {
   return filled_tensor(DType::kUInt8, {kPages, kPageSize, kHeads, cache_columns(DType::kUInt8, head_dim)}, 9);
 }
 
-// Returns the number of bytes before a head's chunk of a page.
+// Returns the byte offset in a cache at which the chunk of a head begins, in the page of `slot`.
 std::int64_t chunk_at(std::int64_t slot, std::int64_t head, std::int64_t head_dim) {
   const std::int64_t blocks = (head_dim + 31) / 32;
   return (slot / kPageSize * kHeads + head) * kPageSize * (head_dim + 2 * blocks);
@@ -145,7 +145,8 @@ TEST(Int8Cache, QkvRopeStoreStoresWhatKvStoreStores) {
       const OpOutcome out = run_op(kQkvRopeStore, kQkvRopeStoreCpu,
                                    {qkv, table, places, empty_cache(head_dim), empty_cache(head_dim)}, attributes);
       EXPECT_EQ(out.results[0].bytes, turned.results[0].bytes);
-      // Passes every slot of a cache to store() as a row. A row whose slot holds no token is not stored.
+      // Each slot of the plain cache becomes one row for store(). Rows of slots without a token get the slot -1, so
+      // they are not stored.
       const auto rows = [&](HostTensor cache) {
         cache.dims = {kPages * kPageSize, kHeads * head_dim};
         return cache;

@@ -27,10 +27,10 @@ __device__ void store_as(Y* to, const Pack<X, N>& values, float scale) {
 
 constexpr int kMostThreads = 1024;  // maximum number of threads of a block
 
-// Normalises, rotates and stores the heads of all tokens. blockIdx.x is the token. A group of blockDim.x threads takes
-// one of the token's heads. Each thread takes one or two packs of the head's elements (a slot of cuda_rotary.cuh),
-// loads them at once and keeps them in registers. row_sum() adds over either a part of a warp or a whole block, so a
-// group that is larger than a warp must be a whole block.
+// Normalises, rotates and stores the heads of all tokens. blockIdx.x is the token. A group of blockDim.x threads
+// processes one of the token's heads. Each thread processes one or two packs of the head's elements, which form a slot
+// (cuda_rotary.cuh). It loads them at once and keeps them in registers. row_sum() adds over either a part of a warp or
+// a whole block, so a group that is larger than a warp must be a whole block.
 template <class X, class Y, int N>
 __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_constant__ QkvRopeStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];

@@ -213,7 +213,7 @@ TEST_P(CollectiveRanks, ManyCallsInARowGiveTheSum) {
 }
 
 // Each rank looks up ids in its slice of an embedding table. The sum over the ranks must equal the rows that a lookup
-// in the whole table gives, also for a token that takes a row of `given` instead of a row of the table.
+// in the whole table gives. This must also hold for a token that uses a row of `given` instead of a row of the table.
 TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
   const auto [ranks, dtype] = GetParam();
   const std::int64_t rows = 6;

@@ -11,11 +11,11 @@ namespace {
 
 // The maximum number of blocks of a launch. Launches of different ranks cannot deadlock. Block b waits only for block b
 // of each peer. The peer's block starts sooner or later, because no kernel before it on the peer's GPU waits for this
-// rank's block. It may start late if other kernels fill the peer's GPU (two-batch overlap).
+// rank's block. The peer's block may start late if other kernels fill the peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
-// A sum of at least this number of bytes is done in two steps (ReduceWay): kTwoStepBytesOfTwo with two ranks, and
-// kTwoStepBytes with more. Three or more ranks transfer fewer bytes in two steps than at once. From kTwoStepBytes on,
-// this saving exceeds the cost of the second hop.
+// A sum is computed in two steps (ReduceWay) if it has at least this number of bytes: kTwoStepBytesOfTwo for two ranks,
+// and kTwoStepBytes for more ranks. Three or more ranks transfer fewer bytes in two steps than at once. From
+// kTwoStepBytes on, this saving exceeds the cost of the second hop.
 constexpr std::int64_t kTwoStepBytesOfTwo = 2 << 20;
 constexpr std::int64_t kTwoStepBytes = 256 << 10;
 // The maximum number of bytes that one launch adds up in two steps. Up to this size the data and the three buffers of a

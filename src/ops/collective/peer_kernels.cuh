@@ -3,7 +3,7 @@
 // before it waits for the units of those ranks, so that ranks that wait for each other cannot deadlock.
 //
 // Values are added in rank order in float32, and the sum is rounded once. A rank applies present() to its own values
-// before it adds them, as it does before it sends them, so that every rank adds the same bits.
+// before it sends them, and also before it adds them itself. So every rank adds the same bits.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ __device__ inline void store_mail(Unit<4>* to, const Unit<4>& unit) {
                : "memory");
 }
 
-// Prepares a unit for sending. Words of the value kAbsent become 0, because the receiver takes kAbsent for a word that
-// has not arrived.
+// Prepares a unit for sending. Words with the value kAbsent become 0, because to the receiver kAbsent means that the
+// word has not arrived yet.
 template <int kWords>
 __device__ inline Unit<kWords> present(Unit<kWords> unit) {
 #pragma unroll
@@ -88,7 +88,8 @@ __device__ inline std::int64_t thread_of_grid() {
 }
 __device__ inline std::int64_t threads_of_grid() { return static_cast<std::int64_t>(gridDim.x) * kPeerThreads; }
 
-// Clears this thread's part of the words that were written to this rank's mailbox in the previous turn.
+// Sets the words that were written to this rank's mailbox in the previous turn back to kAbsent. Each thread clears a
+// part of these words.
 __device__ inline void clear_last_turn(const Peers& peers, const Turn& turn) {
   uint4* buffer = reinterpret_cast<uint4*>(peers.mailboxes[peers.rank] + turn.clear_at);
   const std::int64_t packs = (static_cast<std::int64_t>(turn.clear_words) + 3) / 4;
@@ -180,8 +181,9 @@ __device__ inline Unit<kWords> sum_of_ranks(const Unit<kWords> (&of_rank)[kMostP
   return unit;
 }
 
-// Loads a kernel's code before its first launch. Otherwise that launch would load the code, which may wait until the
-// device is idle. If a kernel on the device were then waiting for this rank, neither wait would end.
+// Loads a kernel's code before its first launch. Otherwise that launch would load the code. CUDA may wait until the
+// device is idle before it loads code. If a kernel on the device were then waiting for this rank, neither wait would
+// end.
 template <class Kernel>
 inline Status load_code(Kernel* kernel) {
   cudaFuncAttributes attributes{};

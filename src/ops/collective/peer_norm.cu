@@ -1,6 +1,6 @@
 // Runs all_reduce and the following add_rms_norm in one launch, for the few rows of a decode step. Each block has one
-// row. It sends the row, adds up the rows of all ranks and the residual, and normalises this sum in registers, without
-// reading it back from memory.
+// row. The block sends its row, adds up the rows of all ranks and the residual, and normalises the sum in registers,
+// without reading the sum back from memory.
 #include <utility>
 
 #include "tessera/ops/collective/peer_collectives.h"

@@ -11,7 +11,7 @@ namespace {
 
 // The maximum number of blocks of a launch. Launches of different ranks cannot deadlock. Block b waits only for block b
 // of each peer. The peer's block starts sooner or later, because no kernel before it on the peer's GPU waits for this
-// rank's block. It may start late if other kernels fill the peer's GPU (two-batch overlap).
+// rank's block. The peer's block may start late if other kernels fill the peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
 
 LaunchShape shape_of(std::int64_t units) {

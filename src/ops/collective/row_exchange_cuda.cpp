@@ -18,7 +18,7 @@ Status check_bytes(const BindArgs& args, std::int64_t bytes) {
       fmt::format("{} between GPUs needs a multiple of 4 bytes per rank, not {}", args.node.op, bytes));
 }
 
-// The exchange for a group of one rank. It copies the rank's rows, which are all rows.
+// The exchange for a group of one rank. It only copies the rank's own rows, because there are no other ranks.
 class CopyOp final : public BoundOp {
  public:
   CopyOp(const TensorView& x, const TensorView& y) : x_(x), y_(y) {}

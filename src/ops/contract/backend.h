@@ -25,17 +25,17 @@ struct DeviceChoice {
 // The engine's interface to one type of device. Immutable, and valid to the end of the process.
 struct Backend {
   std::function<Result<std::unique_ptr<Device>>(const DeviceChoice& choice)> create_device{};
-  // Returns the kernels. It is a function and not a pointer, because static initialisation may construct the kernels
-  // after this object.
+  // Returns the kernels. This member is a function and not a pointer to the kernels, because static initialisation may
+  // construct the kernels after this object.
   const KernelTable& (*kernels)() = nullptr;
   // Returns the versions of driver and libraries. Measured times and chosen algorithms apply only to the same versions
   // and the same device name. If this function is null, they apply to every device of the same name.
   std::function<std::string()> versions{};
   // export_algorithms() returns the algorithms that libraries have chosen so far in this process, in an opaque form.
-  // import_algorithms() takes the export of an earlier process with the same device and the same versions(). It must
-  // run before anything is bound. It returns kDataLoss if export_algorithms() did not make the data. Each imported
-  // algorithm is checked before it is used. Both functions are thread-safe. Both are null if the libraries have no
-  // algorithms to keep.
+  // import_algorithms() adopts what export_algorithms() returned in an earlier process with the same device and the
+  // same versions(). It must run before anything is bound. It returns kDataLoss if export_algorithms() did not make the
+  // data. Each imported algorithm is checked before it is used. Both functions are thread-safe. Both are null if the
+  // libraries have no algorithms to keep.
   Json (*export_algorithms)() = nullptr;
   Status (*import_algorithms)(const Json& algorithms) = nullptr;
   // Adds the measurements of other processes to later exports. This process still uses its own algorithms. Returns

@@ -1,6 +1,6 @@
-// Catches: kernels of deterministic forwards whose row results depend on the number of rows, on addresses, on other
-// requests of the batch, on padding, on how a prompt is cut into chunks, or on whether a token is computed in an extend
-// or a decode step. All comparisons are bitwise.
+// Catches kernels of deterministic forwards in which a row's result depends on one of these: the number of rows;
+// addresses; other requests of the batch; padding; how a prompt is cut into chunks; whether a token is computed in an
+// extend or a decode step. All comparisons are bitwise.
 #include <gtest/gtest.h>
 
 #include "tessera/ops/attention/attention_test_util.h"

@@ -16,7 +16,7 @@ namespace tessera {
 
 class DevicePageTables {
  public:
-  // Allocates the tables in device memory. Preconditions: the limits have at least one request, one page per request
+  // Allocates the tables in device memory. Preconditions: `limits` allows at least one request, one page per request
   // and one token per page. Page ids are below `num_pages`.
   static Result<DevicePageTables> create(Device& device, const PlanLimits& limits, std::int64_t num_pages);
   // Returns the bytes of device memory that create() will allocate.

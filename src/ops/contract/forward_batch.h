@@ -76,8 +76,8 @@ struct ForwardBatch {
   // a recurrent state over the drafts. Instead, the state's slot holds the rows of the drafts until the request's next
   // forward.
   std::vector<std::int32_t> draft_lens = {};
-  // [B], or empty if all entries are 0: how many of the last drafts before this forward were accepted. A recurrent
-  // state is advanced over these drafts first, from the rows that its slot holds.
+  // [B], or empty if all entries are 0: how many of the drafts in each request's previous forward were accepted. A
+  // recurrent state is first advanced over these drafts, with the rows that its slot holds.
   std::vector<std::int32_t> accepted_drafts = {};
   // [T], or empty if all entries are -1. An entry is the slot of the low-rank adapter that the token's request uses.
   std::vector<std::int32_t> adapter_slots = {};
@@ -119,8 +119,8 @@ struct PlanLimits {
   std::int64_t max_tokens = 0;             // maximum number of query rows of a forward, with padding
   std::int64_t max_pages_per_request = 0;  // in the cache group that needs the most pages
   std::int64_t page_size = 16;             // tokens in a page
-  // If true, a row's bits do not depend on the other rows of a forward, on their number or on how a request is divided
-  // into forwards.
+  // If true, a row's bits do not depend on three things: the other rows of a forward, their number, and how a request
+  // is divided into forwards.
   bool deterministic = false;
   // If true, a forward may have several rows of a decoding request: its token and drafts. A layer stores the keys of
   // these rows during the forward, so a kernel must not read the keys of earlier rows before its layer has stored them.

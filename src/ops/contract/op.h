@@ -76,8 +76,8 @@ struct KernelDef {
   // function only for its greatest number of rows, although fewer rows may run another kernel. The function is null if
   // the kernel needs no scratch.
   std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};
-  // Makes the kernel's plans. It is null if the kernel reads only its operands and the numbers in its ForwardContext,
-  // and therefore needs no plan. The planner outlives the definition.
+  // Makes the kernel's plans. The planner is null if the kernel reads only its operands and the numbers in its
+  // ForwardContext, and therefore needs no plan. The planner outlives the definition.
   const OpPlanner* planner = nullptr;
 };
 

@@ -66,8 +66,8 @@ struct PlanArgs {
   PlanLimits limits;
 };
 
-// Makes the plans for a device's kernel. Both functions are set. The plan that make() returns takes exactly as many
-// bytes as bytes_needed() returns.
+// Makes the plans for a device's kernel. Both functions are set. The plan that make() returns occupies exactly as many
+// bytes of device memory as bytes_needed() returns.
 struct OpPlanner {
   // Makes a plan. `step` must outlive it. During make() the plan reserves its share of `step`, to which plan() then
   // writes before each forward.

@@ -29,12 +29,12 @@ struct StateMetadata {
   const std::int32_t* accepted = nullptr;
   std::int64_t max_requests = 0;
 
-  // These functions describe request b. They need a device whose memory the caller can read.
+  // These functions describe request b. Precondition: the caller can read the device's memory.
   std::int64_t first_row(std::int64_t b) const { return lengths.query_starts[b]; }
   std::int64_t num_rows(std::int64_t b) const { return lengths.query_starts[b + 1] - lengths.query_starts[b]; }
   // Returns the position of the request's first row in its sequence.
   std::int64_t first_position(std::int64_t b) const { return lengths.kv_lens[b] - num_rows(b); }
-  // Returns how many of the request's first rows change its state. It is at least 1.
+  // Returns how many of the request's first rows change its state. This number is at least 1.
   std::int64_t kept_rows(std::int64_t b) const { return num_rows(b) - drafts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
   // Returns whether the request starts from a zero state. It does in two cases: if the request's first token is in this
@@ -46,7 +46,7 @@ struct StateMetadata {
 
 class StatePlan final : public OpPlan {
  public:
-  // Makes a plan. Returns kInvalidArgument if a limit is below one.
+  // Makes a plan. Returns kInvalidArgument if `args` does not allow at least one request and one slot.
   static Result<std::unique_ptr<StatePlan>> create(const PlanArgs& args, StepBuffer& step);
   static std::int64_t bytes_needed(const PlanLimits& limits);
 

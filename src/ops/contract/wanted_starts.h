@@ -1,6 +1,6 @@
 // Finds each request's first wanted row: the first row whose logits are wanted. An operator that may leave out unwanted
-// rows computes this row and all later rows of the request, so that one number describes a request's work. Usually the
-// last row of a prompt is wanted, or all rows.
+// rows computes this row and all later rows of the request, so that one number describes a request's work. Usually
+// either only the last row of a prompt is wanted, or all its rows are.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ TESSERA_INLINE Vec16 numbers_of_e4m3(VecU16 const& magnitude, VecU16 const& sign
   const VecU16 rebiased = magnitude + (120u << 23);  // changes the exponent's bias from 7 to 127
   const auto value = reinterpret_cast<Vec16>(magnitude == 0x7fu << 20 ? VecU16{} + 0x7fc00000u : rebiased);
   // For a subnormal number m / 8 · 2^-6, `value` is (1 + m / 8) · 2^-7, and `lifted` is the correct number. `lifted` is
-  // smaller than `value` only for subnormal numbers.
+  // smaller than `value` only for subnormal numbers, so the smaller of the two is the correct number.
   const Vec16 lifted = value * 2.0f - std::bit_cast<float>(121u << 23);
   return reinterpret_cast<Vec16>(reinterpret_cast<VecU16>(lifted < value ? lifted : value) | sign);
 }

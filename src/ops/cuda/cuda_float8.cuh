@@ -32,7 +32,7 @@ __device__ inline Y to_cache(float value, [[maybe_unused]] float scale) {
 // Returns the scale at `scale` in device memory, or 1 if `scale` is null.
 __device__ inline float scale_or_one(const float* scale) { return scale == nullptr ? 1.0f : *scale; }
 
-// Converts two neighbouring numbers, the first in the lower byte, to a pair of T, exactly.
+// Converts two neighbouring E4M3 numbers, the first in the lower byte, to a pair of T. The conversion is exact.
 template <class T>
 __device__ inline std::uint32_t widen_two(std::uint32_t two) {
   const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two), __NV_E4M3);

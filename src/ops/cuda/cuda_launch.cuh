@@ -1,5 +1,5 @@
 // Computes launch shapes for row-wise kernels, and launches kernels before the preceding kernel has ended. A thread
-// takes one item (one element, or a pack of neighbours) of one row. Short rows share a block, and a long row has
+// processes one item (one element, or a pack of neighbours) of one row. Short rows share a block, and a long row has
 // several blocks.
 //
 //   const LaunchShape shape = row_shape(rows, items);   // at bind
@@ -63,8 +63,9 @@ __device__ inline std::int64_t flat_item() { return static_cast<std::int64_t>(bl
 // Two rules hold. First, a block must wait before it writes memory, and before it reads memory that other kernels
 // write. Second, at least one block of each launch must wait. Because of the second rule, a kernel never ends before
 // the kernels ahead of it. So a kernel need only wait for the kernel directly before it. A kernel's pointers are not
-// __restrict__, because the compiler could then move loads through them before wait_for_previous(). Before it waits, a
-// block may read memory that only copies write, because no kernel starts before an earlier copy has ended.
+// declared __restrict__. Otherwise the compiler could move loads through these pointers before wait_for_previous().
+// Before it waits, a block may read memory that only copies write, because no kernel starts before an earlier copy has
+// ended.
 //
 // let_next_begin() allows the next kernel, if it is launched early, to start its blocks as soon as all blocks of this
 // kernel have started.

@@ -2,10 +2,10 @@
 //
 //   return make_cuda_op("silu_mul", [=](cudaStream_t stream) { silu_mul<<<grid, block, 0, stream>>>(…); });
 //
-// Launch errors are read from the runtime's last error. The callable runs eagerly and while the stream records, and
-// must enqueue the same launches each time (BoundOp::enqueue() describes the only exception). The type of the callable
-// identifies its kernels. If callables of one type may launch different kernels, `choice` (BoundOp::choice)
-// distinguishes them.
+// Launch errors are read from the runtime's last error. The callable runs both in eager forwards and while the stream
+// records a graph, and must enqueue the same launches each time (BoundOp::enqueue() describes the only exception). The
+// type of the callable identifies its kernels. If callables of one type may launch different kernels, `choice`
+// (BoundOp::choice) distinguishes them.
 #pragma once
 
 #include <cuda_runtime.h>

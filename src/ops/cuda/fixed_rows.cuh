@@ -30,10 +30,10 @@ struct FixedRows {
 };
 
 // Returns the byte offset within a group of the four even columns among the eight columns from `column` on. `column` is
-// a multiple of 8. The four odd columns lie 16 bytes further on. The kernel multiplies w in this order: a word of w
-// holds eight int4 values, which are a thread's operands for one product of 32 columns. The lower halves of the word's
-// bytes are the even columns, and are the operands for the product's first 16 columns. The upper halves are the odd
-// columns, and are the operands for the other 16.
+// a multiple of 8. The four odd columns lie 16 bytes further on. This is the order in which the kernel multiplies the
+// columns of w. A word of w holds eight int4 values, which are a thread's operands for one product of 32 columns. The
+// lower halves of the word's bytes hold the even columns, which are the operands for the first 16 columns of the
+// product. The upper halves hold the odd columns, which are the operands for the other 16.
 __device__ inline int place_in_group(int column) { return column / 8 % 4 * 32 + column / 32 * 4; }
 
 // Converts eight columns of a row of k columns and stores them. The sixteen threads of a group call it together. They

@@ -21,16 +21,16 @@ namespace tessera::cuda {
 inline constexpr int kWarpgroup = 128;        // number of threads in a warpgroup
 inline constexpr int kMostProductSums = 128;  // number of a thread's sums in a product of 64 by 256
 
-// Returns the descriptor of a matrix in shared memory. A product takes 16 of its 64 columns. Adding kMatrixStep to the
-// descriptor selects the next 16. Eight rows are contiguous in 1024 bytes. kEightRows is the distance in bytes between
-// one set of eight rows and the next.
+// Returns the descriptor of a matrix in shared memory. One product uses 16 of the matrix's 64 columns. Adding
+// kMatrixStep to the descriptor selects the next 16 columns. Eight rows are contiguous in 1024 bytes. kEightRows is the
+// distance in bytes between one set of eight rows and the next.
 template <int kEightRows = 1024>
 __device__ inline std::uint64_t matrix_at(std::uint32_t address) {
   constexpr std::uint64_t kSwizzle128 = 1;
   return (address & 0x3FFFFU) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{kEightRows >> 4} << 32 | kSwizzle128 << 62;
 }
-// Returns the descriptor of a matrix with more than 64 columns. A product takes 16 of its rows. Columns 64 to 127 begin
-// kNextColumns bytes after columns 0 to 63, and so on.
+// Returns the descriptor of a matrix with more than 64 columns. One product uses 16 of the matrix's rows. Columns 64 to
+// 127 begin kNextColumns bytes after columns 0 to 63, and so on.
 template <int kEightRows, int kNextColumns>
 __device__ inline std::uint64_t wide_matrix_at(std::uint32_t address) {
   return (matrix_at<kEightRows>(address) & ~(std::uint64_t{0x3FFF} << 16)) | std::uint64_t{kNextColumns >> 4} << 16;
@@ -150,8 +150,9 @@ __device__ inline void multiply(float (&sum)[kSums], std::uint64_t a, std::uint6
 #undef TESSERA_PRODUCTS
 
 // Computes sum[64, kN] = a[64, 32] · b[kN, 32]ᵀ of E4M3 numbers, plus the old sum if `keep`. Rows of both matrices have
-// 128 elements of one byte. Adding kMatrixStep to a descriptor selects the next 32. Hopper's sums of such products have
-// a precision of only about 14 bits, so the caller adds up longer sums in float32 registers (arXiv 2412.19437, 3.3.2).
+// 128 elements of one byte. Adding kMatrixStep to a descriptor selects the next 32 elements of each row. Hopper's sums
+// of such products have a precision of only about 14 bits, so the caller adds up longer sums in float32 registers
+// (arXiv 2412.19437, 3.3.2).
 #define TESSERA_E4M3_PRODUCT(N, NAMES, A, B, KEEP, ...)                                                            \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                                      \
                ", 0;\n"                                                                                            \

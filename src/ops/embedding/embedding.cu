@@ -25,7 +25,7 @@ __global__ void resolve_ids(const IdResolution r) {
 }
 
 // Writes rows, each with packs · N values. A row is either a row of the table times T(scale), or a given row unchanged.
-// If its number is outside the table or the given rows, it becomes zeros.
+// A row whose number is outside the table or the given rows becomes zeros.
 template <class T, int N>
 __global__ void scaled_rows(const RowCopy copy, std::int64_t packs, float scale) {
   const std::int64_t t = row_of_thread();

@@ -33,10 +33,10 @@ extern const KernelDef kAddGivenCpu;
 extern const KernelDef kAddGivenCuda;
 
 // resolve_ids(ids i32[T], rows i32[T], last_ids i32[R']) {replaced = none, by = 0} → i32[T]
-//   Element t is ids[t] if rows[t] < 0, and otherwise last_ids[rows[t]], the token that row rows[t] of the last step
-//   sampled. If row rows[t] is past the end of last_ids, element t is -2, which embedding turns into zeros. An id in
-//   `replaced` (at most kMaxReplacedIds) becomes `by`, because some models embed the ids of images and sound as another
-//   id.
+//   Element t is ids[t] if rows[t] < 0, and otherwise last_ids[rows[t]], the token that row rows[t] of the previous
+//   step sampled. If row rows[t] is past the end of last_ids, element t is -2, which embedding turns into zeros.
+//   `replaced` is a list of at most kMaxReplacedIds ids. Each of them becomes `by`, because some models embed the ids
+//   of images and sound as another id.
 inline constexpr std::size_t kMaxReplacedIds = 8;
 extern const ir::OpDecl kResolveIds;
 extern const KernelDef kResolveIdsCpu;

@@ -1,4 +1,4 @@
-// Catches: reads outside the table for ids of padding or wrong ids; rows that use ids of the wrong step.
+// Catches: reads outside the table for wrong ids or for the ids of padding rows; rows that use ids of the wrong step.
 #include "tessera/ops/embedding/embedding.h"
 
 #include <gmock/gmock.h>

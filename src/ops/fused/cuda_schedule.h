@@ -2,8 +2,9 @@
 // own. A unit is a sequence of elements that are reduced together or, if nothing is reduced, a part of a row.
 // Neighbouring lanes of a warp, or a whole block, work on one unit. The schedule counts two things:
 //
-//   item   `pack` neighbouring elements, loaded at once; with a rotation, also the elements half a head after them
-//   unit   `items` items; each of `lanes` threads has `held` of them in registers
+//   item   has `pack` neighbouring elements, which a thread loads at once. With a rotation it also has the elements
+//          that lie half a head after them.
+//   unit   has `items` items. Each of its `lanes` threads has `held` of them in registers.
 //
 // The schedule depends on the kernel alone and not on the number of rows, so a row has the same bits in every batch.
 #pragma once

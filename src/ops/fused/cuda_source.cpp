@@ -79,7 +79,7 @@ class TaskWriter {
   }
   static std::string guarded(const std::string& body) { return "    if (!mine[h]) continue;\n" + body; }
 
-  // Writes the code that computes an instance if that code is not written yet. Returns the name of the instance's
+  // Writes the code that computes an instance, unless this code was written before. Returns the name of the instance's
   // variable and the phase that computes it. A reduction separates each phase from the next.
   std::pair<std::string, std::size_t> visit(int id, std::int64_t shift) {
     const RowValue& v = value(id);

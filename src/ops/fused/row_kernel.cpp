@@ -66,8 +66,8 @@ class TaskFinder {
     return id;
   }
 
-  // Merges the task of value `id` with the tasks of its inputs. Skips inputs that `id` does not read at the positions
-  // that it writes, such as a rotation's table. Also skips repeated operands and weights, because they belong to no
+  // Merges the task of value `id` with the task of each input that `id` reads at the positions that it writes. A
+  // rotation does not read its table in this way. Repeated operands and weights are skipped, because they belong to no
   // task. Loads and slices are not merged with their inputs, so each begins a task.
   void join(int id) {
     if (is_source(value(id).op) || value(id).op == RowOp::kSlice) return;

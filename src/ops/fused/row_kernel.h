@@ -42,8 +42,9 @@ enum class RowOp : std::uint8_t {
   kGeluTanh,
   kGeluErf,
   kSoftcap,  // number · tanh(x / number)
-  // Inputs x and w: x / sqrt(mean(x²) + number) · w, for each sequence of elements of x that is as long as w. In the
-  // form kRoundOnce only the final product is rounded. kUnitOffset rounds in the same way, and multiplies by 1 + w.
+  // x / sqrt(mean(x²) + number) · w, for the inputs x and w. x is cut into sequences as long as w, and each sequence
+  // has its own mean. In the form kRoundOnce only the final product is rounded. kUnitOffset rounds in the same way, and
+  // multiplies by 1 + w.
   kRmsNorm,
   kRotary,  // inputs x and table: rotates heads of `head_dim` elements; the table has head_dim / 2 cosines, then sines
 };

@@ -44,7 +44,7 @@ class RowKernelBuilder {
   // Returns machine code, which later processes may use too, or "" if there is nothing to compile. This may take a
   // second.
   virtual Result<std::string> compile(const std::string& source, Device& device) const = 0;
-  // Loads code, which may come from an earlier process. Precondition: no stream records.
+  // Loads code, which may come from an earlier process. Precondition: no stream records a graph.
   virtual Result<std::shared_ptr<const RowKernelCode>> load(const RowKernel& kernel, const std::string& code,
                                                             Device& device) const = 0;
 };

@@ -246,7 +246,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
           ASSERT_TRUE(written[static_cast<std::size_t>(i / width)] || std::isnan(out.at(i)))
               << what << " wrote row " << i / width << " of another";
       }
-      // Operands have the same contents for any number of rows, so row 0 must have the same bits.
+      // The first row of each operand has the same contents for any number of rows. So row 0 of the result must have
+      // the same bits for each number of rows.
       const RowStore& first = kernel.stores[0];
       if (first.slots >= 0) continue;
       HostTensor row = (*after)[static_cast<std::size_t>(first.operand)];

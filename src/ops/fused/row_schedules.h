@@ -3,7 +3,7 @@
 // the choice may differ between two binds, and between ranks. A problem is a row kernel with a number of rows. The
 // functions below are used at these times:
 //
-//   bind            takes chosen(problem), or else the device's default, and calls note(problem, how to bind it again)
+//   bind            uses chosen(problem), or else the device's default, and calls note(problem, how to bind it again)
 //   idle moments    take_unmeasured(device) returns a problem, row_tuning.h measures it, improve() keeps the result
 //   later starts    learn() loads the results of earlier processes
 //

@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// Binds the kernel with its fastest measured schedule. `kernel` is row_kernel_key(); `name` is the name of the kernel's
-// group of operators. If there are several schedules and none was measured, the function takes the device's default,
-// and notes the kernel and its number of rows, so that they can be measured in an idle moment.
+// Binds the kernel with its fastest measured schedule. `kernel` is the kernel's row_kernel_key(), and `name` is the
+// name of the kernel's group of operators. If there are several schedules and none was measured, the function uses the
+// device's default, and notes the kernel and its number of rows, so that they can be measured in an idle moment.
 Result<std::unique_ptr<BoundOp>> bind_row_kernel(const std::shared_ptr<const RowKernelCode>& code,
                                                  const std::string& kernel, const std::string& name,
                                                  const BindArgs& args, RowSchedules& known = row_schedules());

@@ -1,8 +1,8 @@
 // Computes latent attention on CUDA, in two forms (latent_attention.h). The launches of the absorbed form come first.
 // They multiply queries by the key matrices, compute attention, and multiply the result by the value matrices.
 // Attention runs on the tensor-core kernel of latent_attention.cuh for supported sizes, and on a plain kernel for
-// others. If a forward has too few tiles for the device, the keys are cut into ranges, each range gets its own blocks,
-// and another launch merges the partial results (split KV). Deterministic forwards do not cut keys.
+// others. If a forward has too few tiles to occupy all multiprocessors, the keys are cut into ranges, each range gets
+// its own blocks, and another launch merges the partial results (split KV). Deterministic forwards do not cut keys.
 //
 // The launches of the direct form (latent_direct.h) follow, for the requests that take this form. They use the same
 // scratch memory. The grids depend only on the bucket's number of rows, so that a recorded graph serves any requests.
@@ -73,9 +73,9 @@ bool serves_tensor_cores(const BindArgs& args, const LatentSizes& sizes) {
          sizes.width == kWidth;
 }
 
-// Returns whether blocks take tiles of 64 rows instead of 16. Tiles of 64 rows need most of a Hopper multiprocessor's
-// shared memory, and read a key once for four times as many rows. Tiles of 16 rows suit few heads. In a deterministic
-// forward the choice does not depend on the number of rows, because a row's bits must not depend on it.
+// Returns whether blocks process tiles of 64 rows instead of 16. Tiles of 64 rows need most of a Hopper
+// multiprocessor's shared memory, and read a key once for four times as many rows. Tiles of 16 rows suit few heads. In
+// a deterministic forward the choice does not depend on the number of rows, because a row's bits must not depend on it.
 bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   constexpr std::int64_t kManyHeads = 32;
   if (args.device.properties().compute_capability != 90) return false;
@@ -93,7 +93,8 @@ int splits_of(const BindArgs& args, std::int64_t blocks) {
       std::clamp<std::int64_t>(multiprocessors / std::max<std::int64_t>(blocks, 1), 1, kMostSplits));
 }
 
-// The maximum number of rows for which join_values() runs. join_values() reads the value matrices once for each row.
+// The maximum number of rows for which join_values() runs. With more rows it would read the value matrices too often,
+// because it reads them once for each row.
 constexpr std::int64_t kFewRows = 8;
 
 Result<Plan> make_plan_of(const BindArgs& args) {

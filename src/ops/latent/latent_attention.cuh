@@ -47,7 +47,7 @@ __device__ inline Target target_of(const Problem& p, const Rows& rows, int row, 
 }
 
 // The keys [begin, end) of a block. The keys that any row of the block sees are cut into p.splits ranges of whole
-// tiles.
+// tiles, and a block has one of these ranges.
 struct Keys {
   int begin;
   int end;

@@ -1,7 +1,7 @@
 // Catches: a causal mask that is off by one; values that are not the first columns of a row; mixed-up heads or tokens
 // of a tile; pages read out of order or past a request's length; wrong results for sizes that are not a multiple of the
 // vector length; a request that both forms compute, or that is computed in the wrong form's memory; recorded graphs
-// that depend on lengths; rows with bits that depend on other rows in a deterministic forward.
+// that depend on lengths; rows whose bits depend on other rows in a deterministic forward.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <gmock/gmock.h>

@@ -188,7 +188,7 @@ __device__ inline void load_queries(const Problem& p, const own_attention::Rows&
   }
 }
 
-// Rotates the rows of `tile`, which holds the last kRotated elements of each query, in place.
+// Rotates the rows of `tile` in place. The tile holds the last kRotated elements of each query.
 template <class T>
 __device__ inline void turn_queries(const Problem& p, const own_attention::Rows& rows,
                                     PermutedRows<T, kRows, kColumnPacks>& tile) {

@@ -47,8 +47,8 @@ bool is_norm(const BindArgs& call, float eps) {
          is_norm_weight(call.operands.back(), Shape::kHidden);
 }
 
-// Returns whether the kernel supports `layer`. The layer may differ from the layer `one` only in its weights and its
-// cache.
+// Returns whether the kernel supports `layer`. It does only if `layer` differs from the layer `one` in nothing but its
+// weights and its cache.
 bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one, float eps) {
   const BindArgs& store = layer[kStore];
   const BindArgs& attention = layer[kAttend];
@@ -90,8 +90,8 @@ bool runs_all_blocks(const BindArgs& call) {
          can_launch_early() && !is_shared_with_processes();
 }
 
-// Claims the device for this engine. Returns null if another engine has claimed it, because two launches at once, each
-// with blocks that wait for one another, could deadlock.
+// Claims the device for this engine. Returns null if another engine has claimed it. If two engines launched this kernel
+// at once, neither launch might get all of its blocks started, and the started blocks would wait forever.
 std::shared_ptr<const DeviceClaim> claim_device(const BindArgs& call) {
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return nullptr;

@@ -260,8 +260,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
         pack_values(rounded<T>(stream.x * scale) * w.x, rounded<T>(stream.y * scale) * w.y);
     *reinterpret_cast<std::uint32_t*>(p.sum + at) = pack_values(stream.x, stream.y);
   }
-  // Increments the step. Every block reads the old number before it writes its first value, and this block has already
-  // read values to which all blocks contributed. So no block needs the old number any more.
+  // Increments the number of the step. Every block reads the old number before it writes its first value, and this
+  // block has already read values to which all blocks contributed. So no block needs the old number any more.
   if (block == 0 && thread == 0) *p.step += 1;
 #endif
 }

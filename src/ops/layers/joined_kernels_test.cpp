@@ -100,7 +100,7 @@ class Chain {
   DeviceCalls calls_;
 };
 
-// Returns the formats to test. The kernels apply the scales of each of these formats at another place. If another
+// Returns the formats to test. The formats differ in the place at which the kernels apply the scales. If another
 // operator comes before quantised_linear, the function returns only formats whose kernels read converted rows
 // (converted_rows.cuh). If there is no quantised_linear, the format does not matter.
 std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
@@ -190,8 +190,9 @@ TEST_P(JoinedKernelsPart, EqualsItsOperators) {
 }
 INSTANTIATE_TEST_SUITE_P(All, JoinedKernelsPart, ::testing::Range(0, kParts));
 
-// Launches a chain of short products, each of which reads the preceding result. If a kernel did not wait for the
-// preceding kernel, the two would overlap. At these sizes the kernels need no workspace.
+// Launches a chain of short products, each of which reads the preceding result. A kernel that did not wait for the
+// preceding kernel would read that kernel's result too early, and the last result of the chain would change. At these
+// sizes the kernels need no workspace.
 void check_dependent_launches(std::int64_t rows, std::int64_t width) {
   constexpr int kLaunches = 64;
   const KernelDef& linear = **test_kernels().get("linear");

@@ -3,7 +3,7 @@
 // requests. The blocks of a KV head exchange their partial results, and each block merges the partial results for some
 // of the outputs.
 //
-// A warp takes eight keys of a tile of 64. A lane has four elements of each query, key and output.
+// A warp processes eight keys of a tile of 64. A lane has four elements of each query, key and output.
 #pragma once
 
 #include <cstdint>
@@ -153,8 +153,8 @@ __device__ inline float spread_sums(float (&x)[16]) {
   return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
 }
 
-// Combines the x of the warp's eight keys, separately for each head. Each head has 16 lanes, and each of its keys has
-// two neighbouring lanes of these. f combines two values.
+// Combines the x of the warp's eight keys, separately for each head. A head has 16 lanes: two neighbouring lanes for
+// each of the eight keys. f combines two values.
 template <class F>
 __device__ inline float over_keys(float x, F&& f) {
 #pragma unroll

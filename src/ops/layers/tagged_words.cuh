@@ -52,8 +52,8 @@ __device__ inline float2 unpack_values(std::uint32_t payload) {
   return __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(payload));
 }
 
-// Waits until both words at each place have the tag. Returns the four values of these words. Places are aligned to 16
-// bytes.
+// Waits until the two neighbouring words at each address in `from` have the tag. Sets values[i] to the four values of
+// the words at from[i]. The addresses are multiples of 16 bytes.
 template <int kPlaces>
 __device__ inline void wait_for_fours(const TaggedWord* const (&from)[kPlaces], std::uint32_t tag,
                                       float (&values)[kPlaces][4]) {

@@ -38,9 +38,9 @@ bool can_stream(const BindArgs& args);
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
 // The maximum number of rows for the split kernel, whose blocks split k.
 inline constexpr std::int64_t kMostSplitRows = 64;
-// Returns whether the split kernel supports the linear and is faster than all other kernels. Only the streamed kernel
-// may be faster still. The split kernel supports 2 to kMostSplitRows rows of a 16-bit type. k and n must be multiples
-// of 8, and w must be a weight. The split kernel needs Hopper and a forward that is not deterministic.
+// Returns whether the split kernel supports the linear and is faster than all other kernels, except perhaps the
+// streamed kernel. The split kernel supports 2 to kMostSplitRows rows of a 16-bit type. k and n must be multiples of 8,
+// and w must be a weight. The split kernel needs Hopper and a forward that is not deterministic.
 bool can_split(const BindArgs& args);
 // Binds the kernel that splits k. Like the streamed kernel, it loads weights before the preceding kernels have ended
 // (linear_split.cuh). Sums have one order for all row counts. Precondition: can_split().

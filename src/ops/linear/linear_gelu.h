@@ -7,8 +7,8 @@
 namespace tessera {
 
 // Joins {"linear", "gelu"} if there is a bias and the GELU has the tanh form, the only form that cuBLASLt has. The
-// activation takes the float32 sum, which separate operators would round first. bind() returns null for float32, in
-// deterministic forwards, and if the kernels for few rows compute the linear.
+// activation is computed from the float32 sum, which separate operators would round first. bind() returns null for
+// float32, in deterministic forwards, and if the kernels for few rows compute the linear.
 extern const JoinedKernelDef kLinearGeluCuda;
 
 }  // namespace tessera

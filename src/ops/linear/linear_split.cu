@@ -1,5 +1,5 @@
-// Binds the kernel whose blocks split the k of a linear among them (linear_split.cuh). Binds it for a linear alone, and
-// for a linear together with the gate after it.
+// Binds the kernel of linear_split.cuh, whose blocks split a linear's k among themselves. The kernel computes a linear
+// alone, or a linear and the gate after it.
 #include "tessera/ops/linear/linear_split.cuh"
 
 #include <algorithm>
@@ -21,11 +21,10 @@ using namespace cuda;
 using namespace cuda::split_linear;
 
 // With kSharedBytesOfTwo bytes of shared memory for each block, two blocks fit on a multiprocessor. With
-// kSharedBytesOfOne only one fits. The kernel uses kSharedBytesOfOne if all clusters can run at once and each block has
-// its own multiprocessor. With kSharedBytesOfTwo, some multiprocessors would then get two blocks, and others would stay
-// idle. The reason is that blocks start when the blocks of the preceding kernel end, so the multiprocessors that become
-// free first would take two blocks each. An H200 has 132 multiprocessors, but can run at most 30 clusters of four
-// blocks if each block has its own multiprocessor.
+// kSharedBytesOfOne only one fits. The kernel uses kSharedBytesOfOne if all clusters can run at once with each block on
+// a multiprocessor of its own. With kSharedBytesOfTwo, the multiprocessors on which the preceding kernel ends first
+// would take two blocks each, and others would stay idle. An H200 has 132 multiprocessors, but can run at most 30
+// clusters of four blocks if each block has its own multiprocessor.
 constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 

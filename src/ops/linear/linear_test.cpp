@@ -1,6 +1,6 @@
 // Catches: a wrong operand order, transposition or stride; a lost bias or residual; rounding more than once; wrong
-// results for sizes that are no multiple of a vector or block; scratch memory that is too small; wrong results if y is
-// the residual's memory.
+// results for sizes that are no multiple of a vector or block; scratch memory that is too small; wrong results if y
+// uses the residual's memory.
 #include "tessera/ops/linear/linear.h"
 
 #include <gmock/gmock.h>

@@ -13,10 +13,10 @@
 // M'[e], for M = gate_up or down, is M[e] + scale · Bᵀ · A. A, B and scale come from the row's slot. There are S slots,
 // and R is the largest rank. The tables have the layout of adapter_linear.h. The modules of gate_up are gate 0, up 0,
 // gate 1, …, and the modules of down are down 0, down 1, …. `slots` is the table of adapter_rows.h. A row keeps its y
-// if its slot is negative or at least S, or if the adapter changes none of its experts. Products with M' and a() are
-// rounded to X; the sum over k is in float32, in the order of k, and rounded once. A row's result depends only on that
-// row and its slot. The kernels are simple: each row reads the matrices of its own experts, even if another row has
-// already read the same matrices.
+// if its slot is negative or at least S, or if the adapter changes none of its experts. Products with M', and the
+// results of a(), are rounded to X; the sum over k is in float32, in the order of k, and rounded once. A row's result
+// depends only on that row and its slot. The kernels are simple: each row reads the matrices of its own experts, even
+// if another row has already read the same matrices.
 #pragma once
 
 #include <cstdint>

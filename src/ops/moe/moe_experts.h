@@ -29,9 +29,10 @@
 // in quantised_linear, "block" allows x and a() to be rounded to int8 with one scale for each 32 columns.
 //
 // No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
-// nothing: a row with only such ids is 0, even if x holds NaN. Matrix products and a() are rounded to X; the sum over k
-// is in float32, in the order of k, and rounded once. E is at most kMaxExperts (moe_route.h). The attributes
-// gate_up_bias, down_bias, mxfp4 and quantised say which of the optional operands are present, in that order.
+// nothing: a row with only such ids is 0, even if x holds NaN. Matrix products and the results of a() are rounded to X;
+// the sum over k is in float32, in the order of k, and rounded once. E is at most kMaxExperts (moe_route.h). The
+// attributes gate_up_bias, down_bias, mxfp4 and quantised say which of the optional operands are present, in that
+// order.
 //
 // routed_experts (≥ E) is the number of experts that the router chose among. It exceeds E if this rank (one process of
 // several) holds only a part of them. It changes no result, only the choice of kernels. About

@@ -1,7 +1,7 @@
 // Catches: rows that go through another expert's weights; a lost or doubled token; sums that are added in the wrong
-// order; weights that are read for experts without tokens; tokens that an expert leaves out; scratch that is too small
-// if most tokens choose the same experts; padding that changes the result of a row; and 4-bit weights that are unpacked
-// wrongly.
+// order; weights that are read for experts without tokens; an expert that leaves out some of its tokens; scratch that
+// is too small if most tokens choose the same experts; padding that changes the result of a row; and 4-bit weights that
+// are unpacked wrongly.
 #include "tessera/ops/moe/moe_experts.h"
 
 #include <gtest/gtest.h>

@@ -2,12 +2,12 @@
 //
 // The time is bounded by the bytes of the weights: 3 · H · I values for each chosen expert, for any number of its
 // tokens. For example, 8 experts of 3 x 2048 x 768 weights in bfloat16 are 75 MB, which take 16 µs at 4.8 TB/s. A block
-// takes 16 rows of an expert's matrix, and each of its 8 warps takes an eighth of their columns. The warps load them
-// straight from global memory into the operands of tensor-core instructions. The instruction's 16 rows of x are the
-// expert's tokens, so one token costs as much as sixteen. No list of tiles is made beforehand. Instead there is a block
-// for each pair (token, k) and each group of 16 weight rows. A block ends at once if an earlier pair has the same
-// expert, or if its pair has no expert. A block that ends at once costs only its scheduling, but the blocks of all
-// pairs except one may be of this kind. Therefore this kernel takes at most kMostPairs pairs.
+// takes 16 rows of an expert's matrix, and each of its 8 warps takes an eighth of the columns of these rows. The warps
+// load the weights straight from global memory into the operands of tensor-core instructions. The instruction's 16 rows
+// of x are the expert's tokens, so one token costs as much as sixteen. No list of tiles is made beforehand. Instead
+// there is a block for each pair (token, k) and each group of 16 weight rows. A block ends at once if an earlier pair
+// has the same expert, or if its pair has no expert. A block that ends at once costs only its scheduling, but the
+// blocks of all pairs except one may be of this kind. Therefore this kernel supports at most kMostPairs pairs.
 //
 // Weights of 4 bits need 17 bytes per 32 columns, so 4 experts of 3 x 2880 x 2880 weights are 53 MB, or 11 µs.
 // Unpacking takes about two instructions per value, in addition to the loads.
@@ -62,7 +62,7 @@ class PlainRows {
       : k_(p.k), w_{p.w + low * p.k, p.w + high * p.k} {}
 
   // Computes sum[half] += of_row · w[half], over this warp's part of k. of_row points to two rows of x. If `has_high`
-  // is false, the second of them counts as zeros.
+  // is false, the second row counts as zeros.
   __device__ void add(const T* const (&of_row)[2], bool has_high, float (&sum)[2][4]) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;

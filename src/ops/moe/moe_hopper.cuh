@@ -1,6 +1,6 @@
 // Computes moe_experts' matmuls on Hopper, for a prefill (hopper_matmul.cuh). The rows of x are an expert's tokens. A
 // tile is only as wide as its expert's rows require, in steps of 32, because fixed tiles of 128 tokens would compute a
-// quarter more for experts of 256 rows on average.
+// quarter more products if experts have 256 rows on average.
 //
 // The grid has as many blocks as the device runs at once. Cluster c of n clusters takes the items c, c + n, c + 2n, ….
 // An item is the product of one tile of x, from the list that order_rows() made, and one range of weight rows. The

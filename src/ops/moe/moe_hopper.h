@@ -1,5 +1,5 @@
-// Binds moe_experts with Hopper's own instructions (moe_hopper.cuh). It takes four launches, which sort, compute gate
-// and up, compute down, and add up.
+// Binds moe_experts with Hopper's own instructions (moe_hopper.cuh). There are four launches: the sort, gate and up,
+// down, and the sum over the experts.
 #pragma once
 
 #include <cstddef>

@@ -85,7 +85,7 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
 // Unpacks the thread's part of a stage. `word` is the byte offset, in the box, of the thread's word in chunk 0 of the
 // thread's first row. The thread's second row is eight rows further. Chunks have 16 bytes, which are 32 columns. The
 // copy engine (TMA) has swizzled the chunks. `in_box` is the stage's number in the box. `scales` has two scale factors
-// for each of the two rows. Large factors take a second multiplication. Models have almost no large factors, so the
+// for each of the two rows. Large factors need a second multiplication. Models have almost no large factors, so the
 // warp skips this multiplication unless one of its threads has a large factor.
 __device__ inline void unpack_stage(const unsigned char* box, std::uint32_t word, int in_box,
                                     const std::uint32_t (&scales)[2], PackedOperand& to) {

@@ -1,5 +1,5 @@
-// Computes moe_experts' matmuls without tensor cores. The kernels take float32, sizes that are not multiples of eight,
-// float16 with MXFP4, and quantised matrices whose scales cover few columns. Packed and quantised weights become
+// Computes moe_experts' matmuls without tensor cores. The kernels support float32, sizes that are not multiples of
+// eight, float16 with MXFP4, and quantised matrices whose scales cover few columns. Packed and quantised weights become
 // float32 here. The list of tiles is made as for moe_grouped.cuh. The time is bounded by products in float32, for which
 // an H200 has 67 TFLOP/s. Plain tiles of 64 by 64 in shared memory reach about half of this speed.
 #pragma once

@@ -113,8 +113,9 @@ struct QuantisedStream {
       const int part = thread / kWarp % kTeam;
 #pragma unroll
       for (int d = 0; d < kPieces; ++d) {
-        // With kSums, all pieces of a quad take the scale of the quad's first column. Column numbers are limited to the
-        // row, because pieces past the row's last column are not used.
+        // With kSums, all pieces of a quad use the scale of the quad's first column. A column number past the row's
+        // last column is replaced by one within the row, so that the load stays within the scales. The replaced scale
+        // does not matter, because pieces past the row's last column are not used.
         const int quad = first + part * kQuadColumns<kValues> + d * kPieceBytes;
         const int at =
             kScaleOf == ScaleOf::kSums ? min(quad, m.k - 1) : min(quad + thread % 4 * kColumns, m.k - kColumns);
@@ -164,7 +165,8 @@ struct QuantisedStream {
 #pragma unroll
     for (int d = 0; d < kPieces; ++d) {
       if (d >= steps) break;
-      // x is 0 past the row's last column, so any piece of the row can be read there.
+      // In place of a piece past the row's last column, the row's last piece is read again. It adds nothing, because x
+      // is 0 there.
       const int byte = min(mine + d * kPieceBytes, row_bytes(columns) - 16);
       const unsigned char* const from = slot + lane / 4 * pitch + byte;
       const OnePiece low = scales.piece(d, 0, *reinterpret_cast<const uint4*>(from));

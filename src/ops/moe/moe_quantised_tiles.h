@@ -15,7 +15,7 @@ namespace tessera {
 bool quantised_experts_serve(const ExpertsProblem& p);
 
 // Binds the kernels. Precondition: quantised_experts_serve(p). If `few` is true, it chooses the algorithm without
-// tiles, which takes at most kMostPairs pairs (token, k).
+// tiles, which supports at most kMostPairs pairs (token, k).
 Result<std::unique_ptr<BoundOp>> bind_quantised_experts(const ExpertsProblem& p, std::byte* scratch,
                                                         std::int64_t multiprocessors, bool few);
 

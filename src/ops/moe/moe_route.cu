@@ -1,4 +1,4 @@
-// Computes moe_route on CUDA. Each warp takes a row of logits. Lane l holds the experts l, l + 32, … as keys in
+// Computes moe_route on CUDA. Each warp processes a row of logits. Lane l holds the experts l, l + 32, … as keys in
 // registers. To pick the best expert, the warp needs two reduction instructions.
 //
 // A row has E logits and top_k results, so the rows of a step are at most a few hundred KiB. The kernel's time is

@@ -27,7 +27,8 @@ inline constexpr Share kOneBlock{.blocks = 1, .ring_bytes = 136 * 1024, .fewest 
 // For MXFP4, a multiprocessor has two blocks, which keep its arithmetic units busier.
 inline constexpr Share kTwoBlocks{.blocks = 2, .ring_bytes = 96 * 1024, .fewest = 2};
 // Quantised weights need as much arithmetic as MXFP4. Short rings leave the L1 cache more room for x. The loads of x
-// and of scales wait in the same memory queues as the weights, so a limit of bytes in flight keeps these queues short.
+// and of scales wait in the same memory queues as the weights. A limit on the bytes of weights in flight keeps these
+// queues short.
 inline constexpr Share kTwoShortRings{.blocks = 2, .ring_bytes = 68 * 1024, .fewest = 2, .in_flight = 96 * 1024};
 inline Share share_of(const ExpertsProblem& p) {
   return p.quantised ? kTwoShortRings : p.mxfp4 ? kTwoBlocks : kOneBlock;
@@ -148,8 +149,9 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
 // is the number of stages with all columns of k that fit in shared memory. Each team needs a stage with all of k, so a
 // multiprocessor runs one block. The number of teams is a multiple of kCopyingWarps; down_launch() makes the number of
 // slots a multiple of the number of teams. The result is 0 if fewer than kFewestTeams teams fit. It is also 0 if the
-// blocks run in several rounds and the last round would leave too many multiprocessors idle. In this case, with
-// quantised weights, two blocks on each multiprocessor are faster.
+// blocks run in several rounds and the last round would leave too many multiprocessors idle. The kernel then has teams
+// of a whole block. With quantised weights two of these blocks run on each multiprocessor, which is faster in this
+// case.
 inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;

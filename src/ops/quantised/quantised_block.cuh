@@ -24,8 +24,8 @@
 namespace tessera::cuda::quantised {
 
 // Stores the sums of a warpgroup to shared memory as [kN, kTileSumRow]. Each sum is multiplied by the factor of its row
-// of w. A thread has two rows of w, and sum[4 j + 2 h + i] belongs to its row h, which is 0 or 1. Let q be the thread's
-// number in its quad. The row of x is 8 j + 2 q + i if kNextRow is 1, and 8 j + q + 4 i if kNextRow is 4.
+// of w. A thread has two rows of w, and sum[4 j + 2 h + i] belongs to its row h, where h is 0 or 1. Let q be the
+// thread's number in its quad. The row of x is 8 j + 2 q + i if kNextRow is 1, and 8 j + q + 4 i if kNextRow is 4.
 template <int kN, int kNextRow>
 __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t sums, int weight,
                                        const float (&factor)[2]) {

@@ -116,7 +116,7 @@ class FixedScales {
 template <bool kZeros>
 inline constexpr int kFixedScaleBytes = kTileWarps* FixedScales<kZeros>::kWarpBytes;
 
-// The Product, as quantised_block() takes it, that multiplies integers. kZeros says whether w has zeros.
+// The Product (quantised_block.cuh) that multiplies integers. kZeros says whether w has zeros.
 template <class T, bool kZeros, int kN>
 struct FixedProduct {
   using Element = T;
@@ -214,7 +214,8 @@ struct FixedProduct {
     return bytes;
   }
 
-  // Begins the product of one group of a stage, and puts it into `part`. `held` takes the group's converted weights.
+  // Begins the product of one group of a stage, whose result goes to `part`. The function writes the group's converted
+  // weights to `held`, from where the product reads them.
   __device__ static void begin_group(const Addresses& here, int group, std::uint32_t (&held)[kSteps][4],
                                      Integers& part) {
     std::uint32_t signs = 0x80808080u;

@@ -65,8 +65,8 @@ std::size_t workspace_of(const QuantisedCall& call) {
   }
 }
 
-// Returns the number of bytes that the call needs. If it has more than kMostFixedPointRows rows, the result also
-// suffices for the same call with that number of rows.
+// Returns the number of bytes of workspace that the call needs. If the call has more than kMostFixedPointRows rows, the
+// result also suffices for an equal call with kMostFixedPointRows rows.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   QuantisedCall call = quantised_call(args);
   const std::size_t bytes = workspace_of(call);

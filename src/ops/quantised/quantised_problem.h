@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// y[m, n] = x[m, k] · wᵀ + bias[n] + residual[m, n], with w [n, k]; x, bias, residual and y are of one dtype. bias and
-// residual may be null.
+// y[m, n] = x[m, k] · wᵀ + bias[n] + residual[m, n], where w is [n, k]. x, bias, residual and y have one dtype. bias
+// and residual may be null.
 struct QuantisedProblem {
   // The rounding of x for which the checkpoint was made (quantised_linear.h).
   enum class Inputs : std::uint8_t { kPlain, kToken, kGroup, kBlock };

@@ -18,7 +18,8 @@ namespace tessera::cuda::quantised {
 
 // Returns the offset of chunk 0 of a row. The copy engine (TMA) swizzles the 16-byte chunks of a row of kRowBytes:
 // chunk c lies at the place of chunk c ^ l. l is the number of the row's 128-byte line modulo the number of chunks in a
-// row. Chunk c is at this offset ^ 16 c, and the chunks of row r + 8 are 8 kRowBytes further on.
+// row. So chunk c is at the returned offset ^ 16 c. The chunks of the row eight rows further on are 8 kRowBytes bytes
+// further on.
 template <int kRowBytes>
 __device__ inline std::uint32_t first_chunk(int row) {
   const int byte = row * kRowBytes;
@@ -204,7 +205,7 @@ __device__ inline void convert_step(std::uint32_t start, int step, const StageSc
   }
 }
 
-// The scales of a thread's two rows of w, which it loads ahead of the stages that need them.
+// The scales of a thread's two rows of w. The thread loads them ahead of the stages that need them.
 template <class T, Values kValues, StageGroups kGroups>
 class ScaleStream {
  public:
@@ -250,7 +251,7 @@ class ScaleStream {
   Loaded next_[2];
 };
 
-// The Product, as quantised_block() takes it, that multiplies converted weights.
+// The Product (quantised_block.cuh) that multiplies converted weights.
 template <class T, Values kValues, StageGroups kGroups, int kN>
 struct ConvertedProduct : UsualSums {
   using Element = T;

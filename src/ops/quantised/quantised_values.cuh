@@ -1,6 +1,6 @@
 // Converts the small values of a quantised matrix (quantised_matrix.h) to pairs of bfloat16 or float16 in registers.
 //
-// A conversion moves bits. The result is the value times a power of two, or the value plus a constant:
+// Most conversions only move bits. Their result is the value times a power of two, or the value plus a constant:
 //
 //   e4m3  bfloat16: the bits become the lowest bits of the exponent and the highest bits of the mantissa, which gives
 //         2^-120 times the value. float16: the hardware converts.
@@ -53,8 +53,9 @@ template <class T>
 __device__ inline std::uint32_t both_halves(float x) {
   return pack_two<T>(x, x);
 }
-// Takes the bits of `a` where kMask has ones, and the bits of `b` elsewhere. It is inline assembly, because the
-// compiler would otherwise see which operand bits are zero, and emit two instructions instead of one.
+// Returns a word with the bits of `a` where kMask has ones, and the bits of `b` elsewhere. The function is inline
+// assembly, because the compiler would otherwise see which operand bits are zero, and emit two instructions instead of
+// one.
 template <std::uint32_t kMask>
 __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
   std::uint32_t merged;
@@ -129,7 +130,7 @@ __device__ inline void convert_bytes_apart(std::uint32_t word, std::uint32_t (&p
     pairs[0] = merge<0x07F007F0u>(word << 4, signs << 8);
     pairs[1] = merge<0x07F007F0u>(word >> 4, signs);
   } else {
-    // Adds the last seven bits of a value to 128. Then subtracts 128, or 256 if the value's sign bit is set.
+    // Adds the lowest seven bits of each value to 128. Then subtracts 128, or 256 if the value's sign bit is set.
     constexpr std::uint32_t kBase = 0x43004300u;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -157,7 +158,7 @@ __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs
   } else if constexpr (kIsBf16<T>) {
     // Signs are masked for two pairs at once. A merge keeps one pair's signs, and overwrites the other pair's signs
     // with bits of values. The masks are inline assembly, because the compiler would otherwise see which bits are zero,
-    // and mask each sign separately. Left shifts run in parallel with logic instructions.
+    // and mask each sign separately. Most shifts are to the left. Left shifts run in parallel with logic instructions.
     std::uint32_t even;
     std::uint32_t odd;
     asm("and.b32 %0, %1, 0x08080808;" : "=r"(even) : "r"(word));
@@ -282,7 +283,8 @@ __device__ inline float number_of_e4m3(std::uint8_t code) {
   return to_float(number);
 }
 
-// Returns the number that an e2m1 code stands for. Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or 12.
+// Returns the number that an e2m1 code stands for. Its magnitude is 0, 0.5, 1, 1.5, 2, 3, 4 or 6. `twice` is two times
+// the magnitude.
 __device__ inline float number_of_e2m1(unsigned code) {
   const unsigned index = code & 7u;
   const unsigned twice = index + (index > 4 ? index - 4 : 0) + (index > 6 ? 2u : 0u);

@@ -15,7 +15,7 @@ namespace tessera {
 // Returns the number that an e2m1 code stands for. A code has a sign, two bits of exponent and one of mantissa.
 TESSERA_INLINE float number_of_e2m1(std::uint32_t v) {
   const auto index = static_cast<std::int32_t>(v & 7u);
-  // Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or 12.
+  // The magnitude is 0, 0.5, 1, 1.5, 2, 3, 4 or 6. `twice` is two times the magnitude.
   const std::int32_t twice = index + (index > 4 ? index - 4 : 0) + (index > 6 ? 2 : 0);
   const float value = 0.5F * static_cast<float>(twice);
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | (v & 8u) << 28);

@@ -11,7 +11,7 @@ namespace tessera {
 
 // Binds a gated_norm or sigmoid_gate that writes its result as converted rows, with the same bits as if the operator's
 // own result were converted. Returns null for other operators, for float32, for a gated_norm whose heads do not have
-// kConvertedGroup values, and for rows that are not whole groups of columns.
+// kConvertedGroup values, and for rows whose length is not a multiple of kConvertedGroup.
 std::unique_ptr<BoundOp> bind_converted_output_gate(const BindArgs& args, const cuda::ConvertedRows& to);
 
 }  // namespace tessera

@@ -122,8 +122,8 @@ __global__ void sigmoid_gate(const T* x, const T* gate, T* y, std::int64_t n) {
   }
 }
 
-// Computes sigmoid_gate and writes the products as converted rows (cuda/converted_rows.cuh). A row consists of whole
-// groups of columns.
+// Computes sigmoid_gate and writes the products as converted rows (cuda/converted_rows.cuh). The length of a row is a
+// multiple of kConvertedGroup.
 template <class T, class Results>
 __global__ void sigmoid_gate_converted(const T* x, const T* gate, const Results y, std::int64_t n) {
   let_next_begin();

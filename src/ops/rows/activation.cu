@@ -38,8 +38,8 @@ __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F
   }
 }
 
-// Does what gated() does, but writes the products as converted rows (cuda/converted_rows.cuh). A row consists of whole
-// groups of columns.
+// Does what gated() does, but writes the products as converted rows (cuda/converted_rows.cuh). The length of a row is a
+// multiple of kConvertedGroup.
 template <class T, class Results, class F>
 __global__ void gated_converted(const T* x, const Results y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();

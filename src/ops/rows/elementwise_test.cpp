@@ -1,5 +1,5 @@
-// Catches: an operand b of one row that is read as if it had as many rows as a, or the reverse; results that are
-// rounded twice; casts that are wrong for subnormals, infinities or ties; and copies that miss their last bytes.
+// Catches: an operand b of one row that is read as if it had as many rows as operand a, or the reverse; results that
+// are rounded twice; casts that are wrong for subnormals, infinities or ties; and copies that miss their last bytes.
 #include "tessera/ops/rows/elementwise.h"
 
 #include <gmock/gmock.h>

@@ -20,7 +20,7 @@ extern const ir::OpDecl kSplit;
 extern const KernelDef kSplitCpu;
 extern const KernelDef kSplitCuda;
 
-// empty() {dtype, shape} and empty_like(x) → memory whose content a later node writes. They have no kernel.
+// empty() {dtype, shape} and empty_like(x) → memory whose content a later node writes. Neither operator has a kernel.
 extern const ir::OpDecl kEmpty;
 extern const ir::OpDecl kEmptyLike;
 

@@ -1,5 +1,5 @@
-// Takes the tokens of a row in the order of the draw (token_order.h) until their number or their total weight reaches a
-// given amount. These first tokens are called a prefix. The row's RowBins must already be filled. The search first
+// Finds the fewest first tokens of a row, in the order of the draw (token_order.h), whose number or total weight
+// reaches a given amount. These tokens are called a prefix. The row's RowBins must already be filled. The search first
 // finds the bin of 1/16 nat in which the prefix ends. Then it finds the digits of the last token's key one by one, with
 // one pass over the row for each digit, until one token is left.
 #pragma once
@@ -159,8 +159,8 @@ __device__ inline KeyRange range_of_digit(const KeyRange& range, int digit) {
 }
 
 // Calls f(logit, id, key) for each token whose key is in the range, in one pass over this block's part of the row. The
-// code contains f only once, because a kernel that does not fit the instruction cache spends most of its time waiting
-// for instructions.
+// code contains f only once, so that the kernel stays small. A kernel that does not fit in the instruction cache spends
+// most of its time waiting for instructions.
 template <int N, class F>
 __device__ void for_each_in(const SearchRow& row, const KeyRange& range, const F& f) {
   using Batch = TokenBatch<N, 4>;

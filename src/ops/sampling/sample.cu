@@ -230,8 +230,8 @@ __device__ float nats_of_min_p(float min_p) {
   return min_p > 0.0f ? fminf(static_cast<float>(log(static_cast<double>(min_p))), 0.0f) : -INFINITY;
 }
 
-// Chooses the token of each row. A cluster of blocks processes one row. It takes the argmax, or applies top_k, top_p
-// and min_p and then draws.
+// Chooses the token of each row. A cluster of blocks processes one row. The token is the argmax, or it is drawn from
+// the tokens that top_k, top_p and min_p keep.
 template <int N>
 __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ Sample s) {
   __shared__ SearchScratch scratch;

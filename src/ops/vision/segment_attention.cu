@@ -83,9 +83,9 @@ template <class T, class S, int kDim>
 Result<std::unique_ptr<BoundOp>> make_shaped(const Problem& p, Together together) {
   constexpr std::size_t kBytes = segments::kSharedBytes<S, kDim>;
   const std::size_t most = TRY(most_shared_memory("segment_attention"));
-  // Blocks that start while an earlier kernel still runs would share the few multiprocessors that have room. With kOne,
-  // each block requests more than half of a multiprocessor's shared memory, so that no two blocks share a
-  // multiprocessor.
+  // If blocks start while an earlier kernel still runs, only a few multiprocessors have room, and several blocks could
+  // go to one of them. With kOne, each block requests more than half of a multiprocessor's shared memory, so that no
+  // two blocks share a multiprocessor.
   const std::size_t bytes = together == Together::kOne ? std::max(kBytes, most / 2 + 1) : kBytes;
   // The limit that is set here holds for all launches of this kernel. It is the device's maximum, because launches
   // for other sizes may take more memory.

@@ -75,8 +75,9 @@ __device__ inline Range range_of(const Problem& p, int row) {
   return {max(p.ranges[2 * row], 0), min(p.ranges[2 * row + 1], p.rows)};
 }
 
-// The order in which a block's threads go over rows of kPacks packs. Each warp takes kAtOnce rows at a time, and the
-// block then moves on to the next rows. A lane stays at one column. Lanes that are left over have no column.
+// The order in which a block's threads go over rows of kPacks packs. Each warp processes kAtOnce rows at once, one pack
+// in each lane. Then the block moves on by kStep rows, and each lane stays at its column of packs. The last lanes of a
+// warp may have no pack (`used` is then false).
 template <class S, int kPacks>
 struct Walk {
   static constexpr int kAtOnce = kWarp / kPacks;

@@ -106,8 +106,8 @@ class Adapting {
     return t;
   }
 
-  // Adds the operator that looks up, for each id that the embedding operator gets, the column of A that belongs to the
-  // id. The operator skips rows that get an embedding from the prompt instead of an id.
+  // Adds the operator that looks up a column of A for each id. It reads the ids that the embedding operator reads. It
+  // skips rows that get an embedding from the prompt instead of an id.
   ValueId add_lookup(const Node& embedding, const AdaptableLinear& linear) {
     const ValueId ids = embedding.operands[0];
     const ir::Dim rows = to_.value(ids).type.shape[0];

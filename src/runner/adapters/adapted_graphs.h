@@ -31,8 +31,8 @@
 
 namespace tessera {
 
-// Returns the graphs with adapters. Returns kUnimplemented if some linear of the layout is in none of the graphs.
-// Precondition: the passes and end_with_wanted_rows() have already changed the model's graphs.
+// Returns the graphs with adapters. Returns kUnimplemented if a linear of the layout does not occur in any of the
+// graphs. Precondition: the passes and end_with_wanted_rows() have already changed the model's graphs.
 Result<AdaptedGraphs> adapt_graphs(const ModelGraphs& graphs, AdapterLayout layout, const ir::OpTable& ops);
 
 // The inputs that the adapter operators of one linear read from device memory (adapter_tables.h). X is

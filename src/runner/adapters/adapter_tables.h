@@ -36,8 +36,9 @@ class AdapterTables {
   // `share` must live until the stream has completed the copies.
   Status write(std::int64_t slot, const AdapterShare& share, Stream& stream);
   // Fills every slot with small pseudo-random numbers. Each slot then seems to hold an adapter of the largest rank. If
-  // adapters may replace whole matrices (ops/adapters/adapter_whole.h), the slot's adapter replaces all of them. The
-  // oracle (verify/verify.h) and measurements use this. Asynchronous on `stream`. Precondition: no slot is in use.
+  // adapters may replace whole matrices (ops/adapters/adapter_whole.h), each of these adapters replaces all of the
+  // matrices. The oracle (verify/verify.h) and measurements use this. Asynchronous on `stream`. Precondition: no slot
+  // is in use.
   Status fill_at_random(Stream& stream);
 
  private:

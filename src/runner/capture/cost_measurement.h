@@ -1,6 +1,6 @@
 // Measures the costs of forwards, so that dispatch can compare them. The measurements run in moments without requests.
-// For every captured size a replay is measured, and for the sizes that eager_samples() returns also an eager prefill.
-// The smallest size comes first.
+// A replay is measured for every captured size. In addition, an eager prefill is measured for each size that
+// eager_samples() returns. The smallest size comes first.
 #pragma once
 
 #include <array>

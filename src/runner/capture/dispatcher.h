@@ -36,8 +36,8 @@ class Dispatcher {
   // forward to a larger captured size and leaves the capture to an idle moment (wait_padded). If the capture fails,
   // decide() drops the size and decides again.
   Result<Decision> decide(const BatchShape& batch);
-  // Logs every forward at debug level. Warns when a reason makes a forward fall back to an eager run for the first
-  // time.
+  // Logs every forward at debug level. The first time that a forward falls back to an eager run for a given reason,
+  // logs it as a warning.
   void log(const ForwardBatch& batch, const Decision& decision);
 
   // Records how a forward ended on all ranks. Drops a graph after it failed to launch three times in a row. Returns an
@@ -54,7 +54,7 @@ class Dispatcher {
   // they can be captured as one graph.
   bool chooses_full() const;
   // Returns whether at least half of the memory reserve is free on every rank's device. The memory plan does not
-  // include full graphs, so they take memory of the reserve.
+  // include full graphs, so full graphs take memory from the reserve.
   bool has_memory_for_full() const;
 
   // Returns the runner of a decision. Eager forwards run the prefill runner's operators.

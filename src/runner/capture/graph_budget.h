@@ -1,8 +1,8 @@
 // Chooses which sizes keep their graphs if the graphs of all sizes would exceed a memory budget.
 //
 // The value of a size is the work that its graph saves. Without this graph, forwards of this size are padded to the
-// next larger size, or run without a graph if there is none. The size that saves least work per byte of graph memory is
-// dropped first. The values of its neighbours are then computed again. The functions are pure.
+// next larger size, or run without a graph if there is no larger size. The size that saves least work per byte of graph
+// memory is dropped first. The values of its neighbours are then computed again. The functions are pure.
 #pragma once
 
 #include <cstdint>

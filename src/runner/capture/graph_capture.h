@@ -24,7 +24,7 @@ class GraphCapture {
   Status start(StepResults& results, const std::function<bool()>& more);
   // Does the first part of start(): allocates memory for the largest forward and warms up.
   Status prepare(StepResults& results);
-  // Does the last part of start(): captures the vision tower's sizes that belong to the start, on this rank only.
+  // Does the last part of start(): captures the vision tower's sizes that are not deferred, on this rank only.
   static Status capture_start_budgets(RunnerParts& parts);
   // Captures one pending size. The vision tower's sizes that images have needed come first. Then come the sizes of
   // decode, drafts, prefill and the adapter runners, one runner after another, each with its smallest size first. The

@@ -8,7 +8,7 @@ namespace tessera {
 Status SizeCapture::capture(GraphRunner& runner, std::span<const std::int64_t> sizes) {
   const char* const rows = is_decode_role(runner.spec().role) ? "batch size (batch_size" : "num tokens (num_tokens";
   return runner.capture_each(sizes, parts_.model.options.show_progress, [&](std::int64_t size) {
-    // A query of the driver for free memory is slow, so it is made only if the line is logged.
+    // Asking the driver for the free memory is slow, so the driver is asked only if the line is logged.
     if (log_enabled("capture", LogLevel::kDebug))
       log_debug("capture", "Capturing {}={} avail_mem={:.2f} GB)", rows, size,
                 static_cast<double>(parts_.model.device.available_bytes()) / 1e9);

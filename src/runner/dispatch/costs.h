@@ -54,7 +54,8 @@ class CostTable {
   void add_full(std::int64_t size, FullCost cost) { full_[size] = cost; }
   std::optional<FullCost> full(std::int64_t size) const;
   // Returns whether dispatch uses the size's full graph. Dispatch does so if the full graph's results were equal to the
-  // results of the pieces, and if the full graph was faster by more than the noise of measurement and kFullMargin.
+  // results of the pieces, and if FullCost::ratio times kFullMargin is below 1. The ratio already allows for the noise
+  // of the measurement.
   bool full_wins(std::int64_t size) const;
 
   // Writes and reads {"prefill": [[size, ms], …], "decode": …, "eager": …, "full": [[size, ratio, equal], …]}.

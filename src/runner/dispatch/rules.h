@@ -1,5 +1,5 @@
-// Rules that turn piecewise graphs off. Each has a name, a condition and a message, and all are in one table. A rule is
-// removed once the engine can run the case that it refuses.
+// Rules that turn piecewise graphs off. Each has a name, a condition and a message, and all are in one table. Once the
+// engine can run the case that a rule excludes, the rule is removed.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,8 @@ class DraftStep {
   Status read(const DraftInputs& inputs);
   Status draft(const DraftRows& from, std::span<float> logits = {});
   // Returns whether read() drafts from the batch in one graph. With CaptureMode::kLazy, first captures the size that
-  // the batch needs, on all ranks. If the replays of a size failed three times in a row, its graph was dropped.
+  // the batch needs, on all ranks. A size whose replays failed three times in a row has lost its graph, so it does not
+  // count.
   Result<bool> has_graph(const ForwardBatch& batch);
   // Calls settle(), then copies the first `count` ids of last_ids to the host. fetched() returns them once the stream
   // has completed the copy.

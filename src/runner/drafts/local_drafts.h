@@ -35,7 +35,8 @@ class LocalDrafts {
   // enough.
   std::optional<std::int64_t> graph_size(const ForwardBatch& batch) const;
   // Writes the most probable token of each row to last_ids, beginning at from.first_id, and leaves out tokens for which
-  // last_ids has no room. If `logits` [rows × ids of the layer's head] is not empty, waits and writes the logits too.
+  // last_ids has no room. If `logits` [rows × ids of the layer's head] is not empty, waits for the device and writes
+  // the logits too.
   Status draft(const DraftRows& from, std::span<float> logits = {});
   // Copies the first `count` ids of last_ids to the host. fetched() returns them once the stream has completed the
   // copy.

@@ -58,7 +58,8 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   RunnerParts& parts = runner_->parts();
   if (order.role == RunnerRole::kVision)
     return data_loss("an order of forwards names the vision tower, which runs none");
-  // A pipeline stage without a head skips orders for the head, for other runners after the body, and for drafts.
+  // If this rank is a pipeline stage without a head, it skips orders for the head, for the other runners that come
+  // after the body, and for drafts.
   if (!parts.model.graphs.has_head && (std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end() ||
                                        parts.find_runner(order.role) == nullptr))
     return ok_status();

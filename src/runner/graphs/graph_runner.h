@@ -67,8 +67,8 @@ class GraphRunner {
   }
   Status run(std::int64_t size) const { return executable_->run(bucket(size)); }
 
-  // Binds a size without capturing it. Up to kMaxUncaptured sizes stay bound in this way. If there would be more, the
-  // least recently used one is unbound.
+  // Binds a size without capturing it. Up to kMaxUncaptured sizes stay bound in this way. If a call would exceed this
+  // number, it unbinds the least recently used of these sizes.
   Status make_ready(std::int64_t size);
   // Unbinds a size that make_ready() bound. Precondition: the device has finished all work enqueued for it.
   void forget(std::int64_t size);

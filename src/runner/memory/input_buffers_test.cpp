@@ -1,5 +1,5 @@
-// Catches: padding that keeps the last step's rows, an input that is written over its neighbour or with the wrong
-// width, addresses that change although graphs refer to them, and an input that is written although it exceeds the
+// Catches: padding that keeps the previous step's rows; an input that is written over its neighbour or with the wrong
+// width; addresses that change although graphs refer to them; and an input that is written although it exceeds the
 // limits.
 #include "tessera/runner/memory/input_buffers.h"
 

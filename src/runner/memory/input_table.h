@@ -41,8 +41,8 @@ struct StagedTokens {
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
   TokenId padding_id{0};  // id for padding rows, which follow the batch's tokens
-  // For each of the T tokens, the row of draft_hidden whose hidden state it continues. Empty for forwards of the model
-  // itself.
+  // Element t is the row of draft_hidden that holds the hidden state that token t continues. The list is empty for
+  // forwards of the model itself.
   std::span<const std::int32_t> draft_rows = {};
 };
 struct StagedRows {

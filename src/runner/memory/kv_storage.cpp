@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// Returns the index of the state's cache group. Fails if the state has none, or if the index is not below `groups`.
+// Returns the index of the state's cache group. Fails if the state belongs to no group, or if the index is not below
+// `groups`.
 Result<std::size_t> group_of(std::size_t groups, const ir::Value& state) {
   const std::optional<std::size_t> group = ir::cache_group_of(state.type);
   if (group && *group < groups) return *group;

@@ -1,5 +1,5 @@
-// Catches: overlapping caches of two layers, a page with too few bytes or with another group's number of bytes, a slot
-// that is only partly copied, and a reserved page with NaNs.
+// Catches: caches of two layers that overlap; a page with too few bytes or with another group's number of bytes; a slot
+// that is only partly copied; and a reserved page with NaNs.
 #include "tessera/runner/memory/kv_storage.h"
 
 #include <gmock/gmock.h>

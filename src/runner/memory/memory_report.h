@@ -61,7 +61,7 @@ struct SizeMemory {
 };
 
 // The memory of one runner. The runner has one of kCapturedRoles, or is the vision tower. A prediction has an entry for
-// every size of the ladder, and a measurement has an entry for every captured size.
+// every size of the ladder (RunnerSpec::ladder), and a measurement has an entry for every captured size.
 struct RunnerMemory {
   RunnerRole role = RunnerRole::kPrefill;
   std::vector<SizeMemory> sizes{};

@@ -237,7 +237,8 @@ TEST(MemoryReport, LogsMemoryAndWarnsWhereLittleIsLeft) {
   EXPECT_THAT(rich, ::testing::Not(HasSubstr("memory: only")));
 }
 
-// Deferred sizes take their memory after the start, when it would be too late to warn.
+// Deferred sizes take their memory only after the start. A warning would then be too late, so the warning at the start
+// counts these sizes too.
 TEST(MemoryReport, TheWarningCountsPendingSizes) {
   RunnerOptions options = small_options();
   options.capture = CaptureMode::kCore;

@@ -1,6 +1,6 @@
 // Catches: sums over padding or over rows of another request; a linear or expert that is not observed; inputs of the
-// down matrices that differ from those that moe_experts computes; an observer that changes a forward; observed forwards
-// that replay graphs.
+// down matrices that differ from those that moe_experts computes; an observer that changes a forward; and observed
+// forwards that replay graphs.
 #include "tessera/runner/observe/linear_inputs.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Catches: a share that changes on its way to a rank, a share that the wrong rank takes, and a read past the end of a
+// Catches: a share that changes on its way to a rank; a share that the wrong rank uses; and a read past the end of a
 // message.
 #include "tessera/runner/ranks/adapter_order.h"
 

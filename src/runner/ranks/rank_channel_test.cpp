@@ -1,5 +1,5 @@
-// Catches: an answer that counts as the answer to another message, a buffer that is overwritten while a rank reads it,
-// an endless wait, and ranks that start although their plans contradict each other.
+// Catches: an answer that counts as the answer to another message; a buffer that is overwritten while a rank reads it;
+// an endless wait; and ranks that start although their plans contradict each other.
 #include "tessera/runner/ranks/rank_channel.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: inputs for drafts that arrive changed at another rank, page tables that differ between ranks when requests
-// have drafts only in some steps, and a read past the end of a message.
+// Catches: inputs for drafts that arrive changed at another rank; page tables that differ between ranks when requests
+// have drafts only in some steps; and a read past the end of a message.
 #include "tessera/runner/ranks/rank_drafts.h"
 
 #include <gmock/gmock.h>

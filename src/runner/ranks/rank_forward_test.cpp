@@ -1,5 +1,5 @@
-// Catches: a forward that arrives changed at another rank, page tables that differ between ranks after many steps, a
-// read past the end of a message, and memory allocated in every step.
+// Catches: a forward that arrives changed at another rank; page tables that differ between ranks after many steps; a
+// read past the end of a message; and memory that is allocated in every step.
 #include "tessera/runner/ranks/rank_forward.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Runs this rank's part of a forward after dispatch has decided how the forward runs. Tracks the results, events and
-// number of the forwards in flight.
+// Runs this rank's part of a forward after dispatch has decided how the forward runs. Keeps the results and the events
+// of the forwards in flight, and counts these forwards.
 //
 // Threads: the runner's thread. Allocates nothing for sizes that were seen before.
 #pragma once

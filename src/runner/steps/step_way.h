@@ -1,8 +1,8 @@
 // The interface for running one step on the ranks of a model. Each implementation is for one arrangement of ranks.
 // ModelRunner has one StepWay, which is chosen once (step_ways.h). No other part of ModelRunner deals with ranks.
 //
-// A StepWay decides each forward (Dispatcher), runs this rank's part of it (LocalForwards), and tells other ranks what
-// to do (RankGroup, Communicator).
+// A StepWay decides how each forward runs (Dispatcher), runs this rank's part of it (LocalForwards), and tells other
+// ranks what to do (RankGroup, Communicator).
 //
 // Threads: the runner's thread.
 #pragma once

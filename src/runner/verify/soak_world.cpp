@@ -207,7 +207,7 @@ const ForwardBatch& SoakWorld::next() {
     append(sequence, count, all_rows, turned);
     left -= count;
   }
-  // If no sequence is of the chosen kind or has room, a random sequence of any kind continues.
+  // If no sequence of the chosen kind could add a token, a random sequence of any kind continues.
   if (batch_.query_lens.empty()) {
     Sequence& sequence = live_[static_cast<std::size_t>(draw(std::ssize(live_)))];
     append(sequence, fitting(sequence, std::min(budget, sequence.length - sequence.computed)), all_rows, turned);

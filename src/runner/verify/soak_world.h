@@ -28,8 +28,8 @@ class SoakWorld {
   SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
             std::int64_t row_values, std::uint64_t seed);
 
-  // Lets sequences use images of `gallery`, which must outlive this object. An image keeps its rows while it has users.
-  // Embeddings that are not images use rows below `most_embeddings`.
+  // Lets sequences use images of `gallery`, which must outlive this object. An image keeps its rows while a sequence
+  // uses it. Embeddings that are not images use rows below `most_embeddings`.
   void use_images(std::vector<SoakImage>& gallery, std::int64_t most_embeddings) {
     gallery_ = &gallery;
     most_embeddings_ = most_embeddings;

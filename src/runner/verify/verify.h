@@ -10,9 +10,9 @@
 // takes pages from its own pool and leaves out the pages before a window. Pages that belong to no request are NaN,
 // which exposes a kernel that reads another group's page table. KV cache contents are compared too.
 //
-// The oracle also compares the head, a next-token layer and the layer's head, which run without graphs. The layer is
-// compared at its largest size and at all sizes that are powers of two. Graphs of whole drafts are compared in the same
-// way as decodes, and above size 1 also with a batch that wants only the last row of each request. verify_vision.h
+// The oracle also compares the head, a next-token layer and the layer's head. All three run without graphs. The layer
+// is compared at its largest size and at all sizes that are powers of two. Graphs of whole drafts are compared in the
+// same way as decodes, and above size 1 also with a batch that wants only the last row of each request. verify_vision.h
 // compares a vision tower. A prefill size with a full graph is compared in both forms. An attention that computes only
 // the wanted rows uses other kernels than one that computes all rows. If the model's last attention does so, each
 // prefill size above 1 is also compared with a batch that wants only the last row of each request.

@@ -42,8 +42,8 @@ struct VerifyModel {
 // this size uses a full graph.
 bool can_have_several_rows_each(std::int64_t size, std::int64_t context);
 
-// Makes a prefill of `size` tokens, or a decode of `size` rows. Returns kResourceExhausted if a pool is too small,
-// and kInvalidArgument if each request must have several rows but cannot.
+// Makes a prefill of `size` tokens, or a decode of `size` rows. Returns kResourceExhausted if a pool is too small, and
+// kInvalidArgument if each request must have several rows and the tokens cannot be divided in this way.
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode);
 
 // Returns `bytes` bytes of pseudo-random finite numbers of either sign, with exponents well below the maximum. Every

@@ -77,7 +77,7 @@ TEST(Verify, ComparesEverySizeFullAndPadded) {
                                        "prefill 17/40", "decode 1/1", "decode 2/2", "decode 4/4", "decode 3/4"}));
 }
 
-// Returns a planner that runs the real planner on live ranges after `change` has made them wrong.
+// Returns a planner that gives the real planner wrong live ranges. `change` makes each of them wrong.
 template <class Change>
 Planner planner_of(const Change& change) {
   return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {

@@ -19,8 +19,8 @@ namespace {
 // If a forward runs without a graph, its size is rounded up to a multiple of kStep, so that few different sizes are
 // bound.
 constexpr std::int64_t kStep = 64;
-// Images are packed into one forward up to this many patches. The limit keeps forwards short, because decoding requests
-// wait for a whole forward.
+// Several images are packed into one forward only if they have at most this many patches together. The limit keeps
+// forwards short, because decoding requests wait until the forward has ended.
 constexpr std::int64_t kMostPacked = 16384;
 // If the measurement of a size takes longer than this, no larger size is measured, so that requests do not wait for
 // long measurements.
@@ -135,7 +135,7 @@ VisionChoice VisionRunner::choose(std::int64_t patches, bool eagerly) const {
 
 std::size_t VisionRunner::num_packed(std::span<const Patches* const> images) const {
   std::size_t count = 1;
-  // the place of an image in a forward may change the last bits of its rows
+  // Packs no images together, because the place of an image in a forward may change the last bits of the image's rows.
   if (parts_.options.deterministic) return count;
   std::int64_t patches = images.front()->grid.patches();
   const std::int64_t most = std::min(options_.max_patches, kMostPacked);

@@ -85,8 +85,9 @@ class VisionRunner {
   // Captures the given sizes, which are some of VisionOptions::sizes. If the capture of a size fails, the size is
   // dropped, and the report lists it. The only returned error is kDeviceLost.
   Status capture(std::span<const std::int64_t> sizes);
-  // Captures one more size: one that images have needed, or else the smallest. Returns false if none is left. A capture
-  // takes milliseconds, so this function is never called while a request waits.
+  // Captures one more size: one that images have needed or, if there is none, the smallest size that has no graph yet.
+  // Returns false if none is left. A capture takes milliseconds, so this function is never called while a request
+  // waits.
   Result<bool> capture_next();
   bool has_pending() const { return !runner_->pending().empty(); }
   // Returns whether images have needed a size that has no graph yet.

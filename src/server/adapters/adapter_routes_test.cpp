@@ -1,5 +1,5 @@
-// Catches: adapters that are loaded, listed, chosen or unloaded wrongly over HTTP, faulty adapters that stop the
-// server, and an unload that answers while a request still uses the adapter.
+// Catches: adapters that are loaded, listed, chosen or unloaded wrongly over HTTP; faulty adapters that stop the
+// server; and an unload that answers while a request still uses the adapter.
 #include "tessera/server/adapters/adapter_routes.h"
 
 #include <fmt/format.h>

@@ -95,8 +95,8 @@ class MessageAnswer final : public Answer {
   }
 
   void add(ChatPieces pieces) {
-    // The first elements of `pieces.calls` may have no id. They continue the call in the last block. Their text comes
-    // before the reasoning and the content of `pieces`.
+    // Elements without an id at the front of `pieces.calls` continue the call in the last block. They are handled
+    // first, because their text comes before the reasoning and the content of `pieces`.
     auto call = pieces.calls.begin();
     for (; call != pieces.calls.end() && call->id.empty(); ++call) blocks_.back().text += call->arguments;
     if (style_.shows_thinking && !pieces.reasoning.empty()) block_of(Block::Kind::kThinking).text += pieces.reasoning;

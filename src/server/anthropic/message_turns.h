@@ -17,7 +17,8 @@ namespace tessera {
 // tool. If the first line of "system" begins with "x-anthropic-billing-header", the line is dropped. This line differs
 // between sessions, so the prompts of two sessions would have no common prefix.
 //
-// Errors name the path of the block: an unknown role or type, a missing member, a tool_result without its tool_use.
+// Errors: an unknown role or type, a missing member, and a tool_result without its tool_use. The error names the path
+// of the block.
 ApiResult<ChatMessages> read_turns(const ApiFields& body, const MessageTools& tools, bool images_allowed);
 
 }  // namespace tessera

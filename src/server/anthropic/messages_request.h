@@ -1,5 +1,5 @@
 // Anthropic's POST /v1/messages takes a conversation and returns the model's turn. POST /v1/messages/count_tokens
-// returns the length of the conversation's prompt.
+// returns the number of tokens in the conversation's prompt.
 //
 // Errors are ApiErrors, to which http/error_shape.h gives Anthropic's shape.
 #pragma once

@@ -1,5 +1,5 @@
-// Catches: members of a Messages request that do not reach the engine or the prompt, turns that the template sees in
-// the wrong order or form, and a prompt that changes although it must not.
+// Catches: members of a Messages request that do not reach the engine or the prompt; turns that the template sees in
+// the wrong order or form; and a prompt that changes although it must not.
 #include "tessera/server/anthropic/messages_request.h"
 
 #include <gmock/gmock.h>

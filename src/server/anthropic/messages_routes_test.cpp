@@ -1,5 +1,5 @@
-// Catches: Anthropic's routes that do not reach the engine through HTTP, API keys in Anthropic's header that are
-// refused, errors in another protocol's form, and a stream that lacks Anthropic's last event.
+// Catches: Anthropic's routes that do not reach the engine through HTTP; API keys in Anthropic's header that are
+// refused; errors in another protocol's form; and a stream that lacks Anthropic's last event.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

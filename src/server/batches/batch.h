@@ -66,7 +66,7 @@ struct Batch {
 };
 
 // batch_record() returns the JSON text that the store writes for a batch. read_batch_record() makes the batch from this
-// text. Its errors name the wrong field.
+// text. Its errors name the field that is missing or wrong.
 std::string batch_record(const Batch& batch);
 Result<Batch> read_batch_record(const Json& json, std::string id);
 

@@ -42,8 +42,8 @@ class BatchAnswers {
   Status add(const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
 
   // Moves the answer files into the store. The stored files have the same owner and time of expiry as `like`, and their
-  // names begin with `name`. Sets the ids of the stored files. A file without lines is not stored, and its id stays
-  // unchanged. Call keep() last, and only once.
+  // names begin with `name`. Sets `output_id` and `error_id` to the ids of the stored files. A file without lines is
+  // not stored, and the argument for its id stays unchanged. Call keep() last, and only once.
   ApiStatus keep(const StoredFile& like, std::string_view name, std::string& output_id, std::string& error_id);
 
  private:

@@ -1,5 +1,5 @@
-// Catches: a request that is read as another kind of request, an invalid line whose custom_id is lost, an error that
-// does not say what is accepted, and answers that are not in OpenAI's form.
+// Catches: a request that is read as another kind of request; an invalid line whose custom_id is lost; an error that
+// does not say what is accepted; and answers that are not in OpenAI's form.
 #include "tessera/server/batches/batch_lines.h"
 
 #include <gmock/gmock.h>

@@ -51,7 +51,7 @@ class BatchRunner {
     std::function<void(Ticket, Request)> submit;
     std::function<void(Ticket)> cancel;
     std::function<std::int64_t()> engine_requests;  // returns how many requests the engines run or queue
-    // Returns whether the server is shutting down and takes no more requests.
+    // Returns whether the server is shutting down, in which case it accepts no more requests.
     std::function<bool()> ends;
     std::int64_t most_requests = 1;  // the number of requests that all engines together can run at once
     // Receives the spans of batches and of their requests. This function is empty if traces are off.
@@ -63,7 +63,7 @@ class BatchRunner {
   ~BatchRunner();
 
   void wake();
-  // Takes the events of the batches' requests, and ignores all other events.
+  // Processes the events of the batches' requests, and ignores all other events.
   void dispatch(std::span<EngineThread::Event> events);
   // Returns how many requests of batches the engines run or queue.
   std::int64_t requests() const { return requests_; }

@@ -39,7 +39,7 @@ class BatchService {
 
   // Adds the routes. This object must outlive the use of the router.
   void add_to(Router& router);
-  // Takes the events of the batches' requests, and ignores all other events.
+  // Processes the events of the batches' requests, and ignores all other events.
   void dispatch(std::span<EngineThread::Event> events) {
     if (runner_) runner_->dispatch(events);
   }

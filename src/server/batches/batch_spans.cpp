@@ -10,8 +10,8 @@ namespace tessera {
 namespace {
 
 // Returns the batch's span, which is the parent of the spans of the batch's requests. Returns nothing if the batch gets
-// no span, or if the batch's id does not have the form of this server's ids. The id may have been read from a file's
-// name.
+// no span, or if the batch's id does not have the form of this server's ids. The form can be another one, because the
+// id may have been read from a file's name.
 std::optional<TraceParent> span_of(const Batch& batch) {
   const std::optional<TraceParent> client = read_trace_parent(batch.trace_parent);
   if (client && !client->sampled) return std::nullopt;

@@ -1,5 +1,5 @@
 // Catches: files that a client reaches although it does not own them; files that stay although they have expired or
-// exceed a limit; files that a restart loses; content that is left behind by an upload that was killed.
+// exceed a limit; files that a restart loses; and content that an interrupted upload leaves behind.
 #include "tessera/server/batches/file_store.h"
 
 #include <gmock/gmock.h>

@@ -45,7 +45,8 @@ class EventPublisher {
   EventPublisher(std::unique_ptr<EventSockets> sockets, const KvEventsOptions& options, int rank,
                  std::int64_t page_size);
   void work();
-  // Takes all waiting batches. Returns false if no batch waits and the publisher is being destroyed.
+  // Moves all batches from the queue to `waiting`, possibly none. Returns false if the queue was empty and the
+  // publisher is being destroyed.
   bool take(std::vector<Waiting>& waiting);
   void publish(const Waiting& waiting);
   void replay();

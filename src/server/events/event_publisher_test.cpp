@@ -1,5 +1,5 @@
-// Catches: batches that are lost, reordered or numbered wrongly, replays that leave gaps, a subscriber that delays the
-// engine, and malformed replay requests that stop or confuse the publisher.
+// Catches: batches that are lost, reordered or numbered wrongly; replays that leave gaps; a subscriber that delays the
+// engine; and malformed replay requests that stop or confuse the publisher.
 #include "tessera/server/events/event_publisher.h"
 
 #include <fmt/format.h>

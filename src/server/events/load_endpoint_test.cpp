@@ -1,4 +1,4 @@
-// Catches: ports that gateways are not told, ports that overlap other ports, and ports that differ from SGLang's.
+// Catches: ports that gateways are not told; ports that overlap other ports; and ports that differ from SGLang's.
 #include "tessera/server/events/load_endpoint.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: changed loads that are not sent, unchanged loads that are sent too often, loads with a wrong number or at
-// another engine's port, a failed engine whose last load is sent again and again, and addresses in use that are noticed
+// Catches: changed loads that are not sent; unchanged loads that are sent too often; loads with a wrong number or at
+// another engine's port; a failed engine whose last load is sent again and again; and addresses in use that are noticed
 // too late.
 #include "tessera/server/events/load_publisher.h"
 

@@ -1,4 +1,4 @@
-// Catches: loads that gateways cannot read, numbers that do not mean what their names say, and wrong queries that are
+// Catches: loads that gateways cannot read; numbers that do not mean what their names say; and wrong queries that are
 // answered without an error.
 #include "tessera/server/events/loads.h"
 

@@ -1,4 +1,4 @@
-// Catches: parts that lose or repeat a comma at a cut of the text, lists without elements, and parts that are missing.
+// Catches: parts that lose or repeat a comma at a cut of the text; lists without elements; and parts that are missing.
 #include "tessera/server/fields/json_parts.h"
 
 #include <gtest/gtest.h>

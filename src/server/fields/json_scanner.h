@@ -1,5 +1,5 @@
 // Follows one JSON object byte by byte, for text that a model is still writing. It tells whether the text is
-// well-formed so far, whether the object has ended, and to which member a byte belongs.
+// well-formed so far, whether the object has ended, and whether a byte belongs to a key, to a value, or to neither.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class JsonScanner {
   // commas, and for the spaces around these.
   enum class Part : std::uint8_t { kError, kBetween, kKey, kValue };
 
-  // Takes the next byte and returns its part. Precondition: neither an error nor the end was reached.
+  // Reads the next byte and returns its part. Precondition: neither an error nor the end was reached.
   Part push(char c);
   // Returns whether the object's closing brace was read.
   bool done() const { return state_ == State::kDone; }

@@ -1,4 +1,4 @@
-// Catches: text that is accepted although it is not a JSON object, an object that is refused, and a byte that is
+// Catches: text that is accepted although it is not a JSON object; an object that is refused; and a byte that is
 // reported as the wrong part.
 #include "tessera/server/fields/json_scanner.h"
 

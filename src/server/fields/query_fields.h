@@ -20,8 +20,8 @@ ApiResult<std::optional<std::int64_t>> query_integer(std::string_view query, std
 ApiResult<bool> query_descends(std::string_view query);
 
 // Returns one page of a list in OpenAI's form. `items` are objects with an "id", newest first. The query chooses the
-// page by "limit", "order" and "after". "limit" is 1 to `most`, and `otherwise` by default. "after" is the id of the
-// item before the page.
+// page by "limit", "order" and "after". "limit" must be 1 to `most`. If it is absent, the limit is `otherwise`. "after"
+// is the id of the item before the page.
 ApiResult<std::string> list_body(std::string_view query, std::span<const Json> items, std::int64_t most,
                                  std::int64_t otherwise);
 

@@ -13,9 +13,9 @@ namespace tessera {
 // Precondition: if there are `api_keys`, the request holds one of them.
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
-// Returns the name that marks everything which this client's requests store as the client's own. If the server has
-// several API keys, the name is the SHA-256 of the request's key, so that no key is stored. Otherwise it is "", because
-// all clients count as one. Precondition: as for client_of().
+// Returns the name of the owner of everything that this client's requests store. If the server has several API keys,
+// the name is the SHA-256 of the request's key, so that no key is stored. Otherwise it is "", because all clients count
+// as one. Precondition: as for client_of().
 std::string owner_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
 }  // namespace tessera

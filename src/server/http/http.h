@@ -88,8 +88,8 @@ struct GenerationTokens {
   std::int64_t completion = 0;
 };
 
-// The parameters of a request. A request may have several texts (prompts). All members but `texts` are those of the
-// first text.
+// The parameters of a request. A request may have several texts (prompts). All members except `texts` describe the
+// first text only.
 struct GenerationAsked {
   std::int64_t texts = 0;
   bool generates = false;  // the request asks for generated tokens; otherwise the next members are not set

@@ -2,8 +2,8 @@
 // page can reach it.
 //
 // A browser sends a page's requests to any address. The header Origin names the page's site. The header Host has the
-// name that the page used for the server. A site can let its own name resolve to 127.0.0.1 (DNS rebinding), but Host
-// then has that name and not localhost.
+// name that the page used for the server. A site can let its own name resolve to 127.0.0.1 (DNS rebinding), but the
+// check of Host notices this, because Host then has that name and not localhost.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Catches: bodies that are read before the head was checked, connections that read the rest of a body as a request,
-// bodies that are not charged, and charges that are not released.
+// Catches: bodies that are read before the head was checked; connections on which the rest of a body is read as a
+// request; bodies that are not charged to the memory budget; and charges that are not released.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Catches: disconnected clients that are not noticed, half-closed connections that count as disconnected, slow clients
-// that hold memory, and leaks of file descriptors, callbacks and handles.
+// Catches: disconnected clients that are not noticed; half-closed connections that count as disconnected; slow clients
+// that hold memory; and leaks of file descriptors, callbacks and handles.
 #include <atomic>
 #include <vector>
 

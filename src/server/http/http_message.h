@@ -24,8 +24,8 @@ struct RequestTarget {
   std::string authority;  // "host:1" from "http://host:1/a"; it replaces the Host header
 };
 
-// Parses "/a%20b?c=d", "http://host" followed by such a path, or "*". Errors: another form, a bad escape, a path that
-// is not UTF-8.
+// Parses "/a%20b?c=d", "http://host" followed by such a path, or "*". Errors: another form, a bad escape, and a path
+// that is not UTF-8.
 Result<RequestTarget> parse_target(std::string_view target);
 
 // Returns whether the connection was reset or both sides have closed it.

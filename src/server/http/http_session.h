@@ -2,8 +2,8 @@
 //
 // A session has a reading side and a writing side, which both run on the I/O thread. The reading side is a coroutine.
 // While a request is being answered, the reading side reads a little ahead, so that it notices when the client leaves.
-// The writing side is a buffer. It sends as many bytes as the socket takes at once, and the rest each time the socket
-// takes more.
+// The writing side is a buffer. It sends as many bytes as the socket accepts at once, and sends more each time the
+// socket accepts more.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -1,4 +1,4 @@
-// Catches: paths that reach the wrong handler, refused methods without the list of accepted ones, and keys that are
+// Catches: paths that reach the wrong handler; refused methods without the list of accepted ones; and keys that are
 // accepted because their beginning matches.
 #include "tessera/server/http/router.h"
 

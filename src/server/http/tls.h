@@ -22,9 +22,9 @@ namespace tessera {
 // again when their files change.
 class TlsContext {
  public:
-  // Errors name the flag, the file and the fault. A fault is a file that cannot be read or has no certificate or key, a
-  // key that needs another password or belongs to another certificate, or a certificate that has expired or is not
-  // valid yet.
+  // Errors name the flag, the file and the fault. The possible faults are: a file that cannot be read or has no
+  // certificate or key; a key that needs another password or belongs to another certificate; and a certificate that has
+  // expired or is not valid yet.
   static Result<std::unique_ptr<TlsContext>> create(TlsOptions options);
 
   // Reads the files again if one of them has changed since the last look. New connections use the new files. Open

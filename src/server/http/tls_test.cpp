@@ -1,5 +1,5 @@
-// Catches: bytes lost or mixed up by TLS, clients that get in without a certificate, connections lost when a
-// certificate is replaced, and a server that starts although its files cannot be used.
+// Catches: bytes that TLS loses or mixes up; clients that get in without a certificate; connections that are lost when
+// a certificate is replaced; and a server that starts although its files cannot be used.
 #include "tessera/server/http/tls.h"
 
 #include <gmock/gmock.h>

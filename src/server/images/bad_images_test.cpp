@@ -1,5 +1,5 @@
-// Catches: an error about a wrong image that does not name the content part and the limit, an image that a text model
-// silently accepts, text that passes as an image placeholder, and images that use memory without a limit.
+// Catches: an error about a wrong image that does not name the content part and the limit; an image that a text model
+// silently accepts; text that passes as an image placeholder; and images that use memory without a limit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -100,8 +100,9 @@ std::int64_t bytes_of(const Patches& patches) {
   return static_cast<std::int64_t>(patches.values.size() * sizeof(float));
 }
 
-// Returns the bytes that are charged for make_patches(): the resized pixels, plus the larger of the resized rows and
-// the patches, which never exist together. Rows are resized before columns, so each row of `image` gives a resized row.
+// Returns the bytes that are charged for make_patches(): the resized pixels, plus either the resized rows or the
+// patches, whichever takes more, because these two never exist together. Rows are resized before columns, so each row
+// of `image` gives a resized row.
 std::int64_t bytes_of_patches(const Image& image, const PatchGrid& grid, const ImageProcessorConfig& config) {
   constexpr std::int64_t kColours = 3;
   const std::int64_t row = kColours * grid.w * config.patch_size;

@@ -69,9 +69,9 @@ ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage>
 using PreparedImages = std::vector<std::shared_ptr<const Patches>>;
 
 // Fetches, decodes and resizes the images, several at once if threads are free. This is slow, so do not call it on the
-// I/O thread. Returns a 400 that names the image's field if the data is not an image, exceeds a limit, or makes the
-// images so far exceed `most_tokens` tokens. Returns a 429 if too many URLs are being fetched. Also returns the errors
-// of MemoryCharge::set.
+// I/O thread. Returns a 400 that names the image's field if the data is not an image, if the image exceeds a limit, or
+// if the images up to this one have more than `most_tokens` tokens together. Returns a 429 if too many URLs are being
+// fetched. Also returns the errors of MemoryCharge::set.
 ApiResult<PreparedImages> prepare_images(const ImageInput& input, std::span<const GivenImage> given,
                                          std::int64_t most_tokens);
 // Prepares one image from a file's content.

@@ -1,4 +1,4 @@
-// Catches: percentiles that are off by a bucket or a rank; durations outside all buckets; slices that are reused
+// Catches: percentiles that are off by a bucket or a rank; durations outside all buckets; and slices that are reused
 // wrongly, so that old durations stay or new ones are dropped.
 #include "tessera/server/metrics/latency_window.h"
 

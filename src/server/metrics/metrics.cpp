@@ -18,8 +18,8 @@ using Families = MetricFamilies;
 using Sample = MetricSample;
 using Clock = std::chrono::steady_clock;
 
-// A scrape updates the throughput only if this many seconds have passed since the last update. A shorter time has only
-// few steps, so its throughput would be noise.
+// A scrape updates the throughput only if this many seconds have passed since the last update. In a shorter time the
+// engines run only a few steps, so the measured throughput would be noise.
 constexpr double kShortestSpan = 0.1;
 
 // The bucket limits of SGLang's or vLLM's own metrics, so that queries of their dashboards give comparable values.
@@ -203,7 +203,7 @@ void ServerMetrics::Impl::update_throughput(const EngineStats& stats, Clock::tim
   counted_tokens = stats.output_tokens;
 }
 
-// Adds the metrics that SGLang and vLLM name alike except for the prefix.
+// Adds the metrics whose names in SGLang and vLLM differ only in the prefix.
 void ServerMetrics::Impl::add_common(Families& families, const std::string& prefix, const EngineStats& stats) const {
   families.counter(prefix + "prompt_tokens_total", "Prompt tokens of admitted requests.", labels, stats.prompt_tokens);
   families.counter(prefix + "generation_tokens_total", "Tokens generated.", labels, stats.output_tokens);

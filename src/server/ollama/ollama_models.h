@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// The version of Ollama that these routes follow. Clients compare it with the least version that they need.
+// The version of Ollama that these routes follow. Clients compare it with the minimum version that they need.
 inline constexpr std::string_view kOllamaVersion = "0.13.0";
 
 // Returns the body of GET /api/tags, which lists the model under each of its names.

@@ -1,4 +1,4 @@
-// Catches: models that Ollama's clients do not list, capabilities that a model does not have, and sizes that are wrong.
+// Catches: models that Ollama's clients do not list; capabilities that a model does not have; and sizes that are wrong.
 #include "tessera/server/ollama/ollama_models.h"
 
 #include <gmock/gmock.h>

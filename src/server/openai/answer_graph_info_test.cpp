@@ -1,5 +1,5 @@
-// Catches: a client that asks for graph_info and does not get it, graph_info that is attached to the wrong choice or
-// chunk, and graph_info that no client asked for.
+// Catches: an answer without graph_info although its client asked for it; graph_info that is attached to the wrong
+// choice or chunk; and graph_info that no client asked for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Catches: answers in a form that clients do not know, streams that lose or repeat text, log-probabilities of the wrong
-// tokens, and wrong usage counts.
+// Catches: answers in a form that clients do not know; streams that lose or repeat text; log-probabilities of the wrong
+// tokens; and wrong token counts in the usage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

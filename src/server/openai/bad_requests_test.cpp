@@ -1,5 +1,5 @@
-// Catches: bodies with any wrong field that reach the engine, errors that do not name the field, and hostile input that
-// causes anything but an error.
+// Catches: a request body that reaches the engine although one of its fields is wrong; an error that does not name the
+// wrong field; and hostile input that causes anything but an error.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

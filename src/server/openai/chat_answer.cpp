@@ -57,8 +57,8 @@ class ChatAnswer : public Answer {
   }
 
   Status failure() const override {
-    // Only a plugin's parser makes errors. Each becomes an internal error, because the plugin is at fault and not the
-    // client.
+    // Only a plugin's parser can fail. The answer then reports an internal error, because the plugin is at fault and
+    // not the client.
     for (const Choice& choice : choices_) {
       if (!choice.parts.status().ok()) return internal_error(choice.parts.status().message());
     }

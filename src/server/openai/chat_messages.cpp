@@ -71,7 +71,8 @@ ApiResult<Json> read_message(const ApiFields& message, const MessageKinds& kinds
 
 }  // namespace
 
-// Returns a call's arguments as an object, because templates print objects. OpenAI's clients send JSON text.
+// Returns a call's arguments as a JSON object, which chat templates expect. OpenAI's clients send the arguments as a
+// string that contains the object's JSON text.
 ApiResult<Json> read_call_arguments(const ApiFields& call) {
   const Json* arguments = call.find("arguments");
   if (arguments == nullptr) return Json::object();

@@ -23,7 +23,8 @@ struct MessageKinds {
   bool images = false;     // false: images are refused
 };
 
-// Reads a call's "arguments", an object or its JSON text. Returns an empty object if there are none.
+// Reads a call's "arguments": an object, or a string with the object's JSON text. Returns an empty object if the call
+// has no arguments.
 ApiResult<Json> read_call_arguments(const ApiFields& call);
 
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds);

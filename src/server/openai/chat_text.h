@@ -27,8 +27,8 @@ struct ChatTextStyle {
   // a plugin format.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
-  // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format; text_style_of()
-  // finds the place by the format's marks in the prompt.
+  // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format. text_style_of()
+  // sets it from the reasoning marks that it finds in the prompt.
   ReasoningStart reasoning_start = ReasoningStart::kBefore;
 };
 
@@ -51,7 +51,7 @@ class ChatText {
   ChatPieces finish();
   // Returns whether the next token belongs to the reasoning, as far as the text so far shows.
   bool in_reasoning() const;
-  // Returns the error that a plugin format made. After an error, the rest of the text is dropped.
+  // Returns the plugin format's error, if it has failed. After an error, the rest of the text is dropped.
   const Status& status() const;
 
  private:

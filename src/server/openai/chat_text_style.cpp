@@ -36,7 +36,8 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
   return style;
 }
 
-// All of the server's own tool-call parsers read special tokens. A plugin format says whether it reads special tokens.
+// All of the server's own tool-call parsers search the text for special tokens. A plugin format says whether it does
+// so.
 bool needs_special_tokens(const ChatTextStyle& style) {
   const bool of_reasoning = style.reasoning_format != nullptr ? style.reasoning_format->reads_special_tokens()
                                                               : reads_special_tokens(style.reasoning_parser);

@@ -16,7 +16,7 @@ struct CloseSession {
 
 ApiResult<CloseSession> read_close_session(const ServedModel& model, std::string_view body);
 
-// Returns the bytes that the request holds (work/request_memory.h).
+// Returns the number of bytes of memory that the request holds (work/request_memory.h).
 inline std::int64_t held_bytes(const CloseSession& request, std::int64_t, std::int64_t) {
   return static_cast<std::int64_t>(request.session.capacity());
 }

@@ -12,8 +12,9 @@ namespace tessera {
 namespace {
 
 // Marks the end of a message that the model is to continue. The rendered prompt is cut at the mark, as in Hugging
-// Face's apply_chat_template. The mark ends with a space. If the prompt lacks this space, the template has trimmed the
-// content. The white space in front of the mark is then removed as well.
+// Face's apply_chat_template. The mark ends with a space, which shows whether the template trims the content. If the
+// space is missing in the prompt, the template has trimmed the content, so the white space in front of the mark is
+// removed as well.
 constexpr std::string_view kEndMark = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 // Appends kEndMark to the last message's content. Returns the content without the mark.

@@ -1,5 +1,5 @@
-// Catches: answers without the numbers of accepted and rejected draft tokens of speculative decoding, answers that
-// count only one choice's draft tokens, and answers with these numbers although nothing was drafted.
+// Catches: answers that lack the numbers of accepted and rejected draft tokens (speculative decoding); answers that
+// count only one choice's draft tokens; and answers that have these numbers although nothing was drafted.
 #include <gtest/gtest.h>
 
 #include <initializer_list>

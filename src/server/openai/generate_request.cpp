@@ -92,7 +92,8 @@ ApiResult<std::vector<PromptImage>> add_images(const ServedModel& model, std::sp
   return placed;
 }
 
-// Returns prompt `i`'s value of a field: element i if the field is a list of `count` values, else the field itself.
+// Returns the value that a field has for prompt `i`. This is element i if the field is a list of `count` values, and
+// otherwise the whole value of the field.
 const Json* own_value(const Json& body, std::string_view key, std::size_t i, std::size_t count) {
   const Json* value = body.find(key);
   const bool listed = value != nullptr && value->is_array() && value->as_array().size() == count;

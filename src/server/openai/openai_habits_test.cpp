@@ -1,5 +1,6 @@
-// Clients rely on details of how OpenAI and gateways behave. Catches deviations in these details: the model's name, the
-// fingerprint, requests with a token limit of 0, the limits of metadata, and paths under another base URL.
+// Clients rely on details of how OpenAI's server and gateways behave. Catches deviations in these details: the model's
+// name; the fingerprint; the treatment of requests with a token limit of 0; the limits of metadata; and paths under
+// another base URL.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -89,7 +89,7 @@ constexpr const char* kAsked = R"({"role": "user", "content": "Tell me a story"}
 
 TEST_F(RequestFeatures, BadWordsAreBannedEvenAfterASpace) {
   const std::string plain = text(R"("n": 1)");
-  // Bans each word of the text by itself.
+  // Collects words of the text. Each word is then banned in a request of its own.
   std::set<std::string> words;
   for (std::size_t at = plain.find(' '); at != std::string::npos; at = plain.find(' ', at + 1)) {
     const std::string word = plain.substr(at + 1, plain.find_first_of(" .,!\n\"", at + 1) - at - 1);
@@ -127,7 +127,7 @@ TEST_F(RequestFeatures, PromptLogprobsEqualThoseOfEcho) {
     EXPECT_EQ(*own->find("decoded_token"), at(echoed, fmt::format("choices.0.logprobs.tokens.{}", i)));
     EXPECT_GE(entry.as_object().size(), 3u);
     EXPECT_LE(entry.as_object().size(), 4u);
-    // Ranks follow the order of the log-probabilities; rank 1 is the greatest.
+    // Ranks follow the order of the log-probabilities. Rank 1 has the greatest log-probability.
     for (const auto& [id, one] : entry.as_object()) {
       for (const auto& [other_id, other] : entry.as_object()) {
         if (one.find("rank")->is_null() || other.find("rank")->is_null()) continue;

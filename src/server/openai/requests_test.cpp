@@ -1,5 +1,5 @@
-// Catches: fields that are read but do not reach the engine's request, defaults that take precedence in the wrong
-// order, and prompts that are not rendered from the messages sent.
+// Catches: fields that are read but do not reach the engine's request; a default that is used although another default
+// should take precedence; and prompts that are not rendered from the messages sent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

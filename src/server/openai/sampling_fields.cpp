@@ -17,8 +17,8 @@ namespace {
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 constexpr double kMaxTimeout = 1e9;
 
-// Draws a seed for a request that names none. All choices of the request share the seed. It is not negative, so that
-// every client can send it back.
+// Draws a seed for a request that names none. All choices of the request share the seed. The seed is not negative, so
+// that every client can send it back.
 std::int64_t draw_seed() {
   thread_local std::mt19937_64 random((static_cast<std::uint64_t>(std::random_device{}()) << 32) |
                                       std::random_device{}());
@@ -168,7 +168,7 @@ ApiStatus check_metadata(const ApiFields& fields) {
   constexpr std::size_t kMostOfValue = 512;
   const Json* metadata = TRY(fields.object("metadata"));
   if (metadata == nullptr) return api_ok();
-  // Counts the bytes that begin a character; bytes that continue one begin with the bits 10.
+  // Counts the bytes that begin a character. All further bytes of a character begin with the bits 10.
   const auto characters = [](std::string_view text) {
     return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
   };

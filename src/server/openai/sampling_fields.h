@@ -37,10 +37,11 @@ ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const Served
 // Returns the 400 for a request that asks for no tokens. The error names the field whose value is 0.
 ApiError no_tokens_asked(const ApiFields& fields, std::string_view accepted);
 
-// Checks "metadata" against OpenAI's limits: at most 16 pairs of texts. Does not store the field.
+// Checks "metadata" against OpenAI's limits: at most 16 members, each with a string as its value, and with bounded
+// lengths of keys and values. Does not store the field.
 ApiStatus check_metadata(const ApiFields& fields);
-// Checks an object that clients of other protocols attach and that has no effect: at most 64 pairs that take at most 16
-// KiB as JSON.
+// Checks the object `key`, which clients of other protocols attach and which has no effect. It may have at most 64
+// members and 16 KiB of JSON text.
 ApiStatus check_attached(const ApiFields& fields, std::string_view key);
 
 // Returns the compiled grammar; null if none is wanted. Errors: `output` also names allowed tokens, the server cannot
@@ -48,7 +49,8 @@ ApiStatus check_attached(const ApiFields& fields, std::string_view key);
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
                                                           const OutputFields& output, const ServedModel& model);
 
-// Returns the answer's id: `prefix` followed by the field request_id, or the field rid unchanged, or a new id.
+// Returns the answer's id. This is `prefix` followed by the field request_id, or the field rid unchanged. If the
+// request has neither field, it is a new id.
 ApiResult<std::string> read_answer_id(const ApiFields& fields, std::string_view prefix);
 
 // The fields prompt_logprobs, return_hidden_states (true or "last") and return_tokens_as_token_ids of OpenAI's routes.

@@ -14,7 +14,7 @@ namespace tessera {
 std::string token_text(const Tokenizer* tokenizer, TokenId id);
 // Returns token_text(). If `as_id`, returns "token_id:5" instead, because tokens may have the same text.
 std::string shown_token(const Tokenizer* tokenizer, TokenId id, bool as_id);
-// Returns the token's bytes; a token may hold only part of a character.
+// Returns the token's bytes. They may be only a part of a character.
 std::string token_bytes(const Tokenizer* tokenizer, TokenId id);
 
 }  // namespace tessera

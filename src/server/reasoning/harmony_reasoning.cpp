@@ -51,8 +51,8 @@ void HarmonyReasoning::take_text(std::string_view text, ReasoningText& out) {
   }
 }
 
-// Takes text at the beginning of the turn. The text is either content or part of a header, where it names the recipient
-// of a call.
+// Takes text at the beginning of the turn. If the text begins with "to=", it is part of a header and names the
+// recipient of a call. Otherwise it is content.
 void HarmonyReasoning::take_beginning(std::string_view text, ReasoningText& out) {
   header_ += text;
   const std::string_view begun = without_spaces_in_front(header_);

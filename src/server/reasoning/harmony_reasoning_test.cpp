@@ -1,5 +1,5 @@
-// Catches: messages of gpt-oss in the wrong channel, headers shown to the user, calls that do not reach the call
-// parser, lost text, and results that depend on where the deltas end.
+// Catches: messages of gpt-oss that are assigned to the wrong channel; headers that are shown to the user; calls that
+// do not reach the call parser; text that is lost; and results that depend on where the deltas end.
 #include "tessera/server/reasoning/harmony_reasoning.h"
 
 #include <gmock/gmock.h>

@@ -11,8 +11,8 @@
 //   gpt-oss                      messages of the channel "analysis" (harmony_reasoning.h)
 //   none                         all text is content
 //
-// Some parsers also have the names that vLLM gives them. Reasoning that is never closed takes the rest of the text. The
-// concatenated results do not depend on where the text was cut. An object reads one text, on one thread at a time.
+// Some parsers also have the names that vLLM gives them. Reasoning that is never closed extends to the end of the text.
+// The concatenated results do not depend on where the text was cut. An object reads one text, on one thread at a time.
 #pragma once
 
 #include <memory>

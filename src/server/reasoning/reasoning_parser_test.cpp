@@ -1,5 +1,5 @@
-// Catches: reasoning that reaches the answer, content that becomes reasoning, tags shown to the user, text lost if a
-// delta ends inside a tag, and results that depend on where the deltas end.
+// Catches: reasoning that appears in the content; content that becomes reasoning; tags that are shown to the user; text
+// that is lost if a delta ends inside a tag; and results that depend on where the deltas end.
 #include "tessera/server/reasoning/reasoning_parser.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The description of the server's routes at /openapi.json.
+// Makes the document at /openapi.json, which describes the server's routes.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// A row of route_docs() with the route that it describes. The route is borrowed.
+// A row of route_docs(), and the route that the row describes. The route is borrowed.
 struct DocumentedRoute {
   RouteDoc doc;
   const Route* route;

@@ -1,5 +1,5 @@
-// Catches: routes without a description, descriptions without a route, answers with a status or a type that is not
-// described, fields that a route does not take, and a page that loads other files.
+// Catches: routes without a description; descriptions without a route; answers with a status or a content type that is
+// not described; described fields that a route does not accept; and a page that loads other files.
 #include "tessera/server/reference/openapi.h"
 
 #include <gmock/gmock.h>

@@ -27,7 +27,8 @@ dd { margin: 0; }
 <p><a href="openapi.json">openapi.json</a> is this list as an OpenAPI document, with the errors of each route.</p>
 )_";
 
-// Appends a route. All texts are our own and have no characters that HTML reserves.
+// Appends a route. All texts are constants of this program without characters that HTML reserves, so they need no
+// escapes.
 void append_route(std::string& html, const DocumentedRoute& documented) {
   const RouteDoc& doc = documented.doc;
   std::string_view access;

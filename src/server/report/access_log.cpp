@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMostPathBytes = 1024;
 constexpr std::size_t kMostAgentBytes = 256;
 
-// Returns the beginning of a client's text, at most `most` bytes, cut between two characters.
+// Returns the beginning of a client's text. It has at most `most` bytes and ends between two characters.
 std::string clipped(std::string_view text, std::size_t most) {
   std::string_view kept = text.substr(0, most);
   if (kept.size() < text.size()) kept = kept.substr(0, complete_utf8_prefix(kept));

@@ -1,5 +1,5 @@
-// Metrics count the accepted draft tokens at each draft position. Catches: counts that vLLM's dashboards do not find,
-// or find at a wrong position.
+// Metrics count the accepted draft tokens at each draft position. Catches: counts under a name that vLLM's dashboards
+// do not know; and counts at a wrong draft position.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -51,8 +51,8 @@ std::string runner_head(const GraphRunner& runner) {
   return json.take();
 }
 
-// Writes the members of a runner that can change, because the server may capture or drop sizes while it runs. `used`
-// returns the number of forwards that ran at a size, and their padding.
+// Writes a runner's variable members. They can change, because the server may capture or drop sizes while it runs.
+// `used` returns the number of forwards that ran at a size, and the number of padding tokens in them.
 void write_runner(JsonWriter& json, std::string_view head, const RunnerInventory& runner,
                   const std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t size)>& used) {
   json.raw(head).key("enabled").value(runner.enabled).key("capture_seconds").value(runner.capture_seconds);

@@ -1,5 +1,6 @@
-// Catches: a state that is not JSON or lacks what the page draws, replays counted at the wrong size or runner,
-// latencies reported before there are any, and a page that is incomplete or sent without its content security policy.
+// Catches: a state that is not JSON or lacks data that the page draws; replays that are counted for the wrong size or
+// runner; latencies that are reported before any were measured; and a page that is incomplete or is sent without its
+// content security policy.
 #include "tessera/server/report/engine_state.h"
 
 #include <gmock/gmock.h>

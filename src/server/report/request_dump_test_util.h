@@ -1,5 +1,5 @@
-// Dumps a request as text: everything that the engine is asked for, and the answer to a fixed sequence of events. Two
-// requests with equal dumps are equal in every respect. For tests only.
+// Writes a request as text. The text contains all fields that the engine gets, and the answer to a fixed sequence of
+// events. Two requests with equal texts are therefore equal in every respect. For tests only.
 #pragma once
 
 #include <fmt/format.h>

@@ -30,8 +30,8 @@ ResponseAnswer::ResponseAnswer(ResponseStyle style) : style_(std::move(style)), 
 
 Status ResponseAnswer::failure() const {
   if (parts_.status().ok()) return ok_status();
-  // Only a plugin's parser makes errors. Each becomes an internal error, because the plugin is at fault and not the
-  // client.
+  // Only a plugin's parser can fail. The answer then reports an internal error, because the plugin is at fault and not
+  // the client.
   return internal_error(parts_.status().message());
 }
 
@@ -118,8 +118,8 @@ void ResponseAnswer::on_event(std::size_t, const RequestEvent& event, Completion
   if (style_.stream && event_is_due(usage_.completion_tokens, style_.interval, event.finish)) send_delta(stream);
 }
 
-// Adds the pieces of one delta to the output. The rest of the open call comes first, because a delta may have the end
-// of a call and the text after it.
+// Adds the pieces of one delta to the output. First adds the pieces that belong to the open call, because one delta may
+// contain the end of a call and the text that follows the call.
 void ResponseAnswer::add(ChatPieces pieces, std::string& stream) {
   std::size_t next = 0;
   while (next < pieces.calls.size() && item_ && item_->is_call() && pieces.calls[next].index == call_index_)

@@ -18,7 +18,8 @@ struct ResponseHead {
   bool background = false;
 };
 
-// Returns the unfinished object. Fields that the request leaves out get OpenAI's defaults, or the values in `head`.
+// Returns the unfinished object. Its members come from `head`, from the request's fields and, for fields that the
+// request leaves out, from OpenAI's defaults.
 std::string make_response_head(const ApiFields& request, const ResponseHead& head);
 
 }  // namespace tessera

@@ -99,7 +99,8 @@ ApiResult<History> read_history(const ApiFields& fields, const ServedModel& mode
   return history;
 }
 
-// Returns the indices of the user's messages after the first. A shortened conversation may begin at any of them.
+// Returns the indices of all user messages except the first user message. A shortened conversation may begin at any of
+// these indices.
 std::vector<std::size_t> later_turns(const Json::Array& messages) {
   std::vector<std::size_t> turns;
   for (std::size_t i = 0; i < messages.size(); ++i)
@@ -137,8 +138,8 @@ ApiResult<ChatPrompt> fit_prompt(const ServedModel& model, Conversation conversa
   ChatPrompt prompt = TRY(render_from(0));
   const std::vector<std::size_t> turns = later_turns(conversation.messages.list.as_array());
   if (fits(prompt)) return prompt;
-  // Searches for the oldest turn at which the conversation can begin and still fit. If it does not fit from any turn
-  // on, the prompt begins at the last turn.
+  // A binary search finds the oldest turn from which on the conversation fits. If even the last turn alone does not
+  // fit, the prompt begins at the last turn.
   std::size_t low = 0;
   std::size_t high = turns.size();
   while (low < high) {

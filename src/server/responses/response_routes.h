@@ -1,5 +1,6 @@
-// The routes of /v1/responses, also without /v1. They make responses, in the foreground or background, and read,
-// follow, delete or cancel stored responses. A client reaches only the responses of its own API key.
+// The routes of /v1/responses, which are also served without the prefix /v1. They make responses, in the foreground or
+// in the background. They also read, stream, delete or cancel stored responses. A client reaches only the responses of
+// its own API key.
 //
 // Threads: used on the I/O thread only.
 #pragma once

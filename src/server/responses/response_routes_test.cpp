@@ -1,5 +1,5 @@
-// Catches: routes of /v1/responses that answer wrongly end to end, responses that a client reaches by their ids
-// although it does not own them, background responses that end with their client or cannot be followed, and errors that
+// Catches: routes of /v1/responses that answer wrongly end to end; a client that can read responses of another client;
+// a background response that ends when its client leaves, or whose events cannot be streamed later; and errors that
 // name no field.
 #include <fmt/format.h>
 #include <gmock/gmock.h>

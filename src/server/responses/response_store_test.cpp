@@ -1,5 +1,5 @@
-// Catches: a store that grows beyond its limits, that forgets responses that are running or were used recently, or that
-// shows a response to a client that does not own it.
+// Catches: a store that grows beyond its limits; a store that forgets a response although it is running or was used
+// recently; and a store that shows a response to a client that does not own it.
 #include "tessera/server/responses/response_store.h"
 
 #include <gtest/gtest.h>

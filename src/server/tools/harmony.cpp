@@ -12,8 +12,8 @@ bool is_of_word(char c) {
          std::string_view("_.:/+-").find(c) != std::string_view::npos;
 }
 
-// Removes spaces, `beginning` and the word after it from the front of `text`, and stores the word in `word`. Returns
-// false if `text` does not start in this way, or if `word` is already set.
+// Reads optional spaces, then `beginning`, then a word. Removes them from the front of `text` and stores the word in
+// `word`. Returns false if `text` does not start in this way, or if `word` is already set.
 bool take(std::string_view& text, std::string_view beginning, std::string_view& word) {
   const std::string_view rest = without_spaces_in_front(text);
   if (!word.empty() || !rest.starts_with(beginning)) return false;

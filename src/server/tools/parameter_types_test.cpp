@@ -1,4 +1,4 @@
-// Catches: values of tool calls with another type than the schema's, text that is lost in the conversion, and invalid
+// Catches: a value in a tool call whose JSON type is not the schema's; text that is lost in the conversion; and invalid
 // JSON.
 #include "tessera/server/tools/parameter_types.h"
 

@@ -38,7 +38,8 @@ TaggedCallBody::Match TaggedCallBody::match_spaces_and(std::string_view& text, s
   return tag.starts_with(rest) ? Match::kPart : Match::kNo;
 }
 
-// Matches the rest of a value's opening tag after `name_begin`: the name, `name_end` and the tag of a ValueBegin.
+// Matches the rest of a value's opening tag after `name_begin`: the name, then `name_end`, then the tag of one of the
+// `value_begins`.
 TaggedCallBody::Match TaggedCallBody::match_name(std::string_view text, Next& next) const {
   const std::size_t size = text.find_first_of("<>\"\n");
   const std::string_view name = text.substr(0, size);

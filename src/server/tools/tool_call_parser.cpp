@@ -183,7 +183,7 @@ void ToolCallParser::refuse_head(std::optional<char> next) {
   for (const char held : again.substr(std::min(size, again.size()))) take(held);
 }
 
-// Ends a body that is not a valid call. The held text becomes content; it may be long, so it is not read again.
+// Ends a body that is not a valid call. The held text becomes content. It is not read again, because it may be long.
 void ToolCallParser::refuse_body(std::optional<char> next) {
   phase_ = Phase::kContent;
   add_content(std::exchange(raw_, {}));

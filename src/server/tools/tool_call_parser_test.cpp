@@ -111,8 +111,8 @@ TEST(ToolCallParser, ReadsGenericCalls) {
       whole("generic", "I look.\n<tool_call>" + call + "</tool_call>\n<tool_call>{\"name\": \"set\"}</tool_call>"),
       (Parsed{"I look.", {{"get", R"({"a": 1})"}, {"set", "{}"}}}));
   EXPECT_EQ(whole("generic", "```json\n" + call + "\n``` and more"), (Parsed{" and more", {{"get", R"({"a": 1})"}}}));
-  // These texts are no calls. They follow other text without tags, name an unknown function, contain other JSON,
-  // or end after a fence.
+  // These texts contain no call, each for one of these reasons: other text precedes a call without tags; the function
+  // is unknown; the JSON is not a call; or the text ends after a fence.
   for (const std::string& text :
        {"Write " + call, "Write\n```json\n" + call + "\n```", std::string(R"({"name": "put", "arguments": {}})"),
         std::string("```json\n{\"answer\": 42}\n```"), std::string("```json"), std::string("```"),

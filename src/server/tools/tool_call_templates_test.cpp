@@ -1,5 +1,5 @@
-// Catches: formats that are not recognised in published models' templates, and calls that are not read in the form in
-// which the model's own template writes them.
+// Catches: call formats that are not recognised in the chat templates of published models; and calls that the parser
+// does not find although they have the form in which the model's own template writes calls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// Returns the template in the file `path` of the shared data, which is a template file or a tokenizer_config.json; ""
-// if the file is absent.
+// Returns the chat template in a file of the shared data, or "" if the file is absent. The file `path` is a template or
+// a tokenizer_config.json.
 std::string template_source(const std::string& path) {
   std::string text = shared_text(path);
   if (!path.ends_with(".json") || text.empty()) return text;

@@ -1,4 +1,5 @@
-// Makes an OpenTelemetry span for each request that ran the model, or whose client traces it.
+// Makes an OpenTelemetry span for each request whose client records a trace, and for each request outside a client's
+// trace that ran the model.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace tessera {
 
 inline constexpr std::size_t kTraceDigits = 32;
 inline constexpr std::size_t kSpanDigits = 16;
-// Bytes of the header traceparent. Versions after the first may append more, which is not read.
+// The length of the header traceparent in bytes. Versions after the first may append more text, which is not read.
 inline constexpr std::size_t kTraceParentSize = 2 + 1 + kTraceDigits + 1 + kSpanDigits + 1 + 2;
 
 // Parses the header. Returns nothing if it is absent or malformed; the request's span then begins a new trace.

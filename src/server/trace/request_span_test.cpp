@@ -1,5 +1,5 @@
-// Catches: a misread header that breaks a trace, spans that are made although the client does not record its trace, and
-// JSON that a collector would refuse.
+// Catches: a header that is read wrongly, so that a trace is broken; spans that are made although the client does not
+// record its trace; and JSON that a collector would refuse.
 #include "tessera/server/trace/request_span.h"
 
 #include <gmock/gmock.h>

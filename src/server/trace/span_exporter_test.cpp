@@ -1,5 +1,5 @@
-// Catches: spans that are lost or sent twice while a collector is unreachable, a full queue that delays requests or
-// makes them fail, misread endpoints, and a server whose shutdown waits for a collector.
+// Catches: spans that are lost or sent twice while a collector is unreachable; a full queue that delays requests or
+// makes them fail; endpoints that are parsed wrongly; and a server whose shutdown waits for a collector.
 #include "tessera/server/trace/span_exporter.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: scores of labels that do not follow from the engine's logits, that belong to another text or label, or that
-// are not scaled as the model's config says; and a route that answers although the model has no labels.
+// Catches: a label's score that does not follow from the engine's logits, that belongs to another text or label, or
+// that is not scaled as the model's config says; and a route that answers although the model has no labels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -21,8 +21,8 @@ class EventQueue {
     taken_.reserve(events);
   }
 
-  // Takes the events; called on the engine's thread. Returns true if the queue was empty. The caller must then wake the
-  // reader.
+  // Appends the events to the queue. Called on the engine's thread. Returns true if the queue was empty before. In that
+  // case the caller must wake the I/O thread.
   bool push(std::span<EngineThread::Event> events) {
     const std::lock_guard lock(mutex_);
     const bool was_empty = pending_.empty();

@@ -1,5 +1,5 @@
-// Catches: a client that waits behind all jobs of another client, that is refused because another client fills the
-// queue, or that takes every thread; jobs that are lost or run twice.
+// Catches: a client that must wait for all jobs of another client; a client that is refused because another client
+// fills the queue; a client that occupies every thread; and jobs that are lost or run twice.
 #include "tessera/server/work/fair_queue.h"
 
 #include <gmock/gmock.h>

@@ -1,10 +1,11 @@
 // Returns memory to the operating system after requests have freed it.
 //
 // glibc keeps freed memory that lies below the last used block of a heap, and each thread has its own heap. After a few
-// large bodies, gigabytes stay. malloc_trim(3) gives these pages back. It takes some milliseconds for each gigabyte and
-// locks the heap that it works on, so it runs when requests are few and much was freed. It does not release the free
-// end of a thread's heap. This end can reach 64 MiB, because glibc raises its thresholds to the size of the largest
-// freed block. limit_free_ends() keeps the thresholds low.
+// large request bodies, gigabytes of freed memory can thus stay in the process. malloc_trim(3) gives the pages of this
+// memory back. It takes some milliseconds for each gigabyte and locks the heap that it works on, so it runs when
+// requests are few and much was freed. It does not release the free end of a thread's heap. This end can reach 64 MiB,
+// because glibc raises its thresholds to the size of the largest freed block. limit_free_ends() keeps the thresholds
+// low.
 //
 // Threads: used on the I/O thread only.
 #pragma once

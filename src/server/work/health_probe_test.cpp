@@ -1,5 +1,5 @@
-// Catches: health checks that each cost the engine a request, that wait for a request that never ends, or that report
-// another probe's result too early.
+// Catches: simultaneous health checks that each cost the engine a request; a health check that waits for a request that
+// never ends; and a health check that is answered before its own probe has ended.
 #include "tessera/server/work/health_probe.h"
 
 #include <gtest/gtest.h>

@@ -37,7 +37,7 @@ class LiveJobs {
   LiveJobs(Hooks hooks, ServerMetrics& metrics) : hooks_(std::move(hooks)), metrics_(metrics) {}
   ~LiveJobs();
 
-  // Submits the job's requests. They are cancelled if the client leaves, unless the job has a function
+  // Submits the job's requests. The requests are cancelled if the client leaves, unless the job has a function
   // ApiJob::deliver. A job without requests is answered at once.
   void start(Call call, ApiJob job);
   // Takes the events of one or more steps, in order. Events of jobs that have ended are dropped.

@@ -1,5 +1,5 @@
-// Catches: errors in the middle of a stream that look like the end of the stream; refusals that do not get an HTTP
-// status of their own; requests of a call that continue although another request of this call has failed or the client
+// Catches: an error in the middle of a stream that looks like the end of the stream; a refusal that does not get an
+// HTTP status of its own; a request that continues although another request of the same call has failed or the client
 // has left.
 #include "tessera/server/work/live_jobs.h"
 

@@ -13,8 +13,8 @@ std::string looks_of(const Part& part) {
   return looks;
 }
 
-// `looks` has a number for each part. Equal parts have equal numbers. Takes the sequence of `length` parts that begins
-// with part `first`, and returns how many times it occurs in a row, at least 1.
+// `looks` has a number for each part. Equal parts have equal numbers. Returns how many times the sequence of `length`
+// parts that begins with part `first` occurs in a row from there on. The result is at least 1.
 std::size_t count_repeats(std::span<const int> looks, std::size_t first, std::size_t length) {
   std::size_t same = 0;
   while (first + length + same < looks.size() && looks[first + same] == looks[first + length + same]) ++same;

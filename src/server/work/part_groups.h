@@ -18,8 +18,8 @@ struct PartGroup {
   friend bool operator==(const PartGroup&, const PartGroup&) = default;
 };
 
-// Returns groups in order that cover all parts. Neighbouring parts that do not repeat form one group. Two parts are
-// equal if their kind, operators and output types are equal.
+// Returns groups that together cover all parts, in the order of the parts. Neighbouring parts that do not repeat form
+// one group. Two parts are equal if their kind, operators and output types are equal.
 //
 //   embedding, (attention, mlp), (attention, mlp), (attention, mlp), attention, head
 //   → groups {first, length, repeats}: {0, 1, 1}, {1, 2, 3}, {7, 2, 1}

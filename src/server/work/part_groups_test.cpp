@@ -1,5 +1,5 @@
-// Catches: repeated layers that are missed or found where there are none, and parts that groups omit or list twice.
-// Either defect makes the picture of a model wrong.
+// Catches: repeated layers that are not recognised; repetitions that are found where there are none; and parts that are
+// in no group or in two groups. Each of these faults would make the page's picture of a model wrong.
 #include "tessera/server/work/part_groups.h"
 
 #include <gmock/gmock.h>

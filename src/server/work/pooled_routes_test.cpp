@@ -1,6 +1,6 @@
 // Catches: embeddings and scores that differ from the engine's, or that have another order or encoding than the request
-// asked for; a pair of texts that is not joined as the model's files say; and an error for a wrong request that does
-// not name the wrong field.
+// asked for; a pair of texts that is not joined as the model's files say; and a malformed request whose error does not
+// name the wrong field.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

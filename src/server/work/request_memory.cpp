@@ -8,9 +8,9 @@
 namespace tessera {
 namespace {
 
-// The bytes of a JSON value in a list, and the additional bytes of an object. An object takes more, because its members
-// are copied into a template's value. Both were measured on trees of small values (tests/server/memory_test.py), and
-// include the second copy that a growing vector makes.
+// kBytesOfValue is the memory of a JSON value in a list. kBytesOfObject is the additional memory of an object, whose
+// members are copied into a template's value. Both were measured on trees of small values
+// (tests/server/memory_test.py). They include the second copy that exists while a vector grows.
 constexpr std::int64_t kBytesOfValue = 128;
 constexpr std::int64_t kBytesOfObject = 1600;
 constexpr std::int64_t kCopiesOfText = 4;

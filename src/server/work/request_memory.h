@@ -1,5 +1,5 @@
-// Estimates how many bytes requests take at most, so that the bytes can be charged to the budget before they are
-// allocated.
+// Estimates the largest number of bytes that a request will use. The bytes can then be charged to the memory budget
+// before they are allocated.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Catches: estimates below the memory that is taken, and request fields that hold memory but are not counted.
+// Catches: an estimate that is below the memory that a request uses, and request fields that hold memory but are not
+// counted.
 #include "tessera/server/work/request_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Catches: calls without an answer if a pool is full, work for clients that have left, bodies that are read in the pool
-// of small texts although they need another pool, and one client that counts as several because of a header or of its
-// many addresses.
+// Catches: a call that gets no answer because a pool is full; work for a client that has left; a body that is read in
+// the pool of small texts although it needs another pool; and one client that counts as several clients because of a
+// header or because it has many addresses.
 #include "tessera/server/work/text_pools.h"
 
 #include <gmock/gmock.h>

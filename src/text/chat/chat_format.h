@@ -80,8 +80,8 @@ class ChatFormat {
   virtual Result<std::unique_ptr<ChatParser>> begin(const Request& request) const = 0;
 };
 
-// The chat formats of all plugins. One thread adds them before anyone reads them; then they are immutable and
-// thread-safe.
+// The chat formats of all plugins. One thread adds all formats before any thread reads them. After that the object is
+// immutable and thread-safe.
 class ChatFormats {
  public:
   // Returns kInvalidArgument for a name that exists already.

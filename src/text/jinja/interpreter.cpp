@@ -38,7 +38,7 @@ Status Interpreter::Nested::check() const {
   return resource_exhausted("the template calls itself, or nests, deeper than it may");
 }
 
-// Marks a loop as ended when its block is left, even if an error ends the block.
+// The destructor marks a loop as ended. It runs when the loop's block is left, even if an error ends the block.
 class Interpreter::LoopGuard {
  public:
   explicit LoopGuard(std::shared_ptr<Loop> loop) : loop_(std::move(loop)) {}

@@ -77,9 +77,9 @@ class Lexer {
 
   void skip_space() { pos_ += text_.size() - pos_ - trim_start(text_.substr(pos_)).size(); }
 
-  // Consumes the end of a tag (an optional sign, then `end`) and returns true if it comes next. Otherwise returns
-  // false. The sign "-" also consumes the white space after the tag. If `trims_newline` is true, the sign may be "+",
-  // and a tag without a sign also consumes a newline directly after the tag (trim_blocks).
+  // If the end of a tag (an optional sign, then `end`) comes next, consumes it and returns true. Otherwise returns
+  // false. If the sign is "-", also consumes the white space after the tag. If `trims_newline` is true, the sign may be
+  // "+", and a tag without a sign also consumes a newline directly after the tag (trim_blocks).
   bool close(std::string_view end, bool trims_newline) {
     const char sign = sign_at(pos_);
     const std::size_t skip = sign == 0 ? 0 : 1;

@@ -31,8 +31,8 @@ struct KeyRule {
     return out;
   }
   // Returns the key by which sorting orders an item: a list with one element for each attribute in "a,b". The key is a
-  // list even for one attribute, because a comparison of lists skips equal elements. Equal values can thus be compared
-  // even if their type has no order.
+  // list even for one attribute, because Python compares two lists by their first unequal elements. Two equal values in
+  // lists are therefore never compared by order, which fails for types without an order.
   Result<Value> sort_key(const Value& item, Budget& budget) const {
     if (attribute == nullptr || !attribute->is_string()) return Value::list({TRY(key(item, budget))});
     std::vector<Value> parts;

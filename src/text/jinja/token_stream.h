@@ -40,8 +40,8 @@ class TokenStream {
   // Returns "unexpected 'x'".
   std::string unexpected() const;
 
-  // From begin_signature() to end_signature(), the signature records which of the names caller, varargs and kwargs are
-  // read.
+  // The parser calls begin_signature() before it parses the body of a macro, and end_signature() after that. In
+  // between, the signature records which of the names caller, varargs and kwargs the body reads.
   void begin_signature(Signature& signature) { signatures_.push_back(&signature); }
   void end_signature() { signatures_.pop_back(); }
   void note_name(std::string_view name);

@@ -1,5 +1,5 @@
-// Catches: differences from Jinja2 in chat templates that models ship: white space around tags, scopes, slices,
-// filters, the order of attributes. Needs the shared data.
+// Catches differences from Jinja2 in the chat templates of real models: wrong white space around tags, wrong scopes,
+// slices or filters, and attributes in the wrong order. Needs the shared data.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

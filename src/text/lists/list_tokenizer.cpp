@@ -36,7 +36,8 @@ bool is_kind(const TokenLists& lists, std::size_t id, TokenKind kind) {
   return !lists.kinds.empty() && lists.kinds[id] == kind;
 }
 
-// Returns the added tokens in the form of tokenizer.json. They are found in a text before the text is split.
+// Returns the added tokens in the form of tokenizer.json. The tokenizer finds these tokens in a text before it splits
+// the text.
 Json added_tokens(const TokenLists& lists) {
   Json::Array added;
   for (std::size_t id = 0; id < lists.tokens.size(); ++id) {

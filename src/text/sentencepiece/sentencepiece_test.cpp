@@ -1,5 +1,6 @@
-// Catches: ids that differ from those that libsentencepiece computes from the same file, spaces lost or added at added
-// tokens, files beside the model that are not read, and damaged files that crash the process.
+// Catches: ids that differ from those that libsentencepiece computes from the same file; spaces that are lost or
+// inserted beside added tokens; files in the model's folder that are not read; and damaged files that crash the
+// process.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -67,8 +67,8 @@ class AddedList {
 };
 
 // Returns the special token that begins or ends a text. This is the token `configured`, which tokenizer_config.json
-// names, or else the model's own token `of_model`. Returns no token if none is `wanted` or neither exists. `key` is the
-// member of tokenizer_config.json, for errors.
+// names, or else the model's own token `of_model`. Returns no token if `wanted` is false or neither of the two tokens
+// exists. `key` is the member of tokenizer_config.json, for errors.
 Result<std::vector<TokenId>> end_tokens(const TokenizerParts& parts, const char* key, bool wanted,
                                         const std::string& configured, std::optional<TokenId> of_model) {
   if (!wanted) return std::vector<TokenId>();

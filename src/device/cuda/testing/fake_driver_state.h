@@ -117,8 +117,8 @@ struct FakeDriver::State {
   }
 
   // Waits for an event that was recorded in a capture. The waiting stream takes part in that capture from now on. The
-  // stream on which the event was recorded counts as joined under two conditions: the waiting stream is the capture's
-  // origin, and the event was recorded after all work of the other stream.
+  // stream on which the event was recorded counts as joined if two conditions are true: the waiting stream is the
+  // capture's origin, and no work was captured on the event's stream after the event.
   static CUresult wait_in_capture(const std::shared_ptr<FakeStream>& stream, const FakeEvent& event) {
     if (!event.capture->capturing) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (stream != event.capture)

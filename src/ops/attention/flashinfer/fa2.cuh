@@ -193,8 +193,8 @@ struct Fa2Kernel {
   static Status prepare() {
     return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
   }
-  // Launches the kernel. If `early`, blocks may start before the preceding kernels have ended. They first read the
-  // plan's lists, which only the host writes, and then wait for the preceding kernels. A block without work ends
+  // Launches the kernel. If `early`, blocks may start before the preceding kernels have ended. Early blocks first read
+  // the plan's lists, which only the host writes, and then wait for the preceding kernels. A block without work ends
   // without waiting, but at least one block of an early launch must wait (cuda_launch.cuh). So if `early` is true, at
   // least one block must have work. The exception is a warm-up launch, whose results are not used.
   static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,

@@ -95,7 +95,7 @@ inline std::vector<double> rounded_to_eight_bits(const HostTensor& x) {
   return values;
 }
 
-// A dtype of x and a kind of inputs with which operators are tested.
+// A dtype of x, and a value of the attribute `inputs`, with which operators are tested.
 struct BlockInputs {
   ir::DType dtype;
   const char* inputs;  // the value of the attribute `inputs`

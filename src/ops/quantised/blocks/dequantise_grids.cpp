@@ -1,4 +1,4 @@
-// A block has indices into a code book, signs, and scales. The file is compiled without fused multiply-add
+// A block consists of signs, scales, and indices into a code book. The file is compiled without fused multiply-add
 // instructions, as dequantise.cpp is.
 #include "tessera/ops/quantised/blocks/dequantise_grids.h"
 

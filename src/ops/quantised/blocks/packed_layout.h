@@ -51,9 +51,9 @@ struct PackedLayout {
 const PackedLayout* packed_layout(BlockType type);
 
 // Packs `count` neighbouring rows of a matrix, which begin at a multiple of sixteen. `rows` points to the first row,
-// and `packed` to that row's place in the packed matrix. If `count` is no multiple of sixteen, the rows left over must
-// be the matrix's last ones; they are copied as plain blocks. Rows of a type without a packed form are all copied. Runs
-// on the calling thread; several threads may pack different rows at once.
+// and `packed` points to that row's place in the packed matrix. If `count` is no multiple of sixteen, the rows left
+// over must be the matrix's last ones; they are copied as plain blocks. If the type has no packed form, all rows are
+// copied. Runs on the calling thread; several threads may pack different rows at once.
 void pack_rows(BlockType type, const std::uint8_t* rows, std::int64_t count, std::int64_t cols, std::uint8_t* packed);
 
 // Packs fewer than sixteen rows in the form of sixteen. The bytes of the missing rows are zeros. Precondition: the type

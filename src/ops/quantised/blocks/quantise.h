@@ -13,7 +13,7 @@ inline constexpr float kMostQuantised = 65504.0F;
 
 // Returns whether quantise() supports the type.
 bool can_quantise(BlockType type);
-// Returns whether quantise() reads `importance` for the type: Q4_0 to Q5_1, the K types, and IQ4.
+// Returns whether quantise() reads `importance` for the type. It does for Q4_0 to Q5_1, the K types, and IQ4.
 bool uses_importance(BlockType type);
 
 // Rounds numbers to `count` neighbouring blocks, which need no alignment. `x` has count · (elements of a block)

@@ -120,7 +120,8 @@ TESSERA_INLINE void put_nibbles_of_parts(const std::uint8_t* codes, std::uint8_t
   }
 }
 
-// Writes the first 16 bytes of Q4_K and Q5_K: the block's two float16 units, and six bits for each scale and minimum.
+// Writes the first 16 bytes of Q4_K and Q5_K: the block's two float16 units (one for scales, one for minimums), and six
+// bits for each part's scale and minimum.
 TESSERA_INLINE void put_scales_and_minimums(const AffineParts<8>& parts, std::uint8_t* to) {
   put_f16(to, parts.d);
   put_f16(to + 2, parts.least);

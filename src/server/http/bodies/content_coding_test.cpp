@@ -1,4 +1,4 @@
-// Catches: compressed bodies that are decoded wrongly, small bodies that inflate past the limit, and broken bodies that
+// Catches: compressed bodies that are decoded wrongly; small bodies that inflate past the limit; and broken bodies that
 // pass as complete.
 #include "tessera/server/http/bodies/content_coding.h"
 

@@ -1,4 +1,4 @@
-// Catches: content that is cut or lengthened by a byte, names in quotes that are read wrongly, and malformed forms that
+// Catches: content that is cut or lengthened by a byte; names in quotes that are read wrongly; and malformed forms that
 // are taken for complete ones.
 #include "tessera/server/http/bodies/multipart.h"
 

@@ -72,7 +72,8 @@ class LabelAnswer : public Answer {
   PooledUsage usage_;
 };
 
-// Reads the texts or ids. Texts are joined before they are encoded; lists of ids are concatenated.
+// read_texts() joins the query with each item's text and then encodes the joined text. read_ids() concatenates the
+// query's ids and each item's ids.
 ApiResult<std::vector<std::vector<TokenId>>> read_texts(const ApiFields& fields, const ServedModel& model,
                                                         bool item_first) {
   const std::string query = fields.find("query")->as_string();

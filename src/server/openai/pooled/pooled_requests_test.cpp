@@ -1,5 +1,5 @@
-// Catches: a pair of texts that is not joined as the tokenizer says; and an error for a wrong request for embeddings or
-// scores that does not name the wrong field.
+// Catches: a pair of texts that is joined differently than the tokenizer says; and a malformed request for embeddings
+// or scores whose error does not name the wrong field.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,8 @@ ServedModel model_of(ModelKind kind) {
   return model;
 }
 
-// A pair gets the tokenizer's own form for pairs. If the tokenizer has none, the two texts are joined into one.
+// A pair is written in the tokenizer's own form for pairs. If the tokenizer has no such form, the two texts are
+// concatenated.
 TEST(TextPairs, AreJoinedByTheTokenizersOwnForm) {
   Json json = *Json::read_file(source_path("models/demo/tokenizer.json"));
   json.set("post_processor", *Json::parse(R"({"type": "TemplateProcessing",

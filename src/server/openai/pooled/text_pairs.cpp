@@ -55,8 +55,9 @@ std::string filled(std::string_view form, const std::string& first, const std::s
   return text;
 }
 
-// Joins the texts of a pair by the template from --chat-template. Without a template, uses the model's own text around
-// pairs. Without this text, uses the tokenizer's form for pairs. Without this form, puts one text after the other.
+// Joins the texts of a pair in the first of these ways that is available: by the template from --chat-template; by the
+// text in the model's files that has placeholders for a query and a document; by the tokenizer's form for pairs; by
+// concatenation.
 ApiResult<std::vector<TokenId>> join(const ServedModel& model, const PooledFields& fields, const std::string& first,
                                      const PairSide& seconds, std::size_t pair, const std::string& instruction) {
   const std::string& second = seconds.texts[pair];
