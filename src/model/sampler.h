@@ -21,8 +21,8 @@ constexpr std::int64_t max_choice_edits(std::int64_t vocab_size) { return std::m
 // Builds the sampler: logits f32[R, vocab] and per-row parameters → sampled_ids i32[R]. R is the number of rows.
 Result<ir::Graph> build_sampler(std::int64_t vocab_size, const ir::OpTable& ops);
 
-// Builds the graph choose: choice_logits f32[R, vocab], edits, the sampler's parameters → sampled_ids i32[R]. The edits
-// change choice_logits in place.
+// Builds the graph "choose": choice_logits f32[R, vocab], edits, the sampler's parameters → sampled_ids i32[R]. The
+// edits change choice_logits in place.
 Result<ir::Graph> build_choose(std::int64_t vocab_size, const ir::OpTable& ops);
 
 // Builds the graph logprobs: choice_logits f32[R, vocab], logprob_targets i32[R] → logprobs f32[R], top_ids i32[R, 20],

@@ -122,7 +122,8 @@ Status ForwardStep::keep_for_drafts(const ForwardInputs& inputs, const Executabl
   return parts_.draft_hidden()->keep(from.data, inputs.batch.num_tokens(), parts_.stream());
 }
 
-// Stages one run of the head on the wanted rows that begin at `first`.
+// Stages the inputs for one run of the head. The run takes the wanted rows from index `first` on, as many as the head's
+// largest size allows.
 Status ForwardStep::stage_head(const ForwardInputs& inputs, std::size_t first) {
   const GraphRunner& runner = parts_.runner(RunnerRole::kHead);
   const std::span<const std::int32_t> rest = std::span(inputs.batch.wanted_rows).subspan(first);

@@ -101,8 +101,8 @@ struct ServedModel {
   // Checks the name in protocols whose clients need not give a name. Does what check_name() does, but also accepts
   // "unknown", because gateways write this if their client gave no name.
   ApiStatus check_routed_name(const Json& body) const;
-  // Returns the adapter that `asked`, the model name in a request, selects. The name has the form "adapter" or
-  // "model:adapter". Returns "" if `asked` selects no adapter.
+  // `asked` is the model name in a request. Returns the adapter that this name selects, or "" if it selects none. A
+  // name that selects an adapter has the form "adapter" or "model:adapter".
   std::string adapter_of(std::string_view asked) const;
   // Returns the adapter that the field "model" names. If the field names no adapter, checks the model's name by
   // `check_model`, and returns "" or that function's error.

@@ -1,5 +1,6 @@
 // Catches: a model whose fused programs, run eagerly or as a graph, compute something other than its operators; a model
-// family for which a group is no longer found; and generated CUDA code that does not compile.
+// family in which the compiler no longer finds a group of operators to fuse; and generated CUDA code that does not
+// compile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

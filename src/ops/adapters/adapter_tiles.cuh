@@ -213,8 +213,8 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   if (result < kResults) store_sum<T>(in, chunk, first_value + result % kValues, result / kValues, sum);
 }
 
-// True for adapter_whole_linear (adapter_whole.h). Its matrix, unlike an adapter's A, is larger than x. So neighbouring
-// blocks read the same rows of the matrix for different chunks, and a block processes several chunks of a slot.
+// True for adapter_whole_linear (adapter_whole.h). Its matrix is larger than x and must be read rarely. So neighbouring
+// blocks read the same rows of it, for different chunks, and a block processes several chunks of a slot.
 template <class Args>
 constexpr bool kOfWhole = std::is_same_v<Args, AdapterWholeLinearArgs>;
 

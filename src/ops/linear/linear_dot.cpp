@@ -185,8 +185,8 @@ constexpr int columns_at_once(int rows, int steps) {
   return columns;
 }
 
-// Computes the rows [row, row + kRows) of a block of columns. `x` holds all rows. `groups` is the number of row groups
-// that share the prefetches of the next block's weights.
+// Computes the rows [row, row + kRows) of a block of columns. `x` holds all rows. Meanwhile the next block's weights
+// are prefetched. `groups` is the number of row groups among which these prefetches are divided.
 template <class Products, int kRows, class R>
 TESSERA_INLINE void add_block(const LinearProblem& p, const R* x, std::int64_t row, const Columns<R>& columns,
                               std::int64_t groups, Ahead& ahead) {

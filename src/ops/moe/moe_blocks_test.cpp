@@ -1,5 +1,5 @@
-// Catches: rows that use the GGUF blocks of another expert; down matrices that are read as another type than the
-// attribute down_values names; sums that depend on other rows.
+// Catches: rows that use the GGUF blocks of another expert; down matrices that are not read as the type that the
+// attribute `down_values` gives; sums that depend on other rows.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/moe/moe_experts.h"

@@ -10,7 +10,8 @@
 // memory, so that a thread has both sums of an element. The rows of x past a tile's last row belong to another expert
 // or to an earlier forward. They are computed up to the tile's width and not stored.
 //
-// The time is bounded by 6 · H · I operations for each pair (token, k), at the 989 dense TFLOP/s of an H200.
+// The time is bounded by 6 · H · I operations for each pair of a token and one of its experts (H: hidden size, I:
+// intermediate size), at the 989 dense TFLOP/s of an H200.
 #pragma once
 
 #include "tessera/ops/linear/hopper_matmul.cuh"

@@ -8,7 +8,7 @@
 // Scales are applied in one of two places:
 //   - to partial sums (kSums), if the columns that a quad reads at a time share a scale: the products with the unscaled
 //     values are summed in float32, and this sum is multiplied by the scale;
-//   - to values (kValues), if groups of columns with one scale are smaller: a value times its scale is rounded to T,
+//   - to values (kValues), if these columns have several scales: a value times its scale is rounded to T,
 //     which is exact for NVFP4. The scales of GGUF's codes (kCodes) are also applied to values. They are float16, and
 //     may have offsets.
 #pragma once

@@ -44,13 +44,14 @@ struct StreamedPlace {
 // Synchronises the `warps` warps that multiply. The warps that copy do not take part.
 __device__ inline void sync_streamed(int warps) { asm volatile("bar.sync 1, %0;" ::"r"(warps * kWarp) : "memory"); }
 
-// Computes gate and up, or down with the sum. For gate and up, gridDim.x may be any number. For down, it must be
-// n / kStreamedWeightRows. Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for
-// down); pairs <= kStreamedPairs. The kernel of gate and up first waits for the router, and only then lets the kernel
-// of down begin. The router's results are therefore complete when the kernel of down begins. Gate and up have one team.
-// With several teams, a stage has all columns of k, and p.slots is a multiple of p.teams and of kCopyingWarps. A block
-// has streamed_threads<kTeam>(p.teams) threads. Its dynamic shared memory holds the slots, and for down also T[pairs,
-// kStreamedWeightRows].
+// If kGateUp, computes the products with gate and up. Otherwise computes the products with down, and sums the results
+// of each token's experts. For gate and up, gridDim.x may be any number. For down, it must be n / kStreamedWeightRows.
+// Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for down); pairs <=
+// kStreamedPairs. The kernel of gate and up first waits for the router, and only then lets the kernel of down begin.
+// The router's results are therefore complete when the kernel of down begins. Gate and up always have one team. Down
+// may have several. A stage then has all columns of k, and p.slots is a multiple of p.teams and of kCopyingWarps. A
+// block has streamed_threads<kTeam>(p.teams) threads. Its dynamic shared memory holds the slots, and for down also
+// T[pairs, kStreamedWeightRows].
 template <class T, bool kGateUp, class Weights>
 __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam == 1 ? 1 : 2)
     streamed_experts(const Streamed<T> p) {

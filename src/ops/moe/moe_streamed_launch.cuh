@@ -164,8 +164,8 @@ inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multip
   return busy && teams >= kFewestTeams ? teams : 0;
 }
 
-// Makes the launch of the down projection. `Block` reads the weights if a team is a whole block, and `Warp` reads them
-// if a team is a warp.
+// Returns the kernel and the launch shape of the down projection. `Block` reads the weights if a team is a whole block,
+// and `Warp` reads them if a team is a warp.
 template <class T, class Block, class Warp>
 Result<StreamedLaunch<T>> down_launch(const ExpertsProblem& p, const Matmul<T>& matmul, std::int64_t multiprocessors) {
   Ring ring = whole_rows<Warp>(matmul.k, kMostRingBytes);

@@ -89,7 +89,8 @@ class FixedScales {
     const int next = stage / static_cast<int>(kStages) * static_cast<int>(kStages) + static_cast<int>(kStages);
     if (next < end_) copy(next);
   }
-  // Begins to copy the set of a stage. A lane copies four groups, and a row's number of groups is a multiple of four.
+  // Begins to copy the set of scales and zeros that begins with a stage. A lane copies those of four groups. A row's
+  // number of groups is a multiple of four, so no copy passes the end of a row.
   __device__ void copy(int stage) {
     const std::uint32_t set = static_cast<std::uint32_t>(stage) / kStages % 2;
     if (group_ < num_groups_) {

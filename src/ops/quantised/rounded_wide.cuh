@@ -60,8 +60,8 @@ struct WideRoundedProduct {
   static constexpr int kSums = kTileWeights / 2;  // number of sums of a thread
   using Ring = TileRing<kWideRows, kTileWeights * kWeightRowBytes, 1, 1, sizeof(float)>;
 
-  // Returns the same row in all threads, because the scales of the tile's first rows of w are the scales of the whole
-  // tile.
+  // Returns the row of the tile whose scales the thread uses. It is row 0 in all threads, because all rows of the tile
+  // have the same scales.
   __device__ static int first_weight() { return 0; }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -41,9 +41,9 @@ struct SentUnits {
   }
 };
 
-// Sends the sums [kN, kTileSumRow] at `sums` to the blocks that store them. `received` is the block's own memory for
-// sums [blocks, places for units, rows of w in a unit], which has the same address in all blocks. The threads of the
-// two warpgroups call it together.
+// Sends the sums [kN, kTileSumRow] at `sums` to the blocks of the cluster that write them to y. `received` is the
+// buffer in which this block receives sums from all blocks. Its shape is [sending block, unit, row of w in the unit],
+// and it has the same shared-memory address in every block. All threads of the two warpgroups call the function.
 __device__ inline void send_sums(const SentUnits& units, const TilePlace& at, std::uint32_t sums, float* received,
                                  const SharedBarrier& arrived) {
   constexpr int kFours = kTileWeights / 4;

@@ -11,9 +11,9 @@ extern const ir::OpDecl kGatherRows;
 extern const KernelDef kGatherRowsCpu;
 extern const KernelDef kGatherRowsCuda;
 
-// The arguments of the kernel with which gather_rows and embedding copy rows. For every i in [0, count), row out[i] is
-// a copy of given[given_rows[i]] if given_rows[i] is not negative, and of table[rows[i] - first_row] otherwise. A row
-// number outside `given` or `table` gives a row of zeros.
+// The arguments of the kernel that copies rows for the operators gather_rows and embedding. For every i in [0, count),
+// row out[i] is a copy of given[given_rows[i]] if given_rows[i] is not negative, and of table[rows[i] - first_row]
+// otherwise. A row number outside `given` or `table` gives a row of zeros.
 struct RowCopy {
   const std::byte* table = nullptr;          // [table_rows, row_bytes]
   const std::int32_t* rows = nullptr;        // [count]

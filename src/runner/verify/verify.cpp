@@ -273,8 +273,8 @@ class Verifier {
     return {r_.externals().find(state.name, {}) + range.begin * page_bytes,
             static_cast<std::size_t>(range.count() * page_bytes)};
   }
-  // Returns the range of pages, beginning with page 0, that contains every page in the page tables of all groups. A
-  // kernel that reads another group's page table stays in this range.
+  // Returns the range of pages that begins with page 0 and contains every page named in any group's page table. So a
+  // kernel that wrongly uses another group's page table reads only pages of this range.
   PageRange named_pages(std::size_t group) const {
     PageRange named{.begin = 0, .end = 0};
     for (const PageRange& pages : pages_) named.end = std::max(named.end, pages.end);

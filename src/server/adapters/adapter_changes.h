@@ -39,8 +39,8 @@ class UnloadedAdapter {
   std::vector<std::weak_ptr<const ServedAdapter>> loads_;  // one for each engine
 };
 
-// The time between two calls of UnloadedAdapter::in_use(), in seconds, by code that waits for the last request of an
-// unloaded adapter.
+// The polling interval in seconds. Code that waits for the last request of an unloaded adapter calls
+// UnloadedAdapter::in_use() this often.
 inline constexpr double kUnloadPollSeconds = 0.01;
 
 // Makes an adapter available on each engine, and then to requests (ServedAdapters::add). `done` is called once, on the

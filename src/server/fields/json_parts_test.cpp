@@ -1,4 +1,5 @@
-// Catches: parts that lose or repeat a comma at a cut of the text; lists without elements; and parts that are missing.
+// Catches: parts that lose or repeat a comma where the text is cut; wrong text for empty lists; and missing parts that
+// are not noticed.
 #include "tessera/server/fields/json_parts.h"
 
 #include <gtest/gtest.h>

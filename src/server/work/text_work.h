@@ -55,8 +55,8 @@ class TextPoolScope {
 
 // Call it before work of this kind begins. Returns an error if the thread's pool must leave the work to another pool.
 ApiStatus take_on(TextWork work);
-// Call it before a text of `bytes` bytes is tokenised. If all texts so far exceed kSmallTextBytes together, returns the
-// result of take_on(TextWork::kLarge).
+// Call it before a text of `bytes` bytes is tokenised. Adds `bytes` to the total of the thread's TextPoolScope. If this
+// total is greater than kSmallTextBytes, returns the result of take_on(TextWork::kLarge).
 ApiStatus take_on_text(std::size_t bytes);
 
 }  // namespace tessera
