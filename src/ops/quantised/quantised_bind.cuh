@@ -36,6 +36,7 @@ struct BlockMemory {
   static constexpr int kStages = std::min(kMostTileStages, (kMostBytes - kBesides) / kSlotBytes);
   static constexpr std::size_t kBytes = kBesides + static_cast<std::size_t>(kStages) * kSlotBytes;
   static_assert(kN * kTileSumRow * 4 <= kStages * Product::Ring::kStageBytes);
+  static_assert(!Product::kLimitsBoxes || kTileBoxesInFlight<kN> <= kStages);
 };
 
 inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.n, std::int64_t{kTileWeights}); }

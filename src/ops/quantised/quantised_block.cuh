@@ -4,9 +4,9 @@
 //
 // A block computes 128 rows of w by kN rows of x. One warp copies stages of 64 to 256 columns of k to the ring. It
 // starts the first copies of weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows
-// of w by all rows of x; a template parameter, Product, says how. If x has few rows and is multiplied in rounded form,
-// the block has further warps, which round x and write it to the ring (rounding_warps.cuh). The blocks of a cluster do
-// one of two things:
+// of w by all rows of x, or 64 rows of x by all rows of w. A template parameter, Product, says how. If x has few rows
+// and is multiplied in rounded form, the block has further warps, which round x and write it to the ring
+// (rounding_warps.cuh). The blocks of a cluster do one of two things:
 //   - with few tiles they split k. At the end each block leaves its sums in its own shared memory, and adds the sums of
 //     all blocks for its share of the rows of x (linear_split.cuh). Blocks that round x instead send their sums
 //     (sent_sums.cuh). If there are a few more tiles than blocks that run at once, only the first clusters split k,
@@ -138,17 +138,18 @@ __device__ inline void sync_multiplying() {
 //   Ring, Element              types: the ring, and the type of x and y
 //   kColumns, kWeightRowBytes  the columns of a stage, and the bytes of a row of w in a stage
 //   first_weight()             the first of a thread's two rows of w, counted within the tile; the second is eight rows
-//                              further on
+//                              further on. If kRowsFirst, a thread has sums of all rows of w, and the two rows only say
+//                              which scales it reads
 //   kNextRow                   see store_tile_sums()
 //   kRowsFirst                 whether x is the A operand of the products. If it is, a thread has the sums that
 //                              store_row_sums() takes, and otherwise the sums that store_tile_sums() takes
 //   kRounds                    whether the block has warps that round x
 //   kLimitsBoxes               whether the block limits the number of boxes of weights in flight. If it does, weights
 //                              and rows of x have separate barriers
-//   multiply(p, at, ring, weight, w_rows, place, sum, factor)
-// Each thread of the two warpgroups calls multiply(). It computes the thread's sums over the block's stages, and the
-// factors of the thread's two rows of w, `w_rows`. `weight` is the first of these rows, counted within the tile.
-// `place` is the place of the block's first stage in the ring, and is set to the place after its last stage.
+// multiply(p, at, ring, weight, w_rows, place, sum, factor) Each thread of the two warpgroups calls multiply(). It
+// computes the thread's sums over the block's stages, and the factors of the thread's two rows of w, `w_rows` (1 if
+// kRowsFirst). `weight` is the first of these rows, counted within the tile. `place` is the place of the block's first
+// stage in the ring, and is set to the place after its last stage.
 template <class Product>
 __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ring::kN>)
     quantised_block(const __grid_constant__ TiledQuantised<typename Product::Element> p) {
@@ -167,10 +168,8 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
   const TileCopies<typename Product::Element, Product> copies{p, at, ring};
   const bool is_copying = threadIdx.x == kTileWarpgroups * kWarpgroup;
   const int ahead = min(p.stages, at.count);
-  // A block that has a multiprocessor to itself has as many boxes in flight as two blocks that share one.
-  constexpr int kInFlight = kBoxesInFlight * 2 / kTileBlocks<kN>;
-  const int early = kLimits ? min(ahead, kInFlight) : ahead;  // number of boxes that are requested at once
-  BoxesInFlight in_flight(weights_full, p.stages, kInFlight);
+  const int early = kLimits ? min(ahead, kTileBoxesInFlight<kN>) : ahead;  // number of boxes that are requested at once
+  BoxesInFlight in_flight(weights_full, p.stages, kTileBoxesInFlight<kN>);
   const auto copy_weights = [&](int slot, int s) {
     if constexpr (kLimits) in_flight.wait_for_one();
     copies.weights(slot, at.first + s);

@@ -48,7 +48,8 @@ RoundedRows rounded_rows(const QuantisedCall& p) {
 }
 
 // Returns whether all rows of a tile of w share one scale for each 128 columns, or each row of w has a single scale.
-// rounded_many.cuh and WideRoundedProduct need this. With a gate, a tile is half gate rows and half up rows.
+// Also requires that n is a multiple of 16. rounded_many.cuh and WideRoundedProduct need this. With a gate, a tile is
+// half gate rows and half up rows.
 bool has_tile_scales(const QuantisedCall& p) {
   const std::int64_t part = p.gate == Gate::kNone ? kTileWeights : kTileWeights / 2;
   const bool by_block = p.w.format.group_rows % part == 0 && (p.gate == Gate::kNone || p.n / 2 % part == 0);
@@ -65,8 +66,8 @@ bool wide_split_wins(const QuantisedCall& p) {
   constexpr std::int64_t kWholeStage = 380;
   if (p.deterministic || p.m <= kWideRows / 2 || !has_tile_scales(p)) return false;
   const std::int64_t tiles = ceil_div(p.m, std::int64_t{kWideRows}) * weight_tiles_of(p);
-  const std::int64_t split = std::min(p.workers / tiles, std::int64_t{kMostSplit});
   const std::int64_t stages = ceil_div(p.k, std::int64_t{kRoundedGroup});
+  const std::int64_t split = std::min({p.workers / tiles, std::int64_t{kMostSplit}, stages / 2});
   return split > 1 && kSplitFixed + kSplitStage * ceil_div(stages, split) < kWholeFixed + kWholeStage * stages;
 }
 
@@ -126,7 +127,9 @@ Result<std::unique_ptr<BoundOp>> make_own(const QuantisedCall& p, const RoundedR
   const TileRows rows{
       .data = rounded.values, .elements = p.k / 2, .scales = rounded.scales, .scale_stride = rounded.scale_stride};
   if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, rows);
-  return is_wide ? make_block<WideRoundedProduct<T>>(name, p, rows) : make_block<RoundedProduct<T, 64>>(name, p, rows);
+  if (is_wide) return make_block<WideRoundedProduct<T>>(name, p, rows);
+  if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, rows);
+  return make_block<RoundedProduct<T, 128>>(name, p, rows);
 }
 
 // Binds the product, and sets `rows` to the rounded rows that it reads.

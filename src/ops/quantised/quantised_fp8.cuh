@@ -72,7 +72,7 @@ struct RoundedProduct : UsualSums {
           sum[4 * j + 2 * half + 1] += part[4 * j + 2 * half + 1] * (of_x.y * now[half]);
         }
       }
-      hold(sum);  // so that the loads of the scales have ended
+      hold(sum);  // keeps the loads of the scales before the release of the slot
       __syncwarp();
       ring.release(slot, p.shared);
       place.advance(p.stages);

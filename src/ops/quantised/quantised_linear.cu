@@ -10,8 +10,8 @@
 //   plain         everything else (quantised_plain.cu)
 //
 // The kernel of rounded rows rounds x to eight bits, and the kernel of fixed point rounds it to sixteen bits. No other
-// kernel rounds x. A deterministic forward uses the same kernel for any number of rows, so it never uses the staged,
-// the streamed, the fixed-point or the dequantised one.
+// kernel rounds x. A deterministic forward uses kernels whose sums have the same order for any number of rows, so it
+// never uses the staged, the streamed, the fixed-point or the dequantised one.
 #include "tessera/ops/quantised/quantised_linear.h"
 
 #include <algorithm>

@@ -13,8 +13,8 @@ inline constexpr int kWideRows = 128;  // rows of x in a tile
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // The scales of w that a thread needs for a tile. Each stage has two: one for the thread's first row of w, and one for
-// its second row. A lane holds the scales of every 32nd stage. Scales are loaded 32 stages before they are needed. All
-// lanes call the functions.
+// its second row. A lane holds the scales of every 32nd stage. After the first 32 stages, scales are loaded 32 stages
+// before they are needed. All lanes call the functions.
 class StageScales {
  public:
   // `rows` has the scales of both rows, from the block's first stage on. The block has `count` stages. If w has one
@@ -101,7 +101,7 @@ struct WideRoundedProduct {
       for (int half = 0; half < 2; ++half)
         asm volatile("ld.shared.f32 %0, [%1];" : "=f"(of_x[half]) : "r"(here[i].scales + half * 32));
       float by[2][2] = {{of_x[0] * w_scale.x, of_x[1] * w_scale.x}, {of_x[0] * w_scale.y, of_x[1] * w_scale.y}};
-      hold(by[0]);  // so that the loads have ended
+      hold(by[0]);  // keeps the loads before the release of the slot
       hold(by[1]);
       __syncwarp();
       Ring::release_at(here[i].empty, false);

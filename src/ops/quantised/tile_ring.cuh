@@ -40,6 +40,11 @@ inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup +
 template <int kN>
 inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 
+// The maximum number of boxes of weights that a block has in flight, if its Product limits them. A block that has a
+// multiprocessor to itself has as many in flight as two blocks that share one.
+template <int kN>
+inline constexpr int kTileBoxesInFlight = kBoxesInFlight * 2 / kTileBlocks<kN>;
+
 // The rows of w and x whose sums a thread holds, for a Product (quantised_block.cuh) that does not rearrange the rows.
 // They are the rows that wgmma's accumulator layout gives the thread.
 struct UsualSums {
