@@ -88,8 +88,8 @@ __device__ inline void rows_of_thread(const TiledQuantised<T>& p, const TilePlac
 // of x, and to its row i in group j of w. If w has one scale for each row, the function multiplies the sums by these
 // scales.
 template <class T>
-__device__ inline void store_row_sums(const TiledQuantised<T>& p, const TilePlace& at, const float (&sum)[64],
-                                      std::uint32_t sums) {
+__device__ inline void store_row_sums(const TiledQuantised<T>& p, const TilePlace& at,
+                                      const float (&sum)[kTileWeights / 2], std::uint32_t sums) {
   const auto quad = static_cast<int>(threadIdx.x % 4) * 2;
   const auto row = static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4);
   const bool by_row = p.w.num_groups == 1;
@@ -97,7 +97,7 @@ __device__ inline void store_row_sums(const TiledQuantised<T>& p, const TilePlac
   const auto group_rows = static_cast<int>(p.w.format.group_rows);
   const auto factor_of = [&](int w_row) { return by_row ? scales[w_row / group_rows] : 1.0F; };
 #pragma unroll
-  for (int j = 0; j < 16; j += 2) {
+  for (int j = 0; j < kTileWeights / 8; j += 2) {
     int w_rows[2][2];
     rows_of_thread(p, at, j * 8 + quad, w_rows[0]);
     rows_of_thread(p, at, j * 8 + quad + 1, w_rows[1]);

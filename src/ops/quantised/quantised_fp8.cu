@@ -122,13 +122,12 @@ Result<std::unique_ptr<BoundOp>> make_rounding_product(const QuantisedCall& p) {
 template <class T>
 Result<std::unique_ptr<BoundOp>> make_own(const QuantisedCall& p, const RoundedRows& rounded) {
   const char* const name = name_of(p);
-  const bool is_wide = wide_split_wins(p);
-  if (p.m > 64 && !is_wide && has_tile_scales(p)) return make_many<T>(name, p, rounded);
   const TileRows rows{
       .data = rounded.values, .elements = p.k / 2, .scales = rounded.scales, .scale_stride = rounded.scale_stride};
+  if (wide_split_wins(p)) return make_block<WideRoundedProduct<T>>(name, p, rows);
   if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, rows);
-  if (is_wide) return make_block<WideRoundedProduct<T>>(name, p, rows);
   if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, rows);
+  if (has_tile_scales(p)) return make_many<T>(name, p, rounded);
   return make_block<RoundedProduct<T, 128>>(name, p, rows);
 }
 
