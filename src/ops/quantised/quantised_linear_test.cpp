@@ -32,6 +32,7 @@ const Named kFormats[] = {
     {"fp8_channels", {.values = Values::kE4M3, .group_rows = 1, .group_cols = 1 << 20}},
     {"int8_channels", {.values = Values::kInt8, .group_rows = 1, .group_cols = 1 << 20}},
     {"int4_groups", {.values = Values::kInt4, .group_rows = 1, .group_cols = 32}},
+    {"int4_groups128", {.values = Values::kInt4, .group_rows = 1, .group_cols = 128}},
     {"int4_zeros", {.values = Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = true}},
     {"int4_ordered", {.values = Values::kInt4, .group_rows = 1, .group_cols = 32, .zeros = true, .groups = true}},
     {"mxfp4", {.values = Values::kE2M1, .group_rows = 1, .group_cols = 32}},
@@ -74,6 +75,9 @@ std::vector<Sizes> sizes() {
                          {40, 264, 1152},
                          {64, 128, 4096},
                          {200, 392, 384},
+                         {72, 136, 1152},
+                         {96, 264, 640},
+                         {128, 1040, 1536},
                          {900, 2184, 256},
                          {1026, 272, 384}});
   return all;
@@ -118,22 +122,27 @@ TEST_P(QuantisedLinear, MatchesTheReference) {
 TEST_P(QuantisedLinear, DeterministicBitsDoNotDependOnOtherRows) {
   ForwardContext context;
   context.limits.deterministic = true;
-  for (const auto& [columns, depth] : {std::pair<std::int64_t, std::int64_t>{50, 256}, {136, 1024}}) {
+  struct Case {
+    std::int64_t columns, depth;
+    bool bias = false;
+  };
+  for (const auto& [columns, depth, bias] : {Case{50, 256}, Case{136, 1024}, Case{144, 1024}, Case{144, 1024, true}}) {
     const QuantisedCase w = random_quantised(format(), columns, depth, 3);
     std::vector<HostTensor> operands{random_tensor(dtype(), {260, depth}, 1)};
     operands.insert(operands.end(), w.operands.begin(), w.operands.end());
-    ir::Attributes attributes = attributes_of(format(), false, false);
+    if (bias) operands.push_back(random_tensor(dtype(), {columns}, 4));
+    ir::Attributes attributes = attributes_of(format(), bias, false);
     if (format().values == Values::kE4M3)
       attributes.emplace_back("inputs", std::string(format().group_cols == 128 ? "group" : "token"));
-    expect_any_row_count(kQuantisedLinear, kQuantisedLinearCpu, operands, {0}, {1, 2, 8, 9, 17, 21, 64, 65, 129, 193},
-                         attributes, context);
+    expect_any_row_count(kQuantisedLinear, kQuantisedLinearCpu, operands, {0},
+                         {1, 2, 8, 9, 17, 21, 64, 65, 128, 129, 193}, attributes, context);
   }
 }
 
 // Catches faults in arrangements that the sizes above do not lead to: tiles of 192 and 256 rows of x; three blocks that
 // split k; slightly more tiles than blocks run at once on 132 multiprocessors, so that only the first tiles have their
-// k split; and enough tiles for persistent blocks, in whole rounds, with a last round that is not whole, and with an
-// odd number of tiles of w.
+// k split; as many tiles as multiprocessors, whose blocks share x and fill their rings again; and enough tiles for
+// persistent blocks, in whole rounds, with a last round that is not whole, and with an odd number of tiles of w.
 TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel has tiles";
   const std::array formats{
@@ -154,6 +163,9 @@ TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
                                 {{250, 8904, 512}, {0, 127, 128, 249}},
                                 {{20, 34816, 512}, {0, 19}},
                                 {{100, 17408, 1024}, {99}},
+                                {{60, 16896, 2304}, {0, 59}, true},
+                                {{90, 16896, 2304}, {0, 89}, true},
+                                {{120, 16896, 1152}, {0, 119}, true},
                                 {{512, 25344, 256}, {0, 255, 256, 511}, true},
                                 {{380, 33792, 256}, {0, 191, 192, 379}},
                                 {{700, 11384, 256}, {0, 128, 255, 256, 575, 699}, true}};
@@ -175,7 +187,7 @@ TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
             sum += product;
             magnitude += product * product;
           }
-          // Kernels round int4's scales, and then each value, to 16 bits.
+          // Most kernels round int4's scales, and then each value, to 16 bits.
           const double allowed = 0x1p-8 * std::abs(sum) + 9 * 0x1p-9 * std::sqrt(magnitude);
           ASSERT_NEAR(out.results[0].at(i * n + j), sum, allowed)
               << n << " by " << k << ", row " << i << ", column " << j;
@@ -219,10 +231,12 @@ TEST_P(RoundedInputs, AreRoundedAsTheCheckpointRequires) {
       {"token", {.values = Values::kE4M3, .group_rows = 1, .group_cols = 1 << 20}}};
   for (const auto& [inputs, format] : cases)
     for (const auto& [m, n, k] :
-         {Sizes{1, 264, 1152}, Sizes{2, 136, 2048}, Sizes{3, 264, 1040}, Sizes{4, 4096, 1152}, Sizes{5, 392, 656},
-          Sizes{6, 2064, 2560}, Sizes{7, 136, 400}, Sizes{8, 264, 4096}, Sizes{8, 34824, 512}, Sizes{17, 264, 1152},
-          Sizes{40, 128, 2048}, Sizes{70, 384, 400}, Sizes{75, 256, 4224}, Sizes{100, 264, 1152}, Sizes{128, 256, 4096},
-          Sizes{150, 272, 640}, Sizes{190, 272, 3072}, Sizes{300, 2064, 256}, Sizes{1000, 400, 528}})
+         {Sizes{1, 264, 1152},   Sizes{2, 136, 2048},  Sizes{3, 264, 1040},   Sizes{4, 4096, 1152},
+          Sizes{5, 392, 656},    Sizes{6, 2064, 2560}, Sizes{7, 136, 400},    Sizes{8, 264, 4096},
+          Sizes{8, 34824, 512},  Sizes{17, 264, 1152}, Sizes{40, 128, 2048},  Sizes{65, 128, 24832},
+          Sizes{70, 256, 1040},  Sizes{70, 384, 400},  Sizes{75, 256, 4224},  Sizes{100, 264, 1152},
+          Sizes{128, 256, 4096}, Sizes{150, 272, 640}, Sizes{190, 272, 3072}, Sizes{300, 2064, 256},
+          Sizes{1000, 400, 528}})
       for (const bool deterministic : {false, true}) {
         const QuantisedCase w = random_quantised(format, n, k, 3);
         HostTensor x = random_tensor(GetParam(), {m, k}, 1);

@@ -79,7 +79,8 @@ class ManyTile {
     return p_.w_scales + static_cast<std::int64_t>(min(row, rows - 1) / p_.group_rows) * p_.w_groups;
   }
 
-  // Multiplies each sum by the scale of its row of w.
+  // Multiplies each sum by the scale of its row of w. The product is rounded before a bias is added, as in the other
+  // kernels.
   __device__ void scale_rows(float (&sum)[kManySums]) const {
     const bool is_gated = p_.gate != Gate::kNone;
 #pragma unroll
@@ -89,8 +90,8 @@ class ManyTile {
         const int at = static_cast<int>(threadIdx.x) % 4 * 2 + i;
         const int w_row = is_gated ? weight_ / 2 + j / 2 * 8 + at + j % 2 * p_.n : weight_ + j * 8 + at;
         const float of_w = p_.w_scales[min(w_row, (is_gated ? 2 * p_.n : p_.n) - 1) / p_.group_rows];
-        sum[4 * j + i] *= of_w;
-        sum[4 * j + 2 + i] *= of_w;
+        sum[4 * j + i] = __fmul_rn(sum[4 * j + i], of_w);
+        sum[4 * j + 2 + i] = __fmul_rn(sum[4 * j + 2 + i], of_w);
       }
   }
 
