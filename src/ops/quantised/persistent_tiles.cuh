@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kTileThreads<Product>, 1)
   using Ring = typename Product::Ring;
   constexpr int kN = Ring::kN;
   static_assert(!Product::kRounds && Product::Ring::kStageScaleBytes == 0 && !Product::kLimitsBoxes &&
-                kMovesRegisters<Product>);
+                !Product::kHoldsParts && kMovesRegisters<Product>);
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier full[kMostTileStages], empty[kMostTileStages];
   const Ring ring{(shared_address(unaligned) + 1023) / 1024 * 1024, p.stages, full, full, empty};

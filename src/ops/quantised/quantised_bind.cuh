@@ -29,14 +29,13 @@ inline constexpr std::int64_t kEndStages = 4;
 // The sizes of a block's shared memory, which holds a ring of kStages stages.
 template <class Product>
 struct BlockMemory {
-  static constexpr int kN = Product::Ring::kN;
-  static constexpr int kMostBytes = kTileBlocks<kN> == 1 ? 226 << 10 : 108 << 10;
+  static constexpr int kMostBytes = kTileBlocks<Product> == 1 ? 226 << 10 : 108 << 10;
   static constexpr int kBesides = 1024 + Product::Ring::kOtherBytes;
   static constexpr int kSlotBytes = Product::Ring::kStageBytes + Product::Ring::kStageScaleBytes;
   static constexpr int kStages = std::min(kMostTileStages, (kMostBytes - kBesides) / kSlotBytes);
   static constexpr std::size_t kBytes = kBesides + static_cast<std::size_t>(kStages) * kSlotBytes;
-  static_assert(kN * kTileSumRow * 4 <= kStages * Product::Ring::kStageBytes);
-  static_assert(!Product::kLimitsBoxes || kTileBoxesInFlight<kN> <= kStages);
+  static_assert(Product::Ring::kN * kTileSumRow * 4 <= kStages * Product::Ring::kStageBytes);
+  static_assert(!Product::kLimitsBoxes || kTileBoxesInFlight<Product> <= kStages);
 };
 
 inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.n, std::int64_t{kTileWeights}); }
@@ -50,15 +49,14 @@ inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.
 // deterministic forward no block splits k, because the choice depends on m and would change the order of sums.
 template <class Product>
 Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64_t tiles) {
-  constexpr int kN = Product::Ring::kN;
   const auto* const kernel = reinterpret_cast<const void*>(quantised_block<Product>);
   const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
-  const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
+  const std::int64_t most_blocks = kTileBlocks<Product> * p.workers;
   // turns_of() estimates a time in units of one stage: the time of `full` waves of `most` blocks (or clusters) each,
   // plus the time of a last wave of `rest` blocks. `of_block` is the number of a block's stages. With few rows of x,
   // memory bandwidth bounds the time. In this case a last wave that follows full waves has fewer blocks, which run up
   // to three times as fast.
-  constexpr bool kBoundByMemory = kTileBlocks<kN> == 2;
+  constexpr bool kBoundByMemory = kTileBlocks<Product> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
                            bool after_others) {
     std::int64_t last = rest > 0 ? of_block : 0;
@@ -81,11 +79,12 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
   return best;
 }
 
-// kPersists says whether persistent_tiles() can compute tiles of a Product. PersistentMemory has the sizes of the
-// shared memory of persistent_tiles().
+// kPersists says whether persistent_tiles() computes tiles of a Product, if there are enough of them. It does not if a
+// thread has no registers left (kHoldsParts). PersistentMemory has the sizes of the shared memory of
+// persistent_tiles().
 template <class Product>
-inline constexpr bool kPersists =
-    !Product::kRounds && Product::Ring::kStageScaleBytes == 0 && !Product::kLimitsBoxes && kMovesRegisters<Product>;
+inline constexpr bool kPersists = !Product::kRounds && Product::Ring::kStageScaleBytes == 0 && !Product::kLimitsBoxes &&
+                                  !Product::kHoldsParts && kMovesRegisters<Product>;
 template <class Product>
 struct PersistentMemory {
   static constexpr int kMostBytes = 226 << 10;

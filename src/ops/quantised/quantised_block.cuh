@@ -1,6 +1,6 @@
-// The code that quantised_linear's kernels of tiles on Hopper share (quantised_tiles.cuh, quantised_fp8.cuh,
-// rounded_wide.cuh, quantised_fixed.cuh): the arrangement of blocks, the ring of stages in shared memory, and the store
-// of a tile's results.
+// The code that quantised_linear's kernels of tiles on Hopper share (quantised_tiles.cuh,
+// quantised_groups.cuh, quantised_fp8.cuh, rounded_wide.cuh, quantised_fixed.cuh): the arrangement of blocks, the ring
+// of stages in shared memory, and the store of a tile's results.
 //
 // A block computes 128 rows of w by kN rows of x. One warp copies stages of 64 to 256 columns of k to the ring. It
 // starts the first copies of weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows
@@ -143,6 +143,8 @@ __device__ inline void sync_multiplying() {
 //   kNextRow                   see store_tile_sums()
 //   kRowsFirst                 whether x is the A operand of the products. If it is, a thread has the sums that
 //                              store_row_sums() takes, and otherwise the sums that store_tile_sums() takes
+//   kHoldsParts                whether the warpgroups take over registers because a thread holds the sums of a stage
+//                              beside those of the tile. The block then has a multiprocessor to itself
 //   kRounds                    whether the block has warps that round x
 //   kLimitsBoxes               whether the block limits the number of boxes of weights in flight. If it does, weights
 //                              and rows of x have separate barriers
@@ -151,7 +153,7 @@ __device__ inline void sync_multiplying() {
 // kRowsFirst). `weight` is the first of these rows, counted within the tile. `place` is the place of the block's first
 // stage in the ring, and is set to the place after its last stage.
 template <class Product>
-__global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ring::kN>)
+__global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product>)
     quantised_block(const __grid_constant__ TiledQuantised<typename Product::Element> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Ring = typename Product::Ring;
@@ -168,8 +170,9 @@ __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product::Ri
   const TileCopies<typename Product::Element, Product> copies{p, at, ring};
   const bool is_copying = threadIdx.x == kTileWarpgroups * kWarpgroup;
   const int ahead = min(p.stages, at.count);
-  const int early = kLimits ? min(ahead, kTileBoxesInFlight<kN>) : ahead;  // number of boxes that are requested at once
-  BoxesInFlight in_flight(weights_full, p.stages, kTileBoxesInFlight<kN>);
+  const int early =
+      kLimits ? min(ahead, kTileBoxesInFlight<Product>) : ahead;  // number of boxes that are requested at once
+  BoxesInFlight in_flight(weights_full, p.stages, kTileBoxesInFlight<Product>);
   const auto copy_weights = [&](int slot, int s) {
     if constexpr (kLimits) in_flight.wait_for_one();
     copies.weights(slot, at.first + s);

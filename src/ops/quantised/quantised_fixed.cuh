@@ -126,6 +126,7 @@ struct FixedProduct {
   static constexpr bool kRounds = false;
   static constexpr bool kLimitsBoxes = false;
   static constexpr bool kRowsFirst = false;
+  static constexpr bool kHoldsParts = false;
   // A row of x has two rows of bytes in the ring, and a FixedGroup for each group of a stage.
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, kStageFixedGroups, 2,
                         kStageFixedGroups* static_cast<int>(sizeof(FixedGroup)), kFixedScaleBytes<kZeros>>;

@@ -39,8 +39,8 @@ bool quantised_staged_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_staged(const QuantisedCall& call);
 
 // Returns whether the kernel of tiles supports the call: any number of rows of a 16-bit type, and a common format
-// (quantised_tiles.cuh). It needs Hopper. In a deterministic forward the order of sums does not depend on the number of
-// rows.
+// (quantised_tiles.cuh, quantised_groups.cuh). It needs Hopper. In a deterministic forward the order of sums does not
+// depend on the number of rows.
 bool quantised_tiles_serve(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedCall& call);
 

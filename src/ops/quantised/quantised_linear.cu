@@ -5,13 +5,14 @@
 //   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): bound by reading w
 //   fixed point   16-bit types, up to 32 rows, int4, Hopper (quantised_fixed.cuh): exact products of integers
 //   rounded rows  FP8 made for rounded inputs, Hopper (quantised_fp8.cuh): products of eight bits
-//   tiles         16-bit types, any number of rows, Hopper (quantised_tiles.cuh): products of sixteen bits
+//   tiles         16-bit types, any number of rows, Hopper (quantised_tiles.cuh): products of sixteen bits. For 33 to
+//                 128 rows of int4, scales are applied to sums of groups (quantised_groups.cuh)
 //   dequantised   16-bit types, at least 1024 rows (dequantised.cuh): converts w to scratch memory
 //   plain         everything else (quantised_plain.cu)
 //
 // The kernel of rounded rows rounds x to eight bits, and the kernel of fixed point rounds it to sixteen bits. No other
 // kernel rounds x. A deterministic forward uses kernels whose sums have the same order for any number of rows, so it
-// never uses the staged, the streamed, the fixed-point or the dequantised one.
+// never uses the staged, the streamed, the fixed-point or the dequantised one, nor sums of groups.
 #include "tessera/ops/quantised/quantised_linear.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Binds quantised_linear's kernel of tiles (quantised_tiles.cuh), alone and joined with the gate after it.
+// Binds quantised_linear's kernels of tiles (quantised_tiles.cuh, quantised_groups.cuh), alone and joined with the gate
+// after it.
 #include "tessera/ops/quantised/quantised_tiles.cuh"
 
 #include "tessera/ops/cuda/sm90a_code.h"
@@ -59,6 +60,7 @@ bool quantised_tiles_serve(const QuantisedCall& p) {
 
 Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedCall& p) {
   if (has_block_tiles(p.w)) return bind_block_tiles(p);
+  if (prefers_group_tiles(p)) return bind_group_tiles(p);
   return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(p) : make<__half>(p);
 }
 

@@ -57,6 +57,7 @@ struct WideRoundedProduct {
   static constexpr bool kRounds = false;
   static constexpr bool kLimitsBoxes = true;
   static constexpr bool kRowsFirst = true;
+  static constexpr bool kHoldsParts = true;
   static constexpr int kSums = kTileWeights / 2;  // number of sums of a thread
   using Ring = TileRing<kWideRows, kTileWeights * kWeightRowBytes, 1, 1, sizeof(float)>;
 

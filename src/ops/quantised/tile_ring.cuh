@@ -23,7 +23,7 @@ inline constexpr int kTileSumRow = kTileWeights + 4;
 // Says whether the warpgroups that multiply take over registers from the thread that starts the copies. If so, this
 // thread has a whole warpgroup to itself, because only a whole warpgroup can give up registers.
 template <class Product>
-inline constexpr bool kMovesRegisters = Product::Ring::kN > 128 || Product::kRowsFirst;
+inline constexpr bool kMovesRegisters = Product::Ring::kN > 128 || Product::kHoldsParts;
 
 inline constexpr int kMostRoundingRows = 8;  // maximum number of rows of x that blocks round themselves
 // The number of warps that round x. They take the stages in turn, because a load of x takes longer than a product of a
@@ -36,19 +36,20 @@ inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup +
                                     (kMovesRegisters<Product> ? kWarpgroup : kWarp) + kRoundingWarps<Product>* kWarp;
 
 // The number of blocks that run on a multiprocessor. With few rows there are two, so that one block loads while the
-// other converts or adds.
-template <int kN>
-inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
+// other converts or adds. A block that moves registers has the multiprocessor to itself.
+template <class Product>
+inline constexpr int kTileBlocks = Product::Ring::kN <= 64 && !kMovesRegisters<Product> ? 2 : 1;
 
 // The maximum number of boxes of weights that a block has in flight, if its Product limits them. A block that has a
 // multiprocessor to itself has as many in flight as two blocks that share one.
-template <int kN>
-inline constexpr int kTileBoxesInFlight = kBoxesInFlight * 2 / kTileBlocks<kN>;
+template <class Product>
+inline constexpr int kTileBoxesInFlight = kBoxesInFlight * 2 / kTileBlocks<Product>;
 
 // The rows of w and x whose sums a thread holds, for a Product (quantised_block.cuh) that does not rearrange the rows.
 // They are the rows that wgmma's accumulator layout gives the thread.
 struct UsualSums {
   static constexpr bool kRowsFirst = false;
+  static constexpr bool kHoldsParts = false;
   static constexpr int kNextRow = 1;
   __device__ static int first_weight() { return static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4); }
 };

@@ -56,4 +56,10 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
 bool has_block_tiles(const QuantisedMatrix& w);
 Result<std::unique_ptr<BoundOp>> bind_block_tiles(const QuantisedCall& p);
 
+// prefers_group_tiles() returns whether group_tiles.cu supports the call and is faster than the kernels of
+// quantised_tiles.cuh. Its precondition is quantised_tiles_serve(). bind_group_tiles() binds the kernel of
+// group_tiles.cu (quantised_groups.cuh). Its precondition is prefers_group_tiles().
+bool prefers_group_tiles(const QuantisedCall& p);
+Result<std::unique_ptr<BoundOp>> bind_group_tiles(const QuantisedCall& p);
+
 }  // namespace tessera::cuda::quantised

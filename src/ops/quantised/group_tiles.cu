@@ -1,0 +1,29 @@
+// Binds the kernel of tiles for int4 whose scales are applied to sums (quantised_groups.cuh).
+#include "tessera/ops/quantised/quantised_groups.cuh"
+
+#include "tessera/ops/quantised/tiles_bind.cuh"
+
+namespace tessera::cuda::quantised {
+namespace {
+
+template <class T>
+Result<std::unique_ptr<BoundOp>> bind(const QuantisedCall& p) {
+  const TileRows rows{.data = p.x, .elements = p.k};
+  if (p.m <= 64) return make_block<GroupProduct<T, 64>>(tiles_name(p), p, rows);
+  if (p.m <= 96) return make_block<GroupProduct<T, 96>>(tiles_name(p), p, rows);
+  return make_block<GroupProduct<T, 128>>(tiles_name(p), p, rows);
+}
+
+}  // namespace
+
+bool prefers_group_tiles(const QuantisedCall& p) {
+  const QuantisedFormat& f = p.w.format;
+  return f.values == Values::kInt4 && f.scales == QuantisedFormat::Scales::kFloat32 && f.group_rows == 1 &&
+         f.group_cols == 128 && p.k % 128 == 0 && !f.groups && !f.factor && !p.deterministic && p.m > 32 && p.m <= 128;
+}
+
+Result<std::unique_ptr<BoundOp>> bind_group_tiles(const QuantisedCall& p) {
+  return p.dtype == ir::DType::kBFloat16 ? bind<__nv_bfloat16>(p) : bind<__half>(p);
+}
+
+}  // namespace tessera::cuda::quantised
