@@ -40,7 +40,7 @@ Engine::Engine(std::unique_ptr<LoadedModel> model)
       report_(*model_, scheduler_),
       images_(*model_, report_.watch()),
       admission_(*model_, images_.encoder(), scheduler_, adapters_),
-      steps_(*model_, scheduler_, images_, report_),
+      steps_(*model_, scheduler_, images_, report_, admission_.trials()),
       idle_work_(*model_, report_) {}
 
 Result<RequestId> Engine::submit(Request request) {

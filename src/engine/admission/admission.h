@@ -31,6 +31,9 @@ class Admission {
   // that many requests wait.
   Result<std::unique_ptr<Sequence>> admit(Request request);
 
+  // Decides which requests get drafts by a layer or draft model.
+  DraftTrials& trials() { return *trials_; }
+
  private:
   Status check(Request& request) const;
   Status check_inputs(const Request& request) const;

@@ -67,6 +67,7 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   double best = has_prompts ? 0 : kMargin * tokens / decode_ms;
   double kept = 0;
   std::size_t chosen = 0;
+  double chosen_kept = 0;
   double chosen_layer_ms = 0;
   std::int64_t rounds = 0;  // number of times that the next-token layer runs
   while (!heap_.empty() && std::ssize(order_) < room) {
@@ -88,10 +89,21 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
     if (now <= best) continue;
     best = now;
     chosen = order_.size();
+    chosen_kept = kept;
     chosen_layer_ms = layer_ms;
   }
-  if (measured && !has_prompts && chosen > 0)
-    predicted_ms_ = forward_ms(requests + static_cast<std::int64_t>(chosen)) + chosen_layer_ms;
+  const auto drafts = static_cast<std::int64_t>(chosen);
+  if (measured && !has_prompts && drafts > 0) predicted_ms_ = forward_ms(requests + drafts) + chosen_layer_ms;
+  saving_.reset();
+  if (measured) saving_.emplace();
+  if (measured && drafts > 0) {
+    const double plain = has_prompts ? *plain_ms : decode_ms;
+    const double longer = has_prompts ? longer_ms(drafts) : forward_ms(requests + drafts) - decode_ms;
+    saving_ = {.gained_ms = chosen_kept * decode_ms / tokens,
+               .taken_ms = longer + chosen_layer_ms,
+               .predicted_ms = plain + longer + chosen_layer_ms,
+               .has_prompts = has_prompts};
+  }
   for (std::size_t i = chosen; i < order_.size(); ++i) --counts_[order_[i]];
   return counts_;
 }

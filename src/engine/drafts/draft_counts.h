@@ -32,6 +32,14 @@ struct DraftCosts {
   std::function<double(std::int64_t requests)> slowdown = {};
 };
 
+// What the drafts of a step are expected to save and to take, in milliseconds.
+struct DraftSaving {
+  double gained_ms = 0;      // time of the later steps that would otherwise give the kept drafts' tokens
+  double taken_ms = 0;       // time by which the drafts make this step longer
+  double predicted_ms = 0;   // time of this step with its drafts; 0 without drafts
+  bool has_prompts = false;  // whether the step also computes prompts
+};
+
 class DraftCounts {
  public:
   // A step before drafts are added to it.
@@ -55,6 +63,9 @@ class DraftCounts {
   // Returns the predicted milliseconds of the chosen step, not multiplied by DraftCosts::slowdown. Returns 0 if the
   // step has no drafts or has prompts, or if no costs are measured.
   double predicted_ms() const { return predicted_ms_; }
+  // Returns what the chosen drafts are expected to save. All members are 0 if the step has no drafts. Returns nothing
+  // if no costs are measured.
+  const std::optional<DraftSaving>& saving() const { return saving_; }
 
  private:
   struct Next {
@@ -65,6 +76,7 @@ class DraftCounts {
   std::vector<std::size_t> order_;  // the offers whose drafts were considered, the most probable draft first
   std::vector<std::int64_t> counts_;
   double predicted_ms_ = 0;
+  std::optional<DraftSaving> saving_;
 };
 
 }  // namespace tessera

@@ -66,6 +66,10 @@ TEST(DraftCounts, BesidePromptsADraftCostsARow) {
   };
   EXPECT_EQ(of({.acceptance = 0.5, .most = 9}), 4) << "drafts save 5, 2.5, 1.25, 0.63 and 0.31 ms";
   EXPECT_EQ(counts.predicted_ms(), 0);
+  EXPECT_NEAR(counts.saving()->gained_ms, 5 + 2.5 + 1.25 + 0.625, 1e-9);
+  EXPECT_NEAR(counts.saving()->taken_ms, 4 * 0.5, 1e-9);
+  EXPECT_NEAR(counts.saving()->predicted_ms, 50 + 4 * 0.5, 1e-9);
+  EXPECT_TRUE(counts.saving()->has_prompts);
   EXPECT_EQ(of({.acceptance = 0.5, .most = 9}, 2), 2) << "room for two";
   EXPECT_EQ(of({.acceptance = 0.5, .most = 9, .by_layer = true}), 1) << "the layer takes 2 ms a draft";
   EXPECT_EQ(of({.acceptance = 0.04, .most = 9}), 0) << "0.4 ms saved for 0.5";
@@ -83,12 +87,19 @@ TEST(DraftCounts, AMeasuredSlowdownCountsAgainstDrafts) {
   DraftCounts counts;
   EXPECT_THAT(counts.choose(one, {.requests = 1, .room = 9}, costs), ElementsAre(1));
   EXPECT_DOUBLE_EQ(counts.predicted_ms(), 10);
+  EXPECT_DOUBLE_EQ(counts.saving()->gained_ms, 4) << "0.4 tokens of 10 ms";
+  EXPECT_DOUBLE_EQ(counts.saving()->taken_ms, 0);
+  EXPECT_DOUBLE_EQ(counts.saving()->predicted_ms, 10);
+  EXPECT_FALSE(counts.saving()->has_prompts);
   costs.slowdown = [](std::int64_t requests) { return requests == 1 ? 1.3 : 1; };
   EXPECT_THAT(counts.choose(one, {.requests = 1, .room = 9}, costs), ElementsAre(1)) << "1.4 tokens in 13 ms";
   EXPECT_DOUBLE_EQ(counts.predicted_ms(), 10) << "without the slowdown";
+  EXPECT_DOUBLE_EQ(counts.saving()->taken_ms, 0) << "without the slowdown";
   costs.slowdown = [](std::int64_t) { return 1.4; };
   EXPECT_THAT(counts.choose(one, {.requests = 1, .room = 9}, costs), ElementsAre(0)) << "1.4 tokens in 14 ms";
   EXPECT_EQ(counts.predicted_ms(), 0);
+  EXPECT_EQ(counts.saving()->gained_ms, 0);
+  EXPECT_EQ(counts.saving()->taken_ms, 0);
 }
 
 TEST(DraftCounts, TheLayersTimeCounts) {
@@ -103,6 +114,9 @@ TEST(DraftCounts, WithoutMeasurementsAForwardOfFewRowsIsCheap) {
   std::int64_t sum = 0;
   for (const std::int64_t count : chosen(many, {})) sum += count;
   EXPECT_EQ(sum, 24) << "64 rows at most";
+  DraftCounts counts;
+  counts.choose(many, {.requests = 40, .room = 100}, {});
+  EXPECT_FALSE(counts.saving());
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Estimates the probability that a request's next drafts are kept. It counts how many of the earlier drafts were kept.
-// If the estimate is low and a step keeps none of its drafts, the next steps draft nothing: at first one step, then
-// two, four and so on.
+// Estimates the probability that a request's next drafts are kept. It counts how many of the request's earlier drafts
+// were kept, and takes the typical probability of other requests while it has counted few. If the estimate is low and a
+// step keeps none of its drafts, the next steps draft nothing: at first one step, then two, four and so on.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,22 @@ namespace tessera {
 
 class DraftPace {
  public:
-  // `first`: the probability that is assumed before any draft was judged.
-  explicit DraftPace(double first) : first_(first) {}
-
-  // Returns the probability that a draft is kept if all drafts before it are kept. Returns 0 in a pause. Call it once
-  // for each decode.
-  double next();
+  // Returns the probability that a draft is kept if all drafts before it are kept. `typical` is this probability for
+  // drafts of other requests. Returns 0 in a pause. Call it once for each decode.
+  double next(double typical);
   // Records how many of the drafts of the last step were kept.
-  void judge(std::int64_t drafted, std::int64_t kept);
+  void judge(std::int64_t drafted, std::int64_t kept, double typical);
 
  private:
-  double first_;
-  double kept_ = 2 * first_;     // number of kept drafts; older drafts count less
-  double tried_ = 2;             // kept drafts and the first refused draft of each step; older drafts count less
+  // The weight of `typical` before the first pause, as a number of drafts. Older drafts count less, so the request's
+  // own drafts have a weight of at most ten drafts a step.
+  static constexpr double kTypicalWeight = 2;
+
+  double estimate(double typical) const { return (kept_ + weight_ * typical) / (tried_ + weight_); }
+
+  double kept_ = 0;   // number of kept drafts; older drafts count less
+  double tried_ = 0;  // kept drafts and the first refused draft of each step; older drafts count less
+  double weight_ = kTypicalWeight;
   std::int64_t pause_ = 0;       // number of coming decodes that draft nothing
   std::int64_t next_pause_ = 1;  // the value of pause_ after the next decode without a kept draft
 };

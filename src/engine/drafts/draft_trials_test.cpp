@@ -1,5 +1,6 @@
 // Catches: requests that make drafts one after another although drafts never pay; trials that follow each other too
-// fast or never come; and requests that make no drafts although drafts pay.
+// fast or never come; requests that make no drafts although drafts pay; a stop that ends too early or, under a lighter
+// load, too late; and a typical acceptance that does not follow the drafts.
 #include "tessera/engine/drafts/draft_trials.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,9 @@ using std::chrono::seconds;
 
 class DraftTrialsTest : public ::testing::Test {
  protected:
-  bool begin(int second) { return trials_.begin(start_ + seconds(second)); }
+  bool begin(int second, const DraftTrials::Load& load = {.running = 8}) {
+    return trials_.begin(start_ + seconds(second), load);
+  }
   void end(std::optional<bool> paid, int second) { trials_.end(paid, start_ + seconds(second)); }
   void draft_in_vain(int requests) {
     for (int i = 0; i < requests; ++i) EXPECT_TRUE(begin(0));
@@ -63,6 +66,62 @@ TEST_F(DraftTrialsTest, ATrialTooShortToTellStartsAPause) {
   end(std::nullopt, 1);
   EXPECT_FALSE(begin(2));
   EXPECT_TRUE(begin(3));
+}
+
+TEST_F(DraftTrialsTest, AfterAStopAllDraftAgainOnceItEnds) {
+  int now = 0;
+  for (const int stop : {4, 8, 16, 32, 64, 128, 128}) {
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(begin(now, {.running = 256}));
+    trials_.stop(start_ + seconds(now), 256);
+    for (int i = 0; i < 3; ++i) end(std::nullopt, now);
+    EXPECT_FALSE(begin(now + stop - 1, {.running = 256})) << stop;
+    now += stop;
+    EXPECT_FALSE(begin(now, {.running = 256, .waiting = 1})) << "a waiting request would hold up all steps";
+  }
+}
+
+TEST_F(DraftTrialsTest, AStopEndsWithHalfTheRequests) {
+  for (int i = 0; i < 3; ++i) trials_.stop(start_, 256);
+  EXPECT_FALSE(begin(0, {.running = 127}));
+  EXPECT_TRUE(begin(0, {.running = 126}));
+  EXPECT_TRUE(begin(0, {.running = 256})) << "the stop has ended";
+  trials_.stop(start_, 64);
+  EXPECT_FALSE(begin(3, {.running = 64}));
+  EXPECT_TRUE(begin(4, {.running = 64})) << "the next stop is short again";
+}
+
+TEST_F(DraftTrialsTest, OneRequestAfterAnotherWaitsForTheEnd) {
+  trials_.stop(start_, 1);
+  EXPECT_FALSE(begin(3, {}));
+  EXPECT_TRUE(begin(4, {}));
+  trials_.stop(start_, 0);
+  EXPECT_FALSE(begin(0, {}));
+}
+
+TEST_F(DraftTrialsTest, RequestsInVainCountAcrossAStop) {
+  draft_in_vain(4);
+  trials_.stop(start_, 8);
+  EXPECT_FALSE(begin(3));
+  EXPECT_TRUE(begin(4));
+  EXPECT_FALSE(begin(4)) << "another tries";
+}
+
+TEST_F(DraftTrialsTest, AcceptanceFollowsAllRequests) {
+  EXPECT_EQ(trials_.acceptance(), 0.75);
+  for (int i = 0; i < 8; ++i) trials_.judge(1, 0);
+  EXPECT_LT(trials_.acceptance(), 0.2);
+  for (int i = 0; i < 1000; ++i) trials_.judge(3, i % 4 == 0 ? 1 : 0);
+  EXPECT_NEAR(trials_.acceptance(), 0.2, 0.02) << "one of five judged drafts is kept";
+}
+
+TEST_F(DraftTrialsTest, ATrialForgetsEarlierAcceptance) {
+  trials_.judge(3, 3);
+  draft_in_vain(4);
+  for (int i = 0; i < 300; ++i) trials_.judge(3, 0);
+  EXPECT_FALSE(begin(0));
+  EXPECT_LT(trials_.acceptance(), 0.02);
+  ASSERT_TRUE(begin(1));
+  EXPECT_EQ(trials_.acceptance(), 0.75);
 }
 
 TEST_F(DraftTrialsTest, RequestsThatBeganBeforeCountToo) {

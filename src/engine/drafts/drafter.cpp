@@ -10,9 +10,9 @@ constexpr std::int64_t kShortestMatch = 3;
 // If at least this many of the text's last tokens occurred earlier, drafts come from the text even if there is a layer.
 // A repeated text mostly goes on repeating itself, and drafts from the text need no forward of the layer.
 constexpr std::int64_t kMatchBeforeLayer = 16;
-// The probabilities that are assumed before a request's first drafts are judged.
+// The probability that is assumed for drafts from the text before a request's first drafts are judged. For drafts of a
+// layer, the probability comes from DraftTrials.
 constexpr double kKeptOfText = 0.6;
-constexpr double kKeptOfLayer = 0.75;
 // A request with a next-token layer or draft model stops drafting after this many steps without a kept draft.
 constexpr std::int64_t kPatience = 64;
 // A request that drafts only from its text stops drafting after this many steps without a kept draft. The number is
@@ -27,11 +27,7 @@ constexpr std::int64_t kStepsToTell = 16;
 }  // namespace
 
 Drafter::Drafter(std::int64_t most_of_text, std::int64_t most_of_layer, std::shared_ptr<DraftTrials> trials)
-    : most_of_text_(most_of_text),
-      most_of_layer_(most_of_layer),
-      text_pace_(kKeptOfText),
-      layer_pace_(kKeptOfLayer),
-      trials_(std::move(trials)) {}
+    : most_of_text_(most_of_text), most_of_layer_(most_of_layer), trials_(std::move(trials)) {}
 
 Drafter::~Drafter() {
   if (trials_ != nullptr) trials_->end(paid(), DraftTrials::Clock::now());
@@ -45,8 +41,8 @@ std::int64_t Drafter::read(std::span<const TokenId> tokens, std::int64_t most) {
 }
 
 DraftOffer Drafter::offer(std::span<const TokenId> tokens) {
-  const double of_text = text_pace_.next();
-  const double of_layer = layer_pace_.next();
+  const double of_text = text_pace_.next(kKeptOfText);
+  const double of_layer = layer_pace_.next(typical_of_layer());
   const bool is_read = text_.size() == std::ssize(tokens);
   const std::int64_t length = is_read && most_of_text_ > 0 && of_text > 0 ? text_.match().length : 0;
   by_layer_ = most_of_layer_ > 0 && layer_row_ && of_layer > 0 && length < kMatchBeforeLayer;
@@ -70,14 +66,21 @@ void Drafter::propose(std::span<const TokenId> tokens, std::int64_t count, std::
 }
 
 void Drafter::judge(std::int64_t drafted, std::int64_t kept) {
-  (by_layer_ ? layer_pace_ : text_pace_).judge(drafted, kept);
+  if (by_layer_) {
+    layer_pace_.judge(drafted, kept, typical_of_layer());
+    if (trials_ != nullptr && !lacks_keys_) trials_->judge(drafted, kept);
+  } else {
+    text_pace_.judge(drafted, kept, kKeptOfText);
+  }
   fruitless_ = kept > 0 ? 0 : fruitless_ + 1;
   ++steps_;
   kept_ += kept;
 }
 
+double Drafter::typical_of_layer() const { return trials_ != nullptr ? trials_->acceptance() : DraftTrials::kAssumed; }
+
 std::optional<bool> Drafter::paid() const {
-  if (steps_ < kStepsToTell) return std::nullopt;
+  if (steps_ < kStepsToTell || is_dismissed_) return std::nullopt;
   const bool paid = kStepsOfKept * kept_ >= steps_;
   if (lacks_keys_ && !paid) return std::nullopt;
   return paid;

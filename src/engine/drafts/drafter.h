@@ -51,9 +51,14 @@ class Drafter {
   // none of this request's drafts was kept. Drafting has a cost even in steps without drafts, because the layer reads
   // every token and no step is scheduled ahead.
   bool is_fruitless() const;
-  // Returns whether drafts were kept often enough to be worth the steps. Returns nothing in two cases: if there were
-  // too few steps to tell, and if the drafts were not worth the steps but the layer lacks keys (set_lacks_keys()).
+  // Returns whether drafts were kept often enough to be worth the steps. Returns nothing in three cases: if there were
+  // too few steps to tell, if the drafts were not worth the steps but the layer lacks keys (set_lacks_keys()), and if
+  // all requests stop drafting (dismiss()).
   std::optional<bool> paid() const;
+  // Returns whether the request takes part in trials.
+  bool is_tried() const { return trials_ != nullptr; }
+  // Records that this request stops drafting only because all requests do (DraftTrials::stop).
+  void dismiss() { is_dismissed_ = true; }
 
   // Sets the index of the row in draft_hidden from which the layer makes its first draft. Without an index, the layer
   // drafts nothing. A draft model needs an index too, although it does not read the row.
@@ -64,10 +69,15 @@ class Drafter {
   // Sets whether the layer lacks the keys of many of the request's tokens, and can never get them. The number of this
   // request's drafts that are kept then says nothing about drafts of other requests.
   void set_lacks_keys(bool lacks_keys) { lacks_keys_ = lacks_keys; }
+  // Returns whether the layer or draft model has read the request's earlier tokens, as far as is known.
+  bool has_keys() const { return !is_behind_ && !lacks_keys_; }
   // Returns whether the drafts of the last offer come from the layer.
   bool proposed_by_layer() const { return by_layer_; }
 
  private:
+  // Returns the probability that is assumed for drafts of the layer while few of this request's were judged.
+  double typical_of_layer() const;
+
   std::int64_t most_of_text_;
   std::int64_t most_of_layer_;
   DraftPace text_pace_;
@@ -77,6 +87,7 @@ class Drafter {
   bool by_layer_ = false;
   bool is_behind_ = false;
   bool lacks_keys_ = false;
+  bool is_dismissed_ = false;
   std::int64_t fruitless_ = 0;  // steps in a row without a kept draft
   std::int64_t steps_ = 0;      // steps that were judged, or in which no request drafted
   std::int64_t kept_ = 0;       // kept drafts

@@ -77,14 +77,14 @@ TEST(Drafter, TellsTheTrialsWhetherItsDraftsPaid) {
   const auto trials = std::make_shared<DraftTrials>();
   const DraftTrials::Clock::time_point now = DraftTrials::Clock::now();
   const auto draft = [&](std::int64_t kept) {
-    ASSERT_TRUE(trials->begin(now));
+    ASSERT_TRUE(trials->begin(now, {}));
     Drafter drafter(8, 0, trials);
     for (int step = 0; step < 20; ++step) drafter.judge(2, step == 3 ? kept : 0);
     EXPECT_EQ(drafter.paid(), kept == 2);
   };
   for (int request = 0; request < 9; ++request) draft(2);
   for (int request = 0; request < 4; ++request) draft(0);
-  EXPECT_FALSE(trials->begin(now));
+  EXPECT_FALSE(trials->begin(now, {}));
   EXPECT_EQ(Drafter(8).paid(), std::nullopt);
 }
 
@@ -92,7 +92,7 @@ TEST(Drafter, LackOfKeysIsNoEvidenceAgainstDrafts) {
   const auto trials = std::make_shared<DraftTrials>();
   const DraftTrials::Clock::time_point now = DraftTrials::Clock::now();
   for (int request = 0; request < 9; ++request) {
-    ASSERT_TRUE(trials->begin(now));
+    ASSERT_TRUE(trials->begin(now, {}));
     Drafter drafter(0, 3, trials);
     drafter.set_lacks_keys(true);
     for (int step = 0; step < 20; ++step) drafter.judge(2, 0);
@@ -102,6 +102,34 @@ TEST(Drafter, LackOfKeysIsNoEvidenceAgainstDrafts) {
   drafter.set_lacks_keys(true);
   for (int step = 0; step < 20; ++step) drafter.judge(2, 1);
   EXPECT_EQ(drafter.paid(), true) << "kept drafts are evidence all the same";
+}
+
+TEST(Drafter, RefusedDraftsLowerOtherRequestsOffers) {
+  const auto trials = std::make_shared<DraftTrials>();
+  const DraftTrials::Clock::time_point now = DraftTrials::Clock::now();
+  const std::vector<TokenId> text = token_ids({1, 2, 3});
+  ASSERT_TRUE(trials->begin(now, {}) && trials->begin(now, {}));
+  Drafter refused(0, 3, trials);
+  Drafter other(0, 3, trials);
+  refused.set_layer_row(0);
+  other.set_layer_row(1);
+  EXPECT_EQ(other.offer(text).acceptance, 0.75);
+  EXPECT_EQ(refused.offer(text).acceptance, 0.75);
+  for (int step = 0; step < 8; ++step) refused.judge(1, 0);
+  EXPECT_LT(other.offer(text).acceptance, 0.2);
+  refused.set_lacks_keys(true);
+  for (int step = 0; step < 99; ++step) refused.judge(1, 1);
+  EXPECT_LT(other.offer(text).acceptance, 0.2) << "a request without keys is no evidence";
+}
+
+TEST(Drafter, ADismissedRequestIsNoEvidence) {
+  const auto trials = std::make_shared<DraftTrials>();
+  ASSERT_TRUE(trials->begin(DraftTrials::Clock::now(), {}));
+  Drafter drafter(0, 3, trials);
+  for (int step = 0; step < 99; ++step) drafter.judge(1, 1);
+  EXPECT_EQ(drafter.paid(), true);
+  drafter.dismiss();
+  EXPECT_EQ(drafter.paid(), std::nullopt);
 }
 
 TEST(Drafter, StepsBehindTheTextAreNoRests) {

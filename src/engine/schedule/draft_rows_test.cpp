@@ -1,5 +1,6 @@
 // Catches: drafts that divide a prompt although the whole prompt would fit; drafts that take most rows of prompts; and
-// drafts that take the sampled row of another request.
+// drafts that take the sampled row of another request; requests that still draft after drafting was stopped; and waits
+// that are blamed on drafts although other requests need them.
 #include <gtest/gtest.h>
 
 #include "tessera/engine/schedule/scheduler_test_util.h"
@@ -44,6 +45,57 @@ TEST(DraftRows, DraftsLeaveARowForEveryRequest) {
   const ScheduledBatch second = next_step(scheduler);
   EXPECT_EQ(shown(second), "1:1* 2:4*");
   EXPECT_EQ(second.entries[0].drafts, 1) << "two requests and one draft are sampled";
+}
+
+class StoppedDrafts : public ::testing::Test {
+ protected:
+  // Adds a sequence of four tokens. Its drafts come from a layer if it is `tried`.
+  void add(std::int64_t id, bool tried, bool waits = true) {
+    std::unique_ptr<Sequence> added = sequence(id, 4, 9);
+    if (tried) {
+      EXPECT_TRUE(trials_->begin(DraftTrials::Clock::now(), {}));
+      added->drafter.emplace(/*most_of_text=*/0, /*most_of_layer=*/3, trials_);
+    }
+    scheduler_.add(std::move(added));
+    if (!waits) next_step(scheduler_);
+  }
+
+  std::shared_ptr<DraftTrials> trials_ = std::make_shared<DraftTrials>();
+  Scheduler scheduler_{{.limits = {.max_tokens = 64, .max_requests = 16}}, paged_cache(100, kPageSize)};
+};
+
+TEST_F(StoppedDrafts, NeitherRunningNorWaitingRequestsDraft) {
+  add(1, /*tried=*/true, /*waits=*/false);
+  add(2, /*tried=*/true);
+  EXPECT_TRUE(scheduler_.reads_at_once());
+  EXPECT_TRUE(scheduler_.stop_drafting());
+  EXPECT_FALSE(scheduler_.reads_at_once());
+  EXPECT_FALSE(scheduler_.stop_drafting()) << "nobody drafts any more";
+}
+
+TEST_F(StoppedDrafts, DraftsFromTheTextGoOn) {
+  std::unique_ptr<Sequence> repeating = sequence(1, 4, 9);
+  repeating->drafter.emplace(/*most_of_text=*/8);
+  scheduler_.add(std::move(repeating));
+  EXPECT_FALSE(scheduler_.stop_drafting());
+  EXPECT_TRUE(scheduler_.reads_at_once());
+}
+
+TEST_F(StoppedDrafts, WaitsAreBlamedIfNearlyAllDraft) {
+  for (const std::int64_t id : {1, 2, 3}) add(id, /*tried=*/true);
+  add(4, /*tried=*/false, /*waits=*/false);
+  EXPECT_TRUE(scheduler_.waits_for_drafts_alone());
+  add(5, /*tried=*/false, /*waits=*/false);
+  EXPECT_FALSE(scheduler_.waits_for_drafts_alone()) << "two of five do not draft";
+}
+
+TEST_F(StoppedDrafts, AWaitingRequestThatNeedsResultsIsToBlame) {
+  add(1, /*tried=*/true, /*waits=*/false);
+  EXPECT_TRUE(scheduler_.waits_for_drafts_alone());
+  std::unique_ptr<Sequence> scored = sequence(2, 4, 9);
+  scored->request.score = true;
+  scheduler_.add(std::move(scored));
+  EXPECT_FALSE(scheduler_.waits_for_drafts_alone());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tessera/engine/schedule/sequence.h"
@@ -51,9 +52,10 @@ struct ScheduledBatch {
   bool wants_logits = false;
   bool wants_logprobs = false;
   int top_logprobs = 0;
-  std::int64_t num_decoding = 0;  // number of entries that decode
-  double predicted_ms = 0;        // predicted time of a step with drafts; 0: unknown, or no drafts (StepDrafts)
-  Decision decision{};            // set once the forward was submitted
+  std::int64_t num_decoding = 0;      // number of entries that decode
+  double predicted_ms = 0;            // predicted time of a step with drafts; 0: unknown, or no drafts (StepDrafts)
+  std::optional<DraftSaving> saving;  // what its drafts are expected to save; none: unknown, or no request may draft
+  Decision decision{};                // set once the forward was submitted
 
   // Returns draft number `draft` (from 0) of the entry.
   TokenId draft_of(const Entry& entry, std::int64_t draft) const {

@@ -74,6 +74,7 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
                                                        .prompt_rows = rows_of_step(share).prompts},
                                                       chosen_, cache_);
     scheduled.predicted_ms = drafts.predicted_ms;
+    scheduled.saving = drafts.saving;
     budget -= drafts.count;
   }
   for (const ChosenTokens& chosen : chosen_) {
@@ -280,6 +281,27 @@ void Scheduler::stop_drafting(Sequence& sequence) {
   num_read_at_once_ -= sequence.is_read_at_once() ? 1 : 0;
   sequence.drafter.reset();
   num_read_at_once_ += sequence.is_read_at_once() ? 1 : 0;
+}
+
+bool Scheduler::stop_drafting() {
+  bool any = false;
+  for (const Sequences* sequences : {&running_, &waiting_})
+    for (const auto& sequence : *sequences) {
+      if (!sequence->drafter || !sequence->drafter->is_tried()) continue;
+      sequence->drafter->dismiss();
+      stop_drafting(*sequence);
+      any = true;
+    }
+  return any;
+}
+
+bool Scheduler::waits_for_drafts_alone() const {
+  constexpr std::int64_t kShareOfDrafting = 4;  // at most one running sequence in this many may be without drafts
+  const auto reads = [](const auto& sequence) { return sequence->reads_results_at_once(); };
+  if (std::ranges::any_of(running_, reads) || std::ranges::any_of(waiting_, reads)) return false;
+  const auto drafting = std::ranges::count_if(
+      running_, [](const auto& sequence) { return sequence->drafter && sequence->drafter->has_keys(); });
+  return kShareOfDrafting * (num_running() - drafting) <= num_running();
 }
 
 void Scheduler::settle(const ScheduledBatch::Entry& entry, TokenId token) {

@@ -107,6 +107,12 @@ class Scheduler {
   }
   // Lets a running sequence decode one token at a time from now on.
   void stop_drafting(Sequence& sequence);
+  // Lets all sequences that take part in trials (DraftTrials) decode one token at a time from now on. Returns whether
+  // there were any.
+  bool stop_drafting();
+  // Returns whether no sequence needs its results at once for a reason other than drafts, and nearly all running
+  // sequences may draft.
+  bool waits_for_drafts_alone() const;
   // Records the token sampled from the entry's row. Precondition: a sequence's entries are settled in order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);
   // Removes a waiting or running sequence and frees its pages. Returns null for an unknown id. Its computed pages stay

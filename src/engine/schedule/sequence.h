@@ -96,8 +96,10 @@ struct Sequence {
   bool needs_text() const { return matcher.has_value() || (edits && edits->follow_text()); }
   // Returns whether edits and allowed tokens permit `token` as output token `number` (from 0).
   bool may_choose(TokenId token, std::int64_t number) const;
+  // Returns whether the host must read the sequence's results before more is scheduled, for a reason other than drafts.
+  bool reads_results_at_once() const { return request.score || wants_hidden() || needs_text(); }
   // Returns whether the host must read the sequence's results before more is scheduled.
-  bool is_read_at_once() const { return request.score || wants_hidden() || needs_text() || drafter.has_value(); }
+  bool is_read_at_once() const { return reads_results_at_once() || drafter.has_value(); }
   bool wants_hidden() const { return request.return_hidden_states || request.pooling != Pooling::kNone; }
   // Returns whether the hidden states of all tokens are wanted, not only those of one token.
   bool wants_all_hidden() const { return request.return_hidden_states || request.pooling == Pooling::kMean; }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,8 +43,9 @@ class StepDrafts {
   explicit StepDrafts(DraftCosts costs) : costs_(std::move(costs)) {}
 
   struct Drafted {
-    std::int64_t count = 0;   // drafts of all sequences
-    double predicted_ms = 0;  // predicted time of the step; 0 if there is no prediction
+    std::int64_t count = 0;                  // drafts of all sequences
+    double predicted_ms = 0;                 // predicted time of the step; 0 if there is no prediction
+    std::optional<DraftSaving> saving = {};  // DraftCounts::saving()
   };
   // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them.
   Drafted choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);

@@ -2,9 +2,12 @@
 
 #include <utility>
 
+#include "tessera/comm/communicator.h"
+
 namespace tessera {
 
-StepLoop::StepLoop(LoadedModel& model, Scheduler& scheduler, ImageFeed& images, EngineReport& report)
+StepLoop::StepLoop(LoadedModel& model, Scheduler& scheduler, ImageFeed& images, EngineReport& report,
+                   DraftTrials& trials)
     : model_(model),
       scheduler_(scheduler),
       images_(images),
@@ -12,7 +15,8 @@ StepLoop::StepLoop(LoadedModel& model, Scheduler& scheduler, ImageFeed& images, 
       flights_(runner(), pace_),
       collector_(model),
       outcomes_(scheduler, flights_),
-      recovery_(peers(), scheduler, flights_, outcomes_) {
+      recovery_(peers(), scheduler, flights_, outcomes_),
+      trials_(trials) {
   if (model.options.drafts.by_layer()) layer_drafts_.emplace(runner(), scheduler.cache());
   if (const DraftOptions& drafts = model.options.drafts; drafts.forced_tokens > 0)
     forced_acceptance_.emplace(drafts.forced_tokens, drafts.most());
@@ -30,6 +34,11 @@ Result<std::span<RequestEvent>> StepLoop::step() {
   // If steps do not overlap, or if a sequence needs its last token on the host, first collects all batches in flight.
   const bool overlap = model_.steps.overlap && !scheduler_.reads_at_once();
   while (!overlap && flights_.count() > 0) TRY(collect_oldest());
+  if (overlap) {
+    profit_.clear();
+  } else {
+    stop_lossy_drafting();
+  }
   const int before = flights_.count();
   TRY(submit_next(overlap));
   const bool runs_ahead = overlap && flights_.count() > before;
@@ -72,9 +81,11 @@ Status StepLoop::submit_next(bool overlap) {
   Status encoded = images_.encode(next);
   if (encoded.ok()) encoded = write_adapters();
   peers().begin_forward();
+  if (!overlap) begin_judging(next);
   const Result<Decision> decision = encoded.ok() ? runner().submit(inputs) : Result<Decision>(encoded);
   if (decision.ok()) return submitted(next, *decision, begin);
   slowdown_.begin(std::nullopt, begin);
+  judged_.reset();
   TRY(recovery_.not_submitted(next, decision.status()));
   // Collects all batches in flight, because work that was enqueued before the failure may have overwritten the ids that
   // the previous step left on the device. After that, the next step can take its ids from the host.
@@ -99,6 +110,35 @@ void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_
                   begin);
 }
 
+// Steps in which drafting does not show its usual cost are not judged: steps that would not be scheduled ahead without
+// drafts either, steps of a pipeline, and steps before the time of a draft was measured.
+void StepLoop::begin_judging(const ScheduledBatch& next) {
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  judged_.reset();
+  const DraftOptions& drafts = model_.options.drafts;
+  const bool is_tried = drafts.by_layer() && !drafts.for_all_requests;
+  Communicator* const communicator = runner().options().communicator;
+  const bool has_stages = communicator != nullptr && communicator->pipeline() != nullptr;
+  if (!is_tried || !model_.steps.overlap || has_stages || draft_ms() == 0) return;
+  if (!next.saving || !collected_ || !scheduler_.waits_for_drafts_alone()) return;
+  const StepPace::Clock::time_point now = StepPace::Clock::now();
+  judged_ = {.saving = *next.saving, .waited_ms = Milliseconds(now - *collected_).count(), .begin = now};
+}
+
+void StepLoop::end_judging() {
+  collected_ = StepPace::Clock::now();
+  if (!judged_) return;
+  const std::chrono::duration<double, std::milli> forward = *collected_ - judged_->begin;
+  profit_.add(judged_->saving, judged_->waited_ms, forward.count());
+  judged_.reset();
+}
+
+void StepLoop::stop_lossy_drafting() {
+  if (!profit_.is_loss()) return;
+  profit_.clear();
+  if (scheduler_.stop_drafting()) trials_.stop(DraftTrials::Clock::now(), scheduler_.num_running());
+}
+
 // Records that a batch was enqueued. Its scheduling began at `begin`.
 Status StepLoop::submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin) {
   batch.decision = decision;
@@ -112,7 +152,11 @@ Status StepLoop::submitted(ScheduledBatch& batch, const Decision& decision, Step
 Status StepLoop::collect_oldest() {
   const Result<StepOutputs> outputs = flights_.collect();
   const StepProfiler::Scope collecting(profiler(), HostWork::kCollect);
-  if (!outputs.ok()) return recovery_.not_collected(outputs.status());
+  if (!outputs.ok()) {
+    judged_.reset();
+    return recovery_.not_collected(outputs.status());
+  }
+  end_judging();
   ScheduledBatch& oldest = flights_.oldest();
   if (layer_drafts_) layer_drafts_->write_ids(oldest);
   const StepOutputs chosen = forced_acceptance_ ? forced_acceptance_->choose(oldest, *outputs) : *outputs;

@@ -15,7 +15,9 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/timeline.h"
+#include "tessera/engine/drafts/draft_profit.h"
 #include "tessera/engine/drafts/draft_slowdown.h"
+#include "tessera/engine/drafts/draft_trials.h"
 #include "tessera/engine/outputs/collector.h"
 #include "tessera/engine/outputs/outcomes.h"
 #include "tessera/engine/outputs/recovery.h"
@@ -33,7 +35,7 @@ namespace tessera {
 class StepLoop {
  public:
   // All arguments must outlive the loop.
-  StepLoop(LoadedModel& model, Scheduler& scheduler, ImageFeed& images, EngineReport& report);
+  StepLoop(LoadedModel& model, Scheduler& scheduler, ImageFeed& images, EngineReport& report, DraftTrials& trials);
 
   // Adds a sequence to the scheduler.
   void add(std::unique_ptr<Sequence> sequence);
@@ -58,6 +60,12 @@ class StepLoop {
   Status submit_next(bool overlap);
   // Tells DraftSlowdown that the step of `next` began at `begin`.
   void begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin);
+  // begin_judging() begins to judge whether the drafts of `next` pay. Call it just before the forward is submitted, if
+  // steps are not scheduled ahead. end_judging() ends this, when the results of a forward have arrived.
+  void begin_judging(const ScheduledBatch& next);
+  void end_judging();
+  // Lets no sequence draft any more if drafting costs more time than it saves. Precondition: no batch is in flight.
+  void stop_lossy_drafting();
   Status write_adapters();
   Status submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin);
   Status collect_oldest();
@@ -79,6 +87,16 @@ class StepLoop {
   std::optional<ForcedAcceptance> forced_acceptance_;  // used only for measurements
   DraftStats drafts_;
   DraftSlowdown slowdown_;
+  DraftTrials& trials_;
+  DraftProfit profit_;
+  std::optional<StepPace::Clock::time_point> collected_;  // when the results of the last step arrived
+  // The step in flight, if it is judged.
+  struct Judged {
+    DraftSaving saving;
+    double waited_ms;
+    StepPace::Clock::time_point begin;
+  };
+  std::optional<Judged> judged_;
 };
 
 }  // namespace tessera

@@ -1,0 +1,42 @@
+// Tells whether drafting saves less time than it costs. While any request may draft, no step is scheduled ahead, so the
+// device waits in every step for the host and for the next-token layer. DraftCounts does not count this wait, because
+// the number of a step's drafts does not change it. Steps without measured costs are not recorded.
+//
+// Only the engine's thread uses this class.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tessera/engine/drafts/draft_counts.h"
+
+namespace tessera {
+
+class DraftProfit {
+ public:
+  // Records a step in which requests may draft. `waited_ms` is the time from the results of the step before to the
+  // launch of this step. `forward_ms` is the time from this launch to this step's results.
+  //
+  // Predictions come from forwards with short contexts, and those of steps with prompts from forwards of prompts alone.
+  // If the forward took longer than predicted, its drafts are taken to cost more in proportion. If it has no prompts,
+  // the later steps are taken to be as slow. A wait longer than the forward is an exception, and counts less.
+  void add(const DraftSaving& saving, double waited_ms, double forward_ms) {
+    const double slower = saving.predicted_ms > 0 ? std::clamp(forward_ms / saving.predicted_ms, 1.0, kMostSlower) : 1;
+    const double gained_ms = saving.gained_ms * (saving.has_prompts ? 1 : slower);
+    const double saved_ms = gained_ms - slower * saving.taken_ms - std::min(waited_ms, forward_ms);
+    ++steps_;
+    mean_ += (saved_ms - mean_) / static_cast<double>(std::min(steps_, kSteps));
+  }
+  // Returns whether drafting took more time than it saved, after kSteps steps or more. Later steps count more.
+  bool is_loss() const { return steps_ >= kSteps && mean_ < 0; }
+  void clear() { *this = {}; }
+
+ private:
+  static constexpr std::int64_t kSteps = 16;
+  static constexpr double kMostSlower = 2;
+
+  std::int64_t steps_ = 0;
+  double mean_ = 0;  // saved time of a step, in milliseconds
+};
+
+}  // namespace tessera
