@@ -94,7 +94,7 @@ class Group {
   }
   Engine& engine() { return nodes_ ? nodes_->engine() : *here_; }
 
-  // Returns the sizes that were dropped, with their errors.
+  // Returns the sizes of prefill and decode graphs that were dropped because a replay failed, each with its error.
   std::vector<std::pair<std::int64_t, Status>> dropped() {
     std::vector<std::pair<std::int64_t, Status>> sizes = engine().runner().prefill().report().dropped;
     for (const auto& size : engine().runner().decode().report().dropped) sizes.push_back(size);

@@ -163,11 +163,11 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Copy between host and device. upload() has read `host` when it returns. download() has filled `host` when
-  // synchronize() returns, or when an event passes that was recorded after the download. With memory of
-  // allocate_host(), neither call waits, and the stream accesses the memory when it reaches the copy. Uploaded memory
-  // must therefore not change until then. Both calls return an error while the stream records, because data that varies
-  // from step to step must be staged before the graph runs.
+  // Copy between host and device. upload() has read `host` when it returns, unless `host` is memory of allocate_host().
+  // In that case neither upload() nor download() waits: the stream accesses `host` when it reaches the copy, so
+  // uploaded memory must not change before that. download() has filled `host` when synchronize() returns, or when an
+  // event passes that was recorded after the download. Both calls return an error while the stream records, because
+  // data that varies from step to step must be staged before the graph runs.
   virtual Status upload(DeviceAddress device, const void* host, std::size_t bytes) = 0;
   virtual Status download(void* host, DeviceAddress device, std::size_t bytes) = 0;
   // Copy and fill device memory. Both calls may be recorded. The two ranges of a copy must not overlap.

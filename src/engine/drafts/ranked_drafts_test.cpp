@@ -41,7 +41,7 @@ EngineOptions options_of(const RankedModel& of) {
   return options;
 }
 
-// Returns requests with texts of a few different tokens, whose drafts are kept now and then.
+// Returns requests that may choose only three token ids, so that some of their drafts are right and are kept.
 std::vector<Request> few_tokens() {
   std::vector<Request> requests{request(12, 40), request(20, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};
   for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(6), TokenId(7)};

@@ -1,5 +1,5 @@
-// Helpers of the grammar tests: tokenizers with compilers for their vocabularies, masks as lists, and random texts that
-// follow a grammar.
+// Helpers of the grammar tests: tokenizers, each with a grammar compiler for its vocabulary; the token ids that a mask
+// allows, as a list; and random texts that follow a grammar.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -46,8 +46,8 @@ Status read_draft_folder(PlanDraft& draft);
 void note_draft_head(EnginePlan& plan);
 
 // Steps in plan_formats.cpp, which are parts of read_config() and build_graphs():
-// Checks the requested format against the checkpoint's. If the checkpoint is not quantised, sets the requested format
-// as the one to which the start quantises the model.
+// Checks the requested format against the checkpoint's. If the checkpoint is not quantised, sets the plan's config so
+// that the start quantises the model to the requested format.
 Status apply_quantization(PlanDraft& draft);
 // Sets the format of lm_head_quantization. Refuses it for models without a head of logits, and for GGUF files.
 Status choose_head_format(PlanDraft& draft);

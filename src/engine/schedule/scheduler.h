@@ -50,8 +50,9 @@ struct SchedulerOptions {
   std::int64_t vocab_size = 0;
   bool prefix_cache = true;
   // The number of pipeline steps in flight at once. If there are several, the decoding sequences take turns: they form
-  // as many groups as there are steps in flight, and each step takes the next group. No sequence is scheduled before
-  // its last token is known, since the first stage receives that token with the next step.
+  // as many groups as there are steps in flight, and each step takes the next group. A sequence is scheduled
+  // again only once its newest token is known, because the first stage does not sample, and gets this token as an
+  // input.
   int turns = 1;
   std::int64_t adapter_slots = 0;  // maximum number of adapters in one forward; 0: no adapters are served
 };

@@ -154,7 +154,7 @@ Status read_moe_config(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Reads the config of a model in which some layers may have an MLP.
+// Reads the config of a model in which some layers may have an MLP instead of experts.
 Status read_next_config(const Fields& fields, ModelConfig& config) {
   TRY(read_moe_config(fields, config));
   config.moe->normalise = TRY(fields.optional_bool("norm_topk_prob")).value_or(true);

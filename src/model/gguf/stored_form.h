@@ -13,7 +13,8 @@
 
 namespace tessera {
 
-// Returns the checkpoint type with the same elements as `type`; nothing if `type` is a type of blocks.
+// Returns the element type that a checkpoint has for `type`, if `type` is a plain number type such as F32 or I8.
+// Returns nothing for a quantised type such as Q4_0, whose numbers are stored in blocks.
 std::optional<StoredDtype> plain_dtype(BlockType type);
 
 // Returns the tensor as a matrix whose rows are the tensor's rows.

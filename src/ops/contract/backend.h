@@ -45,8 +45,8 @@ struct Backend {
   // yet. The device must be idle. The call is short. Later exports include the result, for later processes. Returns
   // false if no problem is left. The function is null if nothing is measured.
   Result<bool> (*measure_algorithms)(Device& device) = nullptr;
-  // Generates kernels for a fusing compiler (fused/row_kernel_builder.h). The function is null if the backend generates
-  // no kernels.
+  // Returns the builder that generates row kernels for a fusing compiler (fused/row_kernel_builder.h). The function is
+  // null if the backend generates no kernels.
   const RowKernelBuilder& (*row_kernels)() = nullptr;
   // Runs the one-time initialisation that libraries would otherwise do at their first use. It may run on a thread of
   // its own while the device is in use. A failure is not reported here, because it occurs again where the library is

@@ -45,9 +45,9 @@ struct OnlineSoftmax {
   float running_max = -INFINITY;
   float sum = 0;  // sum of weights, relative to the running max
 
-  // Raises the running max to `now`, which is not below the old one. Multiplies `sum` by a factor of at most 1, and
-  // returns the factor. The caller multiplies its sums of weighted values by the factor. `scale` turns a difference of
-  // two scores into an exponent to the base of Base.
+  // Raises the running max to `now`, which is not below the old running max. Multiplies `sum` by a factor of at most 1,
+  // and returns the factor. The caller multiplies its sums of weighted values by the same factor. A difference of two
+  // scores is multiplied by `scale` before it is passed to Base::power().
   template <Keys kKeys = Keys::kSome>
   __device__ float raise(float now, float scale = 1) {
     const float factor =

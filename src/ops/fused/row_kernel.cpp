@@ -66,9 +66,9 @@ class TaskFinder {
     return id;
   }
 
-  // Merges the task of value `id` with the task of each input that `id` reads at the positions that it writes. A
-  // rotation does not read its table in this way. Repeated operands and weights are skipped, because they belong to no
-  // task. Loads and slices are not merged with their inputs, so each begins a task.
+  // Merges the task of value `id` with the task of each input that is read at the same positions at which `id` is
+  // written. A rotation reads its table at other positions. Repeated operands and weights are skipped, because they
+  // belong to no task. Loads and slices are not merged with their inputs, so each begins a task.
   void join(int id) {
     if (is_source(value(id).op) || value(id).op == RowOp::kSlice) return;
     for (const int input : value(id).inputs)

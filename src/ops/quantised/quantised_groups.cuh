@@ -187,8 +187,8 @@ struct GroupProduct : UsualSums {
   using Held = std::uint32_t[kSteps][4];  // a thread's weights of a group, in the form that multiply_held() takes
 
   // Converts a thread's weights of a group: two rows of w that are eight rows apart. In each step of 16 columns the
-  // thread has columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9, where q is its number in the quad. (Loads of 16 bytes, of
-  // which a thread keeps every fourth byte, are slower.)
+  // thread has columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9, where q is its number in the quad. The thread loads its
+  // bytes one by one. Loads of 16 bytes, of which it would keep every fourth byte, are slower.
   __device__ static void convert(std::uint32_t weights, const OfGroup& group, Held& to) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)

@@ -226,7 +226,7 @@ inline std::string param_of(const Json& row, const std::string& object) {
   return place.within.empty() ? name : place.within + "." + name;
 }
 
-// The rows of request_fields.json, and the functions that read the fields. The tests compare both.
+// The fixture of tests that compare the rows of request_fields.json with the functions that read the fields.
 class FieldsTest : public ::testing::Test {
  protected:
   static const Json& fields() {
