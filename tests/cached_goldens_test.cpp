@@ -28,8 +28,8 @@ std::unique_ptr<Engine> make(const Golden& golden, std::int64_t running, bool ca
   return engine.ok() ? *std::move(engine) : nullptr;
 }
 
-// Returns a request for prompt i and the first `known` tokens of its answer. The engine must generate the rest of the
-// answer.
+// Returns a request whose prompt is golden prompt i followed by the first `known` tokens of its golden answer. The
+// engine must generate the rest of the answer.
 Request continued(const Golden& golden, std::size_t i, std::int64_t known) {
   Request request{.prompt = golden.prompts[i], .stop = {.max_new_tokens = kGreedyTokens - known, .ignore_eos = true}};
   request.prompt.insert(request.prompt.end(), golden.greedy[i].begin(), golden.greedy[i].begin() + known);

@@ -1,7 +1,7 @@
-// Tests errors of the CUDA driver during capture, instantiation and launch of graphs. Catches: the program ends; only
-// some of the graphs of one batch size are kept; an error that leaves the device usable is reported as a lost device;
-// driver objects leak; the next forward fails or is wrong. The driver is a fake that works in host memory and fails
-// when the test tells it to, so no GPU is needed.
+// Tests errors of the CUDA driver during capture, instantiation and launch of graphs. Catches: an error that ends the
+// program; a batch size of which only some graphs are kept; an error that is reported as a lost device although the
+// device is still usable; leaks of driver objects; a wrong or failing forward after the error. The driver is a fake. It
+// works in host memory and fails when the test tells it to, so no GPU is needed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

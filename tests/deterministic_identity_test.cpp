@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kRequests = 16;
 
-// Returns every checkpoint in tests/data/goldens that generates tokens.
+// Returns the names of all golden checkpoints in tests/data/goldens whose models generate tokens.
 std::vector<std::string> golden_families() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(testing::data_path("goldens")))

@@ -20,7 +20,7 @@ using testing::plans;
 using testing::request;
 using testing::Served;
 
-// Starts the engines with a device for rank 1 that fails as `plan` says.
+// Starts the engines. The device of rank 1 fails as `plan` says.
 Result<Engines> start(const FaultPlan& plan) {
   EngineOptions options = testing::faulty_options(testing::faulty_registry(), 1);
   options.model_path = testing::data_path("goldens/qwen3-moe");

@@ -41,7 +41,8 @@ std::unique_ptr<Engine> make(const EngineOptions& options) {
   return engine.ok() ? *std::move(engine) : nullptr;
 }
 
-// Prompts, and Hugging Face's vector for each: "embedding_<i>" or "score_<i>".
+// Prompts, and Hugging Face's vector for each. In `file`, the vector for prompt i is the tensor "embedding_<i>" or
+// "score_<i>", as `kind` says.
 struct Vectors {
   std::vector<std::vector<TokenId>> prompts;
   SafetensorsFile file;

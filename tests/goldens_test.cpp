@@ -89,17 +89,17 @@ class Goldens : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// Covers models without experts. In a mixture of experts, rounding may decide which of two experts with nearly equal
-// scores a row goes to, so routed_layers_test.cpp compares mixtures layer by layer. routed_layers_test.cpp does not
-// cover quantised mixtures, so this class also covers two small quantised mixtures, with a larger limit.
+// Covers models without experts and, with a larger limit, two small quantised mixtures of experts.
+// routed_layers_test.cpp compares other mixtures layer by layer, because rounding may decide which of two experts with
+// nearly equal scores a row goes to. It does not cover quantised mixtures.
 class Bfloat16Goldens : public Goldens {};
 
 // Covers quantised checkpoints that expect their linear layers to round the inputs.
 class RoundedInputGoldens : public Goldens {};
 
 // Covers the checkpoints of Goldens, except the larger quantised ones, the recurrent quantised ones and qwen3.5-moe.
-// The operators and families of the omitted checkpoints occur in other checkpoints too, and a checkpoint with a vision
-// tower takes a minute and a half.
+// The operators and families of the omitted checkpoints occur in other checkpoints too. qwen3.5-moe, which has a vision
+// tower, would take a minute and a half.
 class VerifiedGoldens : public Goldens {};
 
 TEST_P(Goldens, Float32LogitsOnEveryWay) {

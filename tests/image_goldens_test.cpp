@@ -229,7 +229,7 @@ TEST_P(ImageGoldens, AFailingTowerFailsItsRequestAlone) {
   EXPECT_EQ(run_one(*seeing.engine, generating(golden, 0)).output_ids, golden.greedy[0]);
 }
 
-// In each round, another replay is lost on the device while the next forward is in flight.
+// In round n, the device loses the n-th replay of a graph while the next forward is in flight.
 TEST_P(ImageGoldens, ALostForwardLeavesNoRowsToOtherPrompts) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   EngineOptions options = options_for(golden, Way::kChunked);

@@ -128,7 +128,7 @@ TEST_F(NodeFaults, PluginsThatDifferAreNamed) {
   EXPECT_TRUE(check_hello(leader, node_hello(with, device->properties()).value()).ok());
 }
 
-// Each node quantises its own part of a checkpoint, so all nodes must have the same option.
+// Each node quantises its own part of a checkpoint, so the option `quantization` must be equal on all nodes.
 TEST_F(NodeFaults, OtherQuantisationAtTheStartIsNamed) {
   EngineOptions leads = options_for(2);
   leads.nnodes = 2;

@@ -76,7 +76,7 @@ std::function<void(Tensors&, Json&)> set(const std::string& tensor, std::size_t 
 std::function<void(Tensors&, Json&)> drop(const std::string& tensor) {
   return [=](Tensors& tensors, Json&) { ASSERT_EQ(tensors.erase(tensor), 1U); };
 }
-// Returns a fault that removes the last row, or the last element of a vector.
+// Returns a fault that removes the last row of a matrix, or the last element of a vector.
 std::function<void(Tensors&, Json&)> shorten(const std::string& tensor) {
   return [=](Tensors& tensors, Json&) {
     OwnTensor& t = tensors.at(tensor);

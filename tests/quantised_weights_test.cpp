@@ -56,7 +56,8 @@ TEST_P(QuantisedWeights, AreTheFloatsThatTheyMean) {
   }
 }
 
-// The cases are FP8 in blocks of 128 by 128, with partial last blocks of k and v, and INT8 with a scale for each row.
+// The first case is FP8 with a scale for each block of 128 by 128; the last blocks of k and v are partial. The second
+// case is INT8 with a scale for each row.
 INSTANTIATE_TEST_SUITE_P(Goldens, QuantisedWeights,
                          ::testing::Values(Case{"qwen3-fp8-block", "_scale_inv", 128, 128},
                                            Case{"llama-ct-w8a8", "_scale", 1, 256}),

@@ -56,7 +56,7 @@ constexpr Topology kStagesOfNodes{.name = "StagesOfNodes",
                                   .lost_from = 12,
                                   .alone_at_fault = &FaultPlan::replay_fails_at,
                                   .num_alone = 1};
-// Returns the same topology, with steps that are enqueued before the preceding step is collected.
+// Returns a copy of `of` in which each step is enqueued before the preceding step is collected.
 constexpr Topology ahead(Topology of, const char* name) {
   of.name = name;
   of.overlap = true;

@@ -127,7 +127,7 @@ TEST_F(RankGroupFaults, DropsASizeWhoseLastPieceKeepsFailing) {
 }
 
 // One rank fails after its last sum. The other rank has already begun the next forward, which fails too, because the
-// first rank takes no part in it.
+// failed rank takes no part in it.
 TEST_F(RankGroupFaults, RecomputesAForwardThatEndedWithAnEarlierOne) {
   EngineOptions options = options_for();
   options.overlap_schedule = true;

@@ -30,8 +30,8 @@ class SeeingGoldens : public ::testing::TestWithParam<const char*> {
   void SetUp() override {
     if (const std::string absent = testing::absent_golden(GetParam()); !absent.empty()) GTEST_SKIP() << absent;
   }
-  // Returns the golden with pixels. read_image_golden() gives patches without pixels, and they are replaced here by the
-  // patches that the golden file stores.
+  // Returns the golden with pixels. read_image_golden() gives patches without pixels. This function fills in the pixels
+  // that the golden file stores.
   static ImageGolden with_pixels() {
     ImageGolden golden = testing::read_image_golden(GetParam());
     for (std::size_t i = 0; i < golden.images.size(); ++i) {

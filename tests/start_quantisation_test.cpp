@@ -149,8 +149,8 @@ TEST_P(RoundedLogits, AreAsNearAsTheFormatRounds) {
   }
 }
 
-// Includes models that stack all experts in one tensor: plain (gemma4-moe, qwen3.5-moe), or transposed and interleaved,
-// with biases (gpt-oss).
+// Three of the models stack the matrices of all experts in one tensor. gemma4-moe and qwen3.5-moe store the matrices
+// plainly. gpt-oss stores them transposed and interleaved, with biases.
 INSTANTIATE_TEST_SUITE_P(Goldens, RoundedLogits,
                          ::testing::Values("llama", "qwen3", "gemma2", "gemma4-e", "mixtral", "gemma4-moe", "gpt-oss",
                                            "deepseek-v3", "qwen3.5-text", "qwen3.5-moe", "qwen3-next"),

@@ -94,8 +94,8 @@ void expect_no_allocations(bool overlap, int ranks, int steps) {
 }
 
 TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) { expect_no_allocations(GetParam(), 1, 1000); }
-// With two ranks, three more things must reuse their memory: the messages between the ranks, the page tables of the
-// other rank, and the answers.
+// With two ranks, three more things must reuse their memory: the messages to the other rank, its answers to these
+// messages, and its page tables.
 TEST_P(SteadyDecode, AllocatesNothingOnTwoRanks) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   expect_no_allocations(GetParam(), 2, 200);
@@ -155,12 +155,13 @@ INSTANTIATE_TEST_SUITE_P(
                                    "stream": true, "ignore_eos": true, "max_tokens": 700, "temperature": 0})"}),
     [](const auto& streamed) { return std::string(streamed.param.name); });
 
-// The largest number of allocations between tokens 100 and 350. The completion collects the whole text in one string,
-// which doubles its memory at most three times meanwhile. On a busy machine the I/O thread may lag many tokens behind
-// the engine, and then the queue between them grows a few times too. One allocation for each token would make 250.
+// The largest number of allocations that the test accepts between tokens 100 and 350. The completion collects the whole
+// text in one string, which doubles its memory at most three times meanwhile. On a busy machine the I/O thread may lag
+// many tokens behind the engine. The queue between the two then grows a few times too. One allocation for each token
+// would make 250.
 constexpr std::int64_t kMostGrowths = 8;
 
-// Covers the engine's step, its thread, the answer and the socket: events, snapshots of statistics, metrics, JSON.
+// Covers the engine's steps and thread, the answer and the socket: events, snapshots of statistics, metrics, JSON.
 TEST_P(SteadyServer, AllocatesNothingForATokenOfAStream) {
   EngineOptions options{.model_path = testing::source_path("models/demo"), .device = testing::test_device_name()};
   options.context_length = 1024;

@@ -1,6 +1,6 @@
 // Catches: a family that a plugin defines as graph text and whose results differ from those of the same family in C++
-// (because of other weights than the named ones, a cache group that is not planned, an input that is not staged, or a
-// piece that is cut elsewhere); a faulty family whose error does not name the fault.
+// (because the engine loads other weights than the text names, does not plan a cache group, does not stage an input, or
+// cuts the graph elsewhere); a faulty family whose error does not name the fault.
 //
 // The family is examples/model/plain_llama.c; the faulty families are variants of it.
 #include <gmock/gmock.h>

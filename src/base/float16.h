@@ -1,13 +1,13 @@
 // Defines bfloat16 and IEEE half precision as storage types. Arithmetic uses float32. Conversions are branch-free bit
-// operations, so loops over them vectorise on any target and do not depend on flush-to-zero modes. Conversions to
-// float32 are exact. Conversions from float32 round to nearest, ties to even. Their results may be subnormal or
-// infinite, and NaN becomes a quiet NaN.
+// operations. Loops over them therefore vectorise on any target, and the results do not depend on flush-to-zero modes.
+// Conversions to float32 are exact. Conversions from float32 round to nearest, ties to even. Their results may be
+// subnormal or infinite, and NaN becomes a quiet NaN.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-// Forces inlining, so that the code is compiled for each instruction set of the calling kernel.
+// Forces inlining. The code is then compiled with its caller, once for each instruction set (cpu_clones.h).
 #define TESSERA_INLINE inline __attribute__((always_inline))
 
 namespace tessera {
@@ -56,8 +56,8 @@ TESSERA_INLINE Float16 from_float<Float16>(float x) {
   const std::uint32_t bits = all & 0x7fffffffu;
   // For a magnitude of 65520 or more, rounding carries into exponent 31, which means infinity.
   const std::uint32_t normal = (bits - ((127u - 15u) << 23) + 0xfffu + ((bits >> 13) & 1u)) >> 13;
-  // A result below 2^-14 is subnormal. The last bit of a subnormal is 2^-24, which is also the last bit of a float
-  // between 0.5 and 1. So adding 0.5 rounds the number to a multiple of 2^-24, with ties to even.
+  // A result below 2^-14 is subnormal. The last bit of a subnormal has the value 2^-24, and so has the last bit of a
+  // float between 0.5 and 1. Adding 0.5 therefore rounds the number to a multiple of 2^-24, with ties to even.
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5f) - std::bit_cast<std::uint32_t>(0.5f);
   const std::uint32_t special = bits > 0x7f800000u ? 0x7e00u : 0x7c00u;

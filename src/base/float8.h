@@ -15,7 +15,7 @@ struct Float8E4M3 {
   std::uint8_t bits;
 };
 
-// Returns the number that the lowest eight bits of `v` encode, exactly.
+// Returns exactly the number that the lowest eight bits of `v` encode in E4M3.
 TESSERA_INLINE float number_of_e4m3(std::uint32_t v) {
   const std::uint32_t magnitude = (v & 0x7fu) << 20;
   // A normal number only needs another exponent bias, 127 instead of 7. The bits of a subnormal number become the
@@ -37,8 +37,8 @@ TESSERA_INLINE Float8E4M3 from_float<Float8E4M3>(float x) {
   constexpr std::uint32_t kGreatest = 0x43e00000u;  // 448
   const std::uint32_t bounded = bits < kGreatest ? bits : kGreatest;
   const std::uint32_t normal = (bounded - (120u << 23) + 0x7ffffu + ((bounded >> 20) & 1u)) >> 20;
-  // The last bit of a subnormal number is 2^-9, which is also the last bit of a float between 2^14 and 2^15. So adding
-  // 2^14 rounds the number to a multiple of 2^-9, with ties to even.
+  // The last bit of a subnormal number has the value 2^-9, and so has the last bit of a float between 2^14 and 2^15.
+  // Adding 2^14 therefore rounds the number to a multiple of 2^-9, with ties to even.
   const float base = std::bit_cast<float>(141u << 23);
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(bounded) + base) - std::bit_cast<std::uint32_t>(base);

@@ -45,7 +45,7 @@ class Fields {
   // Reads one id or a list of ids, each below vocab_size. Returns an empty list if the member is absent.
   Result<std::vector<TokenId>> token_ids(std::string_view key, std::int64_t vocab_size) const;
 
-  // Returns a Fields that reads the members of the object `member`, the value of `key`.
+  // Returns a Fields for the members of `member`. `member` is the object that is the value of `key`.
   Fields inside(std::string_view key, const Json& member) const;
 
   // Both functions return the error `<file>: field "<key>" is <value>; accepted: <accepted>`. The error of wrong() has

@@ -142,9 +142,9 @@ T take_value(Result<T>&& r) {
 // Evaluates to the value of a Result, or to nothing for an ok Status. If there is an error, returns it from the
 // enclosing function. g++, clang++ and nvcc accept this statement expression. If a TRY returns early inside a braced
 // initialiser, a lambda's captures or a `new` expression, g++ 12 leaks the members and captures that are already built,
-// and the memory that `new` has allocated. The TRY must therefore be in a statement of its own before such an
-// expression (tools/check_try.py). Two places are allowed, because a TRY leaks nothing there: the first member of an
-// initialiser, and an argument of a function.
+// and the memory that `new` has allocated. A TRY must therefore be in a statement of its own before such an expression
+// (tools/check_try.py), unless it is the first member of an initialiser or an argument of a function. A TRY leaks
+// nothing in these two places.
 #define TRY(...) TESSERA_TRY_NUMBERED(__COUNTER__, __VA_ARGS__)
 // The counter makes the variable's name unique, so that a TRY may be used in another TRY's argument.
 #define TESSERA_TRY_NUMBERED(number, ...) TESSERA_TRY_NUMBERED_(number, __VA_ARGS__)

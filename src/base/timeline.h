@@ -57,7 +57,7 @@ class Timeline {
   std::span<const Phase> phases() const { return phases_; }
   // Returns the duration of the phase in seconds. Returns 0 if there is no phase of this name.
   double seconds_of(std::string_view name) const;
-  // Returns the time in seconds from the origin to the end of the last phase.
+  // Returns the time in seconds from the origin to the end of the phase that ends last.
   double end_s() const;
   // Returns the part of end_s() that no phase covers, in seconds.
   double uncovered_s() const;

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns a name beside `path` that no other writer uses.
+// Returns the path of a new file beside `path`. No other writer uses its name.
 fs::path beside(const fs::path& path) {
   static std::atomic<int> counter{0};
   return path.string() + fmt::format(".{}-{}.new", ::getpid(), counter++);

@@ -2,8 +2,8 @@
 // (server/adapters/adapter_changes.h).
 //
 // Threads: any thread may call any function. load() reads the folder on the calling thread. load(), unload() and list()
-// block until the engine's running step ends. No function, not even wait(), may be called within a callback. In a
-// forked process, and once the engine has stopped, all functions return kFailedPrecondition.
+// block until the engine's running step ends. A callback may call none of these functions, not even wait(). In a forked
+// process, and once the engine has stopped, all functions return kFailedPrecondition.
 #pragma once
 
 #include <cstdint>

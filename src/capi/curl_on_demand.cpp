@@ -19,9 +19,9 @@ namespace {
 constexpr const char* kMissing =
     "this system has no libcurl.so.4, which downloads need; install it (Debian and Ubuntu: libcurl4, Fedora: libcurl)";
 
-// RTLD_DEEPBIND makes libcurl's libssl use the system's libcrypto even if the process has already loaded another
-// libcrypto with the same symbols, as the program in the Python wheel does. Builds with a sanitizer do not set this
-// flag, because the sanitizer's run-time library would end the program.
+// RTLD_DEEPBIND makes libcurl's libssl use the system's libcrypto, even if the process has already loaded another
+// libcrypto with the same symbols. The program in the Python wheel has loaded such a libcrypto. Builds with a sanitizer
+// do not set this flag, because the sanitizer's run-time library would end the program.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else

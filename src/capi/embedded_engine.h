@@ -1,4 +1,4 @@
-// An engine on its own thread that answers requests in the server's protocols, without a server.
+// An engine that runs on a thread of its own and answers requests in the server's protocols, without a server.
 //
 // Threads: any thread may call any function except stop(), which one thread calls once, outside callbacks. The engine's
 // thread writes answers and runs callbacks. A forked process has no such thread: there submit(), stats(),

@@ -1,5 +1,5 @@
-// Carries the events of one request from the engine to the caller. It keeps the events until the caller gets them with
-// take(), or passes them to a callback.
+// Carries the events of one request from the engine to the caller. The queue either passes the events to a callback, or
+// keeps them until the caller gets them with take().
 //
 // Threads: one thread at a time calls push(), in the order of the events. Any thread may call the other functions.
 #pragma once
@@ -35,8 +35,8 @@ class EventQueue {
   // keeps the events for take().
   EventQueue(tessera_on_event on_event, void* user) : on_event_(on_event), user_(user) {}
 
-  // Adds an event. Drops it if the request's last event has been added already. Returns false if the callback asks to
-  // cancel the request.
+  // Adds an event, unless the request's last event has already been added. Returns false if the callback asks to cancel
+  // the request.
   bool push(Item item);
 
   bool has_callback() const { return on_event_ != nullptr; }
@@ -44,8 +44,8 @@ class EventQueue {
   // Moves the next event to `item`. Waits at most `timeout_ms` for an event, or without a limit if `timeout_ms` is
   // negative.
   Take take(std::int64_t timeout_ms, Item& item);
-  // Waits until the last event was added and its callback has returned. Waits at most `timeout_ms` milliseconds, or
-  // without a limit if `timeout_ms` is negative. Returns false on a timeout.
+  // Waits until the request's last event has been added and the callback for this event has returned. Waits at most
+  // `timeout_ms` milliseconds, or without a limit if `timeout_ms` is negative. Returns false on a timeout.
   bool wait(std::int64_t timeout_ms);
   bool ended();
   // Stops the callbacks. When this function returns, no callback runs, unless a callback itself called this function.

@@ -37,8 +37,8 @@ class CheckpointFolder {
   std::int64_t free_bytes_ = 0;  // including the size of old_files_
 };
 
-// Returns the files of the tokenizer and its chat template that exist in `folder`, under the names that this program
-// and Hugging Face's tools read.
+// Returns the files in `folder` that hold the tokenizer or its chat template. Looks for the names that this program and
+// Hugging Face's tools read.
 std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder);
 
 }  // namespace tessera::cli

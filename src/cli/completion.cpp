@@ -104,7 +104,7 @@ complete -F _tessera tessera
                      fmt::join(names_of(commands), " "), cases);
 }
 
-// Escapes a text for the brackets of _arguments and for the text after the colon of _describe.
+// Escapes a text for zsh's functions _arguments (inside brackets) and _describe (after a colon).
 std::string zsh_text(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -9,7 +9,7 @@ class CalibrateParser final : public CommandParser {
  public:
   CalibrateParser(CommandFlags& add, CommonFlags& common) : common_(common) {
     add.group("Text and output");
-    // The user names the model by a word or by --model-path, as for the server.
+    // The user names the model by a positional argument or by --model-path, as in `serve`.
     add.word("model", "", "a model: folder, GGUF file or id of the hub", [this](const std::string&, const auto& text) {
       model_ = text;
       options_.engine.model_path = text;

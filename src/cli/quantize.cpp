@@ -80,7 +80,7 @@ Status write(const QuantisedOutput& output, const QuantizeOptions& options) {
   });
 }
 
-// Totals of the output's tensors of one type.
+// The totals over all tensors of one type in the output.
 struct OfType {
   std::int64_t tensors = 0;
   std::int64_t elements = 0;

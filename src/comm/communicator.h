@@ -96,8 +96,8 @@ class Communicator {
   // Sets a function that is called once, on any thread, when the group ends. All ranks of a stage in this process share
   // one function. Null removes the function, but the function may still be running then.
   void when_ended(std::function<void()> call);
-  // Sets `flag` to 1 when the group ends, or at once if it has already ended. Waiting kernels poll this flag. It must
-  // outlive the communicator unless take_back() removes it first.
+  // Sets `flag` to 1 when the group ends, or at once if it has already ended. Waiting kernels poll this flag. The flag
+  // must outlive the communicator, unless take_back() removes the flag first.
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }

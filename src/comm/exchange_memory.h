@@ -27,8 +27,8 @@ struct ExchangeSizes {
   bool has_collectives() const { return reduced > 0 || gathered > 0 || scattered > 0; }
 };
 
-// Returns the memory that exchanges take on the rank's GPU. The memory depends on which members of `sizes` are not 0 or
-// empty, but not on how large they are.
+// Returns the number of bytes that exchanges take on the rank's GPU. This number depends on which members of `sizes`
+// are neither 0 nor empty, but not on how large these members are.
 std::int64_t device_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place);
 
 // Returns the maximum number of bytes of host memory in which values from other ranks wait for this rank. A collective

@@ -60,8 +60,8 @@ class NcclExchange final : public DeviceExchange {
 
   const NcclLibrary& library() const;
   int ranks() const;
-  // Returns the device memory that NCCL took when it made its communicator. Memory that NCCL takes later, when the
-  // first call of a size connects GPUs, is not included.
+  // Returns the number of bytes of device memory that NCCL took when it made its communicator. Memory that NCCL takes
+  // later, when the first call of a size connects GPUs, is not included.
   std::int64_t bytes() const override { return bytes_; }
 
   // The four functions below are asynchronous on `stream`, a cudaStream_t. Tensors are in the memory of the rank's GPU.

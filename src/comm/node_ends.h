@@ -25,7 +25,8 @@ inline void tell_end(NodeGroup& nodes, std::string_view reason, int except = 0) 
   (void)nodes.tell_all(FrameKind::kAbort, std::array{std::as_bytes(std::span(reason))}, except);
 }
 
-// Registers the handlers for these messages at `from`. Call take_ends() before `from` is started.
+// Registers at `from` the handlers for the messages that say that the group has ended or restarts. Call take_ends()
+// before `from` is started.
 template <class Group>
 void take_ends(NodeGroup& from, const std::weak_ptr<Group>& group) {
   // Ends the group here. Node 0 also passes the end on to all nodes except `node`, because nodes are connected only to

@@ -37,13 +37,13 @@ class NodeExchange {
 
   // On node 0: waits for the tensors of the other nodes, at most for `limit`. Writes views of these tensors, and the
   // names of their calls, after the entries of node 0's own ranks. `tensors` and `calls` have an entry for each rank.
-  // The views are valid until spread(). If the shape or type of a tensor differs from that of the first rank's tensor,
-  // its view has no memory. Returns kCancelled if a node does not answer or the exchange has ended.
+  // The views are valid until spread(). If a tensor differs from the first rank's tensor in shape or type, the view of
+  // this tensor has no memory. Returns kCancelled if a node does not answer or the exchange has ended.
   Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls, std::chrono::milliseconds limit);
   // On node 0: sends the result to all other nodes, and from then on accepts their next tensors.
   Status spread(const TensorView& result) { return spread(result, /*in_parts=*/false); }
-  // On node 0: sends to every other node only the rows for the ranks of this other node, and from then on accepts the
-  // next tensors. `rows` is [ranks, …].
+  // On node 0: sends to every other node only the rows for that node's ranks, and from then on accepts the next
+  // tensors. `rows` is [ranks, …].
   Status spread_rows(const TensorView& rows) { return spread(rows, /*in_parts=*/true); }
   // On any other node: sends the tensors of the node's ranks, and waits for the result, which has result.bytes() bytes.
   // `limit` and the errors have the same meaning as in collect().
@@ -64,8 +64,8 @@ class NodeExchange {
   static std::int64_t tensors_bytes(std::int64_t tensors);
   static std::int64_t result_bytes(std::int64_t result);
 
-  // Each function stores a received frame: one of tensors from node `node`, or one of a result from node 0. Returns an
-  // error if the frame cannot be read.
+  // take_tensors() stores a received frame of tensors from `node`. take_result() stores a received frame with a result
+  // from node 0. Both return an error if the frame cannot be read.
   Status take_tensors(int node, std::vector<std::byte>& payload);
   Status take_result(std::vector<std::byte>& payload);
 

@@ -6,8 +6,9 @@
 //
 // Between ranks on CPUs, values wait in host memory (Pipeline). A sender waits while kMostWaiting values of the link
 // have not been received. Between GPUs of a process, values wait in the receiver's GPU memory (peer_link.h). Stages may
-// be on several nodes, each with whole stages. Between CPUs of different nodes, a value travels over a connection
-// (stage_wire.h) and waits at the receiver. Between GPUs of different nodes, it travels through NCCL (nccl_exchange.h).
+// be on several nodes. Each node then has whole stages. Between CPUs of different nodes, a value travels over a
+// connection (stage_wire.h) and waits at the receiver. Between GPUs of different nodes, it travels through NCCL
+// (nccl_exchange.h).
 #pragma once
 
 #include <array>

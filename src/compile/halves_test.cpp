@@ -58,8 +58,8 @@ auto is_run(std::size_t first, std::size_t end) {
   return AllOf(Field(&Halves::first, first), Field(&Halves::end, end));
 }
 
-// A stream that logs its enqueued work, forks and joins. `side` is its side stream. The kernels that logged() binds
-// write to this log and compute nothing.
+// A stream that logs all work that is enqueued on it, and every fork and join. `side` is its side stream. The kernels
+// that logged() binds write to this log and compute nothing.
 class LoggedStream final : public Stream {
  public:
   explicit LoggedStream(std::vector<std::string>& log, std::string suffix = "", Stream* side = nullptr)

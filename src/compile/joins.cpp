@@ -19,9 +19,9 @@ std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& cal
   return written;
 }
 
-// Returns whether only the next instruction reads the value that `first` passes on, and whether that instruction reads
-// it as its first operand. If the next instruction overwrites the value, later readers do not count, because they read
-// the new content.
+// Returns whether two conditions are true: only the next instruction reads the value that `first` passes on, and it
+// reads this value as its first operand. If the next instruction overwrites the value, later readers do not count,
+// because they read the new content.
 bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first) {
   const ir::Node& call = program.instructions[first].call;
   const ir::Node& next = program.instructions[first + 1].call;

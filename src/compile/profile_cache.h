@@ -68,11 +68,12 @@ struct ProfileCacheKind {
   std::int64_t bytes = 0;
 };
 
-// Returns the entries of all versions by kind. Half-written files have the kind "unfinished". The result is empty if
-// the folder does not exist. Returns an error if the folder cannot be read.
+// Returns the number and the total size of the entries of each kind, over all versions. Half-written files have the
+// kind "unfinished". The result is empty if the folder does not exist. Returns an error if the folder cannot be read.
 Result<std::map<std::string, ProfileCacheKind>> list_profiles(const std::string& root);
 
-// Removes all entries, and then the folders that are empty. Returns the removed entries by kind.
+// Removes all entries, and then the folders that are empty. Returns the number and the total size of the removed
+// entries of each kind.
 Result<std::map<std::string, ProfileCacheKind>> clear_profiles(const std::string& root);
 
 }  // namespace tessera

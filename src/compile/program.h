@@ -96,8 +96,9 @@ class BoundProgram {
   Status with_instruction(Status status, std::size_t instruction) const;
 
   std::size_t num_instructions() const { return ops_.size(); }
-  // Returns the instruction's operator. Returns null if another operator runs this instruction too. This is either a
-  // joined kernel at a later instruction, or an operator that runs a range of instructions in two halves (Halves).
+  // Returns the bound operator of the instruction. Returns null if the operator of another instruction also runs this
+  // instruction. The other operator is either a joined kernel, or an operator that runs a range of instructions in two
+  // halves (Halves).
   const BoundOp* op(std::size_t instruction) const { return ops_[instruction].get(); }
 
  private:
@@ -128,8 +129,8 @@ struct Program {
   Result<std::int64_t> rows_of(const Instruction& instruction, const ir::Bucket& bucket) const;
   // Returns the bytes of scratch that the program needs in the bucket. Instructions run one after another and share the
   // scratch, so the result is the maximum over all instructions. If an instruction runs in halves, the result also
-  // covers the scratch for running it on all rows at once. Smaller buckets may run it on all rows, and they share the
-  // scratch of the largest bucket.
+  // covers the scratch for running it on all rows at once. Smaller buckets may run the instruction on all rows, and
+  // they share the scratch of the largest bucket.
   Result<std::size_t> workspace_bytes(const ir::Bucket& bucket, Device& device, const ForwardContext& context) const;
   // Binds the program for one bucket. The program must outlive the result and must not move.
   Result<BoundProgram> bind(const BindTarget& target) const;

@@ -150,8 +150,8 @@ class RandomGraphRunner {
   ForwardContext context_;
 };
 
-// Returns whether the values of each output differ by at most 1e-3 · max(1, the output's greatest absolute value in
-// `a`).
+// Returns whether, in each output, the values of `a` and `b` differ by at most 1e-3 · max(1, the output's greatest
+// absolute value in `a`).
 inline bool close(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {

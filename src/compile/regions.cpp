@@ -34,7 +34,8 @@ bool is_repetition(std::span<const Instruction> calls, const RegionPattern& patt
   });
 }
 
-// Adds the values that the calls make to `made`. These are results, and written operands that are no states.
+// Adds to `made` the values that the calls make. These are the calls' results, and the operands that the calls write,
+// except states.
 void add_made(const Program& program, std::span<const Instruction> calls, std::set<ir::ValueId>& made) {
   for (const Instruction& instruction : calls) {
     const ir::Node& call = instruction.call;

@@ -1,4 +1,4 @@
-// Rounds sizes up to kDeviceAlignment, so that buffers placed one after another stay aligned.
+// Rounds sizes up to multiples of kDeviceAlignment, so that buffers placed one after another stay aligned.
 #pragma once
 
 #include <cstdint>

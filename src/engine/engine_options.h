@@ -152,7 +152,7 @@ struct EngineOptions {
   // kWholePrompts: the context length.
   std::int64_t chunked_prefill_size = 0;
   // The maximum number of requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256. The number is lower if
-  // memory has room for fewer slots of recurrent states.
+  // memory has room for fewer slots of recurrent states than that.
   std::int64_t max_running_requests = 0;
   std::int64_t max_queued_requests = 0;  // maximum number of requests that wait for room; 0: no limit
   std::int64_t max_total_tokens = 0;     // number of tokens in the KV cache; 0: as many as memory allows

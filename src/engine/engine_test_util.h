@@ -35,7 +35,8 @@ inline EngineOptions demo_options() {
   return options;
 }
 
-// Makes an engine. If that fails, the exception ends the test as failed, and the program goes on with the next test.
+// Makes an engine. If that fails, throws an exception. The exception fails the test, and the program goes on with the
+// next test.
 inline std::unique_ptr<Engine> make_engine(const EngineOptions& options = small_options()) {
   Result<std::unique_ptr<Engine>> engine = Engine::create(options);
   if (!engine.ok()) throw std::runtime_error(engine.status().to_string());

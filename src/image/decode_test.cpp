@@ -58,7 +58,7 @@ std::string png_chunk(const std::string& name, const std::string& data) {
   return big_endian(static_cast<std::uint32_t>(data.size())) + checked + big_endian(static_cast<std::uint32_t>(sum));
 }
 
-// Returns an RGB PNG without pixels, whose valid header states this size.
+// Returns an RGB PNG without pixels. Its header is valid and states this size.
 std::string png_claiming(std::uint32_t width, std::uint32_t height) {
   const std::string header = big_endian(width) + big_endian(height) + std::string("\x08\x02\0\0\0", 5);
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", "") + png_chunk("IEND", "");

@@ -1,4 +1,4 @@
-// Catches: patches of an image that differ from the vision tower's inputs (pixel_values) that the golden files contain.
+// Catches: patches of an image that differ from the golden file's pixel_values, which are the vision tower's inputs.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -103,8 +103,8 @@ class PngReader {
   std::jmp_buf escape_;
 };
 
-// Checks the size in the header before libpng reads it, because libpng's error for a side of 0 does not name the
-// number.
+// Checks the size in the header before libpng reads it, because libpng's error for a side of 0 does not state the
+// size.
 Status check_claimed_size(std::span<const std::byte> file, const DecodeLimits& limits) {
   constexpr std::size_t kSizes = 16;
   if (file.size() < kSizes + 8) return unreadable_image(kPng, "it is cut off");

@@ -33,7 +33,7 @@ std::vector<std::int64_t> random_parts(std::int64_t total, std::int64_t count, s
   return parts;
 }
 
-// Returns the sum of the new prompt tokens of all turns of a session except the first turn. Outputs do not count.
+// Returns how many new prompt tokens a session has in all turns after its first turn. Outputs do not count.
 std::int64_t new_tokens(const LoadOptions& options) {
   return options.agents.context - options.agents.first_tokens - (options.agents.turns - 1) * options.output_tokens;
 }
@@ -128,7 +128,7 @@ class Sessions {
     }
   }
 
-  // Adds a sub-agent that begins when request `after` has ended, and returns its last request.
+  // Adds a sub-agent that begins when request `after` has ended. Returns the index of the sub-agent's last request.
   std::size_t add_subagent(std::size_t after) {
     const std::int64_t turns = subagent_turns(agents_.turns);
     const std::int64_t mean = new_tokens(options_) / (agents_.turns - 1);
@@ -169,8 +169,8 @@ Result<Load> agent_load(const LoadOptions& options) {
 
 void forget_unreported_outputs(Load& load, std::span<const RequestRecord> records) {
   for (LoadRequest& request : load.requests) {
-    // Subtracts only tokens of the prompt's last output. All earlier outputs were already in an earlier prompt, with
-    // reported or random ids, so a cache can have them.
+    // Subtracts only tokens of the last output in the prompt. All earlier outputs were already in an earlier prompt,
+    // with reported or random ids, so a cache can have them.
     const auto last = std::find_if(request.parts.rbegin(), request.parts.rend(),
                                    [](const PromptPart& part) { return part.output_of.has_value(); });
     if (last == request.parts.rend() || request.known_tokens == 0) continue;

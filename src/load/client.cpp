@@ -222,7 +222,7 @@ struct LoadClient::Impl {
 
 namespace {
 
-// The requests that have not been sent, but whose time is known. The earliest request comes first.
+// The requests that have not been sent, but whose sending time is known. The earliest request comes first.
 class Waiting {
  public:
   // Adds the requests that wait for no other request.

@@ -89,9 +89,9 @@ struct Load {
 Result<Load> make_load(const LoadOptions& options);
 
 // Returns the time in seconds at which each request is sent, if `per_second` requests arrive per second on average.
-// Infinity sends all requests at once. The arrivals of a trace are all scaled by one factor. For a request with `after`
-// the function returns the delay after the end of the request that it follows. The rate does not change this delay.
-// Returns kInvalidArgument if all arrivals of a trace are at one moment, because no factor gives them a rate.
+// Infinity sends all requests at once. The arrivals of a trace are all scaled by one factor. If a request has `after`,
+// its element is the delay after the end of request `after`. The rate does not change this delay. Returns
+// kInvalidArgument if all arrivals of a trace are at one moment, because no factor gives them a rate.
 Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 
 // Shortens prompts so that prompt and output fit into `context` tokens. Also shortens an output that leaves no room for

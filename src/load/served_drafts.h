@@ -16,8 +16,8 @@ struct ServedDrafts {
   std::int64_t steps = 0;    // forwards with draft tokens, counted for each request
   std::int64_t drafted = 0;  // draft tokens
   std::int64_t kept = 0;     // draft tokens that were accepted and output
-  // [positions]: numbers of drafted and of kept tokens for each position of a draft in its step. The first draft of a
-  // step has index 0.
+  // [positions]: for each position that a draft can have in its step, how many tokens were drafted and how many were
+  // kept. The first draft of a step has index 0.
   std::vector<std::int64_t> drafted_at{};
   std::vector<std::int64_t> kept_at{};
 

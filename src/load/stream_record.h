@@ -33,7 +33,7 @@ class StreamRecord {
   bool done_ = false;
 };
 
-// Returns the message in an error's body, in OpenAI's form or any other, as one line.
+// Returns the message that an error's body contains, as one line. The body may have OpenAI's form or any other.
 std::string error_message(std::string_view body);
 
 }  // namespace tessera

@@ -45,7 +45,7 @@ struct ModelFamily {
   // the arguments.
   std::function<Result<FamilyBody>(const ModelConfig&, const ModelOptions&, const ir::OpTable&)> make_body{};
   // Builds the vision tower (model/vision/towers.h). The graph's inputs are S patches and their positions. Returns rows
-  // for the body, X[S / merged_patches(), row_values()]. Null if the family has no tower. In that case
+  // for the body, [S / merged_patches(), row_values()]. Null if the family has no tower. In that case
   // `defaults.vision` is absent.
   ir::ValueId (*build_tower)(LayerBuilder& b, const VisionConfig& config) = nullptr;
   // Builds the checkpoint's next-token layer (layers/draft.h). This layer reads the body's hidden states and the tokens
@@ -71,8 +71,8 @@ class FamilyRegistry {
   const ModelFamily* find(std::string_view architecture) const;  // null if the architecture is unknown
   std::span<const ModelFamily> all() const { return families_; }
   std::string names() const;  // "LlamaForCausalLM, …", for messages
-  // Returns the architecture whose name is most similar to `architecture`, which may be mistyped; empty if no name is
-  // similar.
+  // Returns a list that contains the known architecture with the name most similar to `architecture`, which may be
+  // mistyped. The list is empty if no name is similar.
   std::vector<std::string> nearest(std::string_view architecture) const;
 
  private:

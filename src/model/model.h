@@ -155,8 +155,8 @@ struct DequantisedWeight {
   std::string reason;
 };
 
-// A matrix of a model whose linears are quantised at the engine's start, while they are read. The matrix is rounded to
-// `format`. If `format` is empty, the matrix is not quantised, and `reason` says why.
+// A matrix of a model whose linears are quantised at the engine's start, while they are read. The matrix is quantised
+// to `format`. If `format` is empty, the matrix is not quantised, and `reason` says why.
 struct WeightAtStart {
   std::string module;       // as in StoredMatrix
   std::string format = {};  // describe(WeightFormat), or empty
@@ -213,7 +213,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
 // Returns the weights of all stages.
 std::vector<WeightSpec> all_weights(const ModelGraphs& graphs);
 
-// Names of the static inputs. The runner fills these inputs before every forward.
+// Names of the static inputs. The runner fills these inputs before every forward. X is ModelOptions::dtype.
 namespace input_names {
 inline constexpr std::string_view kInputIds = "input_ids";    // i32[T]
 inline constexpr std::string_view kInputRows = "input_rows";  // i32[T]: row of last_ids, or -1

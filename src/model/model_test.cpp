@@ -78,7 +78,7 @@ TEST(BuildModel, RoutersReadPaddingFromTokenSlots) {
   EXPECT_EQ(routers, 4);
 }
 
-// A page has one row for each token and layer. The row does not depend on the number of heads and ranks.
+// A page has one row for each token and layer. The row's size does not depend on the number of heads or ranks.
 TEST(BuildModel, LatentsAreCachedOnceForAllHeads) {
   const ModelConfig config = small("DeepseekV3ForCausalLM");
   for (const int ranks : {1, 2}) {
@@ -139,8 +139,8 @@ TEST(BuildModel, RanksDivideTheVocabulary) {
     }
 }
 
-// The family's body declares the whole table, but with several ranks the tied LM head is a slice of the table. If
-// build_model() accepted this, rank 1 would use the first rows of the table as its slice.
+// The family's body declares the whole embedding table, but with several ranks the tied LM head is a slice of the
+// table. If build_model() accepted this, rank 1 would use the first rows of the table as its slice.
 TEST(BuildModel, RefusesAWeightThatDiffersInTheHead) {
   FamilyRegistry families;
   ModelFamily family = *built_in_families().find("LlamaForCausalLM");
@@ -237,8 +237,8 @@ TEST(BuildModel, GgufExpertsBecomeCodesOfTheirOwnTypes) {
   EXPECT_EQ(type_of(5), "f16[2048, 32]");
   EXPECT_EQ(type_of(6), "f16[2048, 16]");
 
-  // With two ranks, each rank has 128 of the 256 columns of the down matrix. In each row they are half of a block, or
-  // eight groups of 16 columns.
+  // With two ranks, each rank has 128 of the 256 columns of the down matrix. In each row, these 128 columns are half of
+  // a block, or eight groups of 16 columns.
   options.tp_size = 2;
   const ModelGraphs half = *build_model(config, options, built_in_ops(), built_in_families());
   EXPECT_EQ(half.body.values[experts_of(half).operands[4].index()].type.to_string(), "u8[2048, 128]");
@@ -264,8 +264,8 @@ TEST(BuildModel, RefusesPartsOfTheExpertsThatDoNotDivide) {
                      {"ep_size: 2", "the model has no experts"});
 }
 
-// DeepSeek's YaRN multiplies the scores by mscale². It also multiplies cosines and sines by a quotient of two factors,
-// which is 1 in this test.
+// DeepSeek's YaRN multiplies the scores by mscale². It also multiplies cosines and sines by a quotient of two factors.
+// This quotient is 1 in this test.
 TEST(BuildModel, LatentScoresAreScaledAsDeepSeekDoes) {
   const auto scale = [](const char* changes) {
     return latent_attention_scale(small("DeepseekV2ForCausalLM", changes));
@@ -350,8 +350,8 @@ TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
   EXPECT_THAT(loaded, ::testing::ElementsAre(20, 21, 30, 31));
 }
 
-// A weight may be padded with zero rows and columns, so that it fits the width of x and the input of the next linear.
-// The tensors in the checkpoint keep their shapes.
+// A weight may be padded with zero columns up to the width of x, and with zero rows up to the width of the next
+// linear's input. The tensors in the checkpoint keep their shapes.
 TEST(LayerBuilder, PadsBlocksWithZeros) {
   LayerBuilder b("test", {}, built_in_ops());
   const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, 8}});

@@ -1,5 +1,5 @@
-// Builds the graphs that run after the LM head. They are the same for every architecture. They choose a token from a
-// row of logits, and compute log-probabilities of tokens.
+// Builds the graphs that run after the LM head. These graphs choose a token from a row of logits, and compute
+// log-probabilities of tokens. They are the same for every architecture.
 #pragma once
 
 #include <algorithm>

@@ -37,9 +37,9 @@ struct BodyCuts {
 
 // Cuts a stage out of a body with one output [T, N]. The result has all inputs of the body, the body's cache groups
 // without the layers of other stages, and one output with the name of the body's output. In the last stage the output
-// is the body's output. In other stages the output is the last sent value that has the type of the body's output.
-// Returns kUnimplemented if a layer reads the cache of a layer in another stage, or if a value to be sent does not have
-// one row for each token.
+// is the body's output. In other stages the output is one of the sent values: the last one that has the type of the
+// body's output. Returns kUnimplemented if a layer reads the cache of a layer in another stage, or if a value to be
+// sent does not have one row for each token.
 Result<ir::Graph> take_stage(const ir::Graph& body, const LayerRange& layers, const BodyCuts& cuts);
 
 }  // namespace tessera

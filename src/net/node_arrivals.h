@@ -45,7 +45,7 @@ class NodeArrivals {
   // Logs that a connection was refused. Logs each pair of address and reason once, and at most kMostLogged pairs.
   void log_refusal(const Socket& socket, std::string_view reason);
   static constexpr std::size_t kMostLogged = 32;
-  // Returns the reason, shortened for a log line. A reason may quote what the other end sent, at any length.
+  // Returns the reason, shortened for a log line. A reason may quote text of any length that the other end sent.
   static std::string shortened(std::string_view why);
 
  private:

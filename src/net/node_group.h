@@ -72,9 +72,9 @@ class NodeGroup {
   Status tell_all(FrameKind kind, FrameParts parts, int except = 0) {
     return leads() ? send_to_all(kind, parts, except) : send(0, kind, parts);
   }
-  // Leaves the group: tells the other nodes, and ends the threads soon. If `why` is an error, the other nodes learn
-  // that this node is lost and why. Otherwise they learn that it ended in an orderly way. Callable from any thread.
-  // Only the first call has an effect.
+  // Leaves the group: tells the other nodes, and makes the connections' threads end soon. If `why` is an error, the
+  // other nodes learn that this node is lost and why. Otherwise they learn that it ended in an orderly way. Callable
+  // from any thread. Only the first call has an effect.
   void leave(const Status& why = {});
   // Leaves like leave() and waits for the threads. Must not be called on one of these threads.
   void end();

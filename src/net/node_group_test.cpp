@@ -1,5 +1,5 @@
-// Catches: nodes that differ but continue; an error that does not name the difference; an endless wait; a loss of a
-// node that goes unnoticed; a foreign client that disturbs a start.
+// Catches: nodes that form a group although their settings differ; an error that does not name the difference; an
+// endless wait; a loss of a node that goes unnoticed; a foreign client that disturbs a start.
 #include "tessera/net/node_group.h"
 
 #include <fmt/format.h>

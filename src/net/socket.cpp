@@ -40,7 +40,7 @@ Socket open_socket(const addrinfo& at) {
   return Socket(::socket(at.ai_family, at.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at.ai_protocol));
 }
 
-// Disables Nagle's algorithm. It would delay small messages, for which the other end waits.
+// Disables Nagle's algorithm. The other end waits for small messages, which the algorithm would delay.
 void send_at_once(const Socket& socket) {
   const int on = 1;
   ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

@@ -61,8 +61,9 @@ class Socket {
 
 class Listener {
  public:
-  // Listens on exactly this address. Waits up to `deadline` if its name cannot be resolved yet. Returns
-  // kInvalidArgument if the name stays unknown, the address is in use, or the address does not belong to this machine.
+  // Listens on exactly this address. If the address's name cannot be resolved yet, waits until `deadline` at most.
+  // Returns kInvalidArgument if the name stays unknown, the address is in use, or the address does not belong to this
+  // machine.
   static Result<Listener> open(const NodeAddress& address, NetClock::time_point deadline);
   // Returns the next connection; nothing if none comes before `deadline`.
   Result<std::optional<Socket>> accept(NetClock::time_point deadline);

@@ -31,8 +31,8 @@ struct RankPlace {
 struct DeviceType {
   std::string name;           // for example "cuda"; equals DeviceProperties::type
   bool takes_choice = false;  // whether a number or an architecture may follow the name: "NAME:1", "NAME,sm_80"
-  // Loads the backend. It is called once, on first use, and the registry keeps its result, even if it is an error.
-  // Returns kUnimplemented, with the reason, if this build or machine has no such backend.
+  // Loads the backend. The registry calls load() once, on first use, and keeps the result, even if it is an error.
+  // load() returns kUnimplemented, with the reason, if this build or machine has no such backend.
   std::function<Result<const Backend*>()> load;
 };
 
@@ -47,7 +47,7 @@ class DeviceRegistry {
 
   // Adds a type of device. Returns kInvalidArgument if the name is taken.
   Status add(DeviceType type);
-  // Adds a kernel for devices of that type. It replaces the backend's own kernel for the same operator.
+  // Adds a kernel for devices of type `type`. The kernel replaces the backend's own kernel for the same operator.
   // Returns kInvalidArgument if the type is unknown, or if a kernel was already added for the operator.
   Status add_kernel(std::string_view type, const KernelDef& kernel);
 

@@ -27,7 +27,7 @@ Result<AdapterPath> parse_object(const std::string& flag, const std::string& tex
   return AdapterPath{.name = *name, .path = *path};
 }
 
-// Reads NAME=PATH, a JSON object, or a path alone, whose last folder becomes the name.
+// Reads NAME=PATH, a JSON object, or a path without a name. In the last case the path's last folder becomes the name.
 Result<AdapterPath> parse_path(const std::string& flag, const std::string& text) {
   if (text.starts_with('{')) return parse_object(flag, text);
   const std::size_t at = text.find('=');

@@ -31,7 +31,7 @@ struct ConfigEntry {
 // of the file. The entry `sources` is left out. Errors name the file and the line. Returns kNotFound or kDataLoss if
 // the file cannot be read, and kInvalidArgument for all other errors, including an empty file.
 Result<std::vector<ConfigEntry>> read_config_file(const std::string& path);
-// Reads the text of a configuration file, which may have no entries. Errors call the file `name`.
+// Reads the text of a configuration file. The text may have no entries. Errors call the file `name`.
 Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const std::string& name);
 
 // Returns the flag for a key: "--page-size" for "page_size", "page-size" and "--page-size".

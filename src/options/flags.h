@@ -73,8 +73,8 @@ class CommandFlags {
   // Adds a flag that may be given several times. Each time, 1 to `most_words` values follow it.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take,
               int most_words = 1);
-  // Makes the last added flag secret: flag_values() shows kLeftOut instead of its value. If a user gives kLeftOut as
-  // the value, the error contains `instead`, which names other ways to give the value.
+  // Makes the most recently added flag secret: flag_values() shows kLeftOut instead of its value. If a user gives
+  // kLeftOut as the value, the error contains `instead`, which names other ways to give the value.
   void keep_secret(const std::string& instead);
   // Adds a positional argument, which is a word without a flag. `type` is as in value(), or "".
   void word(const std::string& name, const std::string& type, const std::string& help, Take take);

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class ArenaHistoryTest : public ::testing::Test {
  protected:
-  // Returns a view of f32[elements] at `offset` in the arena. The last forward counts as the one that made it.
+  // Returns a view of f32[elements] at `offset` in the arena. The view counts as an output of the newest forward.
   OutputView view(std::int64_t offset, std::int64_t elements) const {
     OutputView made;
     made.data = arena_->base() + offset;

@@ -32,7 +32,7 @@ class PiecewiseBackend {
   virtual std::string note() const { return {}; }
 };
 
-// Returns the backend that records the program's launches on the stream.
+// Returns the default backend, which records a program's launches on a stream.
 const PiecewiseBackend& recording_backend();
 
 // Holds the backends by device type. One thread adds them before any thread reads them. After that the list is

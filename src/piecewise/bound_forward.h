@@ -74,7 +74,7 @@ class BoundForward {
   GraphStats graph_stats() const;  // sum over the graphs of the parts and the full graph
   std::int64_t num_graphs() const;
 
-  // The number (generation) that this forward's last run has in the arena's history, or 0 if no run was counted.
+  // The number (generation) that this forward's newest run has in the arena's history, or 0 if no run was counted.
   std::uint64_t generation() const { return generation_; }
   void set_generation(std::uint64_t generation) { generation_ = generation; }
 

@@ -94,8 +94,9 @@ inline std::vector<std::string> names(const ir::Graph& graph, const std::vector<
   return out;
 }
 
-// Checks three rules for every split, and returns "" if they hold. All nodes are present in order. The slots are the
-// values of the source graph. The inputs and outputs of a part are exactly the values that cross its borders.
+// Checks three rules for every split. All nodes are present in order. The slots are the values of the source graph. The
+// inputs and outputs of a part are exactly the values that cross its borders. Returns "" if the rules hold, and
+// otherwise what is wrong.
 inline std::string broken_rule(const ir::Graph& source, const StitchingGraph& stitched) {
   if (stitched.slots.size() != source.values.size()) return "slots";
   for (std::size_t i = 0; i < source.values.size(); ++i) {

@@ -15,8 +15,8 @@ namespace tessera::plugin {
 
 // Returns the Status for the code that a plugin returned. Returns kInternal for an unknown code.
 Status status_of(std::int32_t code, std::string_view message);
-// Converts the Status of a function of the engine to the code that the plugin gets. Writes the message to `error`,
-// which may be null.
+// Converts a Status that a function of the engine returned to the code that the plugin gets. Writes the message to
+// `error`, which may be null.
 std::int32_t to_c(const Status& status, tessera_plugin_error* error);
 
 template <class F>

@@ -62,7 +62,7 @@ Result<Table> copy_table(const Table* given, std::string_view what) {
   return table;
 }
 
-// Returns kInvalidArgument with the member's name if the member is null.
+// Returns kInvalidArgument if the member is null. The message names the table (`what`) and the member (`name`).
 inline Status check_set(const void* member, std::string_view what, std::string_view name) {
   if (member != nullptr) return ok_status();
   return invalid_argument(fmt::format("the {} has no {}", what, name));

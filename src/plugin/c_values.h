@@ -19,7 +19,7 @@ namespace tessera::plugin {
 Result<tessera_plugin_type> to_c(const ir::Type& type);
 // Converts a type from C. Returns kInvalidArgument for an unknown dtype, a rank out of range, or a divisor below 1.
 Result<ir::Type> from_c(const tessera_plugin_type& c);
-// Returns the type of a view, whose dimensions are numbers and not symbols.
+// Returns the type of a view. All dimensions of this type are numbers, not symbols.
 tessera_plugin_type type_of(const TensorView& view);
 
 tessera_plugin_address to_c(DeviceAddress address);

@@ -116,8 +116,8 @@ Result<std::vector<ChatPiece>> PluginChatParser::collect(const F& function, bool
   given_.clear();
   if (!held_.text.empty()) given_.push_back(std::exchange(held_, {}));
   const Status called = call(function);
-  // If add() refused a piece, returns the error of add(). The plugin's own error is then only a consequence and less
-  // precise.
+  // If add() refused a piece, returns the error of add(). It is more precise than the plugin's own error, which is then
+  // only a consequence.
   TRY(Status(refused_).with_context(context()));
   TRY(Status(called).with_context(context()));
   return settle(ended);

@@ -130,8 +130,8 @@ Result<FamilyBody> make_family_body(const tessera_plugin_family& family, const M
   const Status called = call([&](tessera_plugin_error* error) {
     return family.graph(family.self, &model, text.get(), weights.table(), error);
   });
-  // If a declaration was refused, returns the error of the declaration. The plugin's own error is then only a
-  // consequence and less precise.
+  // If a declaration was refused, returns the error of the declaration. It is more precise than the plugin's own error,
+  // which is then only a consequence.
   TRY(Status(weights.status()));
   TRY(Status(called));
   return read_text_body(text.take(), weights.take(), config, options, ops);

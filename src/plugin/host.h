@@ -1,5 +1,5 @@
-// Implements the table of functions with which a plugin adds operators, kernels and more to a registry during its
-// registration.
+// Implements the table of functions with which a plugin adds operators, kernels and more to a registry while the plugin
+// registers.
 #pragma once
 
 #include <memory>

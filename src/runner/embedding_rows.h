@@ -1,7 +1,7 @@
-// Holds the embeddings that prompts supply in place of token ids, as rows of device memory at a fixed address.
-// ForwardBatch::embedding_rows gives the row of each token, which the embedding operator of a forward reads. create()
-// only reserves the address range, and reserve() commits memory, so a model that never gets embeddings pays nothing.
-// The engine decides which rows belong to which request (engine/schedule/row_ranges.h).
+// Holds the embeddings that prompts supply in place of token ids, as rows of device memory at a fixed address. For each
+// token with an embedding, ForwardBatch::embedding_rows gives the row that the embedding operator of a forward reads.
+// create() only reserves the address range, and reserve() commits memory, so a model that never gets embeddings pays
+// nothing. The engine decides which rows belong to which request (engine/schedule/row_ranges.h).
 #pragma once
 
 #include <cstddef>

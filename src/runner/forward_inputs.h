@@ -28,8 +28,8 @@ struct ForwardInputs {
   int top_logprobs = 0;          // number of most probable tokens to report for each target; 0 … kMaxTopLogprobs
   std::span<float> logits = {};  // [wanted rows × vocab], output: the model's logits before edits
   std::span<float> hidden_states = {};  // [rows × hidden size], output: the body's results for hidden_rows
-  // Ascending indices of the tokens whose hidden states are written. If the list is empty, those of all tokens are
-  // written.
+  // Ascending indices of the tokens whose hidden states are written. If the list is empty, the hidden states of all
+  // tokens are written.
   std::span<const std::int32_t> hidden_rows = {};
   bool force_eager = false;
   // If false, the forward runs operator by operator at the size that dispatch chose, instead of replaying the size's

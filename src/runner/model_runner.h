@@ -51,10 +51,10 @@ class ModelRunner {
   ~ModelRunner();
 
   // Runs every kernel once, allocates the memory of the largest forward, and captures sizes as options.capture says.
-  // With kCore, some sizes are deferred. capture() calls `more` before each deferred size, captures the size if `more`
-  // returns true, and stops at the first false. Call capture() once, before the first forward. Without this call every
-  // forward is eager. A size whose capture fails is dropped. Returns an error if the runner cannot start even with
-  // fewer graphs.
+  // With CaptureMode::kCore, some sizes are deferred. capture() calls `more` before each deferred size, captures the
+  // size if `more` returns true, and stops at the first false. Call capture() once, before the first forward. Without
+  // this call every forward is eager. A size whose capture fails is dropped. Returns an error if the runner cannot
+  // start even with fewer graphs.
   Status capture(const std::function<bool()>& more = {}) { return capture_.start(forwards_->results(), more); }
   // Does only the first part of capture(): allocates the memory of the largest forward, and runs every kernel once.
   // Ranks that follow rank 0 call prepare() in place of capture(). They then capture the sizes that rank 0 orders.
@@ -91,8 +91,8 @@ class ModelRunner {
 
   // Enqueues a forward. If the device runs in parallel with the host, the call returns before the forward has run. The
   // host can then stage and enqueue the next forward. A row of the next forward may have as its input a token that this
-  // forward samples (ForwardBatch::input_rows). If logits or hidden states are wanted, the call waits for them. The
-  // exception is a forward that only runs when it is collected (steps/host_pipeline.cpp): collect() then fills them in.
+  // forward samples (ForwardBatch::input_rows). If logits or hidden states are wanted, the call waits for them, unless
+  // the forward runs only when it is collected (steps/host_pipeline.cpp). In that case collect() fills them in.
   // Precondition: fewer than max_in_flight() forwards are in flight. Allocates nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
   // Takes part in a forward for which this rank has no tokens. With data parallelism (ModelGraphs::dp_size), a rank
@@ -105,8 +105,8 @@ class ModelRunner {
   // Waits for the oldest forward in flight. The forward is no longer in flight afterwards, even after an error.
   // Precondition: a forward is in flight.
   Result<StepOutputs> collect();
-  // Returns the object that runs the next-token layer or the draft model. Call its functions only between two forwards.
-  // There is one exception: the result of fetched() may also be read after the next submit().
+  // Returns the object that runs the next-token layer or the draft model. Call its functions only between two forwards,
+  // except that the result of fetched() may also be read after the next submit().
   DraftStep& drafts() { return draft_; }
   int in_flight() const { return way_->in_flight(); }
   int max_in_flight() const { return parts_->model.options.max_in_flight; }

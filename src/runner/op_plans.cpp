@@ -29,8 +29,8 @@ Result<OpPlans> OpPlans::create(Device& device, const Source& source, StepBuffer
     std::unique_ptr<OpPlan> plan =
         TRY(op.kernel->planner->make(device, plan_args(op, source), step)
                 .with_context(fmt::format("planning {} for cache group {}", op.op, op.group)));
-    // op.group is 0 for an operator without a cache too. The attribute "group", which only operators with a cache have,
-    // distinguishes the two cases.
+    // op.group is 0 for an operator of cache group 0, and also for an operator without a cache. The attribute "group",
+    // which only operators with a cache have, distinguishes the two cases.
     const bool has_states = source.is_state_group(op.nodes[0].node->attribute_or("group", std::int64_t{-1}));
     if (source.limits.drafts && has_states && !plan->plans_requests())
       return unimplemented(

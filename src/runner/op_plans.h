@@ -37,7 +37,7 @@ class OpPlans {
   // Returns the device memory that create() will take, in bytes.
   static Result<std::int64_t> bytes_needed(Device& device, const Source& source);
 
-  // Adds pointers to the plans to the context. A kernel finds its plan there when it is bound. This object may be moved
+  // Lists the plans in `context`. A kernel finds its plan there when the kernel is bound. This object may be moved
   // afterwards, but must outlive the kernels.
   void add_to(ForwardContext& context) const;
   // Calls OpPlan::plan of every plan with these arguments. If a decoding request has drafts and a plan does not need

@@ -32,11 +32,11 @@ struct RunnerOptions : StepLimits {
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
   std::vector<std::int64_t> decode_sizes;   // rows (requests and their drafts), ascending
   CaptureMode capture = CaptureMode::kEager;
-  // If true, the runner measures the costs of forwards in idle moments, and dispatch uses the measured costs. If
-  // forwards are deterministic, it measures nothing.
+  // If true, the runner measures the costs of forwards in idle moments, unless forwards are deterministic. Dispatch
+  // uses the measured costs.
   bool measure_costs = true;
-  // If true, the full graph of a prefill size is measured against its pieces. If the full graph is faster, the size
-  // gets it in addition to the pieces.
+  // If true, the full graph of a prefill size is measured against the size's pieces. If the full graph is faster than
+  // the pieces, the size keeps both.
   bool choose_full = false;
   bool debug = false;  // runs every forward in debug mode (runner/verify/debug_mode.h), which is slow
   // Prefill forwards of at least this many tokens run as two halves (compile/halves.h). If 0, no forward does.

@@ -118,7 +118,7 @@ Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOp
   const std::int64_t end = last.offset + align_up(TRY(ir::size_bytes(last.type, largest)));
   if (!graphs.draft) return end;
   // The head of a draft also reads hidden states from the arena's start. The range must have room for these too,
-  // because they may have longer rows than the target model's.
+  // because their rows may be longer than those of the target model's hidden states.
   return std::max(end, align_up(TRY(DraftHidden::bytes_needed(graphs.draft->body))));
 }
 

@@ -113,8 +113,8 @@ struct RunnerBench {
     if (outputs.ok() && decision != nullptr) *decision = outputs->decision;
     return made;
   }
-  // Like logits(), but each request must have exactly one new token, whose id is read from the device: the id of
-  // request r is the one that row r of the last forward sampled.
+  // Like logits(), but each request must have exactly one new token. Its id is read from the device: request r gets the
+  // id that row r of the previous forward sampled.
   std::vector<float> logits_from_rows(const std::vector<TestRequest>& requests) {
     ForwardBatch batch = make_batch(requests, Rows::kAll);
     std::iota(batch.input_rows.begin(), batch.input_rows.end(), 0);

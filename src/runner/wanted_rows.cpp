@@ -25,9 +25,9 @@ using ir::ValueId;
 using ir::ValueKind;
 using AttributeEntry = ir::Attributes::value_type;  // attributes are sorted by name
 
-// Returns whether a row of the node's results depends only on the same row of its operands. This is true if the kernel
-// has neither a state nor a planner. The kernel then does not know which rows belong to one sequence or to padding, so
-// it must compute each row separately.
+// Returns true if a row of the node's results certainly depends only on the same row of its operands. The operator must
+// be capturable, must read no state, and must have no planner. Its kernel then does not know which rows belong to one
+// sequence or to padding, so it must compute each row separately.
 bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops, const KernelTable& kernels) {
   const ir::OpDecl* decl = ops.find(node.op);
   const KernelDef* kernel = kernels.find(node.op);

@@ -41,7 +41,7 @@ class Answer {
   virtual bool keeps_alive() const { return false; }
   // Returns the text that a stream sends while the engine is silent, even before the first event.
   virtual std::string keep_alive() { return ""; }
-  // Returns the text that ends a stream if another HTTP request cancelled its job (LiveJobs::cancel).
+  // Returns the text that ends a stream whose job was cancelled by another HTTP request (LiveJobs::cancel).
   virtual std::string cancelled() { return ""; }
   // Returns the body of an answer that is not streamed. Called after the last event of all requests.
   virtual std::string body() = 0;

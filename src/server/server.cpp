@@ -63,7 +63,7 @@ struct Server::Impl {
         engine(*engines.front()),
         events(kBacklogSteps * most_events(engines)) {}
 
-  // Returns the maximum number of events of one step of all engines: one for each running request.
+  // Returns the maximum number of events that all engines together make in one step: one for each running request.
   static std::size_t most_events(std::span<Engine* const> served) {
     return served.size() * static_cast<std::size_t>(served.front()->runner().options().max_requests);
   }

@@ -39,8 +39,8 @@ struct ServerOptions {
   std::int64_t stored_response_bytes = std::int64_t{256} << 20;
   std::int64_t stored_responses = 10'000;
   double stored_response_age_s = 30.0 * 86400;
-  // The folder of uploaded files and batches (file_folder.h), and the limit for all files. If the folder is "", the
-  // server has neither files nor batches.
+  // The folder of uploaded files and batches (file_folder.h), and the limit in bytes for all files together. If the
+  // folder is "", the server has neither files nor batches.
   std::string file_folder{};
   std::int64_t file_bytes = std::int64_t{16} << 30;
   // Requests may load adapters only from this folder or below it. If it is "", requests may load adapters from

@@ -1,6 +1,6 @@
-// Catches: routes that answer wrongly end to end; streams whose text differs from that of the answer without streaming;
-// requests that continue after their client has left; requests that are accepted without a key or during a shutdown;
-// and requests that affect each other's results.
+// Tests the server end to end. Catches: routes that answer wrongly; streams whose text differs from the text of the
+// unstreamed answer; requests that continue after their client has left; requests that are accepted without a key or
+// during a shutdown; and requests that affect each other's results.
 #include "tessera/server/server.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A whole server with the bundled model on its own thread, and functions that read its answers. For tests only.
+// Runs a whole server with the bundled model on a thread of its own, and reads the server's answers. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -20,7 +20,7 @@ constexpr int kHintedTokens = 97;  // 6 pages of 16 tokens, and 1 token
 
 class SessionHintsTest : public ::testing::Test {
  protected:
-  // A server whose cache has room for about six prompts.
+  // Returns an engine whose cache has room for about six prompts.
   static std::unique_ptr<Engine> small_engine() { return make_engine({.max_total_tokens = 640, .page_size = 16}); }
 
   // Sends the prompt that belongs to `number`, in a request that also has the JSON members `more`. Returns how many of

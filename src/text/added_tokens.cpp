@@ -143,7 +143,7 @@ std::vector<AddedSpan> AddedTokens::split(std::string_view text, bool normalized
     if (token.single_word && (is_word(character_before(text, match.begin)) || is_word(character_at(text, match.end)))) {
       continue;
     }
-    // Skips a match that consists of white space. An earlier token with rstrip has already consumed this white space.
+    // Skips a match that lies wholly in white space which an earlier token with rstrip has already consumed.
     if (match.end <= done) continue;
     std::size_t begin = std::max(match.begin, done);
     if (token.lstrip) begin = skip_spaces_back(text, begin, done);

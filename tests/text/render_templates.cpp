@@ -1,5 +1,5 @@
-// Renders chat templates for templates_test.py. It reads a JSON object from each line of standard input, and writes
-// a line with a JSON object for it to standard output.
+// Renders chat templates for templates_test.py. Each line of standard input is a JSON object of the first form below.
+// For each of these lines, the program writes one line with an object of the second form to standard output.
 //
 //   {"source": "…", "messages": […], "tools": …, "extra": {…}, "generate": true, "now": 1700000000}
 //   {"text": "…"} or {"error": "line 1, column 2: …"}

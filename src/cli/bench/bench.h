@@ -18,8 +18,8 @@ Status bench_graphs(const BenchOptions& options);
 Status bench_startup(const BenchOptions& options);
 // Profiles forwards. Also writes a trace to options.output.
 Status bench_profile(const BenchOptions& options);
-// Measures a vision tower eagerly, with graphs of fixed budgets, and with a graph for each number of patches. Also
-// measures the preparation of images.
+// Measures a vision tower eagerly, with graphs for a few numbers of patches (budgets), and with a graph for each number
+// of patches. Also measures the preparation of images.
 Status bench_vision(const BenchOptions& options);
 
 // Returns the engine's options with slots for the requested adapters. If the user gave no chunk size, a chunk is large

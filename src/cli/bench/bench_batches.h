@@ -1,5 +1,5 @@
 // Makes batches of random token ids for measurements. The runner must not serve requests at the same time, because the
-// batches use pages of its KV cache, beginning with page 1.
+// batches use pages of the runner's KV cache, beginning with page 1.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Measures prefills and decodes of given sizes: the kernels alone, eagerly and through graphs, and the whole forward.
+// Measures prefills and decodes of given sizes. Times the kernels alone, both eagerly and through graphs, and also
+// times the whole forward.
 #include <fmt/format.h>
 
 #include <algorithm>

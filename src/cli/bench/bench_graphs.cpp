@@ -23,8 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One form of a batch, for example its graphs of pieces. First prepare() makes plans and uploads inputs. Then enqueue()
-// runs. Only enqueue() is timed.
+// One form in which a batch runs, for example as one graph for each piece. prepare() runs first. It makes plans and
+// uploads inputs. Then enqueue() runs. Only enqueue() is timed.
 struct Form {
   std::function<Status()> prepare;
   std::function<Status()> enqueue;

@@ -1,5 +1,6 @@
-// Shows where the time of one forward goes. Times every part of the forward's replay, and every operator of an eager
-// run of the same size. The result is a timeline, a table of the sums by operator, and a table of the slowest calls.
+// Shows where the time of one forward goes. Times every part of the forward's replay (a piece, or an operator between
+// two pieces), and every operator of an eager run of the same size. The result is a timeline, a table of the sums by
+// operator, and a table of the slowest calls.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -63,7 +64,7 @@ std::string shape_text(const TensorView& view) {
                      fmt::join(view.dims.begin(), view.dims.begin() + view.rank, ", "));
 }
 
-// One executable of a forward, at one size.
+// A runner that takes part in a forward, and the size at which it runs.
 struct Stage {
   const GraphRunner& runner;
   std::int64_t size;

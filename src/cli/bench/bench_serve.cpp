@@ -248,7 +248,7 @@ Status bench_elsewhere(const BenchServeOptions& options, const LoadBench& bench,
   return bench.run(target, std::nullopt, runs);
 }
 
-// Adds the engine's times from the profile to these runs, and adds the runs' timelines to `trace`.
+// Adds the engine's times from `profile` to `runs`, and adds the timelines of `runs` to `trace`.
 void add_profile(const EngineProfile& profile, std::span<Run> runs, std::int64_t first_process, ChromeTrace& trace) {
   const auto since = [&](Clock::time_point t) {
     return std::chrono::duration<double, std::milli>(t - profile.origin).count();

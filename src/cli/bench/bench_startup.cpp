@@ -39,8 +39,8 @@ std::int64_t captured_sizes(const ModelRunner& runner) {
   return std::ssize(runner.prefill().report().captured) + std::ssize(runner.decode().report().captured);
 }
 
-// Returns the bytes per second of copies to the device from the fastest host memory. Weights cannot be loaded faster
-// than this. Returns 0 on a CPU, where weights are not copied.
+// Returns the rate, in bytes per second, of copies from the fastest host memory to the device. Weights cannot be loaded
+// faster than this. Returns 0 on a CPU, where weights are not copied.
 Result<double> measure_host_copies(Device& device) {
   if (device.properties().on_host) return 0.0;
   constexpr std::size_t kBytes = std::size_t{256} << 20;

@@ -1,5 +1,6 @@
-// Measures a vision tower with images of several sizes: eagerly, with a graph for each number of patches (as in
-// SGLang), and with graphs of fixed budgets. Also measures the host's preparation of images.
+// Measures a vision tower on images of several sizes, in three ways: eagerly, with a graph for each number of patches
+// (as in SGLang), and with graphs for a few numbers of patches (budgets). Also measures the host's preparation of
+// images.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -180,7 +181,7 @@ Result<Preprocessing> measure_preprocessing(const ImageProcessorConfig& processo
 }
 
 // The engine's own tower and, if graphs are on, a second tower that shares its memory and weights. One of the two
-// towers has graphs of fixed budgets, and the other has a graph for each number of patches.
+// towers has a graph for each budget, and the other has a graph for each number of patches.
 class Towers {
  public:
   static Result<Towers> create(ModelRunner& runner) {
@@ -231,7 +232,7 @@ struct Case {
 };
 
 // Returns one case for each pair of a requested size and a requested count. If no sizes or no counts are requested,
-// uses the defaults and leaves out cases that do not fit into one forward. The first count of each size always stays.
+// uses the defaults. It then leaves out cases that do not fit into one forward, except the first count of each size.
 Result<std::vector<Case>> cases_of(const BenchOptions& options, const ImageProcessorConfig& processor,
                                    std::int64_t max_patches) {
   std::vector<ImageSize> sizes = options.image_sizes;

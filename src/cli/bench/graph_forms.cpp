@@ -38,8 +38,8 @@ std::string cell(const std::optional<FormRatio>& ratio) {
   return fmt::format("{:.3f} [{:.3f}, {:.3f}]", ratio->median, ratio->interval.low, ratio->interval.high);
 }
 
-// Returns the row that measures the same batch as `row` with the compiler of the first row. Returns null if there is no
-// such row, or if `row` itself has that compiler.
+// Returns the row with the batch of `row` and the compiler of the first row. Returns null if there is no such row, or
+// if `row` itself has that compiler.
 const FormRow* baseline_of(const FormRow& row, std::span<const FormRow> rows) {
   if (row.compiler == rows.front().compiler) return nullptr;
   const auto found = std::ranges::find_if(rows, [&](const FormRow& other) {

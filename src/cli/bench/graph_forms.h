@@ -32,7 +32,7 @@ struct FormRow {
   std::string name() const;  // "prefill of 64 tokens"
 };
 
-// The ratio of two forms' times within the same rounds.
+// Summarises the ratios of two forms' times. Each round gives one ratio.
 struct FormRatio {
   double median = 0;
   Interval interval;  // 95 % confidence interval of the median
@@ -42,8 +42,8 @@ struct FormResult {
   std::optional<double> eager_ms, pieces_ms, full_ms;  // medians
   std::optional<FormRatio> pieces_to_eager, full_to_eager;
   std::optional<double> cut_us;  // median of the extra time of pieces over one graph, divided by the number of cuts
-  // The time of the default form: pieces for a prefill, one graph for a decode. If only the other of these two forms
-  // was measured, this is the time of that form.
+  // The time of the default form: pieces for a prefill, one graph for a decode. If the default form was not measured,
+  // this is the time of the other one of these two forms.
   std::optional<double> graph_ms;
   std::optional<FormRatio> graph_to_eager;
 };

@@ -13,7 +13,7 @@
 
 namespace tessera::cli {
 
-// The result of one of several runs, and the label of its rows.
+// The result of one of several runs, and the run's label in the tables.
 struct LabelledResult {
   std::string label;
   LoadResult result;
@@ -23,8 +23,8 @@ struct LabelledResult {
 };
 std::string throughput_table(std::span<const LabelledResult> runs);
 std::string latency_table(std::span<const LabelledResult> runs);
-// Returns a table of the drafts, or "" if no run had drafts. A draft has a position in its step. For each position, the
-// table shows the percentage of the drafts at this position that were accepted.
+// Returns a table of the drafts, or "" if no run had drafts. Each draft token has a position among the draft tokens of
+// its step. For each position, the table shows the percentage of the drafts at this position that were accepted.
 std::string drafts_table(std::span<const LabelledResult> runs);
 // Returns a table of the tokens that were found in the prefix cache, and a table of times to first token by prompt
 // length. Returns "" if no run had agents.

@@ -55,7 +55,8 @@ Result<MemoryBandwidth> measure_copies(Device& device) {
   return best;
 }
 
-// Measures reads of memory that is allocated like weights, because the size of memory pages affects the rate.
+// Measures reads of memory that is allocated like weights. Its memory pages then have the size of the weights' pages,
+// which affects the rate.
 Result<MemoryBandwidth> measure_reads(Device& device) {
   const std::int64_t cache = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
   const std::int64_t bytes = std::clamp(4 * cache, kLeastBytes, kMostBytes);

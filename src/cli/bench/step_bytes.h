@@ -1,4 +1,4 @@
-// Computes the bytes that a decode step must read and write. A step takes at least the time in which the memory can
+// Computes how many bytes a decode step must read and write. A step takes at least the time in which the memory can
 // move these bytes.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Catches: wrong numbers of bytes because one head size is used for all layers, because a window or a shared cache is
-// overlooked, or because a state or a lookup table counts with more or fewer bytes than a step moves.
+// overlooked, or because more or fewer bytes of a state or a lookup table are counted than a step moves.
 #include "tessera/cli/bench/step_bytes.h"
 
 #include <gtest/gtest.h>

@@ -28,8 +28,9 @@ class LineReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns the path of the user's history file: TESSERA_HISTORY, which may be empty, or tessera/chat_history in
-// XDG_STATE_HOME or ~/.local/state. Returns "" if none of these variables and no home folder is set.
+// Returns the path of the user's history file. If TESSERA_HISTORY is set, the path is its value, which may be empty.
+// Otherwise the path is tessera/chat_history in XDG_STATE_HOME or, if that is no absolute path, in ~/.local/state.
+// Returns "" if none of these variables and no home folder is set.
 std::string history_file_of_user();
 
 }  // namespace tessera::cli

@@ -254,11 +254,11 @@ std::string to_text(const SoakReport& report) {
 // 1e-5 in all other models. Soaks of qwen3-next differed by up to 4.5e-5, and soaks of other models with such states
 // differed by up to 1.1e-5 (tools/rounding_response.py; docs/measurements/correctness.md, "How far rounding carries").
 //
-// Kernels of 16-bit types also round the inputs of a linear to E4M3 if its weights are in E4M3 and its format asks for
-// rounded inputs. E4M3 has four mantissa bits fewer than bfloat16, so one step of E4M3 is 16 units in bfloat16's last
-// place. An input that differs by one unit is therefore rounded to another E4M3 number in one case of 16, and then
-// differs by 16 units. This makes the variance of the differences 16 times as large (256 / 16), so the limit is four
-// times as large.
+// Kernels of 16-bit types also round the inputs of a linear to E4M3 if the linear's weights are in E4M3 and the
+// weights' format asks for rounded inputs. E4M3 has four mantissa bits fewer than bfloat16, so one step of E4M3 is 16
+// units in bfloat16's last place. An input that differs by one unit is therefore rounded to another E4M3 number in one
+// case of 16, and then differs by 16 units. This makes the variance of the differences 16 times as large (256 / 16), so
+// the limit is four times as large.
 double soak_tolerance(ModelRunner& runner) {
   constexpr double kNarrow = 5e-2;
   const ir::Graph& body = runner.parts().model.graphs.body;
@@ -271,8 +271,8 @@ double soak_tolerance(ModelRunner& runner) {
   return std::ranges::any_of(body.cache_groups, is_recurrent) ? 3e-4 : 1e-5;
 }
 
-// Checks that resident memory hardly grows after the first half of the batches, because most reusable memory is
-// allocated by then. Does not check a short soak.
+// Checks that resident memory hardly grows after the first half of the batches. Most of the memory that later batches
+// reuse is allocated by then. Does not check a short soak.
 Status check_memory(const SoakReport& report) {
   constexpr std::int64_t kLongEnough = 1000;  // number of batches
   constexpr std::int64_t kNoise = std::int64_t{16} << 20;

@@ -1,4 +1,4 @@
-// Limits the time that a failed process has to end, because its cleanup may hang.
+// Limits how long a failed process may take to end, because its cleanup may hang.
 #pragma once
 
 #include <chrono>

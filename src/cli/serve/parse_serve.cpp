@@ -180,7 +180,7 @@ class ServeParser final : public CommandParser {
 
  private:
   // With DP attention, each of the N ranks serves requests of its own. This function turns these ranks into N engines.
-  // Each engine has all weights of the model except for the experts, which the engines share.
+  // Each engine has all weights of the model except the experts. The experts are divided among the engines.
   Status make_ranks_replicas() {
     EngineOptions& engine = options_.engine;
     if (options_.replicas != 1 && options_.replicas != engine.tp_size)

@@ -26,8 +26,8 @@
 namespace tessera::cli {
 namespace {
 
-// The time limit for destroying engines after a failure. A node that ends waits for the other nodes for at most
-// the drain time plus this time.
+// The time limit for destroying engines after a failure. When a node ends, it waits for the other nodes for at most the
+// drain time plus this time.
 constexpr std::chrono::seconds kTakingDown{2};
 
 // Checks, before the model is loaded, that the address is free and that the certificates can be used.
@@ -36,7 +36,8 @@ Status check_address(const HttpOptions& options) {
   return probe.ok() ? ok_status() : probe.status();
 }
 
-// Ends a node's server together with the servers of the other nodes. If one of the servers is told to stop, all stop.
+// Stops a node's server together with the servers of the other nodes. If one of these servers is told to stop, all of
+// them stop.
 class StopWithOthers {
  public:
   // `others` is null if there are no other nodes. The server must outlive the object.

@@ -1,4 +1,4 @@
-// Helpers of `generate` and `score`: they convert prompts to ids, and run requests and record every forward.
+// Helpers of `generate` and `score`. They convert prompts to ids, run requests, and record every forward.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Catches: a model whose fused programs, run eagerly or as a graph, compute something other than its operators; a model
-// family in which the compiler no longer finds a group of operators to fuse; and generated CUDA code that does not
-// compile.
+// Catches: a model whose fused programs compute something other than the model's operators, eagerly or as a graph; a
+// model family in which the compiler no longer finds a group of operators to fuse; and generated CUDA code that does
+// not compile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

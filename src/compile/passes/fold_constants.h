@@ -10,8 +10,8 @@
 //
 // The contents of inputs and weights are unknown, so only attributes can be folded. The pass folds chains of two
 // scales, of two reshapes, and of two casts if the first cast is exact. A folded scale rounds once instead of twice.
-// Two scales stay if the product of their factors leaves the normal range of float32. They also stay if the first
-// result has other uses, because folding would then save nothing.
+// Two scales stay if the product of their factors leaves the normal range of float32. They also stay if the result of
+// the first scale has other uses, because folding would then save nothing.
 #pragma once
 
 #include "tessera/compile/pass.h"

@@ -23,9 +23,9 @@ struct FusedForm {
   // attributes may differ.
   std::vector<ir::Type> operands;
   ir::Attributes attributes;
-  // Computes attributes of the operator from its operands' types. These are the attributes that cannot be copied from
-  // the matched nodes, because no node of the native form has an attribute of that name. If `derive` is null, there are
-  // no such attributes. `derive` may be called with types that the operator does not accept.
+  // Computes attributes of the operator from its operands' types. These attributes cannot be copied from the matched
+  // nodes, because no node of the native form has attributes of these names. If `derive` is null, there are no such
+  // attributes. `derive` may be called with types that the operator does not accept.
   void (*derive)(std::span<const ir::Type> operands, ir::Attributes& attributes) = nullptr;
   // Builds the form to search for. If null, the search is for the declared native form of `op`. The member is set if
   // the operator declares no native form but can do the work of other operators.

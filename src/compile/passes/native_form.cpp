@@ -189,8 +189,8 @@ class Search {
     return std::any_of(users.begin(), users.end(), [this](ir::NodeId user) { return !has_value(nodes_, user); });
   }
 
-  // Returns the last of `places` to which all found nodes can move. After the move, the nodes are in the native form's
-  // order. Returns nothing if there is no such place.
+  // Returns the last place of the graph that is in `places` and to which all found nodes can move. After the move, the
+  // nodes are in the native form's order. Returns nothing if there is no such place.
   std::optional<ir::NodeId> find_place(std::vector<ir::NodeId> places) const {
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       for (std::size_t k = i + 1; k < nodes_.size(); ++k)

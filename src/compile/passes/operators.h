@@ -13,8 +13,8 @@ bool commutes(const ir::Graph& graph, const ir::Node& node);
 // all ranks must run their exchanges in the same order although their graphs may differ.
 bool meets_other_ranks(const ir::Node& node, const ir::OpTable& ops);
 
-// Returns whether operators and attributes are equal. For some boolean attributes, false is equal to an absent
-// attribute.
+// Returns whether the two nodes have equal operators and equal attributes. For some boolean attributes, false is equal
+// to an absent attribute.
 bool same_attributes(const ir::Node& a, const ir::Node& b);
 
 }  // namespace tessera

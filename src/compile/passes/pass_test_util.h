@@ -1,4 +1,4 @@
-// Helpers for tests of passes, which take and return graphs as text.
+// Helpers for tests of passes. The helpers take and return graphs as text.
 //
 //   EXPECT_EQ(after(remove_copies, "%c = copy(%x) %y = silu(%c) return %y"), graph("%y = silu(%x) return %y"));
 //   EXPECT_EQ(after(remove_copies, "%c = copy(%x) return %c"), kUnchanged);
@@ -45,7 +45,7 @@ inline ir::Graph parse_statements(std::string_view statements) {
   return *std::move(parsed);
 }
 
-// Returns the canonical text of the graph with these statements.
+// Returns the canonical text of the graph that consists of kDeclarations and `statements`.
 inline std::string graph(std::string_view statements) { return ir::to_text(parse_statements(statements)); }
 
 // Runs a pass on the statements. Returns the verified result, or kUnchanged if the pass changes nothing.

@@ -1,5 +1,5 @@
-// Helpers for tests of passes and compilers. They build the graphs of the layers of the golden models, and run such a
-// graph on a CPU.
+// Helpers for tests of passes and compilers. They build the graphs of the models in tests/data/goldens, and run the
+// graph of a model's layers on a CPU.
 #pragma once
 
 #include <gtest/gtest.h>

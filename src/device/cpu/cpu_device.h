@@ -120,7 +120,7 @@ class CpuDevice : public Device {
   std::int64_t available_bytes() const override;
 
  protected:
-  // Returns the bytes of the allocations and arenas that are alive.
+  // Returns the total size in bytes of all existing allocations and arenas.
   std::int64_t used_bytes() const { return used_bytes_; }
   explicit CpuDevice(DeviceProperties properties) : properties_(std::move(properties)) {}
   static Result<DeviceProperties> read_properties(Options options);

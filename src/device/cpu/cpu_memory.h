@@ -38,8 +38,9 @@ class CpuHostAllocation final : public HostAllocation {
   std::unique_ptr<Allocation> memory_;
 };
 
-// When an arena is created, it reserves its addresses without access rights, and grow() makes pages accessible. Under a
-// limit that counts mapped addresses as memory (`ulimit -v`), all pages are made accessible when the arena is created.
+// An arena reserves its addresses without access rights when it is created, and grow() makes pages accessible. If a
+// limit counts mapped addresses as memory (`ulimit -v`), the arena instead makes all pages accessible when it is
+// created.
 class CpuArena final : public Arena {
  public:
   static Result<std::unique_ptr<CpuArena>> create(CpuDevice& device, ArenaOptions options);

@@ -174,8 +174,8 @@ Result<std::unique_ptr<Event>> CudaDevice::create_event(EventKind kind) {
 
 std::int64_t CudaDevice::available_bytes() const {
   if (!make_current().ok()) return 0;
-  // cuMemGetInfo only reads two numbers. But in the default capture mode, it would fail during a capture and invalidate
-  // this thread's capture.
+  // cuMemGetInfo only reads two numbers. But in the default capture mode, a call of cuMemGetInfo during a capture would
+  // fail and invalidate this thread's capture.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (driver_.cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) return 0;
   std::size_t available = 0;

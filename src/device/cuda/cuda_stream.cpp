@@ -33,8 +33,8 @@ Result<std::unique_ptr<CudaStream>> CudaStream::create(CudaDevice& device, std::
 CudaStream::~CudaStream() {
   CudaStream::abandon_recording();
   if (handle_ == nullptr) return;
-  // Waits for the stream and destroys it before staging_, because copies on the stream may still read the buffers of
-  // staging_.
+  // Waits for the stream and destroys it before staging_ is destroyed, because copies on the stream may still read the
+  // buffers of staging_.
   device_.release([&driver = device_.driver(), handle = handle_] {
     (void)driver.cuStreamSynchronize(handle);
     (void)driver.cuStreamDestroy(handle);

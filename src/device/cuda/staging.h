@@ -1,5 +1,5 @@
-// Uploads ordinary host memory without waiting for the stream. Bytes are copied to a ring of pinned memory, from which
-// the GPU copies them when the stream reaches the upload.
+// Uploads ordinary host memory. Bytes are copied to a ring of pinned memory, from which the GPU copies them when the
+// stream reaches the upload. The host does not wait for the stream unless the ring is full.
 #pragma once
 
 #include <array>

@@ -23,7 +23,7 @@ class VmmArena final : public Arena {
   // Allocates memory in multiples of the driver's granularity (usually 2 MiB).
   Status grow(std::size_t bytes) override;
 
-  // Return whether the driver has granted these features for all pieces until now.
+  // Return whether the driver has granted exports, or RDMA, for all pieces until now.
   bool exportable() const { return properties_.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE; }
   bool rdma_capable() const { return properties_.allocFlags.gpuDirectRDMACapable != 0; }
 

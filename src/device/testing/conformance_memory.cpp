@@ -138,7 +138,7 @@ TEST_P(DeviceConformance, ArenaStopsAtItsReserve) {
 }
 
 // Bug caught: an arena whose reserved addresses count as memory, so that a large reservation is refused; and an arena
-// whose memory is not counted.
+// that grows without counting as memory.
 TEST_P(DeviceConformance, ArenaTakesMemoryOnlyByGrowing) {
   const auto memory = static_cast<std::size_t>(device_->properties().memory_bytes);
   if (!device_->properties().arenas_grow) {

@@ -29,7 +29,7 @@ struct FaultPlan {
   // No part of the graph runs in the lost replay, but launch() returns ok. The next wait for an event fails, as on a
   // GPU.
   std::int64_t replay_lost_at = 0;
-  // This call and all later ones fail with kDeviceLost. Calls of every kind are counted.
+  // The call with this number and all later calls fail with kDeviceLost. Calls of every kind are counted.
   std::int64_t lost_from = 0;
 };
 

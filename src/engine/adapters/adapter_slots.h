@@ -21,7 +21,8 @@ class AdapterSlots {
 
   // Returns whether acquire() would find a slot.
   bool has_room(const ServedAdapter& adapter) const { return adapter.slot >= 0 || free_slot() >= 0; }
-  // Gives the adapter a slot for one more running sequence. Precondition: has_room().
+  // Records that one more running sequence uses the adapter. Gives the adapter a slot if it has none. Precondition:
+  // has_room().
   void acquire(const std::shared_ptr<ServedAdapter>& adapter);
   // Records that one running sequence no longer uses the adapter. Then does what unload() does.
   void release(ServedAdapter& adapter);

@@ -16,7 +16,7 @@
 namespace tessera::test {
 
 // Writes an adapter for all modules of the layout. A module that takes a low-rank adapter gets two matrices, A and B,
-// of rank 2. A module whose whole matrix an adapter replaces gets such a matrix if `seed` is odd, and nothing if `seed`
+// of rank 2. A module whose whole matrix an adapter replaces gets a new matrix if `seed` is odd, and nothing if `seed`
 // is even. `folder` must exist.
 inline void write_random_adapter(const std::string& folder, const AdapterLayout& layout, std::uint32_t seed) {
   constexpr std::int64_t kRank = 2;

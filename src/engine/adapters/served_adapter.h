@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// The pool, the slots and the sequences share a ServedAdapter. It is destroyed when the pool has unloaded it and its
-// last sequence has ended. Only the engine's thread reads and writes the members that are not const.
+// The pool, the slots and the sequences share a ServedAdapter. It is destroyed when the pool has unloaded it and the
+// last sequence that uses it has ended. Only the engine's thread reads and writes the members that are not const.
 struct ServedAdapter {
   const std::string name;
   // The number of this load, at least 1. A later load under the same name gets another number, so that the prefix cache

@@ -162,8 +162,8 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   const bool by_layer = drafts.by_layer();
   const bool is_tried = by_layer && !drafts.for_all_requests;
   // If a next-token layer or a draft model makes the drafts, and trials have shown that such drafts do not pay, only
-  // few requests get drafts (draft_trials.h). Drafts from the text need no trials, because whether a text repeats
-  // itself does not depend on other requests.
+  // few requests get drafts (draft_trials.h). Drafts from the text need no trials, because other requests do not show
+  // whether this request's text repeats itself.
   if (drafts.any() && may_draft(*sequence) &&
       (!is_tried || trials_->begin(sequence->arrived, {scheduler_.num_running(), scheduler_.num_waiting()}))) {
     // If drafts are accepted at random (forced_tokens, for measurements), all drafts come from the layer or draft

@@ -31,7 +31,7 @@ class Admission {
   // that many requests wait.
   Result<std::unique_ptr<Sequence>> admit(Request request);
 
-  // Decides which requests get drafts by a layer or draft model.
+  // Returns the object that decides which requests get drafts by a layer or draft model.
   DraftTrials& trials() { return *trials_; }
 
  private:

@@ -161,8 +161,7 @@ void PrefixCache::use_checkpoint(Node& node, std::size_t group) {
 // Returns how many pages of `tokens` can be reused. Fills `path`, if given, with all nodes along `tokens`.
 std::size_t PrefixCache::match(const PrefixTokens& tokens, Path* path) const {
   const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
-  // For each window group: the index of the first page of the unbroken run of cached pages that ends at the current
-  // page.
+  // For each window group: the page index at which the unbroken run of cached pages up to the current page begins.
   std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};
   std::size_t usable = 0;
   Node* at = root_.get();

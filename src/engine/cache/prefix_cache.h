@@ -21,8 +21,8 @@
 //   cache.release(path);
 //
 // Pure bookkeeping; used by one thread. The cache does not check the contents of pages. When a later forward reads a
-// page, the page must hold the keys and values of the tokens under which it was entered. They may be written after the
-// page is entered.
+// page, the page must hold the keys and values of the tokens under which it was entered. These keys and values may be
+// written after the page is entered.
 #pragma once
 
 #include <array>

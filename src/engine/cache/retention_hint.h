@@ -22,8 +22,8 @@ struct RetentionHint {
   // session's retained text applies, or kUsualPriority if there is no such value.
   std::optional<std::int64_t> priority{};
 
-  // Names the client. When too many texts are retained, the client with the most texts loses some. A session belongs to
-  // one owner, so the session's name must contain the owner's name.
+  // Names the client. When too many texts are retained, the client with the most texts loses some. The name of a
+  // session must contain its owner's name, so that no two owners share a session.
   std::string owner{};
 
   bool any() const { return !session.empty() || seconds.has_value(); }

@@ -277,7 +277,8 @@ TEST_F(RetentionsTest, FlushingEndsAllRetentions) {
   EXPECT_EQ(cache_.num_nodes(), 0);
 }
 
-// Sequences of a model with a window or with recurrent states besides full attention.
+// Runs sequences of a model that has layers with full attention, and also layers with a window or with recurrent
+// states.
 class GroupRetentionsTest : public ::testing::Test {
  protected:
   static std::vector<TokenId> text(std::int32_t first, std::int64_t count = 17) {

@@ -1,6 +1,7 @@
 // Catches: a long sequence that keeps pages outside its layers' windows; a long sequence that frees pages that are
-// still read; and outputs that change because of this. Models in which all layers have windows of 24 tokens, and models
-// that also have a layer with full attention, are compared with a runner that keeps all pages of its requests.
+// still read; and outputs that change because pages are freed. Models in which all layers have windows of 24 tokens,
+// and models that also have a layer with full attention, are compared with a runner that keeps all pages of its
+// requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -57,7 +57,7 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   const double slowdown = measured && costs.slowdown ? costs.slowdown(requests) : 1;
   const double decode_ms = forward_ms(requests);
   const auto tokens = static_cast<double>(requests);
-  // Returns the value of a step with `drafts` drafts, if `kept` of them are kept as expected. For a step without
+  // Returns the value of a step with `drafts` drafts, of which `kept` are expected to be kept. For a step without
   // prompts, the value is the number of tokens per time. For a step with prompts, it is the time that the drafts save,
   // less kMargin times the time that they take.
   const auto worth = [&](std::int64_t drafts, double kept, double layer_ms) {

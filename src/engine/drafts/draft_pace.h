@@ -16,8 +16,8 @@ class DraftPace {
   void judge(std::int64_t drafted, std::int64_t kept, double typical);
 
  private:
-  // The weight of `typical` before the first pause, as a number of drafts. Older drafts count less, so the request's
-  // own drafts have a weight of at most ten drafts a step.
+  // The weight of `typical` before the first pause, as a number of drafts. Steps count less the older they are, so the
+  // request's own drafts together weigh at most as much as the drafts of ten steps.
   static constexpr double kTypicalWeight = 2;
 
   double estimate(double typical) const { return (kept_ + weight_ * typical) / (tried_ + weight_); }

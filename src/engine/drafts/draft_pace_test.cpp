@@ -1,5 +1,6 @@
-// Catches: estimates that do not follow the share of kept drafts, or, without drafts of the request, those of others;
-// pauses that do not grow while no draft is kept; and a good source of drafts that pauses after one refused draft.
+// Catches: estimates that do not follow the share of the request's drafts that are kept, or other requests' share while
+// the request has no drafts; pauses that do not grow while no draft is kept; and a good source of drafts that pauses
+// after one refused draft.
 #include "tessera/engine/drafts/draft_pace.h"
 
 #include <gtest/gtest.h>

@@ -17,9 +17,10 @@ class DraftProfit {
   // Records a step in which requests may draft. `waited_ms` is the time from the results of the step before to the
   // launch of this step. `forward_ms` is the time from this launch to this step's results.
   //
-  // Predictions come from forwards with short contexts, and those of steps with prompts from forwards of prompts alone.
-  // If the forward took longer than predicted, its drafts are taken to cost more in proportion. If it has no prompts,
-  // the later steps are taken to be as slow. A wait longer than the forward is an exception, and counts less.
+  // Predictions come from forwards with short contexts. For a step with prompts, they come from forwards that had only
+  // prompts. If the forward took longer than predicted, the function assumes that its drafts cost more by the same
+  // factor. If the step has no prompts, it assumes that the later steps, which the drafts save, would be slower by this
+  // factor too. A wait longer than the forward is an exception, and counts only as long as the forward.
   void add(const DraftSaving& saving, double waited_ms, double forward_ms) {
     const double slower = saving.predicted_ms > 0 ? std::clamp(forward_ms / saving.predicted_ms, 1.0, kMostSlower) : 1;
     const double gained_ms = saving.gained_ms * (saving.has_prompts ? 1 : slower);
@@ -27,7 +28,8 @@ class DraftProfit {
     ++steps_;
     mean_ += (saved_ms - mean_) / static_cast<double>(std::min(steps_, kSteps));
   }
-  // Returns whether drafting took more time than it saved, after kSteps steps or more. Later steps count more.
+  // Returns true if at least kSteps steps were recorded and drafting took more time than it saved. Later steps count
+  // more.
   bool is_loss() const { return steps_ >= kSteps && mean_ < 0; }
   void clear() { *this = {}; }
 

@@ -27,8 +27,8 @@ struct DraftTotals {
     drafted += more.drafted;
     kept += more.kept;
   }
-  // Returns the average number of tokens that a forward with drafts gave. These are its kept drafts and
-  // the one token that a forward without drafts gives too. Returns 0 before the first such forward.
+  // Returns the average number of tokens that a forward with drafts gave. The forward gives its kept drafts, and the
+  // one token that a forward without drafts gives too. Returns 0 before the first forward with drafts.
   double mean_length() const { return steps == 0 ? 0 : 1 + static_cast<double>(kept) / static_cast<double>(steps); }
   // Returns the share of the drafts that was kept; 0 without drafts.
   double kept_share() const { return drafted == 0 ? 0 : static_cast<double>(kept) / static_cast<double>(drafted); }

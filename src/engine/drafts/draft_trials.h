@@ -2,11 +2,10 @@
 //
 // While drafts pay, all new requests get them. There are two reasons to end this:
 //   - Several requests in a row kept too few drafts (end()). Then only one request at a time tries again, and only
-//   after
-//     a pause.
+//     after a pause.
 //   - Drafting costs all requests together more time than it saves (stop()). Then no new request drafts for a while.
-//     After that all new requests do, because the drafts of one among many requests can't show whether drafting pays.
-// Both limit the cost of trials: while any request has drafts, no request's steps can be scheduled ahead.
+//     After that all new requests do, because the drafts of one among many requests cannot show whether drafting pays.
+// Both rules limit the cost of trials: while any request has drafts, no request's steps can be scheduled ahead.
 //
 // Only the engine's thread uses this class.
 #pragma once
@@ -20,7 +19,7 @@ namespace tessera {
 class DraftTrials {
  public:
   using Clock = std::chrono::steady_clock;
-  // The probability that a draft of a layer is kept, before any was judged.
+  // The assumed probability that a draft of a layer is kept, until drafts have been judged.
   static constexpr double kAssumed = 0.75;
 
   // The requests beside a new one.
@@ -29,7 +28,7 @@ class DraftTrials {
     std::int64_t waiting = 0;
   };
 
-  // Returns whether a request that arrives at `now` should make drafts. If so, end() must follow.
+  // Returns whether a request that arrives at `now` should make drafts. If it returns true, end() must be called later.
   bool begin(Clock::time_point now, const Load& load);
   // Records that a request stops drafting, because it has ended or its drafts did not pay. `paid` says whether its
   // drafts were worth the steps in which they were checked. It is empty if there were too few steps to tell.

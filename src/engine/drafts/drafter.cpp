@@ -16,11 +16,11 @@ constexpr double kKeptOfText = 0.6;
 // A request with a next-token layer or draft model stops drafting after this many steps without a kept draft.
 constexpr std::int64_t kPatience = 64;
 // A request that drafts only from its text stops drafting after this many steps without a kept draft. The number is
-// higher, because texts may begin to repeat themselves late.
+// higher than kPatience, because texts may begin to repeat themselves late.
 constexpr std::int64_t kPatienceOfText = 1024;
 // While any request makes drafts, no step is scheduled ahead, and the layer reads every token. Both together cost about
 // a twentieth of each step. A kept draft saves a whole step, so drafts break even at about one kept draft in 20 steps.
-// They are taken to pay if at least one draft is kept in this many steps.
+// Drafts are taken to pay if at least one draft is kept in this many steps.
 constexpr std::int64_t kStepsOfKept = 16;
 constexpr std::int64_t kStepsToTell = 16;
 

@@ -2,8 +2,8 @@
 // token and all drafts in one forward. The drafts that the model would have chosen too are kept (StepLoop).
 //
 // Drafts come from the request's own text: if its last tokens occurred earlier, the drafts are the tokens after that
-// occurrence. This needs no weights. If the model has a next-token layer, drafts come from that layer (LayerDrafts),
-// unless the text repeats itself at length.
+// occurrence. Drafts from the text need no weights. If the model has a next-token layer, drafts come from that layer
+// (LayerDrafts), unless the text repeats itself at length.
 #pragma once
 
 #include <cstdint>
@@ -75,7 +75,7 @@ class Drafter {
   bool proposed_by_layer() const { return by_layer_; }
 
  private:
-  // Returns the probability that is assumed for drafts of the layer while few of this request's were judged.
+  // Returns the probability that is assumed for drafts of the layer while few of this request's own drafts were judged.
   double typical_of_layer() const;
 
   std::int64_t most_of_text_;

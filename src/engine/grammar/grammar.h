@@ -52,8 +52,8 @@ struct GrammarOptions {
 // - Arrays with "uniqueItems" in another order than the one in which the schema lists the values, if there are more
 // than 6 values. Up to 6 values are generated in any order.
 // - Other spellings of characters in patterns and lists of names. A character has one form: raw, or escaped if JSON
-// requires it. Characters of a class of more than 1000 characters in the middle of a pattern are only raw. Halves of
-// surrogate pairs are never generated.
+// requires it. A class of more than 1000 characters in the middle of a pattern gives only characters that need no
+// escape. Halves of surrogate pairs are never generated.
 // - Long repetitions in a pattern that has a maxLength of 64 or more. Unbounded repetitions, and repetitions of single
 // characters, stop at a count with which no text exceeds maxLength. If that count would be below eight, all other
 // repetitions stop too.
@@ -96,8 +96,9 @@ class GrammarCompiler {
   // Returns find()'s grammar, or compiles the grammar if there is none. Any thread may call this. Returns
   // invalid_argument if `spec` is malformed, too large or too deep (the message says what and where), and unimplemented
   // if it is valid but cannot be enforced. No input makes this function throw, crash or run forever. Common schemas
-  // take 1 to 100 ms with a vocabulary of 150000. A bound on a string's length does not change this time, unless the
-  // string also has a pattern that repeats several parts. Then each character that the bound allows adds some 10 ms.
+  // take 1 to 100 ms with a vocabulary of 150 000 tokens. A bound on a string's length does not change this time,
+  // unless the string also has a pattern that repeats several parts. Then each character that the bound allows adds
+  // some 10 ms.
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec);
 
  private:

@@ -45,7 +45,7 @@ class ImageRows {
   // Sets `is_written` of the image. If it becomes false and no sequence holds the image, frees the rows. Has no effect
   // if the rows were evicted.
   void set_written(const Hash128& content, bool is_written);
-  // Evicts rows that no sequence holds until `count` neighbouring rows are free. Returns whether so many are free.
+  // Evicts rows that no sequence holds until `count` neighbouring rows are free. Returns false if they cannot be freed.
   bool make_room(std::int64_t count);
   // Returns the number of rows of all images, held or not.
   std::int64_t num_rows() const { return num_rows_; }

@@ -27,8 +27,8 @@ std::string tokenizer_bytes(const std::string& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-// Returns whether both models read equal tokenizer.json files. A GGUF file has a tokenizer of its own, whatever lies
-// beside it.
+// Returns whether both models read equal tokenizer.json files. Returns false if the model is a GGUF file and no option
+// names a tokenizer. The file then has a tokenizer of its own, whatever files lie beside it.
 Result<bool> have_equal_files(const EngineOptions& options, const std::string& draft_folder) {
   if (options.tokenizer_path.empty() && TRY(find_gguf(options.model_path))) return false;
   const std::string own = options.tokenizer_path.empty() ? model_folder(options.model_path) : options.tokenizer_path;

@@ -183,7 +183,7 @@ TEST(MemoryShares, NoPageIsAnError) {
   EXPECT_THAT(share_memory(in, 0).status().message(), AllOf(HasSubstr("KV cache"), HasSubstr("mem_fraction_static")));
 }
 
-// Plans a model on a device of a given size.
+// Plans a model on a device with `memory` bytes of memory.
 using Change = std::function<void(EngineOptions&)>;
 Result<EnginePlan> try_plan(std::int64_t memory, const Change& change, const std::string& model = "goldens/llama") {
   DeviceProperties properties = CpuDevice::create({.threads = 1}).value()->properties();

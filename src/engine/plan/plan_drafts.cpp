@@ -44,7 +44,8 @@ Status check_vocab_size(const DraftOptions& drafts) {
                   drafts.vocab_size));
 }
 
-// Returns the speculative_algorithm of a source that reads its layer or model from speculative_draft_model_path.
+// Returns the value of speculative_algorithm for a source that reads its layer or model from
+// speculative_draft_model_path.
 std::string_view algorithm_of(DraftSource source) { return source == DraftSource::kEagle ? "EAGLE3" : "STANDALONE"; }
 
 // Refuses options that do not work together with the chosen source of drafts.

@@ -83,7 +83,7 @@ Status choose_limits(PlanDraft& draft) {
   return ok_status();
 }
 
-// Reserves image rows: as many as the option's bytes hold. Without the option, reserves the rows of the largest image
+// Reserves as many image rows as image_cache_bytes holds. If this option is 0, reserves the rows of the largest image
 // that processors make, but at most as many rows as the context has tokens.
 Status reserve_images(PlanDraft& draft) {
   constexpr std::int64_t kLargestImage = 16384;

@@ -23,8 +23,8 @@ struct LoadTimes {
   std::chrono::steady_clock::time_point end{};
 };
 
-// Loads weights while the graphs that read them are built and captured. On a CPU both would compete for cores, so the
-// weights are loaded first.
+// On a GPU, loads weights while the graphs that read them are built and captured. On a CPU, loads the weights first,
+// because loading and capturing would compete for cores.
 class WeightLoad {
  public:
   // `device` must outlive the load.

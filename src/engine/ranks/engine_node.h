@@ -27,8 +27,8 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
 Result<std::shared_ptr<NodeGroup>> join_nodes(const EngineOptions& options, const DeviceProperties& device);
 
 // Runs a process with node_rank above 0 from its start until node 0 ends or this process leaves. Returns errors of
-// NodeGroup::join, and kDeviceLost if node 0 is lost. `joined` is called as soon as all nodes are there. It may keep
-// the group in order to leave it later.
+// NodeGroup::join, and kDeviceLost if node 0 is lost. `joined` is called as soon as all nodes are there. `joined` may
+// keep the group, so that this process can leave the group later.
 Status follow_engine(const EngineOptions& options, const std::function<Status(std::shared_ptr<NodeGroup>)>& joined);
 
 }  // namespace tessera

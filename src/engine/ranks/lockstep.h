@@ -56,8 +56,8 @@ class Lockstep {
   void begin(int rank);
   // Returns whether another rank has begun a forward that this rank has not joined.
   bool awaits(int rank) const { return begun_.load() > joined_[index(rank)]; }
-  // Sets a function that wakes the rank. It is called on another thread when another rank awaits this one or the group
-  // has ended. An empty function removes it.
+  // Sets a function that wakes the rank. The function is called on another thread when another rank awaits this one or
+  // the group has ended. An empty function removes it.
   void when_awaited(int rank, std::function<void()> call);
 
  private:

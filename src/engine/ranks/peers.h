@@ -71,8 +71,7 @@ class Peers {
 };
 
 // Starts or joins the peers that the options ask for. Waits for other nodes, and lowers the plan's sizes and pages to
-// what fits all ranks.
-// The runner made from the plan works with the peers, which must outlive it.
+// what fits all ranks. The runner made from the plan works with the peers, which must outlive it.
 Result<std::unique_ptr<Peers>> start_peers(const EngineOptions& options, Device& device, EnginePlan& plan);
 
 }  // namespace tessera

@@ -3,8 +3,8 @@
 //
 //   if (std::optional<std::string> warning = watch.add(decision, shape_compiles, Clock::now())) log_warn(…);
 //
-// A forward that runs eagerly at the user's request, or because that is cheaper, is not a fallback. The class reads no
-// clock; the caller passes the time.
+// A forward is not a fallback if it runs eagerly at the user's request, or because a padded replay would cost more. The
+// class reads no clock; the caller passes the time.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // Catches: unreported fallbacks; a separate warning for each fallback; warnings about eager runs that were requested or
-// cheaper; and counts from another minute.
+// cost less than a padded replay; and counts from another minute.
 #include "tessera/engine/report/fallback_watch.h"
 
 #include <gmock/gmock.h>

@@ -7,7 +7,7 @@ Result<bool> IdleWork::work() {
   const bool left = TRY(model_.runner->idle_work()) || TRY(profiles.measure_algorithms(*model_.device)) ||
                     TRY(profiles.measure_schedules(*model_.device));
   report_.worked_idly();
-  // The interval between saves, so that a killed process loses little.
+  // Results are saved at this interval, so that a killed process loses few of them.
   constexpr std::chrono::milliseconds kSaveEvery(500);
   const auto now = std::chrono::steady_clock::now();
   if (!left || now >= next_save_) {

@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// Gives plain rotary positions, which equal the rows' positions in the text, to rows of the batch until the first
-// `rows` rows have rotary positions. Rows without rotary positions always come last.
+// Appends plain rotary positions to `rope_positions` until the batch's first `rows` rows have rotary positions. A plain
+// position equals the row's position in the text. Rows that already have rotary positions always come first.
 void use_plain(const ForwardBatch& batch, std::size_t rows, RopeAxes& rope_positions) {
   for (std::vector<std::int32_t>& axis : rope_positions)
     axis.insert(axis.end(), batch.positions.begin() + std::ssize(axis),

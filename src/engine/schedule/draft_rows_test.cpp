@@ -1,6 +1,6 @@
-// Catches: drafts that divide a prompt although the whole prompt would fit; drafts that take most rows of prompts; and
+// Catches: drafts that divide a prompt although the whole prompt would fit; drafts that take most of the prompts' rows;
 // drafts that take the sampled row of another request; requests that still draft after drafting was stopped; and waits
-// that are blamed on drafts although other requests need them.
+// for results that count as a cost of drafting although a request without drafts needs the results too.
 #include <gtest/gtest.h>
 
 #include "tessera/engine/schedule/scheduler_test_util.h"
@@ -25,7 +25,7 @@ void add_repeating(Scheduler& scheduler) {
 }
 
 // A step of 25 tokens has one decode. A prompt of 20 tokens is computed as a whole, and drafts get the 4 rows that
-// remain. A prompt of 100 tokens fills the step, and drafts get a quarter of its rows.
+// remain. A prompt of 100 tokens would fill the 24 rows beside the decode, and drafts get a quarter of these rows.
 TEST(DraftRows, DraftsTakeFewRowsOfPrompts) {
   for (const std::int64_t prompt : {20, 100}) {
     Scheduler scheduler({.limits = {.max_tokens = 25, .max_requests = 16}}, paged_cache(100, kPageSize));

@@ -1,4 +1,4 @@
-// Decides which waiting sequences should wait for the pages of a running prompt with the same beginning.
+// Decides which waiting sequences should wait for the pages of a running prompt that begins as they do.
 //
 //   waits.begin(running, is_shared);              // before the waiting sequences are checked
 //   if (waits.should_wait(*sequence, reusable)) … // for each waiting sequence
@@ -6,10 +6,10 @@
 //   waits.forget_nodes();                         // after pages were taken or given back
 //
 // A sequence waits as long as it shares more full pages with a running prompt (its leader) than the prefix cache can
-// give it. The sequence is compared with each prompt once. It keeps a hash for each page, over all tokens and images up
-// to the page's last token, so two prompts are compared in logarithmic time. A hash collision at worst makes a sequence
-// wait in vain. If nothing has changed, another call of should_wait() costs only a few operations, even for long
-// prompts.
+// give it. The sequence is compared with each prompt once. A sequence keeps a hash for each page, over all tokens and
+// images up to the page's last token, so two prompts are compared in logarithmic time. A hash collision at worst makes
+// a sequence wait in vain. If nothing has changed, another call of should_wait() costs only a few operations, even for
+// long prompts.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once

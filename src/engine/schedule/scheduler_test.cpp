@@ -274,7 +274,7 @@ TEST_F(SchedulerTest, EveryCacheGroupHasSlotsAndPages) {
   EXPECT_EQ(step.batch.groups[1].page_tables[0].pages.size(), 2u);
 }
 
-// Makes a sequence with the same prompt as all others made by this function.
+// Makes a sequence. The prompts of all sequences that this function makes begin alike.
 std::unique_ptr<Sequence> alike(std::int64_t id, std::int64_t prompt, std::int64_t new_tokens) {
   auto made = sequence(1, prompt, new_tokens);
   made->id = RequestId(id);

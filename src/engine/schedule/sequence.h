@@ -33,9 +33,9 @@ struct Sequence {
   std::int64_t pending = 0;     // number of tokens at the end that forwards in flight have yet to sample
   // The number of tokens with keys and values in the cache, including those that forwards in flight compute.
   std::int64_t computed = 0;
-  // The number of the last forward's drafts that were accepted. They are the last of the computed tokens. Recurrent
-  // states do not include them yet: the next forward first advances the states over them. The number is 0 for models
-  // without states.
+  // The number of the last forward's drafts that were accepted. These drafts are the last of the computed tokens.
+  // Recurrent states do not include them yet: the next forward first advances the states over them. The number is 0 for
+  // models without states.
   std::int64_t accepted_drafts = 0;
   SequenceCache cache;  // the sequence's pages and slots in all cache groups
   // The first device row of the prompt's given embeddings; -1: none is held. Rows are held from the admission until the

@@ -47,8 +47,8 @@ DispatchTable graphs_to(std::int64_t max_tokens) {
   return table;
 }
 
-// Makes about 4 requests a second, with prompts of 30 to 8000 tokens whose lengths are log-uniform. Every third prompt
-// shares a prefix with other prompts.
+// Makes about 4 requests a second, with prompts of 30 to 8000 tokens. The lengths of the prompts are log-uniform. Every
+// third prompt shares a prefix with other prompts.
 std::vector<SimulatedRequest> synthetic(int count) {
   std::mt19937_64 random(7);
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };

@@ -1,5 +1,5 @@
 // Minimises an automaton by Hopcroft's algorithm. A block of states is split if only some of its states have
-// transitions into a given other block by one class of characters. The splits go on until no block is left to split.
+// transitions into a given other block on one class of characters. The splits go on until no block is left to split.
 // The automaton gets no dead state as the target of missing transitions. The algorithm works without one, because every
 // block is used once as a whole to split the others, before one of its halves is used for this.
 #include <algorithm>
@@ -68,7 +68,7 @@ class Partition {
   std::vector<std::size_t> touched_;  // blocks with marked states
 };
 
-// Lists the states with a transition into a given state, by class of characters.
+// Lists, for each state and each class of characters, the states that have a transition into that state on this class.
 class Sources {
  public:
   explicit Sources(const Automaton& a) : states_(a.states()), begins_(a.classes() * a.states() + 1, 0) {

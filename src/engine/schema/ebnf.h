@@ -18,10 +18,10 @@ std::string ebnf_text(std::string_view utf8);
 // Returns a character class such as [a-z]. Precondition: the set is not empty.
 std::string ebnf_class(const CharSet& characters);
 // Returns an expression for one character of the set inside a JSON string. `"`, `\` and control characters have one
-// escaped form each. All other characters are raw. For a large set, the expression is only the class of the raw
-// characters. A choice between raw and escaped forms would be a rule of its own, which ends after every character.
-// xgrammar caches token masks only for positions within one rule, so it would then test the whole vocabulary at each
-// character. Precondition: the set is not empty.
+// escaped form each. All other characters are raw. For a set of more than 1000 characters, the expression is only the
+// class of the raw characters. A choice between raw and escaped forms would be a rule of its own, which ends after
+// every character. xgrammar caches token masks only for positions within one rule, so it would then test the whole
+// vocabulary at each character. Precondition: the set is not empty.
 std::string ebnf_json_character(const CharSet& characters);
 // Returns all alternatives for one character of the set. No alternative is a choice itself.
 std::vector<std::string> ebnf_json_alternatives(const CharSet& characters);
@@ -57,8 +57,8 @@ class EbnfRules {
   std::unordered_map<std::string, std::string> by_body_;
 };
 
-// Returns an expression for the texts of the regex's narrow reading, as characters of a JSON string. `end` is an
-// expression that follows each text. It begins with a quote, or is "". Precondition: the regex has no anchors and
+// Returns an expression for the texts of the regex's narrow reading (regex.h), as characters of a JSON string. `end` is
+// an expression that follows each text. It begins with a quote, or is "". Precondition: the regex has no anchors and
 // matches something.
 std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& end);
 // Returns an expression for the automaton's texts, and adds the rules that it uses. `end` is an expression that follows

@@ -12,7 +12,7 @@
 namespace tessera::schema {
 namespace {
 
-// Matches dates of the years 0001 to 9999. They include 29 February in leap years only.
+// Matches dates of the years 0001 to 9999, and 29 February only in leap years.
 constexpr std::string_view kDate =
     "((?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-"
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
@@ -124,7 +124,7 @@ Result<std::vector<NamedTerm>> parse_formats() {
 }  // namespace
 
 Result<std::optional<TextTerm>> format_term(std::string_view name) {
-  // All schemas share one parsed copy of the formats, because the trees are large.
+  // All schemas share one parsed copy of the formats, because the trees of their regexes are large.
   static const Result<std::vector<NamedTerm>> formats = parse_formats();
   if (!formats.ok()) return formats.status();
   for (const NamedTerm& format : *formats) {

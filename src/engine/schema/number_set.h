@@ -38,7 +38,7 @@ struct NumberSet {
   auto operator<=>(const NumberSet&) const = default;
 };
 
-// Returns the exact value of a JSON number. Precondition: `number` is one.
+// Returns the exact value of a JSON number. Precondition: `number` holds a number.
 long double value_of(const Json& number);
 
 NumberSet both(const NumberSet& a, const NumberSet& b);

@@ -116,7 +116,8 @@ Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
   return make_choice(std::move(choices));
 }
 
-// Writes the double as its shortest text without an exponent. Returns the number of digits after the point.
+// Returns the number of digits after the point in the double's shortest text without an exponent. Returns more than
+// kIntegerDigits if there are more.
 int places_of(long double value) {
   if (std::trunc(value) == value) return 0;
   const std::optional<Decimal> number = decimal_of(value);

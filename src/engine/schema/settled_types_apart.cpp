@@ -70,8 +70,8 @@ Result<std::optional<Shapes>> SettledTypes::object_apart(const ObjectShape& obje
   return std::optional(std::move(out));
 }
 
-// Returns up to three parts of `array`: arrays with fewer items than `other` has, arrays with more items, and arrays
-// whose first item is not of the type that `other` has for it.
+// Returns up to three parts of `array`: arrays with fewer items than `other` allows, arrays with more items than it
+// allows, and arrays whose first item is not of the type of the first item in `other`.
 Result<std::optional<Shapes>> SettledTypes::array_apart(const ArrayShape& array, const ArrayShape& other,
                                                         const LeftOut& what) {
   Shapes out;

@@ -1,4 +1,4 @@
-// Finds the types that have values by a fixed-point iteration: at first no type is known to have a value.
+// Finds, by a fixed-point iteration, the types that have values. At first no type is known to have a value.
 #include <algorithm>
 
 #include "tessera/engine/schema/settled_types.h"

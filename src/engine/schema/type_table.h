@@ -36,7 +36,7 @@ class TypeTable {
   // Returns the type without values.
   Result<TypeId> never() { return type_of({&never_}); }
 
-  // Returns shapes whose union is the type. The reference is valid as long as the table exists.
+  // Returns shapes whose union is the type. The pointer is valid as long as the table exists.
   Result<const Shapes*> shapes(TypeId type);
   std::size_t size() const { return types_.size(); }
 

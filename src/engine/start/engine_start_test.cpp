@@ -118,7 +118,8 @@ TEST(EngineStart, HasStartedTheDevicesLibraries) {
   expect_covers(engine->start(), wall_s);
 }
 
-// An engine that is busy until its process is killed saves nothing after its start, so the start itself must save.
+// An engine that is busy until its process is killed never saves the libraries' choices later, so the start itself must
+// save them.
 TEST(EngineStart, SavesWhatItsLibrariesChose) {
   const test::ScratchDir cache;
   const auto registry = std::make_shared<Registry>(built_in_registry());
@@ -187,8 +188,8 @@ class KeptProfile : public ::testing::Test {
   EngineOptions options_ = test::small_options();
 };
 
-// A start first compiles its programs to predict the memory. They must count as compiled and not as cached when the
-// start then uses them.
+// A start first compiles its programs to predict the memory that it needs. When the start later uses these programs,
+// they must count as compiled and not as cached.
 TEST_F(KeptProfile, AStartCountsCompiledAndCachedPrograms) {
   const RunnerInventory first = prefill();
   EXPECT_GT(first.general_compiles, 1);

@@ -32,7 +32,7 @@ void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) 
     log_warn("debug", "the graphs are not exported: {}", written.message());
 }
 
-// Starts the device's libraries on another thread. Returns an invalid future if they have nothing to start.
+// Starts the device's libraries on another thread. Returns an invalid future if the device has none to start.
 std::future<LoadTimes> start_libraries(const Registry& registry, Device& device) {
   const Result<const Backend*> backend = registry.devices.backend(device.properties().type);
   if (!backend.ok() || (*backend)->start_libraries == nullptr) return {};
@@ -151,7 +151,8 @@ Status ModelStart::load_weights() {
 }
 
 Status ModelStart::make_runner() {
-  // Shows only one progress bar, that of loading, because loading and capturing overlap here and loading takes longer.
+  // Shows only one progress bar, that of loading, because loading and capturing overlap here and loading takes longer
+  // than capturing.
   if (!model_.device->properties().on_host) plan_.runner.show_progress = false;
   plan_.runner.start = &model_.start;
   model_.runner =

@@ -1,5 +1,5 @@
-// Catches: an option --quantization that is ignored or taken for another format; an error for this option that does not
-// say what is accepted; a plan that does not say which matrices stay unquantised, and why.
+// Catches: a value of the option --quantization that is ignored or taken for another format; an error for this option
+// that does not say what is accepted; a plan that does not say which matrices stay unquantised, and why.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

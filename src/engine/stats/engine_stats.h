@@ -28,7 +28,7 @@ struct EngineStats {
   std::int64_t cached_tokens = 0;  // number of prompt_tokens that were found in the prefix cache
   std::int64_t output_tokens = 0;
   std::int64_t preemptions = 0;
-  std::int64_t split_chunks = 0;        // steps that computed less of their prompts, to fill a captured size
+  std::int64_t split_chunks = 0;        // steps that computed fewer prompt tokens than possible, to fit a captured size
   std::int64_t profile_cache_hits = 0;  // entries of the profile cache that an earlier start had stored
   std::int64_t steps = 0;
   ImageStats images{};

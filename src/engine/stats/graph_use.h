@@ -16,7 +16,7 @@ std::string_view forward_phase_name(ForwardPhase phase);  // "prefill", "decode"
 struct GraphUse {
   ForwardPhase phase = ForwardPhase::kPrefill;
   ForwardKey how{};
-  // The tokens in `count` are only this request's tokens. The padding in `count` is the whole padding of these
+  // The tokens in `count` are only this request's tokens. The padding in `count` is the whole padding of the counted
   // forwards, even if they also compute tokens of other requests.
   ForwardCount count{};
 };

@@ -23,7 +23,7 @@ class ImageFeed {
   // Returns the encoder, or null if the model takes no images.
   const ImageEncoder* encoder() const { return encoder_.get(); }
 
-  // Enqueues the encoding of the images of the batch whose embedding rows are not written yet.
+  // Enqueues the encoding of those images of the batch that have no embedding rows yet.
   Status encode(const ScheduledBatch& batch);
   // Copies the images' rows to the completions of requests with `return_images`. Waits for the forward if the batch has
   // such a request. Only `tessera score` and tests make such requests.

@@ -10,11 +10,12 @@
 namespace tessera {
 namespace {
 
-// One step in every kMeasuredEvery steps with drafts waits for the device and times the drafts. The first two steps are
-// not timed, because work that is done only once may slow them.
+// Among the steps with drafts, one in every kMeasuredEvery waits for the device and times the drafts. The first two
+// steps are not timed, because work that is done only once may slow them.
 constexpr std::int64_t kMeasuredEvery = 64;
 constexpr std::int64_t kFirstMeasured = 2;
-// A draft model reads at most this many earlier rows after a forward, so that no step is delayed for long.
+// After a forward, a draft model reads at most this many unread rows of earlier forwards. No step is then delayed for
+// long.
 constexpr std::int64_t kMostEarlierRows = 1024;
 // If more than 1 / kTokensOfMissing of the computed prompt tokens lack draft keys, the drafter is told that the layer
 // lacks keys.
@@ -54,8 +55,8 @@ Status LayerDrafts::run_body(std::optional<std::int64_t> first_id) {
 }
 
 Result<bool> LayerDrafts::drafts_at_once(const ScheduledBatch& batch) {
-  // A request that has drafts in this batch will probably draft again in the next step. If no request has drafts, first
-  // drafts that are made at once would probably not be used.
+  // A request that has drafts in this batch will probably draft again in the next step. If no request has drafts,
+  // the first drafts would probably not be used, so they are not made now.
   if (is_model_ || std::ranges::none_of(batch.entries, has_layer_drafts)) return false;
   return runner_.drafts().has_graph(batch_);
 }
@@ -87,7 +88,7 @@ std::int64_t LayerDrafts::add_model_rows(const ScheduledBatch& batch, const Sche
   Sequence& sequence = *entry.sequence;
   const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens));
   if (complete_ && has_layer_drafts(entry)) {
-    // To make D drafts, the draft model read the last token and all drafts but the last.
+    // To make the entry's drafts, the draft model read the token before the first draft, and all drafts but the last.
     const std::int64_t read = std::min(entry.new_tokens - 1 + entry.drafts, end - entry.position);
     keys_.set(batch.batch, entry.first_token, read, true);
   }
@@ -232,7 +233,7 @@ void LayerDrafts::add_draft_row(const Row& row, std::int64_t draft) {
   const std::int64_t last = std::ssize(sequence.tokens) - 1;
   append_rows(sequence, is_model_ ? last + draft : last - 1 + draft, 1, cache_, batch_, rope_positions_);
   batch_.input_ids.push_back(draft == 0 ? sequence.tokens.back() : TokenId(0));
-  batch_.input_rows.push_back(row.id);  // -1 for draft 0, whose row has the last token
+  batch_.input_rows.push_back(row.id);  // -1 for draft 0, whose row has the sequence's newest token
 }
 
 void LayerDrafts::write_ids(ScheduledBatch& batch) const {

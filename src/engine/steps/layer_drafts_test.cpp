@@ -55,9 +55,9 @@ TEST_P(LayerDraftsOf, PromptsInPartsAndPreemptionChangeNothing) {
   EXPECT_GT(drafting->stats().drafts.drafted, 0);
 }
 
-// A request with embeddings has no drafts. When a step is collected, this request's last token is still on the device,
-// where the graph of another request's draft overwrites it. After the other request is cancelled, the next step is
-// scheduled ahead, and must take the token from the host.
+// A request with embeddings has no drafts. When a step is collected, this request's newest token is still on the
+// device, where the graph of another request's draft overwrites it. After the other request is cancelled, the next step
+// is scheduled ahead, and must take the token from the host.
 TEST_P(LayerDraftsOf, DraftsOfACancelledRequestReachNoOther) {
   EngineOptions options = with_layer(options_of(GetParam()));
   options.overlap_schedule = true;
@@ -176,7 +176,7 @@ TEST(LayerDrafts, SizesOfTheDraftsVocabularyAreChecked) {
   EXPECT_THAT(plan_of(options).status().message(), HasSubstr("is not accepted without a next-token layer"));
 }
 
-// A slot of a recurrent state has memory for the drafts of a step, here 3. If a model has such states (mtp-qwen3.5),
+// A slot of a recurrent state has memory for at most 3 drafts here. If a model has such states (mtp-qwen3.5), a step's
 // drafts from the text are therefore limited to 3 too.
 TEST(LayerDrafts, SlotsOfStatesLimitDraftsFromText) {
   for (const auto& [model, most] : {std::pair("mtp-qwen3.5", 3), std::pair("mtp-glm4-moe", 8)}) {
@@ -206,8 +206,8 @@ TEST(LayerDrafts, UnknownQuantisationIsRefused) {
   EXPECT_THAT(Engine::create(options).status().message(), HasSubstr("not accepted without a draft layer"));
 }
 
-// A layer with random weights drafts the right token about half of the time. If the layer saw other hidden states,
-// tokens, keys or values in one of the runs, other drafts would be right, and the numbers of kept drafts would differ.
+// A layer with random weights drafts the right token about half of the time. If the layer read wrong hidden states,
+// tokens, keys or values in one run, different drafts would be right, and the numbers of kept drafts would differ.
 TEST(LayerDrafts, DraftsDoNotDependOnTheOtherRequests) {
   const std::vector<Request> requests{request(12, 30), request(20, 30, 2), request(7, 30, 3)};
   std::int64_t alone = 0;

@@ -31,7 +31,7 @@ Result<std::span<RequestEvent>> StepLoop::step() {
   outcomes_.begin_step();
   TRY(peers().health());  // after an error, sequences could wait for tokens that never come
   outcomes_.end_expired();
-  // If steps do not overlap, or if a sequence needs its last token on the host, first collects all batches in flight.
+  // If steps do not overlap, or if a sequence needs its newest token on the host, first collects all batches in flight.
   const bool overlap = model_.steps.overlap && !scheduler_.reads_at_once();
   while (!overlap && flights_.count() > 0) TRY(collect_oldest());
   if (overlap) {

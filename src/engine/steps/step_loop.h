@@ -60,8 +60,9 @@ class StepLoop {
   Status submit_next(bool overlap);
   // Tells DraftSlowdown that the step of `next` began at `begin`.
   void begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin);
-  // begin_judging() begins to judge whether the drafts of `next` pay. Call it just before the forward is submitted, if
-  // steps are not scheduled ahead. end_judging() ends this, when the results of a forward have arrived.
+  // begin_judging() begins to measure whether the drafts of `next` save time. If steps are not scheduled ahead, call
+  // this function just before the forward is submitted. end_judging() ends the measurement. Call it when the results of
+  // a forward have arrived.
   void begin_judging(const ScheduledBatch& next);
   void end_judging();
   // Lets no sequence draft any more if drafting costs more time than it saves. Precondition: no batch is in flight.
@@ -90,7 +91,7 @@ class StepLoop {
   DraftTrials& trials_;
   DraftProfit profit_;
   std::optional<StepPace::Clock::time_point> collected_;  // when the results of the last step arrived
-  // The step in flight, if it is judged.
+  // The step in flight, if begin_judging() began to measure it.
   struct Judged {
     DraftSaving saving;
     double waited_ms;

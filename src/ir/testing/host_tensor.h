@@ -110,7 +110,7 @@ inline HostTensor random_tensor(ir::DType dtype, std::vector<std::int64_t> dims,
   return t;
 }
 
-// Uses memcmp, which is faster than operator== of vectors, because the latter compares one std::byte at a time.
+// Uses memcmp, which is faster than operator== of vectors, because operator== compares one std::byte at a time.
 inline bool same_bits(const HostTensor& a, const HostTensor& b) {
   return a.bytes.size() == b.bytes.size() &&
          (a.bytes.empty() || std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0);

@@ -22,13 +22,14 @@ class Adapter {
   // AdapterConfig::read() and of SafetensorsFile::open().
   //
   // Also returns invalid_argument in these cases:
-  // - The model has no such module, the module's matrix has another shape, or the module is not among the targets.
+  // - The adapter changes a module that the model lacks, that has another shape in the model, or that is not among the
+  //   targets.
   // - A LoRA rank is above the layout's limit, or differs from the rank in the settings.
   // - A module has only one of the matrices A and B, or a value is not finite.
   // - There is a whole matrix for a module that AdapterLimits::saved does not name.
   // Also returns unimplemented in these cases:
   // - A tensor belongs to DoRA or is a bias.
-  // - A whole matrix replaces another matrix than the head's or the embedding's.
+  // - A whole matrix replaces a matrix that is neither the head's nor the embedding's.
   // - The settings have ensure_weight_tying, and the adapter changes the head or the embedding.
   // - The folder has only adapter_model.bin.
   //

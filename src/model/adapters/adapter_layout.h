@@ -99,7 +99,7 @@ class AdapterLayout {
   // The linears of each rank.
   using OfRanks = std::vector<std::vector<AdaptableLinear>>;
   // Chooses the linears that have a module among the targets, and the linears that have a module among the saved
-  // modules. A linear that fits both conditions appears twice. `rank` is the rank whose linears linears() returns.
+  // modules. A linear that fits both conditions appears twice. linears() returns the linears of rank `rank`.
   // Returns invalid_argument for limits out of range, and for a target or a saved module that matches no linear.
   // Returns unimplemented if no linear of the model is chosen.
   static Result<AdapterLayout> create(OfRanks linears, std::size_t rank, AdapterLimits limits, ir::DType dtype);

@@ -244,7 +244,7 @@ TEST(Adapter, CutsWholeMatricesForEachRank) {
   EXPECT_EQ((*adapter)->rank(), 0);
 }
 
-// The model's own embedding is multiplied by the factor rounded to its type: 62, not 61.97.
+// The model multiplies its own embedding by the factor after rounding the factor to the model's type: 62, not 61.97.
 TEST(Adapter, RoundsAnEmbeddingsFactorAsTheModelDoes) {
   const AdaptableLinear embedding{.weight = "embed.weight",
                                   .embeds = true,

@@ -31,9 +31,9 @@ std::int64_t stack_rows(const AdaptableLinear& linear) {
   return rows;
 }
 
-// Cuts the matrices of one expert's module out of the stack's matrices `a` and `b`. The modules of an expert share its
-// A, so the module gets all of it. The rows of the expert's B are divided among its modules, so the module gets only
-// its own rows.
+// Cuts the matrices of one expert's module out of the stack's matrices `a` and `b`. The modules of an expert share
+// the expert's A, so the module gets the whole A. The rows of the expert's B are divided among the modules, so the
+// module gets only its own rows.
 AdapterMatrices of_expert(const AdapterMatrix& a, const AdapterMatrix& b, std::int64_t experts, std::int64_t rank,
                           const AdaptableModule& module) {
   AdapterMatrices made;

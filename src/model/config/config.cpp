@@ -62,8 +62,8 @@ bool is_foreign_token(const Json& text, const Json::Member& member) {
          vocab_size->is_int() && value.as_int() >= vocab_size->as_int();
 }
 
-// Returns the members of "text_config" without foreign token ids. Adds each member of the outer object whose key is
-// then missing. If the outer object has no "text_config", returns the outer object.
+// Returns the members of "text_config" without foreign token ids. Adds each member of the outer object whose key they
+// lack. If the outer object has no "text_config", returns the outer object.
 Result<Json> text_members(const Fields& fields, const Json& json) {
   const Json* text = fields.find("text_config");
   if (text == nullptr) return json;

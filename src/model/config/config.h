@@ -83,7 +83,7 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   bool unit_offset_norms = false;  // norms multiply by 1 + the stored weight
   // True if norms round their result only once, after they multiply by the weight. If false, they also round before
-  // they multiply. Norms with unit_offset_norms round only once in both cases.
+  // they multiply, unless unit_offset_norms is true.
   bool round_norms_once = false;
   Activation hidden_act = Activation::kSilu;
   bool tie_word_embeddings = false;  // the LM head is the embedding matrix

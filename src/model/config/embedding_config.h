@@ -29,7 +29,7 @@ struct EmbeddingConfig {
 
   // Reads the config from the model's folder. Returns nothing if there is no modules.json or if modules.json has no
   // module Pooling. Vectors are normalised if modules.json has a module Normalize. Errors name the file and the field.
-  // Returns unimplemented for other modules (Dense) and other ways of pooling, invalid_argument for malformed files,
+  // Returns unimplemented for an unsupported module (Dense) or way of pooling, invalid_argument for malformed files,
   // and not_found if the module Pooling has no config.json.
   static Result<std::optional<EmbeddingConfig>> read(const std::string& folder, std::int64_t hidden_size);
 

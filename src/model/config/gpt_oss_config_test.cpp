@@ -16,8 +16,8 @@ using ::testing::ElementsAre;
 constexpr const char* kGptOss = "GptOssForCausalLM";
 constexpr auto kInvalid = StatusCode::kInvalidArgument;
 constexpr auto kUnsupported = StatusCode::kUnimplemented;
-// A member that every config from small() needs here, because small() has 4 heads and GPT-OSS's default of 8 key-value
-// heads does not divide them.
+// A member that every config from small() needs here, because small() has 4 heads, and 4 is not divisible by GPT-OSS's
+// default of 8 key-value heads.
 constexpr const char* kHeads = R"("num_key_value_heads": 2)";
 
 std::string with(const std::string& changes) { return "{" + std::string(kHeads) + changes + "}"; }

@@ -31,8 +31,8 @@ enum class RopeType {
   kLlama3,    // f_i / factor for long wavelengths, f_i for short ones, a linear ramp in between
   kYarn,      // YaRN's ramp between f_i / factor and f_i; cos and sin are scaled
   kLongRope,  // f_i / factor_i with one of two lists of factors; cos and sin are scaled
-  // Like kLinear, but d is the size of the whole head. Pairs beyond partial_rotary_factor of the head have frequency 0,
-  // so they are not rotated.
+  // Like kLinear, but d is the size of the whole head. Only the pairs in the first fraction of the head
+  // (partial_rotary_factor) are rotated. The other pairs have frequency 0.
   kProportional,
 };
 std::string_view rope_type_name(RopeType type);  // "default", "linear", …
@@ -77,8 +77,8 @@ struct RopeContext {
 };
 
 // Reads `rope_parameters` (new spelling) or `rope_theta` and `rope_scaling` (old) from the members of config.json.
-// Returns invalid_argument for wrong values. Returns unimplemented for other variants (dynamic, and mrope if
-// context.sections is false). `file` names the source in messages.
+// Returns invalid_argument for wrong values. Returns unimplemented for a variant that RopeType lacks (dynamic), and
+// for mrope if context.sections is false. `file` names the source in messages.
 Result<RopeConfig> read_rope_config(const Json& config, const std::string& file, const RopeContext& context);
 
 // Returns how many of a head's dimensions are rotated, counted from the head's start. The number is even. For

@@ -28,8 +28,7 @@ constexpr double kMinTheta = 1.001;
 constexpr double kMaxTheta = 1e15;
 
 // Refuses keys that change the rotation in ways that rope.h does not describe. If the architecture always rotates the
-// whole head, also refuses a partial_rotary_factor other than 1, which is then allowed only with the type
-// "proportional".
+// whole head, also refuses a partial_rotary_factor other than 1, unless the type is "proportional".
 Status refuse_other_rotations(const Fields& fields, const RopeContext& context, RopeType type) {
   const std::optional<double> partial = TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0));
   if (!context.partial_rotary && type != RopeType::kProportional && partial.value_or(1.0) != 1.0)

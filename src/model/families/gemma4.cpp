@@ -38,8 +38,8 @@ ModelConfig layer_config(const ModelConfig& config, std::int64_t layer) {
   return of_layer;
 }
 
-// Builds attention layers. For layers with a window, keeps their rotation table and the KV cache of the newest layer.
-// For layers with full attention, keeps another table and another cache in the same way.
+// Builds attention layers. For layers with a window, keeps their rotation table and the KV cache that was declared
+// last. For layers with full attention, keeps another table and another cache in the same way.
 class Attention {
  public:
   Attention(LayerBuilder& b, const ModelConfig& config, const TokenInputs& tokens)

@@ -183,7 +183,7 @@ ModelConfig defaults() {
 
 ModelConfig moe_defaults(std::int64_t experts, std::int64_t experts_per_token) {
   ModelConfig config = defaults();
-  config.intermediate_size = 5632;  // intermediate size; of these mixtures only Qwen3-Next has MLPs
+  config.intermediate_size = 5632;  // the size of MLPs, which only Qwen3-Next has among these mixtures
   config.moe = MoeConfig{.num_experts = experts,
                          .experts_per_token = experts_per_token,
                          .intermediate_size = 512,

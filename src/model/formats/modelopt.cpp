@@ -74,7 +74,7 @@ Status read_layers(const Fields& fields, FormatRules& rules) {
   return ok_status();
 }
 
-// Reads "config_groups", which older versions write to config.json instead of "quantized_layers".
+// Reads "config_groups", which older versions of ModelOpt write to config.json instead of "quantized_layers".
 Status read_modelopt_groups(const Fields& fields, const Json& groups, FormatRules& rules) {
   if (!groups.is_object()) return fields.wrong("config_groups", "an object of groups");
   const Fields of_groups = fields.inside("config_groups", groups);

@@ -127,7 +127,7 @@ Status write_qwen2_tower(const GgufModel& projector, Json& vision) {
   return ok_status();
 }
 
-// Writes a tower's sizes under the names of members that Qwen2.5-VL uses.
+// Writes a tower's sizes under the member names of Qwen2.5-VL's config.
 Status write_tower_sizes(const GgufModel& projector, Json& vision) {
   for (const auto& [key, member] :
        {std::pair("embedding_length", "hidden_size"), std::pair("feed_forward_length", "intermediate_size"),

@@ -33,7 +33,7 @@ std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer);
 
 // The keys and values of one layer, and how they are addressed.
 struct KvCache {
-  ir::ValueId keys;    // state Y[P, page_size, kv_heads, head_dim], where P is the number of pages
+  ir::ValueId keys;    // state Y[P, page_size, kv_heads, head_dim]: Y is the cache's type, P the number of pages
   ir::ValueId values;  // a state like `keys`
   ir::ValueId slots;   // i32[T]: each token's slot in the group
   std::int64_t group = 0;

@@ -42,8 +42,8 @@ struct DraftTensors {
   std::string final_norm;
 };
 
-// A function that adds layer number `layer` to the stream. `prefix` is the prefix of the layer's tensors:
-// "model.layers.<layer>." in most families.
+// A function that builds layer number `layer` and adds the layer's outputs to the stream `h`. `prefix` is the prefix of
+// the layer's tensors: "model.layers.<layer>." in most families.
 using DraftLayer = std::function<void(ResidualStream& h, const AttentionInputs& shared, std::int64_t layer,
                                       const std::string& prefix)>;
 

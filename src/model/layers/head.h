@@ -34,8 +34,8 @@ struct EmbeddingTable {
 ir::ValueId look_up(LayerBuilder& b, const EmbeddingTable& table, ir::ValueId ids,
                     const std::vector<ir::ValueId>& operands, ir::Attributes attributes);
 
-// Returns the layer's branch [T, hidden], which is the result that the layer adds to the residual stream. If the config
-// has a deepstack level for the layer, the image rows' vectors for this layer are added to the branch.
+// Takes `branch` [T, hidden], the result that the layer adds to the residual stream. If the config has a deepstack
+// level for the layer, returns `branch` plus the image rows' vectors for this layer. Otherwise returns `branch`.
 ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
                            ir::ValueId branch);
 
@@ -46,9 +46,9 @@ ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs&
 // Like logits(), but with a separate matrix, "draft_head", which has the first `ids` rows of the model's head and is
 // quantised as the builder's formats say.
 ir::ValueId draft_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, std::int64_t ids);
-// Returns x multiplied by the head, f32[R, head.rows]. Every rank gets all columns. If `may_slice` and the ranks can
-// share the head's rows equally, each rank computes the logits of its slice, and the slices are gathered. The head's
-// weight has the name `name`.
+// Returns x multiplied by the head, f32[R, head.rows]. Every rank gets all columns. If `may_slice` is true and the
+// ranks can share the head's rows equally, each rank computes the logits of its slice, and the slices are gathered. The
+// head's weight has the name `name`.
 ir::ValueId all_logits(LayerBuilder& b, const std::string& name, ir::ValueId x, const LinearBlock& head,
                        bool may_slice = true);
 

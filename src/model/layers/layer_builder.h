@@ -141,8 +141,8 @@ class LayerBuilder {
   // engine's start. Returns an unquantised format if linears are not quantised at the start. If `cols` is not a
   // multiple of start_cols(), returns an unquantised format and records the reason.
   WeightFormat format_at_start(const std::string& module, std::int64_t cols);
-  // Records that the unquantised matrix of `module` is not quantised at the engine's start, with the reason. Has no
-  // effect if no linears are quantised at the start.
+  // Records the reason why the unquantised matrix of `module` is not quantised at the engine's start. Has no effect if
+  // no linears are quantised at the start.
   void leave_at_start(const std::string& module, const std::string& reason);
   // Returns whether linears are quantised at the engine's start.
   bool quantises_at_start() const { return formats_.at_start().has_value(); }

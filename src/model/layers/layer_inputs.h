@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Returns X[T, per_layer_input_size] for each layer, or nothing if the model has no per-layer embeddings. With size =
+// Returns [T, per_layer_input_size] for each layer, or nothing if the model has no per-layer embeddings. With size =
 // per_layer_input_size and hidden = hidden_size, the values are
 //   (table[ids] · √size + norm(projection(embedded) / √hidden)) / √2
 //

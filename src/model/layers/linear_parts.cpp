@@ -174,7 +174,7 @@ class Joiner {
             .dummy = dummy_scale(part.format.values)};
   }
 
-  // Returns a weight of this linear. The caller adds its parts.
+  // Returns a weight of this linear. The caller adds the weight's parts.
   WeightSpec spec(const char* suffix, ir::DType dtype, ir::Shape shape) const {
     return {.name = fmt::format("{}.{}", name_, suffix), .type = {dtype, std::move(shape)}};
   }

@@ -168,7 +168,7 @@ class Chooser {
   std::int64_t down_index_ = 0;
 };
 
-// Returns the type to use instead of `type`, if the blocks of `type` do not divide rows of `cols` elements.
+// Returns the type to use instead of `type` if `cols`, the length of a row, is not a multiple of `type`'s block size.
 Type fallback_of(Type type, std::int64_t cols) {
   switch (type) {
     case Type::kQ2_K:
@@ -208,7 +208,7 @@ ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type, b
   for (const std::size_t i : order) {
     const GgufSourceTensor& tensor = content.tensors[i];
     if (stays_float32(tensor)) {
-      // A tensor of a GGUF file keeps the type that it has in that file. A tensor of a folder becomes F32.
+      // If the source is a GGUF file, the tensor keeps its type. If the source is a folder, the tensor becomes F32.
       if (content.model != nullptr) chosen.types[i] = tensor.stored;
       continue;
     }

@@ -24,7 +24,8 @@ std::span<const GgufFileType> gguf_file_types();
 
 struct ChosenTypes {
   std::vector<BlockType> types;  // one for each tensor, in the same order
-  // Messages about tensors that do not get the wanted type, because its blocks do not divide the tensors' rows.
+  // Messages about tensors that get another type, because their row length is not a multiple of the wanted type's block
+  // size.
   std::vector<std::string> notes;
 };
 // `importance` says whether there is an importance matrix.

@@ -1,5 +1,5 @@
-// Catches: tensors that get another type than other GGUF writers choose; blocks that do not divide the rows of their
-// tensor.
+// Catches: tensors that get another type than other GGUF writers choose; a type whose block size does not divide the
+// tensor's row length.
 #include "tessera/model/quantise/file_types.h"
 
 #include <fmt/format.h>

@@ -60,7 +60,8 @@ struct Shard {
 };
 
 // Returns the name of the group to which a linear belongs. Other engines concatenate the matrices of a group to one
-// matrix, which has a single NVFP4 factor. So all linears of a group must have the same factor.
+// matrix. In NVFP4 a matrix has a single factor, by which all its block scales are multiplied. So all linears of a
+// group must have the same factor.
 std::string joined_name(const std::string& module) {
   const std::size_t dot = module.rfind('.') + 1;
   const std::string_view last = std::string_view(module).substr(dot);

@@ -16,8 +16,9 @@ namespace tessera {
 // Returns the plan of a folder with quantised linears. The quantised linears are those that an engine would quantise to
 // this format at its start (docs/quantisation.md). Other files, such as the tokenizer's, are copied. Returns
 // unimplemented for a checkpoint that is already quantised, for matrices of experts that are stacked in one tensor, and
-// for weights that are stored transposed or strided. If `importance` is not null, the scales are searched with it, and
-// the errors include those of choose_folder_importance(). Precondition: `importance` is null or uses_importance(type).
+// for weights that are stored transposed or strided. If `importance` is not null, it is used to search for the scales,
+// and the errors include those of choose_folder_importance(). Precondition: `importance` is null or
+// uses_importance(type).
 Result<std::unique_ptr<QuantisedOutput>> make_folder_output(const std::string& model_path, const ModelConfig& config,
                                                             const FolderType& type, const ir::OpTable& ops,
                                                             const FamilyRegistry& families,

@@ -80,8 +80,8 @@ TEST_P(FolderOutputs, WeightsAreThoseOfAQuantisingStart) {
   for (const auto& [name, bytes] : want) {
     ASSERT_TRUE(got.contains(name)) << name;
     EXPECT_EQ(got.at(name).size(), bytes.size()) << name;
-    // In a written folder, joined linears have the same NVFP4 factor. An engine that quantises at its start gives each
-    // linear its own factor, so the scales differ.
+    // In a written folder, linears that other engines join, such as q, k and v, have the same NVFP4 factor. An engine
+    // that quantises at its start gives each linear its own factor, so the scales differ.
     EXPECT_TRUE(GetParam().format == StartFormat::kNvfp4 || got.at(name) == bytes) << name;
   }
 }
@@ -130,7 +130,8 @@ TEST(FolderOutput, JoinedLinearsShareAFactor) {
   EXPECT_NE(divisor("self_attn.q_proj"), divisor("self_attn.o_proj"));
 }
 
-// Returns an importance matrix for all linears of the golden's layers, in which one column in eight matters most.
+// Returns an importance matrix for all linears of the golden's layers. In each linear, one column in eight has a
+// hundred times the importance of the others.
 ImportanceMatrix uneven_importance(const ModelConfig& config) {
   ImportanceMatrix matrix{.source = "i.gguf", .datasets = {}, .entries = {}};
   const std::int64_t hidden = config.hidden_size;

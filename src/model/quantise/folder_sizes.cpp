@@ -206,7 +206,8 @@ class SizeWriter {
 
   Status write_yarn() {
     const RopeConfig& rope = config_.rope;
-    // GGUF files do not say whether YaRN truncates. Readers assume what the model's published config says.
+    // GGUF files do not say whether YaRN rounds the bounds of its ramp to whole pairs (truncate). Readers assume what
+    // the model's published config says.
     const bool truncates = architecture_.name != "gpt-oss";
     if (rope.attention_factor || rope.mscale || rope.mscale_all_dim || rope.truncate != truncates)
       return cannot_say("yarn's attention_factor, mscale or truncate", "yarn without them");

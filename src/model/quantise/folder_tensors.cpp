@@ -92,7 +92,7 @@ class FolderTensors {
       ++tower_tensors_;
       return ok_status();
     }
-    // Old checkpoints store this buffer, whose content follows from the config.
+    // Old checkpoints store this buffer. Its content follows from the config, so it is left out.
     if (name.ends_with("rotary_emb.inv_freq")) return ok_status();
     if (name == "lm_head.weight" && config_.tie_word_embeddings) {
       content_.notes.emplace_back("lm_head.weight is left out: the head is the embeddings");
@@ -161,7 +161,8 @@ class FolderTensors {
     return ok_status();
   }
 
-  // Adds queries or keys. A GGUF file stores the n rows of a head in the order 0, n/2, 1, n/2 + 1, and so on.
+  // Adds a tensor of the query or key projection. A GGUF file stores the n rows of a head in the order 0, n/2, 1, n/2 +
+  // 1, and so on.
   Status add_pairs(const std::string& name, const StoredTensor& tensor, std::int64_t heads) {
     const std::int64_t rows = tensor.shape[0];
     if (rows % (2 * heads) != 0)
@@ -221,8 +222,8 @@ class FolderTensors {
   }
 
   // Adds a tensor that contains matrices of all experts of a layer. `rest` is the part of the tensor's name after the
-  // layer. In a tensor with gate and up, each expert has first all rows of gate and then all rows of up. In GPT-OSS the
-  // rows of gate and up alternate.
+  // layer's number. In a tensor with gate and up, the rows of gate and up alternate in GPT-OSS. In other families each
+  // expert has first all rows of gate and then all rows of up.
   Status add_fused(const StoredTensor& tensor, std::int64_t layer, std::string_view rest) {
     const std::string_view kind = rest.substr(kFused.size());
     const auto name = [&](const char* part, const char* suffix) {

@@ -1,4 +1,5 @@
-// Catches: sums under the name of another tensor; columns that are not in the order of GGUF files; sums of padding.
+// Catches: sums that are stored under the name of another tensor; columns that are not in the order of GGUF files; sums
+// of padding columns that are not left out.
 #include "tessera/model/quantise/observed_input.h"
 
 #include <gmock/gmock.h>

@@ -54,7 +54,7 @@ class QuantisedOutput {
   std::int64_t other_bytes_ = 0;  // headers, tokenizers and config
 };
 
-// Whether the output of a type is a GGUF file or a folder of safetensors.
+// Says whether an output of some type is a GGUF file or a folder of safetensors.
 enum class OutputForm : std::uint8_t { kGguf, kSafetensors };
 
 // Returns the form of a type; nothing for an unknown type. The names of GGUF types may be in any case.

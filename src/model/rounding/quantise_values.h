@@ -35,8 +35,8 @@ struct Rounding {
   friend bool operator==(const Rounding&, const Rounding&) = default;
 };
 
-// If the bits of a float32 number without its sign bit are read as an integer, this integer grows with the number's
-// magnitude. The number is infinite or NaN if the integer is at least kInfiniteBits.
+// The bits of a float32 number without its sign bit form an integer that grows with the number's magnitude. The number
+// is infinite or NaN if this integer is at least kInfiniteBits.
 inline constexpr std::uint32_t kInfiniteBits = 0x7f800000u;
 
 // Sets greatest[i] to the bits of the magnitude of x[i] if these bits are greater than greatest[i]. Precondition: both

@@ -20,7 +20,8 @@ ir::ValueId build_qwen2_5_tower(LayerBuilder& b, const VisionConfig& config);
 // Builds the tower of Qwen3-VL and Qwen3.5.
 ir::ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config);
 
-// The names of a tower's inputs. S is the number of patches, including padding; U = S / merged_patches().
+// The names of a tower's inputs. S is the number of patches, including padding. U = S / merged_patches() is the number
+// of image tokens.
 namespace vision_inputs {
 inline constexpr std::string_view kPatches = "patches";                 // X[S, patch_values]
 inline constexpr std::string_view kPatchPositions = "patch_positions";  // i32[S, 2]: row and column in the image

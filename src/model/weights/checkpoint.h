@@ -41,9 +41,9 @@ class Checkpoint {
   //
   // The data of tensors live as long as this object, even after a move.
   const StoredTensor* find(std::string_view name) const;
-  // Returns a weight of this shape and one of these types. Returns not_found if the checkpoint has no tensor of this
-  // name. The message gives the most similar names. Returns invalid_argument if the tensor has another shape, and
-  // unimplemented if it has another type.
+  // Returns the tensor `name`, which must have this shape and one of the accepted types. Returns not_found if the
+  // checkpoint has no tensor of this name. The message gives the most similar names. Returns invalid_argument if the
+  // tensor has another shape, and unimplemented if it has another type.
   Result<StoredTensor> get(std::string_view name, std::span<const std::int64_t> expected_shape,
                            std::span<const StoredDtype> accepted = kWeightDtypes) const;
   Result<StoredTensor> get(std::string_view name, std::initializer_list<std::int64_t> expected_shape) const {

@@ -43,7 +43,7 @@ TEST(Checkpoint, ReadsOneFile) {
   EXPECT_EQ(checkpoint->find("c"), nullptr);
 }
 
-// Checkpoints of embedding models contain only the body.
+// Checkpoints of embedding models contain only the body, and their tensor names lack the prefix "model.".
 TEST(Checkpoint, FindsTensorsOfABodyWithoutItsPrefix) {
   const test::ScratchDir bare;
   write_shard(bare, "model.safetensors", {"embed_tokens.weight", "norm.weight"});

@@ -19,8 +19,9 @@ constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 4;
 constexpr std::int64_t kExpertSize = 6;  // intermediate size of an expert
 
-// These functions give the elements of expert e: gate_up() those of the gate and up matrices, down() those of the down
-// matrix, and bias() those of the biases of gate and up. Each function gives every element a different number.
+// Each of these functions returns one element of expert e. gate_up() returns an element of the gate or up matrix,
+// down() one of the down matrix, and bias() one of the bias of gate or up. Each function gives every element a
+// different number.
 float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
   return static_cast<float>(1000 * (2 * e + (up ? 1 : 0)) + 10 * row + h);
 }

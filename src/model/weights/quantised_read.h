@@ -29,7 +29,7 @@ Status read_indices(const StoredTensor& stored, const IndexStorage& storage, con
 Status check_small_scales(const StoredTensor& stored, std::span<const std::byte> scales);
 // Returns invalid_argument if one of these exponents is 255, which is not a valid scale.
 Status check_exponents(const StoredTensor& stored, std::span<const std::byte> exponents);
-// Returns invalid_argument if `stored` is not I64[2] or does not contain these two numbers.
+// Returns invalid_argument if `stored` is not I64[2] or does not contain `rows` and `cols`.
 Status check_stored_shape(const StoredTensor& stored, std::int64_t rows, std::int64_t cols);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Catches: a random checkpoint, in any family, type or layout, whose values as loaded differ from the dummy weights;
-// tensors that Hugging Face's own checkpoints of the architecture do not have; files that contradict their index; a
-// failed write that leaves a file.
+// Catches: a random checkpoint of any family, type or layout whose loaded values differ from the dummy weights; tensors
+// that Hugging Face's own checkpoints of the architecture do not have; files that contradict their index; a failed
+// write that leaves a file.
 #include "tessera/model/weights/random_checkpoint.h"
 
 #include <atomic>

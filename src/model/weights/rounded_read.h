@@ -21,7 +21,7 @@ namespace tessera {
 // function and of read_rounded(): `stored` is F32, F16 or BF16 and has the storage's shape.
 Result<float> read_factor(const StoredTensor& stored, const RoundedStorage& storage);
 
-// Writes the elements of the part that `runs` describes to `dst`, without gaps. storage.content says whether the part
+// Writes elements of the part to `dst`, without gaps. `runs` says which elements. storage.content says whether the part
 // contains values, scales or the factor. `factor` is the result of read_factor(). If `importance` is not empty, it has
 // an importance for each column of the matrix, and the scales are searched by search_scales(), whose preconditions then
 // apply. Returns the same errors as read_factor().

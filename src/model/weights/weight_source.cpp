@@ -221,9 +221,9 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const IndexSto
   return read_indices(TRY(checkpoint.get(part.tensor, part.shape, kIndices)), storage, runs, to);
 }
 
-// A cache of the factors of matrices. The key is a tensor and the offset of the matrix in this tensor. A factor is
-// needed for three parts: the values, the scales and the factor itself. Factors are cached because the computation of a
-// factor reads the whole matrix.
+// A cache of the factors of matrices. The key is a tensor's name and the offset of the matrix in this tensor. A factor
+// is needed for three parts: the values, the scales and the factor itself. Factors are cached because the computation
+// of a factor reads the whole matrix.
 using Factors = std::map<std::pair<std::string, std::int64_t>, float>;
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const RoundedStorage& storage, Factors& factors,

@@ -102,7 +102,7 @@ struct GridStorage {
 // A matrix [rows, cols] of numbers that is quantised while it is read. The numbers are stored as in StridedStorage, as
 // F32, F16 or BF16, and must be finite. `rounding` gives the format and the blocks in which the matrix is quantised.
 // `content` says which result of the quantisation the part contains. The values are [rows, bytes of a row]. There is
-// one scale for each block of step_rows by step_cols elements, which must lie within one block of `rounding`. The
+// one scale for each block of step_rows by step_cols elements. This block must lie within one block of `rounding`. The
 // factor is [rows], the same number for each row. Only formats whose scales are E4M3 have a factor, by which all scales
 // are multiplied. In other formats the scales are float32.
 struct RoundedStorage {

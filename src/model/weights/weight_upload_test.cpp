@@ -70,7 +70,7 @@ TEST(WeightUpload, StagedLoadingEqualsDirectLoading) {
 }
 
 // The weights have slices that are padded in rows and columns, are larger than a buffer, and are followed by another
-// part. Every element must be in its place, and all other elements must be zero.
+// part. Every element of a slice must be in its place, and all elements of the padding must be zero.
 TEST(WeightUpload, PaddedPartsEndInZeros) {
   constexpr std::int64_t kRows = 2100;
   constexpr std::int64_t kCols = 1001;

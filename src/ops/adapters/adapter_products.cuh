@@ -71,8 +71,8 @@ bool fits_tiles(const AdapterProductArgs& in) {
 }
 
 // Makes an operator that runs product_many on chunks of adapter_chunk_rows(in.rows) rows. For whole matrices
-// (adapter_whole.h), a block processes several chunks of one slot together. They have at most 64 rows in total, or at
-// most 8 if the batch has at most 8 rows. Precondition: fits_tiles<T>().
+// (adapter_whole.h), a block processes several chunks of one slot together. These chunks have at most 64 rows in total,
+// or at most 8 if the batch has at most 8 rows. Precondition: fits_tiles<T>().
 template <class T, class Args>
 std::unique_ptr<BoundOp> make_product_of_many(const char* name, const Args& in) {
   const auto make = [&]<int kEights, int kGroups>() {

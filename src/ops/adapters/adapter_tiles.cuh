@@ -42,7 +42,7 @@ __device__ inline uint4 load_or_zero(const T* from, bool is_there) {
   return is_there ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 }
 
-// Stores a value in the shared memory of block `block` of the cluster, at the offset that `own` has in this block.
+// Stores a value in block `block` of the cluster, at the offset that `own` has in the calling block's shared memory.
 __device__ inline void store_to_block(float* own, unsigned block, float value) {
   asm volatile(
       "{\n"
@@ -153,9 +153,9 @@ __device__ void store_sum(const Args& in, const Chunk& chunk, std::int32_t value
     store_result<T>(in, in.table.order[chunk.begin + row], value, sum);
 }
 
-// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. A warp loads its part of A for
-// kHeldSteps steps before wait_for_previous(). gridDim.x counts the kParts blocks of a cluster, gridDim.y counts groups
-// of kValues rows of A, and gridDim.z counts chunks.
+// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. A warp loads its part of A for the
+// first kHeldSteps steps before it calls wait_for_previous(). gridDim.x counts the kParts blocks of a cluster,
+// gridDim.y counts groups of kValues rows of A, and gridDim.z counts chunks.
 template <class T, int kEights, int kFewWarps, int kHeldSteps, int kParts>
 __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShrinkArgs in) {
   constexpr int kRows = kEights * 8;
@@ -213,8 +213,8 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   if (result < kResults) store_sum<T>(in, chunk, first_value + result % kValues, result / kValues, sum);
 }
 
-// True for adapter_whole_linear (adapter_whole.h). Its matrix is larger than x and must be read rarely. So neighbouring
-// blocks read the same rows of it, for different chunks, and a block processes several chunks of a slot.
+// True for adapter_whole_linear (adapter_whole.h). Its matrix is larger than x, so it should be read few times. So
+// neighbouring blocks read the same rows of it for different chunks, and a block processes several chunks of a slot.
 template <class Args>
 constexpr bool kOfWhole = std::is_same_v<Args, AdapterWholeLinearArgs>;
 

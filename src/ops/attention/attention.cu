@@ -44,9 +44,9 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), Shared::kRows, rows)) return;
 
-  // `first` and `last` are the positions of the tokens of the block's first and last row. At the beginning [begin, end)
-  // contains all keys that any row of the block sees. [begin, end) is then reduced to the keys that also lie in the
-  // block's range.
+  // `first` and `last` are the positions of the tokens of the block's first and last row. [begin, end) initially
+  // contains all keys that any row of the block sees. It is then reduced to the keys that also lie in the block's
+  // range.
   const int first = rows.offset + rows.row_begin / p.group;
   const int last = rows.offset + (rows.row_begin + rows.rows - 1) / p.group;
   int begin = p.window > 0 ? max(0, first - p.window + 1) : 0;

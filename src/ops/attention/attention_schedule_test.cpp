@@ -62,7 +62,7 @@ TEST(TileSchedule, AssignsEveryTileAndHeadOnce) {
 }
 
 // A pair is a tile of even index and the tile after it. If a request has an odd number of tiles, its last pair has only
-// one.
+// one tile.
 TEST(TileSchedule, AssignsEveryPairOfTilesOnce) {
   const std::vector<std::int32_t> query_lens = {1, 128, 129, 1000, 300};
   const std::vector<std::int32_t> kv_lens = {700, 128, 2000, 1000, 306};
@@ -79,8 +79,8 @@ TEST(TileSchedule, AssignsEveryPairOfTilesOnce) {
   }
 }
 
-// The first request wants only its last row, in tile 1, whose pair begins at tile 0. The second request wants a
-// row of tile 2, which has no tile after it.
+// The first request wants only its last row, which is in tile 1. The pair of tile 1 begins at tile 0. The second
+// request wants a row of tile 2, which has no tile after it.
 TEST(TileSchedule, AssignsThePairOfAWantedTile) {
   const Assignment a = assign({256, 384}, {256, 384}, {.per_pair = 1}, 2, 1, {255, 383});
   std::set<std::pair<int, int>> given;

@@ -76,7 +76,7 @@ TESSERA_CPU_CLONES void load_queries(const AttentionProblem& p, const AttentionT
     for (std::int64_t d = 0; d < p.head_dim; ++d) to[place_of(d, p.head_dim, by_fours)] = to_float(from[d]) * scale;
     for (std::int64_t d = p.head_dim; d < padded; ++d) to[d] = 0.0f;
     for (std::int64_t d = 0; d < padded; ++d) s.sums[r * padded + d] = 0.0f;
-    // A sink acts like a key before all others, whose value is zero.
+    // A sink acts like a key that has a zero value and comes before all other keys.
     const bool sink = p.sinks != nullptr;
     s.greatest[r] = sink ? p.sinks[tile.head * p.group() + (tile.row_begin + r) % p.group()] : kMinusInfinity;
     s.total[r] = sink ? 1.0f : 0.0f;

@@ -2,7 +2,7 @@
 //
 //   "tessera"  our own (attention.cu): head sizes up to 512, every dtype, window, softcap and sinks
 //   "hopper"   our own for decode on Hopper (decode_attention.h)
-//   "fa3"      our own for extend on Hopper, after FlashAttention-3, without softcap (prefill_attention.h)
+//   "fa3"      our own for extend on Hopper, modelled on FlashAttention-3, without softcap (prefill_attention.h)
 //   "fa2"      FlashInfer's FlashAttention-2, on any GPU: extend, and decode with the query heads of a KV head as one
 //              tile; a softcap only with heads of 128 elements or more
 //   "cudnn"    cuDNN's decode, if the user asks for it and the machine has cuDNN
@@ -11,8 +11,8 @@
 // run on "hopper" or FA2's decode kernel, because such a row would leave a tile of the extend kernel nearly empty. With
 // wanted_rows_only, "hopper" also computes the last row of a prompt if only this row of the prompt is wanted.
 //
-// If the cache has another type than the queries, "tessera" runs. There is one exception: with a cache of f8e4m3,
-// decode steps run on "hopper" where it supports the shape.
+// Decode steps over a cache of f8e4m3 run on "hopper" where it supports the shape. In all other cases in which the
+// cache has another type than the queries, "tessera" runs.
 //
 // All kernels but "tessera" need the work lists of a CudaAttentionPlanner (cuda_attention_planner.h). Without a planner
 // "tessera" runs.

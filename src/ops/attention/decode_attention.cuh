@@ -11,11 +11,11 @@
 // Tensor cores compute keys · queries, and then values · weights. Each product has 16 rows and 8 columns. The rows are
 // keys in the first product, and elements of a head in the second. The columns are up to 8 query heads.
 //
-// A cache of E4M3 takes half the bytes, so there are twice as many stages. Lanes widen the loaded numbers exactly to
-// the queries' type before they multiply. A load gives each lane four neighbouring elements of a key of E4M3, but only
-// two of a 16-bit type. So the products see the elements of an E4M3 key in a permuted order, and queries and sums are
-// stored in the same permuted order: of 16 elements, element 4 · i + j is at 2 · i + j if j < 2, and at 2 · i + j + 6
-// otherwise.
+// A cache of E4M3 takes half the bytes of a 16-bit cache, so there are twice as many stages. Lanes widen the loaded
+// numbers exactly to the queries' type before they multiply. A load gives each lane four neighbouring elements of a key
+// of E4M3, but only two of a 16-bit type. So the products see the elements of an E4M3 key in a permuted order, and
+// queries and sums are stored in the same permuted order: of 16 elements, element 4 · i + j is at 2 · i + j if j < 2,
+// and at 2 · i + j + 6 otherwise.
 //
 // A block may ask for its first keys before it waits for the preceding kernels (cuda_launch.cuh), if this forward does
 // not write these keys (KeySegment::newest). Earlier forwards have written them completely, because every forward

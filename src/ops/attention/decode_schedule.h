@@ -1,5 +1,5 @@
 // Decides on the host how attention of single rows divides a forward's keys among the workers of a launch. The decision
-// depends only on lengths. It uses no device and allocates nothing.
+// depends only on lengths. The code uses no device and allocates nothing.
 //
 // A single row is a request's only row, or its last row if no other row is wanted.
 //

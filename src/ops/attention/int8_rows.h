@@ -1,8 +1,8 @@
 // Kernels for tiles of a few rows over a cache of int8, for AVX-512 and AVX2. Other machines, and heads whose size is
 // no multiple of 32, use the kernels that attention_tile.cpp has for caches of any type.
 //
-// Scores are sums of integer products. A query is rounded to 16 bits with one scale, which changes no element by more
-// than 1/65534 of the query's greatest magnitude. The products of two neighbouring elements are added exactly. All
+// Scores are sums of integer products. A query is rounded to 16 bits with one scale. The rounding changes no element by
+// more than 1/65534 of the query's greatest magnitude. The products of two neighbouring elements are added exactly. All
 // other sums are float32, as in the other kernels. A row's result has the same bits whatever the tile's other rows are,
 // and whichever lane of a vectorised loop processes a key.
 #pragma once

@@ -31,7 +31,7 @@
 // stored.
 //
 // With a window, tiles of keys before the window of a work item's first row are left out (Reach::kWindow). A sink is
-// one more score of each row, whose value vector is zero. At the end, the sink's weight is added to the row's sum of
+// one more score of each row. Its value vector is zero. At the end, the sink's weight is added to the row's sum of
 // weights.
 //
 // The kernel is bound by arithmetic. Each row, head and visible key needs 4 · head_dim operations, and an H200 has 989

@@ -1,12 +1,11 @@
 // The computing warpgroups of a block of prefill attention (prefill_attention.cuh). Each warpgroup computes kGroupRows
 // query rows of one head. It takes either all keys of these rows, or half of every tile of keys.
 //
-// While a warpgroup turns scores into weights, the tensor cores run two other kinds of products: this warpgroup's
-// weights times values of the previous tile, and the products of the other warpgroup. Warpgroups with different rows
-// take turns at issuing products. So one warpgroup has scores to work on while the other waits for scores. Warpgroups
-// with the same rows join their results at the end: each scales its sums by a weight of its own (part_weight()), and
-// the scaled sums are added. The weight follows from the warpgroup's running max and the greater of both running
-// maxima.
+// While a warpgroup turns scores into weights, the tensor cores run two kinds of products: this warpgroup's weights
+// times values of the previous tile, and the products of the other warpgroup. Warpgroups with different rows take turns
+// at issuing products. So one warpgroup has scores to work on while the other waits for scores. Warpgroups with the
+// same rows join their results at the end: each scales its sums by a weight of its own (part_weight()), and the scaled
+// sums are added. The weight follows from the warpgroup's running max and the greater of both running maxima.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
@@ -153,7 +152,7 @@ struct RowsWarpgroup {
     pack_weights();
   }
 
-  // Adds the weighted values of the last step's tile, and finishes the rows' sums.
+  // Adds the weighted values of the final step's tile, and finishes the rows' sums.
   __device__ void finish() {
     rescale_out();
     const int values = take_tile();
@@ -217,8 +216,8 @@ struct RowsWarpgroup {
 
   // Sets the unseen values to zero in the one box that has both seen and unseen values. Unseen values may be NaN, which
   // a weight of 0 would not remove. Only the work item's last tile has such a box. This tile is processed first. If it
-  // is the only tile, its values come next in the ring. Otherwise the keys of the tile before it come next, and then
-  // its values.
+  // is the only tile, its values come next in the ring. Otherwise the ring holds the keys of the tile that is processed
+  // second, and then the values of the last tile.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.end - w.first > 1) values.advance();

@@ -129,8 +129,8 @@ TEST(Int8Cache, BlocksOfZerosAndOfTinyNumbersAreZeros) {
     for (std::int64_t d = 0; d < 64; ++d) EXPECT_EQ(element_of(cache, 1, h, 64, d), 0);
 }
 
-// The test stores rotated keys in a cache of the activations' type, which holds them unchanged. Then it stores the same
-// keys in an int8 cache by kv_store.
+// qkv_rope_store writes rotated keys to a cache of the activations' type, which holds them unchanged. kv_store then
+// writes these keys to an int8 cache. This cache must equal the int8 cache that qkv_rope_store writes directly.
 TEST(Int8Cache, QkvRopeStoreStoresWhatKvStoreStores) {
   if (on_cuda()) GTEST_SKIP() << "caches of int8 are the CPU's";
   for (const DType dtype : kFloatingDTypes)

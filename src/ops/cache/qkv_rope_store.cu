@@ -28,9 +28,9 @@ __device__ void store_as(Y* to, const Pack<X, N>& values, float scale) {
 constexpr int kMostThreads = 1024;  // maximum number of threads of a block
 
 // Normalises, rotates and stores the heads of all tokens. blockIdx.x is the token. A group of blockDim.x threads
-// processes one of the token's heads. Each thread processes one or two packs of the head's elements, which form a slot
-// (cuda_rotary.cuh). It loads them at once and keeps them in registers. row_sum() adds over either a part of a warp or
-// a whole block, so a group that is larger than a warp must be a whole block.
+// processes one of the token's heads. Each thread processes one or two packs of the head's elements. The packs of a
+// thread form a HeadSlot (cuda_rotary.cuh). The thread loads them at once and keeps them in registers. row_sum() adds
+// over either a part of a warp or a whole block, so a group that is larger than a warp must be a whole block.
 template <class X, class Y, int N>
 __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_constant__ QkvRopeStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_cons
   const std::int64_t cache_slot = args.slots[token];
 
   if (args.q_weight != nullptr) {
-    // Adds the sums of a slot's two packs first, so that all sums are added in the same order as in head_norm.
+    // Adds the sums of a HeadSlot's two packs first, so that all sums are added in the same order as in head_norm.
     const float first = is_mine ? sum_of_squares(a) : 0.0f;
     const float second = has_second ? sum_of_squares(b) : 0.0f;
     const float scale = rms_scale(row_sum(first + second, scratch), args.head_dim, args.eps);

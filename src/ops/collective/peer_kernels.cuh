@@ -88,8 +88,8 @@ __device__ inline std::int64_t thread_of_grid() {
 }
 __device__ inline std::int64_t threads_of_grid() { return static_cast<std::int64_t>(gridDim.x) * kPeerThreads; }
 
-// Sets the words that were written to this rank's mailbox in the previous turn back to kAbsent. Each thread clears a
-// part of these words.
+// Clears the words that were written to this rank's mailbox in the previous turn: sets them to kAbsent. Each thread
+// clears a part of these words.
 __device__ inline void clear_last_turn(const Peers& peers, const Turn& turn) {
   uint4* buffer = reinterpret_cast<uint4*>(peers.mailboxes[peers.rank] + turn.clear_at);
   const std::int64_t packs = (static_cast<std::int64_t>(turn.clear_words) + 3) / 4;

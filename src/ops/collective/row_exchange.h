@@ -2,8 +2,8 @@
 // rows of all ranks. After the experts, each rank gets the sums of its own rows.
 //
 //   all_gather_rows(x X[T, …]) {ranks} → X[ranks·T, …]    the rows of all ranks, in rank order
-//   reduce_scatter(x X[ranks·T, N]) {ranks} → X[T, N]     Σ over ranks of the T rows that begin with row rank·T, added
-//                                                         in rank order in float32 and rounded once
+//   reduce_scatter(x X[ranks·T, N]) {ranks} → X[T, N]     the T rows from row rank·T on, summed over all ranks in rank
+//                                                         order in float32, and rounded once
 //
 // T is the same on every rank, because the ranks agree on a size and a rank with fewer tokens adds padding. So no
 // buffer's size depends on the router's choices, and the calls can be captured. With one rank (no communicator) both

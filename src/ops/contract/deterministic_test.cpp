@@ -91,7 +91,7 @@ History make_history(const Config& c, std::int64_t length) {
           random_tensor(DType::kFloat32, {length, c.kv_heads * c.head_dim}, 13, -2, 2)};
 }
 
-// A forward of one request's positions [begin, end), and of other requests before and after this one in the batch.
+// A forward that computes the positions [begin, end) of one request. The batch has other requests before and after it.
 struct Forward {
   std::int64_t begin;
   std::int64_t end;

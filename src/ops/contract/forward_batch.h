@@ -107,8 +107,8 @@ struct ForwardBatch {
 enum class BatchKind : std::uint8_t {
   kExtend,  // any number of requests with any query lengths
   kDecode,  // each request has one row, and perhaps drafts after it; rows past the real rows are padding
-  // In batches of both kinds, plans get each row of a request with drafts as a separate request of one row. Only plans
-  // that need whole requests (OpPlan::plans_requests) get all rows of a request together.
+  // In batches of both kinds, plans that need whole requests (OpPlan::plans_requests) get all rows of a request
+  // together. Other plans get each row of a request with drafts as a separate request of one row.
 };
 
 class OpPlan;

@@ -1,4 +1,4 @@
-// The form of an RMS norm, which says which formula of norm.h applies.
+// The form of an RMS norm. The form says which formula of norm.h applies.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ class BoundOp {
  public:
   virtual ~BoundOp() = default;
   // Enqueues the kernel on `stream` and does not wait for it. This function allocates nothing and synchronises nothing.
-  // The only host data that it may read is what the operator's OpPlan wrote in its last plan(). It may skip launches
+  // The only host data that it may read is what the newest plan() of the operator's OpPlan wrote. It may skip launches
   // for which that plan() found no work. While the stream records, it enqueues all launches, because each replay of the
   // graph uses the results of a later plan().
   virtual Status enqueue(Stream& stream) const = 0;
@@ -84,18 +84,18 @@ struct KernelDef {
 // A kernel that replaces up to three neighbouring operators, or a region of the program, because it is faster. Its
 // results equal those of the replaced operators, up to the order of sums. Each replaced operator passes one value to
 // the first operand of the next operator. This value is the first result of the replaced operator, or the operand that
-// the operator updates in place. Nothing else reads the value, so the joined kernel need not write it. There is one
-// exception: if the next operator updates the value in place, other operators may read the updated value, so the joined
-// kernel must write it. The kernel of a region writes only the results of the region's last call, because nothing
-// outside the region reads other results.
+// the operator updates in place. If the next operator updates the value in place, other operators may read the updated
+// value, so the joined kernel must write it. Otherwise nothing else reads the value, and the joined kernel need not
+// write it. The kernel of a region writes only the results of the region's last call, because nothing outside the
+// region reads other results.
 struct JoinedKernelDef {
   std::array<std::string_view, 3> ops{};  // the operators, in order; unused entries are empty
   const RegionPattern* region = nullptr;  // the region to replace; null: `ops` are replaced
   std::string_view name;
   std::int64_t most_rows = 0;  // maximum number of rows of the first operator's first operand
   // Returns null if the kernel does not support these sizes, types or attributes. It must also return null in a
-  // deterministic forward if its results could have other bits than those of the replaced operators. `calls` has one
-  // entry for each replaced operator. No operand of these calls shares memory with a result.
+  // deterministic forward if the kernel's results could have other bits than those of the replaced operators. `calls`
+  // has one entry for each replaced operator. No operand of these calls shares memory with a result.
   Result<std::unique_ptr<BoundOp>> (*bind)(std::span<const BindArgs> calls) = nullptr;
 
   // Returns whether the kernel replaces calls of this operator.

@@ -35,10 +35,11 @@ class KernelTable;
 class OpPlan {
  public:
   virtual ~OpPlan() = default;
-  // Plans `batch`. It either writes the kernels' data to the step buffer, which is uploaded afterwards, or uploads the
-  // data itself on `stream`. For kDecode, `padded_requests` is the number of rows of the graph that will run, which is
-  // at least the batch's number of requests. For kExtend it is unused. Returns kResourceExhausted if the batch exceeds
-  // the limits that the plan was made for, and kInternal if the batch contradicts itself. Allocates nothing.
+  // Plans `batch`. The function either writes the kernels' data to the step buffer, which is uploaded afterwards, or
+  // uploads the data itself on `stream`. For kDecode, `padded_requests` is the number of rows of the graph that will
+  // run. It is at least the batch's number of requests. For kExtend it is unused. Returns kResourceExhausted if the
+  // batch exceeds the limits that the plan was made for, and kInternal if the batch contradicts itself. Allocates
+  // nothing.
   virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) = 0;
   // Returns whether plan() needs all rows of a request together. Other plans get each row of a request with drafts as a
   // separate request of one row (runner/row_requests.h).

@@ -10,7 +10,8 @@
 
 namespace tessera {
 
-// Identifies a table. A table keeps its number as long as it only grows. 0 means that the table has no number.
+// Identifies a table. A table keeps its number as long as it changes only as PageTable allows. 0 means that the table
+// has no number.
 using PageTableNumber = StrongId<struct PageTableNumberTag, std::uint64_t>;
 
 // Returns a number that this process has not used before. Any thread may call it.

@@ -21,7 +21,7 @@
 
 namespace tessera {
 
-// Returns e^x with a relative error of about 1e-7; 0 for -inf, inf past 88.72, NaN for NaN.
+// Returns e^x with a relative error of about 1e-7. The result is 0 for -inf, inf for x above 88.72, and NaN for NaN.
 TESSERA_INLINE float fast_exp(float x) {
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;

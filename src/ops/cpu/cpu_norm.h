@@ -15,8 +15,8 @@ TESSERA_INLINE float square(T x) {
   return v * v;
 }
 
-// Returns Σ x². It uses several vectors of partial sums, because with a single vector each addition would wait for the
-// previous one.
+// Returns Σ x². The function uses several vectors of partial sums, because with a single vector each addition would
+// wait for the previous one.
 template <class T>
 TESSERA_INLINE float sum_of_squares(const T* x, std::int64_t n) {
   constexpr std::int64_t kLanes = 32;

@@ -58,15 +58,15 @@ TESSERA_INLINE Vec16 numbers_of_e4m3(VecU16 const& magnitude, VecU16 const& sign
   const Vec16 lifted = value * 2.0f - std::bit_cast<float>(121u << 23);
   return reinterpret_cast<Vec16>(reinterpret_cast<VecU16>(lifted < value ? lifted : value) | sign);
 }
-// Loads 16 numbers. It widens bytes to 32 bits in two steps, because in one step g++ 12 widens them one by one.
+// Loads 16 numbers. Bytes are widened to 32 bits in two steps, because in one step g++ 12 widens them one by one.
 TESSERA_INLINE Vec16 load16(const Float8E4M3* p) {
   VecByte16 bytes;
   std::memcpy(&bytes, p, sizeof(bytes));
   const VecU16 wide = __builtin_convertvector(__builtin_convertvector(bytes, VecHalf16), VecU16);
   return numbers_of_e4m3((wide & 0x7fu) << 20, (wide & 0x80u) << 24);
 }
-// Loads 64 numbers as 16 words of four numbers, and extracts the numbers with shifts, because widening instructions are
-// slower. Lane i of to[j] comes from byte j of word i, so it is number 4 · i + j.
+// Loads 64 numbers as 16 words of four numbers, and extracts the numbers with shifts, which are faster than widening
+// instructions. Lane i of to[j] comes from byte j of word i, so it is number 4 · i + j.
 TESSERA_INLINE void load_by_fours(const Float8E4M3* p, Vec16 (&to)[4]) {
   constexpr std::uint32_t kMagnitude = 0x7fu << 20;
   constexpr std::uint32_t kSign = 1u << 31;

@@ -77,8 +77,8 @@ struct SplitPair {
   std::uint32_t rounded;
   std::uint32_t rest;
 };
-// Splits two numbers. A rounded number plus its rounding error has at least 16 bits of precision. With float16 this
-// holds only for magnitudes above 2^-9. Precondition: neither number exceeds T's range.
+// Splits two numbers. A rounded number plus its rounding error has at least 16 bits of precision, unless T is float16
+// and the number's magnitude is 2^-9 or less. Precondition: neither number exceeds T's range.
 template <class T>
 __device__ inline SplitPair split_two(float low, float high) {
   const std::uint32_t rounded = pack_two<T>(low, high);

@@ -27,7 +27,7 @@ class BoxesInFlight {
   // `most` is the maximum number of boxes in flight, and is not above `slots`. `full` points to the barriers of the
   // slots. A barrier's phase ends when a box arrives in its slot.
   __device__ BoxesInFlight(SharedBarrier* full, int slots, int most) : full_(full), slots_(slots), free_(most) {}
-  // Waits until one more box may be in flight. The thread calls it before it asks for each box.
+  // Waits until one more box may be in flight. The thread calls this function before it asks for a box.
   __device__ void wait_for_one() {
     if (free_ > 0) {
       --free_;
@@ -73,8 +73,8 @@ __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, Shared
       "l"(&map), "r"(barrier.address()), "r"(c0), "r"(c1)
       : "memory");
 }
-// Copies a box to the same address in each block of the cluster whose bit is set in `blocks`. In each of these blocks,
-// the arriving bytes count for the barrier at the address of `barrier`.
+// Copies a box to the same address in several blocks of the cluster, namely those whose bits are set in `blocks`. In
+// each of these blocks, the arriving bytes count for the barrier at the address of `barrier`.
 __device__ inline void copy_box_to_all(std::uint32_t to, const CUtensorMap& map, SharedBarrier& barrier,
                                        std::uint16_t blocks, int c0, int c1) {
   asm volatile(
@@ -123,7 +123,8 @@ __device__ inline unsigned block_in_cluster() {
 __device__ inline void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ inline void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 // Arrives like arrive_at_cluster(), but makes no stores visible, except for barriers that the thread has initialised
-// (SharedBarrier::make_visible()). It takes less time, because it need not wait until all stores have ended.
+// (SharedBarrier::make_visible()). It is faster than arrive_at_cluster(), because it need not wait until all stores
+// have ended.
 __device__ inline void arrive_at_cluster_early() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ inline void sync_cluster() {
   arrive_at_cluster();

@@ -85,8 +85,8 @@ __device__ inline void wait_for_previous() {
 // that was compiled for Hopper or newer, because only such code contains the wait.
 bool can_launch_early();
 
-// Launches a kernel. It returns no error, because the CUDA runtime keeps a launch error until the calling CudaOp reads
-// it.
+// Launches a kernel. The function returns no error, because the CUDA runtime keeps a launch error until the calling
+// CudaOp reads it.
 template <class... Parameters, class... Arguments>
 void launch_with(void (*kernel)(Parameters...), const LaunchShape& shape, std::size_t shared_bytes, bool early,
                  cudaStream_t stream, const Arguments&... arguments) {

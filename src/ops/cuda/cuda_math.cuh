@@ -102,7 +102,7 @@ template <class T, int N>
 __device__ inline Pack<T, N> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
-// Loads a pack from the L2 cache. It bypasses L1, because another block of the same launch may have written the pack.
+// Loads a pack from the L2 cache. The load bypasses L1, because another block of the launch may have written the pack.
 template <class T, int N>
 __device__ inline Pack<T, N> load_pack_from_l2(const T* from) {
   using Word = std::conditional_t<sizeof(T) * N == 16, uint4, std::conditional_t<sizeof(T) * N == 8, uint2, unsigned>>;

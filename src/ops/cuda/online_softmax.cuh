@@ -67,9 +67,10 @@ struct OnlineSoftmax {
   __device__ float inverse() const { return sum > 0 ? 1 / sum : 0.0f; }
 };
 
-// Returns the weight of one of a row's partial results when they are merged. `running_max` is the running max of this
-// partial result, or its log-sum-exp if its values are normalised. `most` is the greatest of these numbers over all
-// partial results. `scale` turns a difference of two scores into an exponent to the base of Base.
+// Returns the factor by which one of a row's partial results is multiplied when they are merged. `running_max` is the
+// running max of this partial result, or its log-sum-exp if its values are normalised. `most` is the greatest of these
+// numbers over all partial results. A difference of two of these numbers is multiplied by `scale` before it is passed
+// to Base::power().
 template <class Base>
 __device__ float part_weight(float running_max, float most, float scale = 1) {
   return Base::power((running_max - most) * scale);

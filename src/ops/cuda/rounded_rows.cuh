@@ -22,8 +22,8 @@ struct RoundedRows {
   std::int64_t scale_stride;
 };
 
-// Returns the largest value of a group's threads, in each thread of the group. It synchronises only the kGroupThreads
-// neighbouring lanes of the group.
+// Returns the largest value of a group's threads, in each thread of the group. The function synchronises only the
+// kGroupThreads neighbouring lanes of the group.
 __device__ inline float group_max(float x) {
   const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % kWarp;
   const unsigned lanes = 0xffffu << lane / kGroupThreads * kGroupThreads;

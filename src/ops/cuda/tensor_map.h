@@ -40,8 +40,8 @@ struct RowGroups {
 };
 
 // Makes the tensor map of `weights`, which begin at `data`. A box has `box_rows` rows (a multiple of 16) and
-// `box_columns` columns of one matrix. Otherwise it works like encode_tensor_map(). The coordinates of a box are
-// column, 0, 0, group, matrix.
+// `box_columns` columns of one matrix. The coordinates of a box are column, 0, 0, group, matrix. In all other respects
+// the function works like encode_tensor_map().
 Result<CUtensorMap> encode_row_groups(ir::DType dtype, const void* data, const RowGroups& weights, int box_rows,
                                       int box_columns, Swizzle swizzle = Swizzle::k128Bytes);
 

@@ -71,8 +71,8 @@ struct WeightRing {
     }
   }
 
-  // Starts copying eight rows of w [*, k], from row `row` on. It copies 1024 columns of each row, from column `column`
-  // on. If `norm` is not null, also copies 1024 values of `norm`. All lanes of the filling warp call it.
+  // Starts copying 1024 columns, from column `column` on, of eight rows of w [*, k], from row `row` on. If `norm` is
+  // not null, also copies 1024 values of `norm`. All lanes of the filling warp call this function.
   __device__ void ask(const __nv_bfloat16* w, int k, int row, int column, const __nv_bfloat16* norm, void* norm_to) {
     constexpr std::uint32_t kBytes = kPartColumns * 2;
     expect(8 * kBytes + (norm != nullptr ? kBytes : 0));

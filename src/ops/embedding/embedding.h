@@ -11,7 +11,7 @@ namespace tessera {
 //   There are T tokens, V rows of the table, E given rows and H columns. A given row has K parts of H columns, and only
 //   the first part is used here. Row t is given[rows[t], 0 : H] if rows[t] is not negative, and table[ids[t]] · scale
 //   otherwise. An id outside the table, or a row outside `given`, gives zeros, so that the kernel never reads out of
-//   bounds. The engine refuses such ids and rows earlier. The scale is rounded to X first, as in Hugging Face's Gemma.
+//   bounds. The engine already refuses such ids and rows. The scale is rounded to X first, as in Hugging Face's Gemma.
 //   Without `rows` and `given`, all rows come from the table.
 //   If ranks share a table of table_rows rows, this rank has the rows [first_row, first_row + V). An id whose row
 //   belongs to another rank gives zeros here, and only the rank with the first slice uses `given`. The sum over the

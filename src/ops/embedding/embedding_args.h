@@ -44,7 +44,7 @@ struct GivenSum {
   std::int64_t num_given;
   std::int64_t stride;
 
-  // Returns the given row to add to token t; null if nothing is added.
+  // Returns the part of a given row that is added to row t of x, or null if nothing is added.
   constexpr const T* row_of(std::int64_t t) const {
     const std::int64_t row = rows[t];
     return row >= 0 && row < num_given ? given + row * stride : nullptr;

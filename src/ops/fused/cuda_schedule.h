@@ -4,7 +4,7 @@
 //
 //   item   has `pack` neighbouring elements, which a thread loads at once. With a rotation it also has the elements
 //          that lie half a head after them.
-//   unit   has `items` items. Each of its `lanes` threads has `held` of them in registers.
+//   unit   has `items` items. Each of the unit's `lanes` threads has `held` of these items in registers.
 //
 // The schedule depends on the kernel alone and not on the number of rows, so a row has the same bits in every batch.
 #pragma once

@@ -68,8 +68,8 @@ class TaskWriter {
     return fmt::format("({0}) / {1} * {2} + ({0}) % {1} * kPack", item, packs, task_.head_dim);
   }
   // Returns the C++ expression for the index of an element in its row. With `site` 0 the element is `shift` elements
-  // after the first element of item h (cuda_schedule.h). With `site` 1 it is the partner of that element in a rotation,
-  // which is half a head further on.
+  // after the first element of item h (cuda_schedule.h). With `site` 1 it is that element's partner in a rotation, half
+  // a head further on.
   std::string element(std::int64_t site, std::int64_t shift) const {
     const std::int64_t plus = shift + site * task_.head_dim / 2;
     return plus == 0 ? "at[h]" : fmt::format("at[h] + {}", plus);

@@ -14,8 +14,8 @@
 //   store %3 in operand 4: bf16
 //
 // A value is rounded to its dtype when it is computed, as if it were stored. So a row kernel computes what the
-// operators compute one after another. Sums are float32; the device chooses their order, which depends only on the
-// kernel.
+// operators compute one after another. Sums are float32. The device chooses the order of additions. For one kernel it
+// is always the same.
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,7 @@ class RowKernelBuilder {
   // Returns the source to compile; equal sources give equal code. Returns kUnimplemented if the device has no code for
   // the kernel.
   virtual Result<std::string> source(const RowKernel& kernel) const = 0;
-  // Returns machine code, which later processes may use too, or "" if there is nothing to compile. This may take a
+  // Returns machine code, which later processes may use too, or "" if there is nothing to compile. Compiling may take a
   // second.
   virtual Result<std::string> compile(const std::string& source, Device& device) const = 0;
   // Loads code, which may come from an earlier process. Precondition: no stream records a graph.

@@ -1,6 +1,6 @@
 // Keeps, for each row kernel and number of rows, the schedule that was measured to be the fastest. A schedule is how a
 // device divides the rows among threads (RowKernelCode::schedules). All schedules of a kernel give the same bits, so
-// the choice may differ between two binds, and between ranks. A problem is a row kernel with a number of rows. The
+// the choice may differ between two binds, and between ranks. A problem is a row kernel and a number of rows. The
 // functions below are used at these times:
 //
 //   bind            uses chosen(problem), or else the device's default, and calls note(problem, how to bind it again)

@@ -1,8 +1,8 @@
 // Computes head_linear on CUDA. bfloat16 and float16 use a tensor-core kernel, whose blocks have 64 columns of one head
 // and 16 or 64 rows. Other types, and sizes that are not whole packs of 16 bytes, use a plain kernel. Both kernels add
 // an element's products in the order of k for any number of rows, so a row's bits do not depend on the other rows. If w
-// is transposed, a forward with few rows that need not be deterministic uses a third kernel, which loads weights before
-// the preceding kernels have ended.
+// is transposed, a forward that has few rows and need not be deterministic uses a third kernel, which loads weights
+// before the preceding kernels have ended.
 #include "tessera/ops/latent/head_linear.h"
 
 #include <algorithm>
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
   }
 }
 
-// Computes columns of one head for a few rows; w must be transposed. gridDim.x counts blocks of 64 columns, and then
+// Computes columns of one head for a few rows. w must be transposed. gridDim.x counts blocks of 64 columns, and then
 // one block for the rotary values. gridDim.y counts heads. A thread has 8 columns and kHeld indices of k.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kWarps* kWarp)

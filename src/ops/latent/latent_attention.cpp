@@ -1,5 +1,5 @@
 // Latent attention on the CPU. First, a matrix product for each head (head_linear.h) makes the queries. Then
-// attention's own kernel (attention_cpu.h) runs with one KV head; the first elements of each key serve as the key's
+// attention's own kernel (attention_cpu.h) runs with one KV head. The first elements of each key serve as the key's
 // value. Finally, another product for each head turns the resulting latents into the output.
 #include "tessera/ops/latent/latent_attention.h"
 

@@ -4,9 +4,9 @@
 // others. If a forward has too few tiles to occupy all multiprocessors, the keys are cut into ranges, each range gets
 // its own blocks, and another launch merges the partial results (split KV). Deterministic forwards do not cut keys.
 //
-// The launches of the direct form (latent_direct.h) follow, for the requests that take this form. They use the same
-// scratch memory. The grids depend only on the bucket's number of rows, so that a recorded graph serves any requests.
-// Blocks find their request in the metadata when they run.
+// The launches of the direct form (latent_direct.h) follow, for the requests that take this form. Both forms use the
+// same scratch memory. The grids depend only on the bucket's number of rows, so that a recorded graph serves any
+// requests. Blocks find their request in the metadata when they run.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <algorithm>
@@ -206,9 +206,9 @@ Result<std::unique_ptr<BoundOp>> bind_plain(const Plan& plan, const Problem& p) 
       p.splits > 1 ? 1 : 0);
 }
 
-// Returns the bytes of scratch memory for forwards that cut keys into ranges. They suffice for every such forward of up
-// to plan.rows rows. In such a forward, all rows together have at most `most` ranges: the number of multiprocessors
-// divided by the number of groups of kLargeTile heads.
+// Returns the bytes of scratch memory for forwards that cut keys into ranges. The result suffices for every such
+// forward of up to plan.rows rows. In such a forward, all rows together have at most `most` ranges: the number of
+// multiprocessors divided by the number of groups of kLargeTile heads.
 std::size_t cut_bytes(const BindArgs& args, const Plan& plan) {
   if (args.context.limits.deterministic) return 0;
   const std::int64_t most = args.device.properties().threads / ceil_div(plan.sizes.heads, std::int64_t{kLargeTile});

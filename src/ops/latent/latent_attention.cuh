@@ -58,7 +58,7 @@ __device__ inline Keys keys_of(const Problem& p, const Rows& rows, int split, in
   return {min(split * range, seen), min((split + 1) * range, seen)};
 }
 
-// A tile of cache rows, or of queries, which have the same length.
+// A tile of cache rows or of queries. A query has the length of a cache row.
 template <class T, int kRows>
 using Tile = cuda::PermutedRows<T, kRows, kPacks>;
 

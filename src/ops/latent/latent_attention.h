@@ -15,10 +15,10 @@
 //   direct:   k_j = keys · row_j[: C] ‖ row_j[C :],   v_j = values · row_j[: C]
 //             s_j = scale · (q[: N] ‖ rotary(q[N :]))·k_j,   out = Σ softmax(s)_j · v_j
 //
-// The absorbed form reads each cache row once for all heads, which is faster if a request has few rows. The direct form
-// needs a third of the absorbed form's operations, but first makes the keys and values of every token that the request
-// sees, including tokens of earlier forwards. The kernel chooses the form of each request; a deterministic forward only
-// uses the absorbed form.
+// The absorbed form reads each cache row once for all heads, and is the faster form if a request has few rows. The
+// direct form needs a third of the absorbed form's operations, but first makes the keys and values of every token that
+// the request sees, including tokens of earlier forwards. The kernel chooses the form of each request. A deterministic
+// forward only uses the absorbed form.
 //
 // Requests, rows, lengths and pages are defined as in `attention` (attention.h): row i of request b stands at position
 // kv_len - query_len + i and sees the positions up to its own. The operator has an AttentionPlan of its own. The

@@ -47,8 +47,8 @@ bool is_norm(const BindArgs& call, float eps) {
          is_norm_weight(call.operands.back(), Shape::kHidden);
 }
 
-// Returns whether the kernel supports `layer`. It does only if `layer` differs from the layer `one` in nothing but its
-// weights and its cache.
+// Returns whether the kernel supports `layer`. Except for its weights and its cache, `layer` must equal the layer
+// `one`.
 bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one, float eps) {
   const BindArgs& store = layer[kStore];
   const BindArgs& attention = layer[kAttend];

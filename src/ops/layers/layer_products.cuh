@@ -97,8 +97,8 @@ class Operand {
     }
   }
   // Multiplies the next kGroups groups of eight rows of w, and stores the results in the first 8 · kGroups columns of
-  // `sums`. It first waits for all of these groups, so that the loads and products of several groups can overlap.
-  // Usually the groups have arrived already.
+  // `sums`. The function first waits for all of these groups, so that the loads and products of several groups can
+  // overlap. Usually the groups have arrived already.
   template <int kGroups, int kSlots, int kRows>
   __device__ void multiply(WeightRing<kSlots>& ring, ProductSums<kRows>& sums) const {
     static_assert(kGroups <= kMostGroups && kGroups * kParts <= kSlots);
@@ -141,7 +141,7 @@ class Operand {
         __hmul2(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
     return reinterpret_cast<const std::uint32_t&>(y);
   }
-  // Loads the words of x, and returns whether all have arrived. It starts all loads before it waits for the first.
+  // Loads the words of x, and returns whether all have arrived. It starts all loads before it waits for the first one.
   __device__ bool load(const TaggedWord* from, std::uint32_t tag) {
     TaggedPair low[kParts][kSteps];
     TaggedPair high[kParts][kSteps];

@@ -42,8 +42,8 @@ TESSERA_INLINE void column_strip(const GemmBlock& g, std::int64_t col) {
   if (row < g.m) register_tile<1, kVecs>(g, row, col);
 }
 
-// Returns whether a tile of 6 rows and 64 columns fits the registers. It needs 32 registers of 16 floats. With fewer or
-// narrower registers, only a tile of 6 rows and 16 columns fits.
+// Returns whether a tile of 6 rows and 64 columns fits the registers. This tile needs 32 registers of 16 floats. With
+// fewer or narrower registers, only a tile of 6 rows and 16 columns fits.
 bool wide_registers() {
 #if defined(__x86_64__) && defined(__GNUC__)
   return __builtin_cpu_supports("avx512f") != 0;

@@ -5,11 +5,11 @@
 // and their number may be any multiple of 32 up to 256. A tile therefore has only as many rows of x as it needs,
 // rounded up to a multiple of 32, and little work is wasted.
 //
-// One thread of a block starts the copies. Its warpgroup gives its registers to the two other warpgroups. Each of these
-// multiplies 64 weight rows by all of the tile's rows of x. Stages of 64 columns go through the ring, without a pause
-// between tiles. The two multiplying warpgroups synchronise only at the ring, so that one can store its results while
-// the other multiplies. The blocks of a cluster compute neighbouring weight rows for the same rows of x, and share the
-// copies of x.
+// One thread of a block starts the copies. The warpgroup of this thread gives registers to the two other warpgroups,
+// each of which multiplies 64 weight rows by all of the tile's rows of x. Stages of 64 columns go through the ring,
+// without a pause between tiles. The two multiplying warpgroups synchronise only at the ring, so that one can store its
+// results while the other multiplies. The blocks of a cluster compute neighbouring weight rows for the same rows of x,
+// and share the copies of x.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -82,8 +82,8 @@ __device__ inline void with_tile_size(int rows, const F& f) {
   }
 }
 
-// Computes the sums of a tile of kN rows of x, from stages of kHopperDepth columns each. It starts the next products
-// before the previous ones have ended.
+// Computes the sums of a tile of kN rows of x, from stages of kHopperDepth columns each. The products of a stage are
+// started before the products of the previous stage have ended.
 template <class T, int kN>
 __device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
                                         int stages, int warpgroup) {

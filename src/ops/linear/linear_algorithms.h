@@ -6,7 +6,7 @@
 // fastest is kept for later processes. In this process a problem keeps its first algorithm, so its bits do not change.
 //
 // Forwards without a CUDA graph may have any number of rows, so the number of problems needs a limit, which is kMost.
-// Problems of this process take precedence.
+// Problems of this process take precedence over problems of earlier processes.
 //
 // The class is thread-safe.
 #pragma once

@@ -30,7 +30,7 @@ bool serves(cublasLtHandle_t handle, const Choice& c, std::size_t workspace_byte
 }
 
 // Returns whether the library accepts the algorithm for any number of rows, with each sum computed by one block. Some
-// algorithms need a workspace only for few rows, so this checks row counts of every magnitude, including odd ones.
+// algorithms need a workspace only for few rows, so the function checks row counts of every magnitude, also odd ones.
 bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cublasLtMatmulAlgo_t& algorithm) {
   std::uint32_t reduction = 0;
   std::size_t written = 0;

@@ -53,8 +53,9 @@ struct AsFloats {
   }
 };
 
-// Adds 32 products with AVX-512's bfloat16 dot product, which adds two products to each lane and is twice as fast. It
-// is inline assembly, because the intrinsic cannot be used in functions that are compiled for every machine.
+// Adds 32 products with AVX-512's bfloat16 dot product. This instruction adds two products to each lane, and is twice
+// as fast as AsFloats. It is inline assembly, because the intrinsic cannot be used in functions that are compiled for
+// every machine.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define TESSERA_BFLOAT16_PAIRS
 struct AsPairs {
@@ -320,9 +321,9 @@ void run(const LinearProblem& p) {
 //   oneDNN                 26  22  16            25  19
 //
 // Without AVX-512 there are half as many registers. Without bfloat16 products there is twice the work. In both cases
-// oneDNN was faster for five rows or more. A second group of rows reads a block of weights again, while the next block
-// is prefetched. So both blocks together must fit in the core's cache. For w [4096, 14336] the two blocks do not fit:
-// with 32 rows this kernel reaches 15 GB/s, and oneDNN reaches 17.
+// oneDNN was faster for five rows or more. With more than eight rows, the second group of eight rows reads a block of
+// weights again, while the next block is prefetched. So both blocks together must fit in the core's cache. For
+// w [4096, 14336] the two blocks do not fit: with 32 rows this kernel reaches 15 GB/s, and oneDNN reaches 17.
 std::int64_t most_rows_for_dot(const LinearProblem& problem) {
 #ifdef TESSERA_BFLOAT16_PAIRS
   static const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);

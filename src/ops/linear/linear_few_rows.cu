@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   }
 }
 
-// Returns how many warps share a row of w. The number grows until there are four blocks for each multiprocessor, which
-// keep enough loads in flight. It stops growing earlier if a warp would have fewer than two loads.
+// Returns how many warps share a row of w. The number grows until there are four blocks for each multiprocessor,
+// because four blocks keep enough loads in flight. It stops growing earlier if a warp would have fewer than two loads.
 int choose_split(const LinearProblem& p, int pack) {
   int split = 1;
   const std::int64_t wanted_blocks = 4 * p.workers;

@@ -92,8 +92,8 @@ __device__ inline std::uint32_t activate(float2 gate, float2 up) {
   return pack_two<T>(activated.x * up.x, activated.y * up.y);
 }
 
-// Stores a warpgroup's results of a tile. A thread has sums of neighbouring rows, which go through shared memory to y.
-// `column` is the warpgroup's first column.
+// Stores a warpgroup's results of a tile. A thread has sums of neighbouring rows. The results go through shared memory
+// to y. `column` is the warpgroup's first column.
 template <class T, class Gate>
 __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)[kMostProductSums], const Item& item,
                                      int column, int warpgroup, std::uint32_t results) {

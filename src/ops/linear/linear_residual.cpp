@@ -11,9 +11,9 @@
 namespace tessera {
 namespace {
 
-// Adding the residual in the matmul is faster with at least kFewestRows rows and kFewestProducts products, m · n · k.
-// The residual costs each tile of the matmul one load, which long sums hide. The norm then reads one tensor less, which
-// saves more time if the tensor is large.
+// If there are at least kFewestRows rows and kFewestProducts products (m · n · k), it is faster to add the residual in
+// the matmul than in the norm. The residual costs each tile of the matmul one load, which long sums hide. The norm then
+// reads one tensor less, which saves more time if the tensor is large.
 constexpr std::int64_t kFewestRows = 512;
 // Computing this number of products takes 50 µs on an H200 (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kFewestProducts = std::int64_t{1} << 34;

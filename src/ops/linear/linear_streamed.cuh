@@ -58,7 +58,7 @@ struct Streamed {
   Gate gate;
 };
 
-// Synchronises the warps that multiply, without the ninth warp.
+// Synchronises the warps that multiply, without the ninth warp, which loads weights.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
 // Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.

@@ -15,10 +15,10 @@ class Json;
 Status learn_cublaslt_algorithms(const Json& algorithms);
 
 // Takes one linear that this process has bound and that no process has measured. Times the algorithms that the library
-// offers for it, and keeps the fastest for later processes (linear_algorithms.h). It takes about 0.1 s at most, and
-// allocates memory of its own for that time. If memory or time is short, the linear keeps its algorithm. Returns false
-// if no linear is left to measure, and kDeviceLost if the device is lost. Precondition: `device` is a CUDA device on
-// which nothing runs and which no other thread uses.
+// offers for it, and keeps the fastest for later processes (linear_algorithms.h). The function takes about 0.1 s at
+// most, and allocates memory of its own for that time. If memory or time is short, the linear keeps its algorithm.
+// Returns false if no linear is left to measure, and kDeviceLost if the device is lost. Precondition: `device` is a
+// CUDA device on which nothing runs and which no other thread uses.
 Result<bool> measure_cublaslt_algorithms(Device& device);
 
 }  // namespace tessera

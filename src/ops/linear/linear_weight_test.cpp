@@ -105,8 +105,8 @@ TEST(WeightLinears, EqualLinearsOfUnmarkedMatrices) {
       }
 }
 
-// For each of these matrices, the same kernel is used for all numbers of rows in the test. The kernel may have
-// different variants for different numbers of rows.
+// For each matrix in this test, one kernel is used for all numbers of rows. The kernel may have different variants for
+// different numbers of rows.
 TEST(WeightLinears, RowBitsDoNotDependOnTheRowCount) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
   struct Case {

@@ -79,7 +79,7 @@ std::vector<HostTensor> contents(const Case& c, DType dtype) {
   return tensors;
 }
 
-// Makes a graph that consists of the operator's native form alone. `ids` receives the graph's values for the operands.
+// Makes a graph that consists of the operator's native form alone. Appends the ids of the operands' values to `ids`.
 // An operand that the operator writes becomes a state, which outlives a forward.
 Result<ir::Graph> native_form(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
                               const ir::Attributes& attributes, std::vector<ir::ValueId>& ids) {

@@ -74,7 +74,7 @@ float dot(const T* x, const T* w, std::int64_t n) {
   return sum;
 }
 
-// Recomputes each row of y whose adapter changes at least one of the row's experts.
+// Recomputes a row of y if the row's adapter changes at least one of the row's experts.
 template <class T>
 class RowsAgain {
  public:

@@ -15,7 +15,8 @@ constexpr std::int64_t kMostHidden = 7168;
 constexpr std::int64_t kMostIntermediate = 3072;
 constexpr std::int32_t kMostRank = 512;
 
-// Computes a row of y whose adapter changes at least one of the row's experts. All threads of a block share the work.
+// Computes one row of y. The row's adapter changes at least one of the row's experts. The threads of a block share the
+// work.
 template <class T>
 struct RowAgain {
   const AdapterExpertsArgs& in;

@@ -1,7 +1,7 @@
 // Computes moe_experts on the CPU if the weights are packed blocks of GGUF. Blocks are multiplied as integers, as in
 // quantised_linear (blocks/block_linear.h). This is possible if inputs may be rounded by block, the types of the GGUF
 // blocks have a packed layout, and no group of 16 packed rows contains rows of two experts. multiplies_blocks() checks
-// these conditions. Otherwise blocks are converted to numbers first.
+// these conditions. If one of them is not met, blocks are converted to numbers first.
 #pragma once
 
 #include <algorithm>

@@ -13,11 +13,11 @@
 // If x is bfloat16, the type in which models with MXFP4 compute, MXFP4 weights use any of these algorithms except
 // "plain". With other types of x they use only "plain". bind() refuses packed blocks of GGUF. Other quantised matrices
 // use any algorithm except "one token", through moe_quantised_stream.cuh, moe_quantised_readers.cuh and, for bfloat16,
-// moe_hopper_quantised.cuh. They use "plain" if has_whole_pieces() is false; it is true for all published formats. A
-// deterministic forward uses "grouped" or "plain". The choice between these two does not depend on the number of
-// tokens, and each of them adds in one fixed order. So in a deterministic forward a row's bits do not depend on other
-// rows. Other forwards choose by the number of tokens among algorithms that add in different orders. The shape of a
-// launch does not depend on the router's choice, which the kernels read from device memory.
+// moe_hopper_quantised.cuh. They use only "plain" if has_whole_pieces() is false for their format, but it is true for
+// all published formats. A deterministic forward uses "grouped" or "plain". The choice between these two does not
+// depend on the number of tokens, and each of them adds in one fixed order. So in a deterministic forward a row's bits
+// do not depend on other rows. Other forwards choose by the number of tokens among algorithms that add in different
+// orders. The shape of a launch does not depend on the router's choice, which the kernels read from device memory.
 #include <algorithm>
 
 #include "tessera/ops/moe/moe_hopper.h"

@@ -7,10 +7,10 @@
 // x. Blocks of 48 columns are small enough to share the work of one token among dozens of threads: with I = 768 and 8
 // experts there are 768 / 48 · 8 = 128 blocks.
 //
-// A prefill has so many rows for every expert that products limit the speed. In this case oneDNN is faster. For
-// example, on one core of a Zen 5 EPYC, in bfloat16 with H = 2048 and I = 768, oneDNN makes the whole operator 1.19
-// times as fast with 128 rows of each expert, and 1.24 times as fast with 256 rows. With 32 rows it gains nothing.
-// oneDNN's sums depend on the number of rows, so a deterministic forward always uses dot products.
+// A prefill has so many rows for every expert that products limit the speed. In this case oneDNN is faster than dot
+// products. For example, on one core of a Zen 5 EPYC, in bfloat16 with H = 2048 and I = 768, oneDNN makes the whole
+// operator 1.19 times as fast with 128 rows of each expert, and 1.24 times as fast with 256 rows. With 32 rows it gains
+// nothing. oneDNN's sums depend on the number of rows, so a deterministic forward always uses dot products.
 //
 // Quantised weights are also read from memory once. A block unpacks its rows of weights (48, or 64 with oneDNN) into
 // the L2 cache, and multiplies them there. Packed blocks of GGUF are multiplied as they are (moe_blocks_cpu.h).

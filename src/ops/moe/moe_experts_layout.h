@@ -60,7 +60,8 @@ inline std::size_t take(std::size_t& used, std::int64_t count, std::size_t bytes
 inline std::int64_t most_pairs(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens) * p.top_k; }
 inline std::int64_t most_block_rows(const ExpertsProblem& p) { return std::min(kBlockRows, most_pairs(p)); }
 
-// Returns whether to use oneDNN. Its larger blocks are faster only if experts have enough rows on average.
+// Returns whether to use oneDNN. It has larger blocks, and is faster than the dot kernel only if experts have enough
+// rows on average.
 inline bool takes_onednn(const ExpertsProblem& p, bool deterministic) {
   return !deterministic && !multiplies_blocks(p) && onednn_takes(p.dtype) &&
          most_pairs(p) >= p.routed_experts * kLeastOneDnnRows;

@@ -259,8 +259,8 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   EXPECT_TRUE(std::isnan(run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form)).results[0].at(1)));
 }
 
-// The scale factors of gate_up are far from one, and x is scaled by the inverse, so that the products are near one. The
-// kernels' sums must not lose these products. A scale byte of 255 makes the values that it scales NaN, and no other
+// The scale factors of gate_up are far from one, and x is scaled by their inverse, so that the products are near one.
+// The kernels' sums must not lose these products. A scale byte of 255 makes the values that it scales NaN, and no other
 // values.
 void expect_far_factors(DType dtype, const MoeSizes& s) {
   const Form form{.mxfp4 = true};

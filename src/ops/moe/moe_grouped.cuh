@@ -188,7 +188,7 @@ class PackedCopy {
 
 // Computes the matmul tile by tile. Eight warps multiply. They divide a tile's rows into two halves and its weight rows
 // into four quarters, so that each warp has kRows / 2 rows and 32 weight rows. For gate and up, the 32 weight rows are
-// 16 rows of gate and the same 16 of up, so that a thread has both sums of an element.
+// the 16 rows of gate and the 16 rows of up for 16 columns of y, so that a thread has both sums of an element.
 template <class T, int kRows, bool kGateUp, template <class, int, bool> class WeightCopy>
 __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const Order order) {
   extern __shared__ __align__(128) unsigned char shared[];

@@ -73,8 +73,8 @@ __host__ __device__ inline constexpr int part_bytes(int rows) {
   return (rows + kHopperStep - 1) / kHopperStep * kHopperStep * kHopperRowBytes;
 }
 
-// Copies this block's share of the rows of x to a slot in all blocks of the cluster. It copies `parts` stages, from
-// `stage` on. Stages past the last column are filled with zeros. `rank` is this block's number in the cluster.
+// Copies `parts` stages, from `stage` on, of this block's share of the rows of x to a slot in all blocks of the
+// cluster. Stages past the last column are filled with zeros. `rank` is this block's number in the cluster.
 __device__ inline void copy_parts(const CUtensorMap& x, const RowsRing& ring, const Tile& tile, int rank, int stage,
                                   int parts) {
   ring.wait_empty();
@@ -91,8 +91,8 @@ __device__ inline void copy_parts(const CUtensorMap& x, const RowsRing& ring, co
 }
 
 // Copies all stages of a tile: the boxes of weights, which have kBox stages each, and the rows of x. `group` is the
-// block's first group of 16 weight rows. If kFill is true, it fills the rest of the last slot, past the last stage,
-// with zeros. Otherwise it copies nothing there.
+// block's first group of 16 weight rows. If kFill is true, the function fills the rest of the last slot, past the last
+// stage, with zeros. Otherwise it copies nothing there.
 template <class T, int kBox, bool kFill>
 __device__ inline void copy_stages(const HopperMatmul<T>& p, RowsRing& rows, BoxRing& weights, const Tile& tile,
                                    int group, int rank, int stages) {
@@ -133,10 +133,10 @@ __device__ inline void multiply_part(float (&sum)[kMostProductSums], const Packe
   end_products();
 }
 
-// Multiplies kStages stages, from `stage` on, and adds the products to the sums of a tile of kN rows of x. The products
-// of stage 0 overwrite the sums. The stages fill whole slots of x, each with kParts stages, and belong to one box of
-// weights. convert(box, i, to) converts the thread's part of stage + i. If `ends_box` is true, the box is released. All
-// products have ended when the function returns.
+// Multiplies kStages stages, from `stage` on, and adds the products to the sums of a tile of kN rows of x, except that
+// products of stage 0 overwrite the sums. The stages fill whole slots of x, each with kParts stages, and belong to one
+// box of weights. convert(box, i, to) converts the thread's part of stage + i. If `ends_box` is true, the box is
+// released. All products have ended when the function returns.
 template <class T, int kN, int kParts, int kStages, class Convert>
 __device__ inline void multiply_slots(float (&sum)[kMostProductSums], RowsRing& rows, BoxRing& weights, int stage,
                                       bool ends_box, const Convert& convert) {

@@ -45,8 +45,8 @@ Result<std::unique_ptr<BoundOp>> bind_codes(const ExpertsProblem& p, std::byte* 
 }
 
 // Returns whether the scales fit the kernel's stages. In a stage, a row of weights may have one scale. A row of
-// four-bit values may have one scale for every 32 columns, or two in NVFP4. If has_codes() is true, a row may have one
-// scale for every 16 columns.
+// four-bit values may also have one scale for every 32 columns, or for every 16 columns in NVFP4. If has_codes() is
+// true, a row may have one scale for every 16 columns.
 bool fits_stages(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   if (!has_whole_pieces(m) || quantised::group_shift_of(m) < 0) return false;

@@ -1,10 +1,10 @@
-// Computes the matmuls of moe_hopper.cuh with quantised experts, which are converted in registers
+// Computes the matmuls of moe_hopper.cuh with quantised weights, which are converted in registers
 // (moe_hopper_parts.cuh).
 //
 // In a box of weights (one copy by TMA) each row has 128 bytes, which are 128 columns, or 256 if values have four bits.
-// A thread converts a word into pairs of columns that are not neighbours. The kernel that sorts x brings its columns
-// into the same order (ColumnOrder), and the kernel of gate and up stores its results in the order that the weights of
-// down need. Scales are loaded from global memory one slot of x ahead. If a scale belongs to a whole row, the row's
+// A thread converts a word into pairs of columns that are not neighbours. The kernel that sorts x brings the columns of
+// x into the same order (ColumnOrder), and the kernel of gate and up stores its results in the order that the weights
+// of down need. Scales are loaded from global memory one slot of x ahead. If a scale belongs to a whole row, the row's
 // sums are multiplied by it. Otherwise the weights are multiplied by their scales and rounded to bfloat16.
 //
 // Each thread of a warpgroup converts its part of a stage in about 100 instructions. With 256 tokens per tile, the

@@ -12,8 +12,8 @@
 namespace tessera {
 
 // Returns whether the kernels support the types, the sizes and the current device. hidden must be a multiple of 64. The
-// kernel's ring of whole rows, of `hidden` weights each, must fit into shared memory, which limits hidden to 3200 on an
-// H200.
+// first kernel's ring holds whole rows of `hidden` weights, and must fit into shared memory. This limits hidden to 3200
+// on an H200.
 bool one_token_serves(const ExpertsProblem& p);
 
 // Returns the bytes of the workspace. Precondition of this and the next function: one_token_serves(p).

@@ -3,8 +3,8 @@
 //
 // A block computes 8 columns of y over all experts. A warp takes the rows of two experts and its share of the steps of
 // k (kTokenStep columns each), and works alone until its last step. The first weights are loaded before the kernel of
-// gate and up has ended. Each thread loads its own weights to shared memory first, because registers could not hold the
-// weights of all steps in flight.
+// gate and up has ended. Each thread loads its own weights to shared memory and not to registers, because registers
+// could not hold the weights of all steps in flight.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"

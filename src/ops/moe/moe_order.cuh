@@ -2,9 +2,9 @@
 // lists or copies the rows of x in the order of the sorted pairs.
 //
 // Each block counts all pairs, and separately the pairs of the tokens that come before the block's own tokens. So the
-// block knows where its own pairs go, and blocks need not wait for each other. The copy engine (TMA) needs contiguous
-// rows. If rows are copied for the copy engine, these copies bound the time, because T · top_k rows are written, and
-// read again by the matmul.
+// block knows where its own pairs go, and blocks need not wait for each other. A matmul that reads x by the copy engine
+// (TMA) needs contiguous rows, so this step copies them for it. Copying then bounds the time, because T · top_k rows
+// are written, and read again by the matmul.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Reads quantised experts' weights (quantised_matrix.h) for moe_experts' kernels, in pieces. A piece is 16 bytes of a
 // row, which are 16 neighbouring columns, or 32 columns if values have four bits.
 //
-// Scales are applied in two places. If a scale belongs to a whole row, the row's sums are multiplied by it
+// Scales are applied in one of two places. If a scale belongs to a whole row, the row's sums are multiplied by it
 // (quantised_sum_factor()). Other scales multiply the values, and the products are rounded to T. The products of NVFP4
 // are exact in T, but those of other formats are not. "Codes" are the integers of GGUF's blocks (block_codes.h). Their
 // scales are float16, may have offsets, and always multiply the values.
@@ -229,7 +229,7 @@ class PieceScales {
   std::uint32_t offset_;
 };
 
-// Converts the words of a piece to the values themselves. It does not multiply them by their scale.
+// Converts the words of a piece to the values themselves. The values are not multiplied by their scale.
 template <class T, Values kValues>
 class ExactPiece {
  public:

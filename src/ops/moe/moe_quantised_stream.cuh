@@ -165,8 +165,8 @@ struct QuantisedStream {
 #pragma unroll
     for (int d = 0; d < kPieces; ++d) {
       if (d >= steps) break;
-      // In place of a piece past the row's last column, the row's last piece is read again. It adds nothing, because x
-      // is 0 there.
+      // In place of a piece past the row's last column, the row's last piece is read again. The repeated piece adds
+      // nothing, because x is 0 in place of the columns past the last.
       const int byte = min(mine + d * kPieceBytes, row_bytes(columns) - 16);
       const unsigned char* const from = slot + lane / 4 * pitch + byte;
       const OnePiece low = scales.piece(d, 0, *reinterpret_cast<const uint4*>(from));

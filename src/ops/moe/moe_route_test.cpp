@@ -54,8 +54,8 @@ std::vector<HostTensor> make_operands(DType dtype, std::int64_t tokens, const Ro
   return operands;
 }
 
-// Returns the indices of the `count` greatest values. The greatest value comes first, and among equal values the lower
-// index.
+// Returns the indices of the `count` greatest values. The index of the greatest value comes first. Indices of equal
+// values are in ascending order.
 std::vector<std::size_t> greatest(const std::vector<double>& values, std::int64_t count) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -7,7 +7,7 @@
 // the multiprocessors, and only then waits for the results of gate and up.
 //
 // Both kernels split the router's choice into groups of up to 8 rows of one expert. In the kernel of gate and up, an
-// item of work is a group with 8 columns of y (16 weight rows). A block takes every gridDim.x-th item, so
+// item of work is a group and 8 columns of y (16 weight rows). A block takes every gridDim.x-th item, so
 // multiprocessors have equal work for any number of active experts. In the kernel of down, each block computes 16
 // columns of y for all groups. It computes all experts' results for its columns, so it also adds them up.
 //

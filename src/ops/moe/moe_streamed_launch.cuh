@@ -22,9 +22,9 @@ struct Share {
   // flight even if this exceeds the maximum.
   std::int64_t in_flight = std::numeric_limits<std::int64_t>::max();
 };
-// For 16-bit weights, a multiprocessor has one block with a longer ring.
+// For 16-bit weights, a multiprocessor has one block, whose ring is longer than the rings of two blocks would be.
 inline constexpr Share kOneBlock{.blocks = 1, .ring_bytes = 136 * 1024, .fewest = 2};
-// For MXFP4, a multiprocessor has two blocks, which keep its arithmetic units busier.
+// For MXFP4, a multiprocessor has two blocks, which keep its arithmetic units busier than one block would.
 inline constexpr Share kTwoBlocks{.blocks = 2, .ring_bytes = 96 * 1024, .fewest = 2};
 // Quantised weights need as much arithmetic as MXFP4. Short rings leave the L1 cache more room for x. The loads of x
 // and of scales wait in the same memory queues as the weights. A limit on the bytes of weights in flight keeps these
@@ -150,8 +150,8 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
 // multiprocessor runs one block. The number of teams is a multiple of kCopyingWarps; down_launch() makes the number of
 // slots a multiple of the number of teams. The result is 0 if fewer than kFewestTeams teams fit. It is also 0 if the
 // blocks run in several rounds and the last round would leave too many multiprocessors idle. The kernel then has teams
-// of a whole block. With quantised weights two of these blocks run on each multiprocessor, which is faster in this
-// case.
+// of a whole block. With quantised weights two of these blocks run on each multiprocessor, which in this case is faster
+// than teams of one warp.
 inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;

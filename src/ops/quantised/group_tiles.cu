@@ -1,4 +1,4 @@
-// Binds the kernel of tiles for int4 whose scales are applied to sums (quantised_groups.cuh).
+// Binds the kernel of tiles that applies the scales of int4 to sums (quantised_groups.cuh).
 #include "tessera/ops/quantised/quantised_groups.cuh"
 
 #include "tessera/ops/quantised/tiles_bind.cuh"

@@ -44,9 +44,10 @@ inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.
 // cluster of blocks that split its k. Blocks split k if this lowers the estimated time (`turns`) and leaves each block
 // at least two stages. Whole tiles then fill as many waves of all blocks as possible, and only the remaining tiles have
 // their k split. Split tiles come first. Because the blocks of split tiles end early, the last whole tiles can begin on
-// the multiprocessors that these blocks leave. clusters_at_once() returns how many clusters run at once, because this
-// does not follow from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a
-// deterministic forward no block splits k, because the choice depends on m and would change the order of sums.
+// the multiprocessors that these blocks leave. The number of clusters that run at once is the result of
+// clusters_at_once(). It does not follow from the number of blocks: an H200 runs 132 blocks at once, but only 30
+// clusters of four. In a deterministic forward no block splits k, because the choice depends on m and would change the
+// order of sums.
 template <class Product>
 Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64_t tiles) {
   const auto* const kernel = reinterpret_cast<const void*>(quantised_block<Product>);
@@ -55,7 +56,7 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
   // turns_of() estimates a time in units of one stage: the time of `full` waves of `most` blocks (or clusters) each,
   // plus the time of a last wave of `rest` blocks. `of_block` is the number of a block's stages. With few rows of x,
   // memory bandwidth bounds the time. In this case a last wave that follows full waves has fewer blocks, which run up
-  // to three times as fast.
+  // to three times as fast as blocks of a full wave.
   constexpr bool kBoundByMemory = kTileBlocks<Product> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
                            bool after_others) {
@@ -79,9 +80,9 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
   return best;
 }
 
-// kPersists says whether persistent_tiles() computes tiles of a Product, if there are enough of them. It does not if a
-// thread has no registers left (kHoldsParts). PersistentMemory has the sizes of the shared memory of
-// persistent_tiles().
+// kPersists says whether persistent_tiles() computes tiles of a Product, if there are enough of them. Products for
+// which a thread has no registers left (kHoldsParts) are excluded. PersistentMemory has the sizes of the shared memory
+// of persistent_tiles().
 template <class Product>
 inline constexpr bool kPersists = !Product::kRounds && Product::Ring::kStageScaleBytes == 0 && !Product::kLimitsBoxes &&
                                   !Product::kHoldsParts && kMovesRegisters<Product>;

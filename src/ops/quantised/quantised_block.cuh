@@ -42,9 +42,9 @@ __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t
                    : "memory");
 }
 
-// Computes and stores y for the block's share of the tile's rows of x. If kSplit is true, a result adds the sums of all
-// blocks of the cluster. If not, the block's share is the whole tile, and the block has the complete sums. A thread
-// stores eight columns of a row at a time.
+// Computes and stores y for the block's share of the tile's rows of x. If kSplit is true, the function adds up the sums
+// of all blocks of the cluster. If not, the block's share is the whole tile, and the block has the complete sums. A
+// thread stores eight columns of a row at a time.
 template <class T, int kN, bool kSplit>
 __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_t sums, const TilePlace& place) {
   const int share = kSplit ? (kN + p.split - 1) / p.split : kN;
@@ -148,10 +148,10 @@ __device__ inline void sync_multiplying() {
 //   kRounds                    whether the block has warps that round x
 //   kLimitsBoxes               whether the block limits the number of boxes of weights in flight. If it does, weights
 //                              and rows of x have separate barriers
-// multiply(p, at, ring, weight, w_rows, place, sum, factor) Each thread of the two warpgroups calls multiply(). It
-// computes the thread's sums over the block's stages, and the factors of the thread's two rows of w, `w_rows` (1 if
-// kRowsFirst). `weight` is the first of these rows, counted within the tile. `place` is the place of the block's first
-// stage in the ring, and is set to the place after its last stage.
+// and a function multiply(p, at, ring, weight, w_rows, place, sum, factor), which each thread of the two warpgroups
+// calls. It computes the thread's sums over the block's stages, and the factors of the thread's two rows of w, `w_rows`
+// (the factors are 1 if kRowsFirst). `weight` is the first of these rows, counted within the tile. `place` is the place
+// of the block's first stage in the ring, and is set to the place after the block's last stage.
 template <class Product>
 __global__ void __launch_bounds__(kTileThreads<Product>, kTileBlocks<Product>)
     quantised_block(const __grid_constant__ TiledQuantised<typename Product::Element> p) {

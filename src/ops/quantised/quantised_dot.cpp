@@ -121,8 +121,8 @@ TESSERA_INLINE VecPairs zero_of(const QuantisedMatrix& m, std::int64_t row, std:
   return splat(static_cast<std::uint16_t>(zero - 16));  // kIntegers begins with −16
 }
 
-// Returns the number of columns of y that are computed at once for `rows` rows of x. Their total sums, the sums of the
-// current group and x fit in the registers.
+// Returns the number of columns of y that are computed at once for `rows` rows of x. The total sums of these columns,
+// the sums of the current group and x fit in the registers.
 constexpr int columns_of(int rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
 
 // Adds the products of kColumns columns of y to `total`. A group of w consists of whole steps of kStep values.

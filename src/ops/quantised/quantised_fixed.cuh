@@ -21,8 +21,8 @@ namespace tessera::cuda::quantised {
 inline constexpr int kStageFixedGroups = 2;  // number of groups of 128 columns in a stage
 
 // The scales and zeros of a warp's 16 rows of w, in shared memory. The warp copies the scales and zeros of kStages
-// stages together, as one set, because a copy of one scale takes as long as a copy of a whole sector of memory. It
-// begins the copies kStages stages before it needs them. All lanes call the functions.
+// stages together, as one set, because a copy of one scale takes as long as a copy of a whole sector of memory. The
+// warp begins to copy a set kStages stages before it needs the set. All lanes call the functions.
 template <bool kZeros>
 class FixedScales {
  public:
@@ -216,8 +216,8 @@ struct FixedProduct {
     return bytes;
   }
 
-  // Begins the product of one group of a stage, whose result goes to `part`. The function writes the group's converted
-  // weights to `held`, from where the product reads them.
+  // Begins the product of one group of a stage. The product's result goes to `part`. The function writes the group's
+  // converted weights to `held`, from where the product reads them.
   __device__ static void begin_group(const Addresses& here, int group, std::uint32_t (&held)[kSteps][4],
                                      Integers& part) {
     std::uint32_t signs = 0x80808080u;

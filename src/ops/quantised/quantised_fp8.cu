@@ -1,6 +1,6 @@
 // Binds quantised_linear with rows of x that are rounded to E4M3 (quantised_fp8.cuh), alone and joined with the
 // operators before and after it. With few rows, the kernel of the product rounds x. With more rows, a separate kernel
-// rounds x. Then cuBLASLt computes the product if takes_library() is true, and otherwise a kernel of this folder.
+// first rounds x. cuBLASLt computes the product if takes_library() is true, and otherwise a kernel of this folder does.
 #include "tessera/ops/quantised/quantised_fp8.cuh"
 
 #include <utility>

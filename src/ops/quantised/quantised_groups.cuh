@@ -18,8 +18,8 @@ namespace tessera::cuda::quantised {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // The scales and zero points that a thread needs: those of its two rows of w, for each group. The four lanes of a quad
-// have the same rows. Each lane loads those of every fourth group. After the first four groups, it loads them four
-// groups before they are needed. All lanes call the functions.
+// have the same rows. Each lane loads the scales and zero points of every fourth group. After the first four groups, it
+// loads them four groups before they are needed. All lanes call the functions.
 template <class T>
 class GroupScales {
  public:

@@ -28,19 +28,19 @@ struct QuantisedCall : QuantisedProblem {
 Result<std::unique_ptr<BoundOp>> bind_quantised_plain(const QuantisedCall& call);
 
 // Returns whether the streamed kernel supports the call: up to 16 rows of a 16-bit type, whole tiles, and a common
-// format (quantised_streamed.cuh). It needs Hopper. The order of its sums does not depend on the number of rows, but a
-// deterministic forward does not use it, because more than 16 rows would use another kernel.
+// format (quantised_streamed.cuh). The kernel needs Hopper. The order of its sums does not depend on the number of
+// rows, but a deterministic forward does not use it, because more than 16 rows would use another kernel.
 bool quantised_streamed_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedCall& call);
 
-// Returns whether the kernel for very few rows supports the call and is faster than the streamed kernel. It supports
-// the same calls as the streamed kernel, if x is small enough for shared memory (quantised_staged.cuh).
+// Returns whether the kernel for very few rows (quantised_staged.cuh) supports the call and is faster than the streamed
+// kernel. The kernel for very few rows supports the same calls, if x is small enough for shared memory.
 bool quantised_staged_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_staged(const QuantisedCall& call);
 
 // Returns whether the kernel of tiles supports the call: any number of rows of a 16-bit type, and a common format
-// (quantised_tiles.cuh, quantised_groups.cuh). It needs Hopper. In a deterministic forward the order of sums does not
-// depend on the number of rows.
+// (quantised_tiles.cuh, quantised_groups.cuh). The kernel needs Hopper. In a deterministic forward the order of sums
+// does not depend on the number of rows.
 bool quantised_tiles_serve(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedCall& call);
 
@@ -59,7 +59,7 @@ bool quantised_fp8_serves(const QuantisedCall& call);
 // Returns whether the kernel that computes the product of rounded rows also rounds x. If so, no kernel before it rounds
 // x.
 bool rounds_itself(const QuantisedCall& call);
-// Returns whether cuBLASLt computes the product of rounded rows (rounded_library.h). It computes no gate.
+// Returns whether cuBLASLt computes the product of rounded rows (rounded_library.h). cuBLASLt computes no gate.
 bool takes_library(const QuantisedCall& call);
 std::size_t quantised_fp8_workspace(const QuantisedCall& call);  // in bytes
 // A function that binds the operator which writes the converted rows to `to`. The product reads them from there.
@@ -70,8 +70,8 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, c
                                                     Device& device);
 
 // Returns whether the kernel of rows in fixed point supports the call: up to 32 rows of a 16-bit type, int4 in groups
-// of 128 columns, a multiple of 512 columns, and a forward that is not deterministic (quantised_fixed.cuh). It needs
-// Hopper, and a workspace.
+// of 128 columns, a multiple of 512 columns, and a forward that is not deterministic (quantised_fixed.cuh). The kernel
+// needs Hopper, and a workspace.
 inline constexpr std::int64_t kMostFixedPointRows = 32;
 bool quantised_fixed_serves(const QuantisedCall& call);
 std::size_t quantised_fixed_workspace(const QuantisedCall& call);  // in bytes; more rows never need less

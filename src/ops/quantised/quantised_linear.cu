@@ -26,8 +26,8 @@ namespace {
 
 using Way = QuantisedWay;
 
-// Returns whether the kernel of rounded rows supports the call and is faster than the kernels for few rows. It is
-// faster from two rows up, except with small matrices. With one row the staged kernel is at least as fast
+// Returns whether the kernel of rounded rows supports the call and is faster than the kernels for few rows. From two
+// rows up it is faster than these, except with small matrices. With one row the staged kernel is at least as fast
 // (docs/measurements/kernels.md).
 bool prefers_rounded_rows(const QuantisedCall& call) {
   constexpr std::int64_t kFewestRows = 2;
@@ -38,7 +38,7 @@ bool prefers_rounded_rows(const QuantisedCall& call) {
 // Returns whether the kernel of tiles supports the call and is faster than the streamed kernel. With four-bit weights
 // the time of tiles is the same for up to 32 rows, and the streamed kernel's time grows beyond eight rows. With int4
 // and fourteen rows, both take about 88 us for the linears of a layer with Llama-3-8B's sizes (H200). With small groups
-// of int4, tiles are slower.
+// of int4, the kernel of tiles is slower than the streamed kernel.
 bool prefers_tiles(const QuantisedCall& call) {
   const QuantisedFormat& f = call.w.format;
   const bool is_fast = f.values == QuantisedFormat::Values::kE2M1 ||

@@ -10,10 +10,10 @@
 //
 // `inputs` is the rounding of x for which the checkpoint was made: "plain" (none), "token" (one scale for a row) or
 // "group" (one scale for each 128 columns of a row). "token" and "group" round to the type of w's values. A kernel may
-// round x in this way, or with more scales, which is faster on some devices. It may also use x unrounded, which is more
-// exact, as the CPU's kernel does. If w has GGUF's blocks, "block" allows x to be rounded to int8 with one scale for
-// each 32 columns of a row, as in llama.cpp. With "plain", x is not rounded, and is multiplied by the numbers that the
-// blocks of such a w stand for.
+// round x in this way, or with more scales, because products of rounded x are faster on some devices. It may also use x
+// unrounded, which is more exact. The CPU's kernel does this. If w has GGUF's blocks, "block" allows x to be rounded to
+// int8 with one scale for each 32 columns of a row, as in llama.cpp. With "plain", x is not rounded, and is multiplied
+// by the numbers that the blocks of such a w stand for.
 //
 // The operands from w to groups are weights of the model: a kernel may read them before the preceding kernels have
 // ended. They stay packed in memory; a kernel converts values where it multiplies. In a deterministic forward a row's

@@ -30,7 +30,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kBlockColumns = 64;
-// The minimum number of rows for oneDNN. From here on oneDNN is faster, although it needs a converted block.
+// The minimum number of rows for oneDNN. With so many rows it is faster than "registers" and "floats", although it
+// needs a converted block.
 constexpr std::int64_t kLeastOneDnnRows = 48;
 
 enum class Way : std::uint8_t { kBlocks, kRegisters, kOneDnn, kFloats };

@@ -141,7 +141,7 @@ TEST_P(QuantisedLinear, DeterministicBitsDoNotDependOnOtherRows) {
 
 // Catches faults in arrangements that the sizes above do not lead to: tiles of 192 and 256 rows of x; three blocks that
 // split k; slightly more tiles than blocks run at once on 132 multiprocessors, so that only the first tiles have their
-// k split; as many tiles as multiprocessors, whose blocks share x and fill their rings again; and enough tiles for
+// k split; as many tiles as multiprocessors, with blocks that share x and fill their rings again; and enough tiles for
 // persistent blocks, in whole rounds, with a last round that is not whole, and with an odd number of tiles of w.
 TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel has tiles";
@@ -221,7 +221,7 @@ std::vector<double> rounded_inputs(const HostTensor& x, std::int64_t columns, st
 
 // This test needs kernels that round x. With up to eight rows, such a kernel is chosen only if the matrix is above 4
 // MiB, or if the other kernels for few rows do not support the size (quantised_linear.cu). The test's sizes meet this
-// condition. They split k among two to six blocks, for all tiles or only for the first tiles.
+// condition. With these sizes two to six blocks split k, for all tiles or only for the first tiles.
 class RoundedInputs : public ::testing::TestWithParam<DType> {};
 
 TEST_P(RoundedInputs, AreRoundedAsTheCheckpointRequires) {

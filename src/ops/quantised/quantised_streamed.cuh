@@ -1,10 +1,10 @@
 // Computes quantised_linear of few rows on Hopper, alone or together with the gate after it. The time is bounded by
 // reading w.
 //
-// The kernel has the same structure as that of linear_streamed.cuh, where the reasons are given. A block processes
-// tiles of 16 rows of w and all of k. A ninth warp lets the copy engine (TMA) load a tile in stages through a ring in
-// shared memory, and begins before the preceding kernels have ended. Eight warps share the columns of a stage. Their
-// sums are added at the end of a tile, in an order that depends neither on the number of rows nor on the tile.
+// The kernel is built like the kernel of linear_streamed.cuh, and that file gives the reasons. A block processes tiles
+// of 16 rows of w and all of k. A ninth warp lets the copy engine (TMA) load a tile in stages through a ring in shared
+// memory, and begins before the preceding kernels have ended. Eight warps share the columns of a stage. Their sums are
+// added at the end of a tile, in an order that depends neither on the number of rows nor on the tile.
 //
 // The four threads of a quad read 64 neighbouring bytes of a row. Each reads 16 bytes (16 or 32 values) and converts
 // them to pairs (quantised_values.cuh). A tensor-core product multiplies 16 rows of w by eight rows of x. The columns

@@ -9,7 +9,7 @@
 
 namespace tessera::testing {
 
-// Returns the value of a code, by the formula of its type.
+// Returns the number that a code of the type `values` stands for.
 inline double value_of(QuantisedFormat::Values values, std::uint8_t code) {
   using V = QuantisedFormat::Values;
   if (values == V::kInt8) return static_cast<std::int8_t>(code);

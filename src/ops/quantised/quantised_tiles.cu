@@ -1,5 +1,5 @@
-// Binds quantised_linear's kernels of tiles (quantised_tiles.cuh, quantised_groups.cuh), alone and joined with the gate
-// after it.
+// Binds the tile kernels of quantised_linear (quantised_tiles.cuh, quantised_groups.cuh), both for the operator alone
+// and for the operator joined with the gate after it.
 #include "tessera/ops/quantised/quantised_tiles.cuh"
 
 #include "tessera/ops/cuda/sm90a_code.h"
@@ -13,8 +13,8 @@ using namespace cuda;
 using namespace cuda::quantised;
 
 constexpr int kNotServed = -1;
-// Returns the number of scales of a row in a stage. It is 0 if a scale belongs to a whole row and values have eight
-// bits, and kNotServed if the kernel does not support the format.
+// Returns how many scales a row of w has in a stage. The result is 0 if values have eight bits and one scale belongs to
+// the whole row. It is kNotServed if the kernel does not support the format.
 int groups_of_stage(const QuantisedMatrix& w) {
   const QuantisedFormat& f = w.format;
   if (group_shift_of(w) < 0) return kNotServed;

@@ -1,6 +1,6 @@
-// Computes quantised_linear of any number of rows on Hopper, without rounding x. Warpgroups convert w to bfloat16 or
-// float16 in registers, because a wgmma instruction can take its A operand from registers. quantised_block.cuh has the
-// rest of the kernel.
+// Computes quantised_linear on Hopper for any number of rows of x, without rounding x. Warpgroups convert w to bfloat16
+// or float16 in registers, because a wgmma instruction can take its A operand from registers. quantised_block.cuh has
+// the rest of the kernel.
 //
 // If the scales belong to groups of columns, each value is multiplied by the scale of its group, and the group's offset
 // is added. This rounds the weights to T once; NVFP4's weights stay exact. If a whole row of 8-bit values has one
@@ -17,9 +17,9 @@
 namespace tessera::cuda::quantised {
 
 // Returns the offset of chunk 0 of a row. The copy engine (TMA) swizzles the 16-byte chunks of a row of kRowBytes:
-// chunk c lies at the place of chunk c ^ l. l is the number of the row's 128-byte line modulo the number of chunks in a
-// row. So chunk c is at the returned offset ^ 16 c. The chunks of the row eight rows further on are 8 kRowBytes bytes
-// further on.
+// chunk c lies at place c ^ l of the row, where l is the number of the row's 128-byte line modulo the number of chunks
+// in a row. Chunk 0 therefore lies at place l, and chunk c at the returned offset ^ 16 c. The chunks of the row eight
+// rows further on are 8 kRowBytes bytes further on.
 template <int kRowBytes>
 __device__ inline std::uint32_t first_chunk(int row) {
   const int byte = row * kRowBytes;
@@ -221,7 +221,7 @@ class ScaleStream {
     load(first_ / Loaded::kStages * Loaded::kStages);
   }
 
-  // Returns the scales of a stage. It is called for each of the block's stages, in their order.
+  // Returns the scales of a stage. Call it once for every stage of the block, in order.
   __device__ Pair take(int stage) {
     const int of_load = stage % Loaded::kStages;
     if (stage > first_ && of_load > 0) {

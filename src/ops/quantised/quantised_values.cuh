@@ -118,8 +118,8 @@ __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[
   }
 }
 
-// Converts a word of four bytes to bfloat16 as convert_bytes() does, with fewer instructions: pairs[0] has values 0 and
-// 2, and pairs[1] values 1 and 3.
+// Converts a word of four bytes to bfloat16. It takes fewer instructions than convert_bytes(), because it pairs the
+// values differently: pairs[0] has values 0 and 2, and pairs[1] has values 1 and 3.
 template <Values kValues>
 __device__ inline void convert_bytes_apart(std::uint32_t word, std::uint32_t (&pairs)[2]) {
   static_assert(kValues == Values::kE4M3 || kValues == Values::kInt8);
@@ -297,8 +297,8 @@ __device__ inline std::uint32_t value_scale(float scale) {
   return both_halves<T>(scale * kScaleGrow<T, kValues>);
 }
 
-// The number of a column's group is the column's number, shifted to the right by some number of bits. Returns this
-// number of bits, or -1 if the matrix needs a division or a table instead of a shift.
+// Returns by how many bits a column's number is shifted to the right to give the number of the column's group. Returns
+// -1 if the matrix needs a division or a table instead of a shift.
 inline int group_shift_of(const QuantisedMatrix& m) {
   if (m.groups != nullptr) return -1;
   if (m.num_groups == 1) return 31;
@@ -307,7 +307,7 @@ inline int group_shift_of(const QuantisedMatrix& m) {
 }
 
 // Returns whether block_codes_format() (blocks/block_codes.h) can return this format: integers with float16 scales, in
-// groups of 16 or 32 columns. Kernels support no other groups.
+// groups of 16 or 32 columns. For these formats, kernels support no other group sizes.
 inline bool is_of_block_codes(const QuantisedFormat& f) {
   const bool integers = f.values == Values::kInt4 || f.values == Values::kInt8;
   const bool halves = f.scales == Scales::kFloat16 || f.scales == Scales::kPairs;

@@ -8,11 +8,11 @@
 // warpgroup keeps two stages' sums in registers, and adds one stage's sums while the tensor cores compute the next
 // stage's sums.
 //
-// Blocks are persistent, and process tiles of 128 by 128. Two blocks of a cluster have neighbouring rows of w and the
-// same rows of x, and share the copies of x. (Four blocks that share both matrices are slower, because a GPU runs fewer
-// blocks at once in clusters of four.) One thread starts the copies. The warpgroup of this thread gives registers to
-// the other two warpgroups, which multiply 64 rows of x each. These two synchronise only at the ring, so that one
-// stores results while the other multiplies.
+// Blocks are persistent, and process tiles of 128 by 128. The two blocks of a cluster have neighbouring rows of w and
+// the same rows of x, and share the copies of x. (Clusters of four blocks that share both matrices are slower, because
+// a GPU runs fewer blocks at once in such clusters.) One thread starts the copies. The warpgroup of this thread gives
+// registers to the other two warpgroups, which multiply 64 rows of x each. These two synchronise only through the ring
+// of stages in shared memory, so that one stores results while the other multiplies.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -110,7 +110,8 @@ class ManyTile {
     return make_float2(to_float(two.at[0]), to_float(two.at[1]));
   }
 
-  // Stores a warp's sums to y, through its part of shared memory. `first_row` is the warp's first row of x.
+  // Stores a warp's sums to y. They first go to `results`, the warp's part of shared memory. `first_row` is the warp's
+  // first row of x.
   __device__ void store(const float (&sum)[kManySums], unsigned char* results, int first_row) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const bool is_gated = p_.gate != Gate::kNone;

@@ -1,7 +1,7 @@
 // Computes quantised_linear on Hopper for tiles of 128 rows of x that are rounded to E4M3 (rounded_rows.cuh), with w in
 // E4M3. quantised_block.cuh has the rest of the kernel. The kernel is for 65 to a few hundred rows of x, if the product
-// has few tiles. Several blocks then split the columns (k) of a tile. cuBLASLt has one block for each tile, so most
-// multiprocessors would have no work: a down projection of Llama-3-8B has 32 tiles, each with 112 stages.
+// has few tiles. Several blocks then split the columns (k) of a tile. cuBLASLt would give each tile to one block, and
+// leave most multiprocessors without work: a down projection of Llama-3-8B has 32 tiles, each with 112 stages.
 #pragma once
 
 #include "tessera/ops/cuda/rounded_rows.cuh"
@@ -61,8 +61,8 @@ struct WideRoundedProduct {
   static constexpr int kSums = kTileWeights / 2;  // number of sums of a thread
   using Ring = TileRing<kWideRows, kTileWeights * kWeightRowBytes, 1, 1, sizeof(float)>;
 
-  // Returns the row of the tile whose scales the thread uses. It is row 0 in all threads, because all rows of the tile
-  // have the same scales.
+  // Returns the number of a row in the tile. The thread uses the scales of this row. It is row 0 in all threads,
+  // because all rows of the tile have the same scales.
   __device__ static int first_weight() { return 0; }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -27,7 +27,7 @@ inline std::optional<ScaleOf> scale_place(const QuantisedMatrix& w) {
 }
 
 // Returns the layout of a tile's scales in shared memory. The result is empty if the copy engine (TMA) cannot copy
-// them.
+// them, if they take too much memory, or if a tile could contain rows of two blocks of w that have different scales.
 inline std::optional<TileScales> tile_scales(const QuantisedMatrix& w, Gate gate) {
   if (*scale_place(w) == ScaleOf::kRows) return TileScales{};
   const int parts = gate == Gate::kNone ? 1 : 2;

@@ -41,8 +41,8 @@ __device__ inline uint4 arrange(const uint4& columns) {
   return columns;
 }
 
-// Holds x in shared memory. To multiply, the four threads of a quad read four adjacent chunks of 16 bytes of a row of
-// x. Rows are padded, so that the eight threads of two quads, which read together from two rows, use all banks.
+// Holds x in shared memory. To multiply, the four threads of a quad read four adjacent 16-byte chunks of a row of x.
+// Rows are padded, so that the eight threads of two quads, which read together from two rows, use all banks.
 struct StagedColumns {
   unsigned char* columns;  // [m][row_bytes()]
   float* sums;             // [columns / 128][8]: sums of 128 columns of a row of x; only for int4

@@ -14,8 +14,8 @@ inline constexpr int kTileWarpgroups = 2;
 inline constexpr int kMostStageColumns = 128;  // in fixed point a stage has 256 instead (quantised_fixed.cuh)
 inline constexpr int kBoxRowBytes = 128;       // bytes of a row of x in a box
 inline constexpr int kMostTileStages = 8;
-// The maximum number of blocks of a cluster that split k. Larger clusters would be faster alone, but after other
-// kernels they wait longer until a group of multiprocessors has room for all their blocks.
+// The maximum number of blocks of a cluster that split k. Larger clusters are faster if the kernel runs alone, but
+// after other kernels they wait longer until a group of multiprocessors has room for all their blocks.
 inline constexpr int kMostSplit = 6;
 inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // number of warps that multiply
 inline constexpr int kTileSumRow = kTileWeights + 4;

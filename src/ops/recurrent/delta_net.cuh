@@ -21,7 +21,7 @@ struct DeltaRow {
   const T* ba;       // [2 · heads]
 };
 
-// Pointers to the parts of a draft in a slot, whose layout is DraftLayout (gated_delta_net.h).
+// Pointers to the parts of a draft in a slot. DraftLayout (gated_delta_net.h) describes the slot's layout.
 template <class T>
 struct DraftPlace {
   T* keys;
@@ -47,7 +47,8 @@ struct DeltaNet {
   int slices;            // the number of slices of value_dim; a slice has at most kSliceColumns columns
   int least_chunk_rows;  // requests with at least this number of rows use the chunked form; INT_MAX: no request does
   StateMetadata metadata;
-  // Chunks of the forward are processed in windows, request after request. There are two launches for each window.
+  // The forward's chunks are numbered request after request. A window is a range of consecutive chunks. Two launches
+  // process each window.
   int first_chunk;          // the number of the window's first chunk
   int window_chunks;        // the maximum number of chunks in a window
   BlockOperands* operands;  // workspace: [chunks of a window, blocks of 16 rows in a chunk, heads]

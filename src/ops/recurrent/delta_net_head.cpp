@@ -164,8 +164,8 @@ void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes
   for (std::int64_t i = 0; i < count; ++i) sums[i] = sum += rows.gates[i];
   apply_decay(scratch.keys_keys, scratch.query_keys, sums, rows.betas, count);
 
-  // `values` becomes beta_i · (v_i - exp(G_i) · Sᵀk_i) in place, which is the right-hand side of the system.
-  // solve_lower() then replaces it by the solution u.
+  // `values` becomes, in place, the right-hand side of the system: beta_i · (v_i - exp(G_i) · Sᵀk_i). solve_lower()
+  // then replaces this right-hand side by the solution u.
   GemmBlock by_state{.a = rows.keys,
                      .a_stride = dk,
                      .b = state,

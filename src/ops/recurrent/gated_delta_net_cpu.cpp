@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// The chunked form is faster for requests with at least this many rows.
+// For requests with at least this many rows, the chunked form is faster than the recurrent form.
 constexpr std::int64_t kLeastChunkRows = 8;
 
 template <class T>
@@ -41,7 +41,7 @@ struct Problem {
   std::int64_t width() const { return 2 * keys_width() + heads * sizes.value_dim; }
 };
 
-// Pointers to the parts of a draft in a slot, whose layout is DraftLayout (gated_delta_net.h).
+// Pointers to the parts of a draft in a slot. DraftLayout (gated_delta_net.h) describes the slot's layout.
 template <class T>
 struct DraftPlace {
   T* keys;

@@ -98,7 +98,7 @@ std::int64_t values_at(const DeltaSizes& s, std::int64_t held, std::int64_t slot
   return slot * s.slot_width(held) + number * s.value_width();
 }
 
-// Advances `state` over the accepted drafts of the request, from its slot in `draft_rows`.
+// Advances `state` over the request's accepted drafts, which it reads from the request's slot in `draft_rows`.
 void accept_drafts(const DeltaSizes& s, const StateRequest& request, std::int64_t held, const Inputs& in,
                    const std::vector<double>& draft_rows, double* state) {
   std::vector<double> qkv(static_cast<std::size_t>(s.width()));  // the queries are zeros

@@ -32,8 +32,8 @@ double gelu_tanh(double x) {
 
 double quick_gelu(double x) { return x / (1 + std::exp(-1.702 * x)); }
 
-// Returns values of both signs in every decade, large values at which the functions reach their limits, and a dense run
-// around 0.
+// Returns arguments of both signs in every decade, large arguments at which the functions reach their limits, and many
+// closely spaced arguments around 0.
 HostTensor hard_arguments(DType dtype) {
   std::vector<double> values{0, -0.0, 100, -100, 3e4, -3e4};
   for (double decade = 1e-7; decade < 2e2; decade *= 1.7) {
@@ -44,8 +44,8 @@ HostTensor hard_arguments(DType dtype) {
   return testing::make_tensor(dtype, {static_cast<std::int64_t>(values.size())}, values);
 }
 
-// Returns a tolerance whose absolute part is only 1e-30 (6e-8 for float16), because small results far from 0 must also
-// be right.
+// Returns a tolerance whose absolute part is only 1e-30 (6e-8 for float16), because the tiny results for arguments far
+// below 0 must also be right.
 Tolerance relative(DType dtype, double factor) {
   Tolerance t = tolerance(dtype, factor);
   t.absolute = dtype == DType::kFloat16 ? 6e-8 : 1e-30;

@@ -118,8 +118,8 @@ TEST(Rotary, RefusesSectionsThatDoNotFit) {
               HasSubstr("belong together"));
 }
 
-// Follows Hugging Face's apply_rotary_pos_emb: x·cos + rotate_half(x)·sin, with cos and sin repeated side by side. If
-// interleaved, follows GPT-J's formula with rotate_every_two.
+// Follows Hugging Face's apply_rotary_pos_emb: x·cos + rotate_half(x)·sin, where both halves of x use the same cosines
+// and sines. If interleaved, follows GPT-J's formula with rotate_every_two.
 std::vector<double> reference(const HostTensor& x, const HostTensor& table, std::int64_t head_dim, bool interleaved) {
   const std::int64_t cols = x.dims[1];
   const std::int64_t rotated = table.dims[1];

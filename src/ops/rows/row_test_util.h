@@ -35,7 +35,7 @@ inline HostTensor slice_rows(const HostTensor& t, std::int64_t begin, std::int64
 
 // Checks, to the bit, two facts that padding and batching rely on. Filling the last row's operands with bytes of 0xff
 // (NaN, or -1) changes no other row. A row computed alone equals the row computed in a batch. `row_wise` lists the
-// operands whose first dimension is that of the results. Precondition: at least 3 rows.
+// indices of the operands that have one row for each row of the results. Precondition: at least 3 rows.
 inline void expect_rows_independent(const ir::OpDecl& decl, const KernelDef& kernel,
                                     const std::vector<HostTensor>& operands, const std::vector<std::size_t>& row_wise,
                                     const ir::Attributes& attributes = {}) {

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// reshape(x) {shape: "T, 8, 64"} → the same memory in that shape. The number of elements must be the same for every
-// value of the symbols, such as T. The result is a view, and the operator has no kernel.
+// reshape(x) {shape: "T, 8, 64"} → the same memory in that shape. Both shapes must have equal numbers of elements for
+// every value of the symbols, such as T. The result is a view, and the operator has no kernel.
 extern const ir::OpDecl kReshape;
 
 // split(x X[*, N]) {sizes: n₁, n₂, …} → X[*, n₁], X[*, n₂], …: copies neighbouring column ranges. The sizes add up to

@@ -82,8 +82,8 @@ struct TokenBatch {
   __device__ std::int64_t id(int i) const { return first + i / N * step + i % N; }
 };
 
-// Calls f(batch) for the logits [begin, end) of a row, which are distributed over the block's threads. `begin` and
-// `end` are multiples of N.
+// Calls f(batch) for the logits [begin, end) of a row. The block's threads divide these logits among themselves.
+// `begin` and `end` are multiples of N.
 template <int N, int kPacks, class F>
 __device__ void for_each_batch(const float* logits, std::int64_t begin, std::int64_t end, const F& f) {
   TokenBatch<N, kPacks> batch;

@@ -1,7 +1,7 @@
-// Finds the fewest first tokens of a row, in the order of the draw (token_order.h), whose number or total weight
-// reaches a given amount. These tokens are called a prefix. The row's RowBins must already be filled. The search first
-// finds the bin of 1/16 nat in which the prefix ends. Then it finds the digits of the last token's key one by one, with
-// one pass over the row for each digit, until one token is left.
+// Finds the shortest prefix of a row whose number of tokens or total weight reaches a given amount. A prefix is the
+// row's first tokens in the order of the draw (token_order.h). The row's RowBins must already be filled. The search
+// first finds the bin of 1/16 nat in which the prefix ends. Then it finds the digits of the last token's key one by
+// one, with one pass over the row for each digit, until one token is left.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -106,9 +106,9 @@ __device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure
   return scratch.found;
 }
 
-// Returns the bin of the calling thread's digit, summed over the blocks that share the row. The histograms of these
-// blocks must be complete. Most digits have no tokens, and shared memory of other blocks is slow to read. So if a block
-// has no token with this digit, only the count is read from that block.
+// Returns the bin of one digit, which is the calling thread's index, summed over the blocks that share the row. The
+// histograms of these blocks must be complete. Most digits have no tokens, and shared memory of other blocks is slow to
+// read. So if a block has no token with this digit, only the count is read from that block.
 __device__ inline Bin merged_digit(SearchScratch& scratch) {
   const int digit = static_cast<int>(threadIdx.x);
   unsigned filled = 0;  // bit b is set if block b has tokens with this digit

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Returns the greatest number of x[0, n), which may contain NaN. If all values are NaN, or n is 0, the result is -inf.
+// Returns the greatest number of x[0, n). NaN is left out. If all values are NaN, or n is 0, the result is -inf.
 TESSERA_INLINE float greatest(const float* x, std::int64_t n) {
   constexpr std::int64_t kLanes = 64;
   float best = -std::numeric_limits<float>::infinity();

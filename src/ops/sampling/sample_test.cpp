@@ -116,7 +116,7 @@ struct Expected {
   bool sure = true;  // false if a rounding of the weights could change the token
 };
 
-// Draws as sample.h defines it, in double precision and with a full sort.
+// Draws a token as sample.h defines it, in double precision and with a full sort.
 Expected reference(const std::vector<double>& logits, const Draw& d) {
   std::vector<int> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -236,9 +236,9 @@ TEST(Sample, DegenerateRowsTakeTheArgmax) {
   EXPECT_TRUE(sample(testing::poisoned_tensor(DType::kFloat32, {0, 9}), {}).empty());
 }
 
-// Compares 1e5 draws with the distribution by Pearson's chi-squared statistic, while seed, choice or position counts
-// up. The 20 tokens give 19 degrees of freedom. With these, the statistic of correct draws exceeds 43.8 in one of a
-// thousand tests.
+// Makes 1e5 draws, in which the seed, the choice or the position counts up. Compares them with the distribution by
+// Pearson's chi-squared statistic. The 20 tokens give 19 degrees of freedom. With these, the statistic of correct draws
+// exceeds 43.8 in one of a thousand tests.
 TEST(Sample, DrawsFollowTheDistribution) {
   constexpr int kDraws = 100000;
   const HostTensor logits = normal_logits(1, 20, 1, 2);
@@ -299,7 +299,7 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   EXPECT_EQ(support(0, 1, 1e-30).size(), 6u) << "beyond reach";
   EXPECT_EQ(support(0, 1, 5), (std::set<double>{1, 3})) << "above 1 is 1";
   EXPECT_EQ(support(0, 1, std::nan("")).size(), 6u);
-  // min_p removes tokens that the other parameters have left, and adds none.
+  // min_p removes more tokens after top_k and top_p, and never brings back a token that these have removed.
   EXPECT_EQ(support(3, 1, 0.3), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(0, 0.28, 0.3), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 0.80, 0.7), (std::set<double>{1, 3}));

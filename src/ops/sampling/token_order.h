@@ -54,8 +54,8 @@ class TokenOrder {
   std::uint64_t weight_from(float nats) const;
 
  private:
-  // The number of bins for tokens within reach. Each bin covers 1/16 nat. One more bin holds the tokens out of reach,
-  // whose scaled logit is -kReach or less, or NaN.
+  // The number of bins for tokens within reach. Each bin covers 1/16 nat. One more bin holds the tokens that are not
+  // within reach, because their scaled logit is -kReach or less, or NaN.
   static constexpr int kBins = 480;
   struct Bin {
     std::uint64_t count = 0;

@@ -1,5 +1,5 @@
-// Operators for the rotary position embedding of vision towers, which depends on two coordinates. The image row gives
-// the angles of the first half of a head's pairs, and the image column those of the second half.
+// Operators for the rotary position embedding of vision towers. The embedding depends on two coordinates: the image row
+// gives the angles of the first half of a head's pairs, and the image column gives the angles of the second half.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

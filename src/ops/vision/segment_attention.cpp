@@ -57,7 +57,8 @@ TESSERA_INLINE Vec16 exp16(Vec16 const& x) {
   return load16(lanes);
 }
 
-// Copies the keys or values of one head, which are `stride` elements apart, to `to` [keys, dim] as floats.
+// Copies the keys or values of one head to `to` [keys, dim] as floats. In `from`, each begins `stride` elements after
+// the one before it.
 template <class T>
 TESSERA_INLINE void gather_head(const T* from, std::int64_t stride, std::int64_t keys, std::int64_t dim, float* to) {
   for (std::int64_t k = 0; k < keys; ++k)
@@ -74,8 +75,8 @@ TESSERA_INLINE void score_keys(const Vec16* q, const float* keys, std::int64_t d
   std::copy_n(sums, kCount, scores);
 }
 
-// Computes at most kRows neighbouring rows of one head, which have the same range. Keys are processed in blocks, from
-// the first key of the range on. Each row has one lane of the vectors, and lanes do not affect each other.
+// Computes at most kRows neighbouring rows of one head. All of them have the same range. Keys are processed in blocks,
+// from the first key of the range on. Each row has one lane of the vectors, and lanes do not affect each other.
 template <class T>
 TESSERA_CPU_CLONES void attend_rows(const Problem<T>& p, std::int64_t row, std::int64_t rows, std::int64_t head) {
   Vec16 q[kMaxSegmentHeadDim];

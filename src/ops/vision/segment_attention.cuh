@@ -40,9 +40,9 @@ struct Shape {
   static constexpr int kThreads = kRowWarps * kKeyWarps * kWarp;
 };
 // Shapes for different grid sizes. Rows32 is used if every block then has a multiprocessor to itself, because blocks
-// with fewer rows end sooner. Otherwise Rows64 is used if all blocks can run at once, with up to two on a
-// multiprocessor, which hide each other's waits. For larger grids ManyBlocks has the least work, because its warps
-// share no rows.
+// with fewer rows end sooner. Otherwise Rows64 is used if all blocks can run at once, at most two on a multiprocessor.
+// Two blocks on one multiprocessor hide each other's waits. For larger grids ManyBlocks has the least work, because its
+// warps share no rows.
 using Rows32 = Shape<2, 2, 64>;
 using Rows64 = Shape<4, 2, 32>;
 using ManyBlocks = Shape<4, 1, 64>;

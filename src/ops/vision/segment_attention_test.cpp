@@ -18,7 +18,8 @@ using testing::HostTensor;
 using testing::infer_error;
 using testing::random_tensor;
 
-// Returns the ranges of the rows of consecutive segments of these lengths. The ranges of later rows are empty.
+// Returns the range of each row, if segments of these lengths follow one another. The range of a row after the last
+// segment is empty.
 HostTensor ranges_of(const std::vector<std::int64_t>& lengths, std::int64_t rows) {
   std::vector<std::int32_t> ranges;
   std::int64_t begin = 0;

@@ -158,7 +158,7 @@ class Adapting {
          .attributes = {{"modules", modules}, {"rows", range_rows}}});
   }
 
-  // Adds the operator that recomputes those rows of the result whose adapter replaces the whole matrix.
+  // Adds the operator that recomputes the result for each row with an adapter that replaces the whole matrix.
   void add_whole(const Node& node, const AdaptableLinear& linear) {
     const ValueId y = node.results[0];
     std::vector<ValueId> operands{y, node.operands[0], table(linear, AdapterTable::kA),

@@ -26,7 +26,7 @@ void CostMeasurement::collect() {
   const std::vector<std::int64_t>& prefill = parts_.runner(RunnerRole::kPrefill).report().captured;
   for (const std::int64_t size : prefill) add(RunnerKind::kPrefill, size);
   // An eager run has one token less than a captured size, because operators are not bound for that token count yet.
-  // Most eager forwards also have such token counts, so the measurement should include the time of binding.
+  // Operators are not bound for most eager forwards either, so the measurement should include the time of binding.
   for (const std::int64_t size : eager_samples(prefill))
     if (size > 1) add(RunnerKind::kEager, size - 1);
   for (const std::int64_t size : parts_.runner(RunnerRole::kDecode).report().captured) add(RunnerKind::kDecode, size);

@@ -1,6 +1,7 @@
-// Catches: a full graph that is used before it was found to be equal and faster, or for a batch that it does not
-// support; a full graph that is kept although the pieces were faster; a failed full graph whose size then also loses
-// the graphs of its pieces; and a full graph that is kept although its results differ from those of the pieces.
+// Catches: a full graph that is used for a batch that it does not support, or before it was found to be faster than the
+// pieces with equal results; a full graph that is kept although the pieces were faster; a failed full graph whose size
+// then also loses the graphs of its pieces; and a full graph that is kept although its results differ from those of the
+// pieces.
 #include "tessera/runner/capture/full_measurement.h"
 
 #include <gmock/gmock.h>

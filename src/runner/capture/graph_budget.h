@@ -30,10 +30,10 @@ struct BudgetedSizes {
   std::int64_t bytes = 0;  // graph memory of the kept sizes
 };
 
-// Returns the share of all forwards' work that sizes[index] is expected to save. Without this size's graph, its
-// forwards would be padded to the next size, so the graph saves the padding. If there is no next size or forwards are
-// not padded, its forwards would have no graph, so the graph saves all of their work. Prefill, decode and vision tower
-// have equal weight, since a server spends similar time on each.
+// Returns the share of all forwards' work that the graph of sizes[index] is expected to save. Without this graph, the
+// size's forwards would be padded to the next size, so the graph saves the padding. If there is no next size or
+// forwards are not padded, the size's forwards would run without a graph, so the graph saves all of their work.
+// Prefill, decode and vision tower have equal weight, since a server spends similar time on each.
 double size_value(const BudgetLadder& ladder, const std::vector<std::int64_t>& sizes, std::size_t index);
 
 // Drops sizes until the graphs fit into the budget. The largest prefill size is dropped last, because without it every

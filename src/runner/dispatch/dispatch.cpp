@@ -32,14 +32,14 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
 
 // An eager run replaces a padded replay only if it is cheaper by more than this factor. Measurements differ by 2 % from
 // run to run, and an eager run may seem 5 % faster than a replay of the same kernels
-// (docs/measurements/prefill-decode.md, 4096 tokens). A replay also needs less time of the host. If a prompt is split
-// into two forwards, the margin also covers two costs that the table does not contain. The second forward must be
-// staged, and its attention reads the tokens of the first.
+// (docs/measurements/prefill-decode.md, 4096 tokens). A replay also takes less of the host's time than an eager run. If
+// a prompt is split into two forwards, the margin also covers two costs that the table does not contain. The second
+// forward must be staged, and its attention reads the tokens of the first.
 constexpr double kMargin = 1.05;
 // If a forward has about this many tokens or more, its time is proportional to its number of tokens, so a split costs
-// little. On an H200, two forwards of 512 tokens take as long as one forward of 1024 tokens with Llama-3-8B, and a
-// third longer with Qwen3-0.6B (docs/measurements/prefill-decode.md). With fewer tokens most of the time goes into
-// reading the weights, and each part of a split prompt reads them again.
+// little. On an H200, two forwards of 512 tokens take as long as one forward of 1024 tokens with Llama-3-8B, and 4/3 of
+// this time with Qwen3-0.6B (docs/measurements/prefill-decode.md). With fewer tokens most of the time goes into reading
+// the weights, and each part of a split prompt reads them again.
 constexpr std::int64_t kBusyTokens = 512;
 constexpr double kNearlyLeast = 1.25;  // in filling_tokens(), the largest accepted time per token divided by the least
 

@@ -85,8 +85,8 @@ struct Decision {
 // Decides how one batch runs. A batch in which every request decodes, with drafts or without, goes to the decode
 // runner. A batch with a prompt goes to the prefill runner. A decode batch also goes there in three cases: decode has
 // no graphs, the batch has more rows than the largest decode graph, or it does not want the logits of all rows. A
-// prefill whose requests have several rows each uses the full graph of its size if there is one. A batch with adapters
-// uses the sizes of the graphs with adapters, whose costs are not measured.
+// prefill in which every request has several rows uses the full graph of its size if there is one. A batch with
+// adapters uses the sizes of the graphs with adapters. The costs of these graphs are not measured.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
 // Returns how many of `tokens` prefill tokens to compute in the next forward, from 1 to `tokens`. The rest is left for

@@ -142,7 +142,7 @@ std::vector<DispatchCase> cases() {
       {decode_shape(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
       {decode_shape(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
       {extend(4), kNeither, {kEager, 4, 0, kPrefillGraphsDisabled}},
-      // Prefills use faster full graphs if every request has several rows.
+      // A prefill uses a full graph that is faster than its pieces, if every request has several rows.
       {prompts(8), kFull, full(8, 0)},
       {prompts(7, 3), kFull, full(8, 1)},
       {extend(8, 3), kFull, {kPrefill, 8, 0, kExactSize}},

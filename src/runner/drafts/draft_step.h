@@ -68,7 +68,7 @@ class DraftStep {
   using Send = std::function<Result<std::uint64_t>(RankGroup& ranks)>;
   // Runs `local`. On rank 0 of several ranks, also sends the call to the other ranks.
   Status on_all_ranks(const Send& send, const std::function<Status()>& local);
-  // Waits for the calls that were sent. `own` is this rank's status of the last call.
+  // Waits for the calls that were sent. `own` is this rank's status of the newest call.
   Status settle(const Status& own);
   // Counts failed replays, and drops the graphs of sizes whose replays failed three times in a row. `end` combines the
   // outcomes, on all ranks, of the calls since the previous run of ended().

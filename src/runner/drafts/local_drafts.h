@@ -42,7 +42,7 @@ class LocalDrafts {
   // copy.
   Status fetch(std::int64_t count);
   std::span<const TokenId> fetched() const { return fetched_; }
-  // Returns whether the last read() or draft() failed because a graph could not be launched.
+  // Returns whether the most recent read() or draft() failed because a graph could not be launched.
   bool replay_failed() const { return replay_failed_; }
 
  private:

@@ -19,8 +19,8 @@ RankFollower::RankFollower(int rank, RankChannel& channel, std::unique_ptr<Commu
                            std::unique_ptr<RankHost> host)
     : rank_(rank), channel_(channel), communicator_(std::move(communicator)), host_(std::move(host)) {}
 
-// Carries out messages until the channel is closed. If the work of a message fails, aborts the collectives in which the
-// other ranks wait.
+// Carries out messages until the channel is closed. If the work that a message orders fails, aborts the collectives in
+// which the other ranks wait.
 void RankFollower::run() {
   while (const std::optional<RankChannel::Message> message = channel_.receive(rank_)) {
     RankAnswer answer;

@@ -54,7 +54,7 @@ class InputBuffers {
   Status stage_tokens(const StagedTokens& tokens, std::int64_t padded_tokens);
   // Stages the indices of the body's output rows that the head computes. Padding has index -1, which is gathered as
   // zeros. `sampling` describes the first rows. The other rows are sampled greedily. Each row gets the adapter that its
-  // token had in the last call of stage_tokens(). The step buffer's next upload transfers them.
+  // token had in the most recent call of stage_tokens(). The step buffer's next upload transfers all of this.
   Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows);
   // Copies sampled ids from the arena to the elements of last_ids that begin at `first`. All memory is on the device.
   Status keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);

@@ -104,7 +104,7 @@ TEST(KvStorage, StatesAreAlignedDisjointAndBeginWithZeros) {
     ASSERT_TRUE(states[name]) << name;
   }
 
-  // The range [begin, end) of each state. A state has 7 pages of 30 bytes (layer 0) or of 96 bytes.
+  // The range [begin, end) of each state. A state has 7 pages. A page has 30 bytes in layer 0, and 96 bytes in layer 1.
   std::vector<std::pair<DeviceAddress, DeviceAddress>> ranges;
   for (const auto& [name, begin] : states) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(begin.raw()) % kDeviceAlignment, 0u) << name;

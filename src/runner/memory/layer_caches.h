@@ -11,9 +11,10 @@
 namespace tessera {
 
 struct LayerCaches {
-  // True if every layer mixes tokens by an operator that graphs can run for any batch. There are three such operators.
-  // `attention` reads pages of keys and values, and its number of query heads is a multiple of its number of KV heads.
-  // `latent_attention` reads pages of latents, which all query heads share. `gated_delta_net` reads and writes a state.
+  // True if every layer mixes tokens by an operator that captured graphs can run for any batch. There are three such
+  // operators. `attention` reads pages of keys and values, and its number of query heads is a multiple of its number of
+  // KV heads. `latent_attention` reads pages of latents, which all query heads share. `gated_delta_net` reads and
+  // writes a state.
   bool standard_gqa = true;
   // The indices of the layers that have no cache group, or whose cache group has states that no operator uses.
   std::vector<std::int64_t> undeclared;

@@ -24,8 +24,8 @@ std::int64_t graph_bytes(const GraphStats& stats, std::int64_t estimate, double 
 // Returns the estimated memory of graphs that need this many nodes and graph objects.
 GraphMemory estimated_graphs(const GraphNeed& need, const DeviceProperties& device);
 
-// Returns the memory of the sizes that are captured now. If the device does not report graph memory, multiplies
-// estimates by `of_estimate`.
+// Returns the memory of the sizes of `runner` that are captured now. If the device does not report graph memory,
+// multiplies estimates by `of_estimate`.
 RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& device, double of_estimate);
 
 // Returns the memory that exchanges with other ranks have taken so far. Must be called on the rank's thread.

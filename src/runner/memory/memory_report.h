@@ -22,8 +22,8 @@ enum class MemoryUse : std::uint8_t {
   kArena,      // activations of forwards; all sizes of all runners share it
   kWorkspace,  // kernels' scratch memory, shared in the same way
   // Inputs of forwards: tokens, rows, logit edits, inputs of the vision tower, hidden states for drafts, and embedding
-  // rows. More embedding rows may get memory later: a prediction counts those that have memory from the start, and a
-  // measurement counts those that have memory when it is taken.
+  // rows. Embedding rows may get memory later. A prediction counts the rows that have memory from the start, and a
+  // measurement counts the rows that have memory when it is taken.
   kStaticInputs,
   kPlans,  // operators' plans, which are lengths, page tables and the kernels' lists of work
   // Memory for exchanges with other ranks: mailboxes, links between stages, and NCCL's memory. On a CPU, this memory
@@ -41,9 +41,9 @@ inline constexpr int kNumMemoryUses = 10;
 // "static_inputs" "attention" (for plans) "communication" "graph_objects" "step_results" "adapters".
 std::string_view memory_use_name(MemoryUse use);
 
-// The graphs of one size. On a CPU every operator becomes one launch, which takes a known number of bytes, so a
-// prediction is exact. On a GPU a prediction is an estimate, because it uses the estimated sizes in DeviceProperties
-// and because some operators become several nodes.
+// The graphs of one size, which is a number of rows or patches that forwards are padded to. On a CPU every operator
+// becomes one launch, which takes a known number of bytes, so a prediction is exact. On a GPU a prediction is an
+// estimate, because it uses the estimated sizes in DeviceProperties and because some operators become several nodes.
 struct GraphMemory {
   std::int64_t graphs = 0;
   std::int64_t nodes = 0;  // kernels, copies and fills; in a prediction, operators
@@ -60,8 +60,9 @@ struct SizeMemory {
   MemoryNeed need{};
 };
 
-// The memory of one runner. The runner has one of kCapturedRoles, or is the vision tower. A prediction has an entry for
-// every size of the ladder (RunnerSpec::ladder), and a measurement has an entry for every captured size.
+// The memory of one runner. The role of the runner is one of kCapturedRoles or, for the vision tower, kVision. A
+// prediction has an entry for every size of the ladder (RunnerSpec::ladder), and a measurement has an entry for every
+// captured size.
 struct RunnerMemory {
   RunnerRole role = RunnerRole::kPrefill;
   std::vector<SizeMemory> sizes{};

@@ -23,7 +23,7 @@ enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 // cache's size.
 Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
                                     PredictionDetail detail = PredictionDetail::kTotals);
-// Makes the same prediction from existing runners, without a vision tower.
+// Makes the same prediction from existing runners, but leaves out the vision tower.
 Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
                                     const RunnerOptions& options, Device& device, PredictionDetail detail);
 

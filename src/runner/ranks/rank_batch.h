@@ -1,8 +1,8 @@
 // Packs batches into messages between ranks. The sender and the receiver both keep state, so batches must be unpacked
 // in the order in which they were packed.
 //
-// Page tables are sent as differences. The sender and the receiver keep the tables of the last batch, each under its
-// number (PageTable::number). A table that was not in the last batch is sent whole.
+// Page tables are sent as differences. The sender and the receiver keep the tables of the previous batch, each under
+// its number (PageTable::number). A table that was not in the previous batch is sent whole.
 #pragma once
 
 #include <cstddef>

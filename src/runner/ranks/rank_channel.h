@@ -65,8 +65,8 @@ class RankChannel {
 
   // next_number(), begin(), send(), wait() and answer() are called on rank 0's thread.
   std::uint64_t next_number() const { return sent_ + 1; }
-  // Returns the buffer of the next message. Waits for the answers to the last message that used this buffer. Returns
-  // the errors of wait().
+  // Returns the buffer of the next message. Waits for the answers to the previous message that used this buffer.
+  // Returns the errors of wait().
   Result<std::vector<std::byte>*> begin();
   // Sends the message. `beside` is an object that only the ranks of this process receive with the message. It is kept
   // until all ranks have answered.

@@ -105,10 +105,10 @@ class RankGroup {
 
   // The functions below are for the classes that run a step (runner/steps/) and for DraftStep.
   //
-  // Sends a forward, and returns the message's number. If all ranks are in one process, a decode like the previous one
-  // allocates nothing. Messages to and from other nodes allocate memory.
+  // Sends a forward, and returns the message's number. If all ranks are in one process, a decode of the same requests
+  // as the previous forward allocates nothing. Messages to and from other nodes allocate memory.
   Result<std::uint64_t> send_forward(const ForwardInputs& inputs, const Decision& decision);
-  // Returns the message of the last sent forward. The message is valid until the next one is sent.
+  // Returns the message of the most recently sent forward. The message is valid until the next one is sent.
   std::span<const std::byte> last_forward() const { return *last_forward_; }
   // Send work of a next-token layer or a draft model (drafts/draft_step.h), and return the message's number. Allocate
   // memory only for work that is larger than all earlier work.

@@ -13,10 +13,10 @@
 namespace tessera {
 namespace {
 
-// Passes an order of node 0 to the ranks of this process. begin() waits until all ranks here have answered the message
-// that last used the slot. Normally this wait is short: node 0 sends this order only after it has received these
-// answers, and this channel records an answer right after the rank has sent it to node 0 (OnReply). If node 0 sends the
-// order too early, begin() waits up to the channel's limit.
+// Passes an order of node 0 to the ranks of this process. begin() waits until all ranks here have answered the previous
+// message in the same slot of the channel. Normally this wait is short: node 0 sends this order only after it has
+// received these answers, and this channel records an answer right after the rank has sent it to node 0 (OnReply). If
+// node 0 sends the order too early, begin() waits up to the channel's limit.
 Status pass_on(RankChannel& channel, std::vector<std::byte>& order) {
   std::vector<std::byte>& message = *TRY(channel.begin());
   message.swap(order);

@@ -85,7 +85,7 @@ struct ReceivedImages {
 void pack_images(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, MessageWriter& to);
 Result<ReceivedImages> unpack_images(MessageReader& from);
 
-// Packs the bytes of each use and the free memory, but not the memory of each runner.
+// Packs the free memory and the bytes of each use, but not the memory of each runner.
 void pack_memory(const MemoryReport& report, MessageWriter& to);
 Result<MemoryReport> unpack_memory(MessageReader& from);
 

@@ -23,7 +23,7 @@ class HostPipeline final : public LeadingWay {
  public:
   HostPipeline(const StepContext& context, std::unique_ptr<StepWay> peer) : LeadingWay(context, std::move(peer)) {
     // The other ranks of this stage carry out an order after the forwards that were sent before it. These forwards also
-    // need rank 0, so rank 0 must run its parts of them first.
+    // need rank 0, so rank 0 must first run its own part of each.
     ranks_.before_orders([this] { run_all(); });
   }
   ~HostPipeline() override { ranks_.before_orders({}); }

@@ -45,8 +45,8 @@ class LocalForwards {
   // Waits for the newest forward in flight and drops its results.
   Status discard();
   int in_flight() const { return in_flight_; }
-  // Returns a hash of all results of the last collected forward. The hash is computed only if rank 0 compares results
-  // with other ranks.
+  // Returns a hash of all results of the most recently collected forward. The hash is computed only if rank 0 compares
+  // results with other ranks.
   std::uint64_t digest() const { return digest_; }
 
   // Waits for an event recorded after a forward. If the wait fails, ends profiling, because the profiler's events may

@@ -1,7 +1,7 @@
-// The StepWay (the class that runs each step) of a rank while all ranks submit the same forwards, which they do during
-// an order of rank 0 (RankGroup::together). If a forward fails on this rank, the rank aborts the collective operations
-// in which the other ranks wait. The rank cannot run the forward again without its graph, because the other ranks may
-// have completed some of the graph's collectives.
+// The StepWay (the class that runs each step) of a rank during an order of rank 0 (RankGroup::together). All ranks then
+// submit the same forwards. If a forward fails on this rank, the rank aborts the collective operations in which the
+// other ranks wait. The rank cannot run the forward again without its graph, because the other ranks may have completed
+// some of the graph's collectives.
 
 #include "tessera/comm/communicator.h"
 #include "tessera/runner/steps/step_ways.h"

@@ -37,8 +37,8 @@ class StepWay {
   // Returns the number of forwards that were submitted and not yet collected.
   virtual int in_flight() const = 0;
 
-  // Call this if this rank cannot run a step, because the other ranks may be waiting for its part of the step. Returns
-  // the error that the caller should return in place of `why`.
+  // Must be called if this rank cannot run a step. The other ranks may be waiting for this rank's part of the step.
+  // Returns the error that the caller should return in place of `why`.
   virtual Status fail(const Status& why) { return why; }
   // Takes part in the other ranks' forward although this rank has no tokens (ModelRunner::run_idle_forward).
   virtual Status run_idle_forward() { return internal_error("a rank that computes all tokens makes no idle forward"); }

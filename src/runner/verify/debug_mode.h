@@ -14,7 +14,7 @@ namespace tessera {
 class DebugMode {
  public:
   // `stream` and `arena` must outlive this object. `ranks` is the number of ranks that run each forward together. If
-  // there are several, a rank cannot run a forward again alone, so the error about a NaN does not name the operator
+  // there are several, a single rank cannot run a forward again, so the error about a NaN does not name the operator
   // that made the NaN.
   DebugMode(Stream& stream, const Arena& arena, int ranks)
       : history_(arena), nans_(stream, arena), can_run_again_(ranks == 1) {}

@@ -1,5 +1,5 @@
 // Tests debug mode. Catches: a changed result or an error in a correct forward; a moved address or changed page table
-// that is not noticed; a kernel or memory plan that reads values of the last replay; a NaN that is not found or for
+// that is not noticed; a kernel or memory plan that reads values of the previous replay; a NaN that is not found or for
 // which the wrong operator is named; and a checked forward that breaks the next one.
 #include "tessera/runner/verify/debug_mode.h"
 
@@ -68,8 +68,8 @@ TEST_P(DebugModeOf, ChangesNoBitAndRefusesNoSoundForward) {
 INSTANTIATE_TEST_SUITE_P(Goldens, DebugModeOf,
                          ::testing::Values("llama", "llama3-rope-tied", "mistral-swa", "qwen2", "qwen2-swa", "qwen3"));
 
-// Without debug mode, a prompt's last attention skips unwanted rows, which then keep their NaNs. Debug mode checks all
-// rows, so it must compute all of them.
+// Without debug mode, the attention of the last layer skips the unwanted rows of a prompt, which then keep their NaNs.
+// Debug mode checks all rows, so it must compute all of them.
 TEST(DebugMode, ComputesUnwantedRowsToo) {
   const auto logits_of = [](bool debug, MemoryPlanKind plan) {
     RunnerOptions options = debug_options();

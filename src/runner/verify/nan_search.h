@@ -40,7 +40,8 @@ class NanSearch {
   Result<std::string> blame(const Forward& forward, std::size_t part, const ir::Node& call, const std::string& place);
   // Returns the place of the first NaN in the real rows, such as " row 3 column 17", or " element 3" in a vector.
   // Returns an empty string if there is none. The result is also empty for values that are not searched: values that
-  // are not floating-point, have no dimension, or have a dimension after the first that depends on the batch.
+  // are not floating-point, have no dimension, or have a dimension other than the first whose size depends on the
+  // batch.
   Result<std::string> place_in(const ir::Type& type, DeviceAddress data, const ir::Bucket& real);
 
   Stream& stream_;

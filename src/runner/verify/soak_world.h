@@ -38,8 +38,8 @@ class SoakWorld {
   // Returns the next batch, which is never empty and is valid until the next call. Afterwards its tokens count as
   // computed. The batch copies the states of its sequences to spare slots before it changes them.
   const ForwardBatch& next();
-  // Returns the batch of the last next() for another run. In this run, the batch first restores the states that the
-  // earlier run saved.
+  // Returns the batch that next() returned last, so that it can run again. In the new run, the batch first restores the
+  // states that the earlier run saved.
   const ForwardBatch& again();
   // Returns the positions of the batch.
   const RopeAxes& rope_positions() const { return rope_positions_; }

@@ -131,9 +131,9 @@ class Verifier {
     return ok_status();
   }
 
-  // Returns whether prefills are also compared with batches that want only the last row of each request. In a pipeline
-  // only the last stage leaves out unwanted rows, but every stage must return the same value here, because all stages
-  // take part in each forward.
+  // Returns whether the comparison of prefills also runs batches that want only the last row of each request. In a
+  // pipeline only the last stage leaves out unwanted rows, but every stage must return the same value here, because all
+  // stages take part in each forward.
   bool has_last_rows() const {
     const Communicator* const communicator = r_.model.options.communicator;
     return (communicator != nullptr && communicator->world_size() > communicator->ranks()) ||

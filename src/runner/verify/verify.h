@@ -12,10 +12,10 @@
 //
 // The oracle also compares the head, a next-token layer and the layer's head. All three run without graphs. The layer
 // is compared at its largest size and at all sizes that are powers of two. Graphs of whole drafts are compared in the
-// same way as decodes, and above size 1 also with a batch that wants only the last row of each request. verify_vision.h
+// same way as decodes, and above size 1 also on a batch that wants only the last row of each request. verify_vision.h
 // compares a vision tower. A prefill size with a full graph is compared in both forms. An attention that computes only
-// the wanted rows uses other kernels than one that computes all rows. If the model's last attention does so, each
-// prefill size above 1 is also compared with a batch that wants only the last row of each request.
+// the wanted rows uses other kernels than one that computes all rows. If the attention of the model's last layer does
+// so, each prefill size above 1 is also compared on a batch that wants only the last row of each request.
 #pragma once
 
 #include <cstdint>

@@ -70,8 +70,8 @@ Lengths decode_lengths(std::int64_t rows, std::int64_t max_drafts, std::int64_t 
   return lengths;
 }
 
-// Gives the first request a prefix longer than the widest window, so that its tables leave out the pages before the
-// window.
+// Gives the first request a prefix longer than the widest window, so that the request's page tables leave out the pages
+// before the window.
 Lengths past_windows(Lengths lengths, const VerifyModel& model) {
   std::int64_t window = 0;
   for (const ir::CacheGroup& group : model.groups) window = std::max(window, group.window);
@@ -146,7 +146,7 @@ void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange
   batch.own(std::move(tables));
 }
 
-// Adds a token. Some tokens get an embedding and also an id, which the forward must then ignore.
+// Adds a token. Some tokens get an embedding in addition to their id. The forward must then ignore the id.
 void add_token(const VerifyModel& model, std::int32_t position, VerifyBatch& made) {
   ForwardBatch& batch = made.batch;
   const std::int64_t token = batch.num_tokens();

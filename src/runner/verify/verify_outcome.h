@@ -25,8 +25,8 @@ class VerifyOutcome {
  public:
   explicit VerifyOutcome(Device& device) : device_(device) {}
 
-  // Replaces the sections of the last run. Each section consists of its memory ranges, one after another. The sections
-  // are valid once the stream has completed the copy.
+  // Replaces the sections of the previous run. Each section consists of its memory ranges, one after another. The
+  // sections are valid once the stream has completed the copy.
   Status download(std::span<const std::vector<MemoryRange>> sections, Stream& stream) {
     std::size_t total = 0;
     for (const std::vector<MemoryRange>& ranges : sections)

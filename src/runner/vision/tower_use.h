@@ -43,7 +43,7 @@ class TowerCounts {
   void add(const TowerCounts& more);
 
   const std::vector<std::pair<TowerKey, TowerCount>>& by_key() const { return by_key_; }
-  // Return sums over all keys with this reason or this size.
+  // Return the sum over all keys with this reason, and the sum over all keys with this size.
   TowerCount of(VisionReason reason) const;
   TowerCount of_size(std::int64_t size) const;  // only replayed forwards
 

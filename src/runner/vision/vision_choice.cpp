@@ -16,7 +16,7 @@ struct ReasonWords {
   std::string_view name;
   std::string_view text;
 };
-// This array is indexed by VisionReason. If dispatch has the same reason, the reason has the same name there
+// This array is indexed by VisionReason. Reasons that the dispatch of the language model also has are named as there
 // (reason_name()).
 constexpr std::array<ReasonWords, kNumVisionReasons> kReasons = {{
     {"replayed", "replayed its budget's graph"},

@@ -49,10 +49,10 @@ struct VisionChoice {
 };
 
 // Chooses how a forward of `patches` patches runs. The forward's budget is the smallest budget that is at least
-// `patches`. Normally the forward replays the budget's graph. It runs eagerly, with less padding, if this was measured
-// to be faster by more than measurement noise. If the budget has no graph, the forward replays the graph of the next
-// larger captured budget, provided that this graph was measured to be no slower than an eager run. Otherwise it runs
-// eagerly. Sizes without measurements are not compared.
+// `patches`. The forward replays the budget's graph, unless an eager run, which needs less padding, was measured to be
+// faster by more than measurement noise. If the budget has no graph, the forward replays the graph of the next larger
+// captured budget, provided that this graph was measured to be no slower than an eager run. Otherwise it runs eagerly.
+// Sizes without measurements are not compared.
 VisionChoice choose_budget(const VisionBudgets& budgets, std::int64_t patches);
 
 }  // namespace tessera

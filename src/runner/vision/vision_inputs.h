@@ -31,7 +31,7 @@ class VisionInputs {
   static Result<std::unique_ptr<VisionInputs>> create(const ir::Graph& tower, const VisionConfig& config,
                                                       std::int64_t max_patches, Device& device, StepBuffer& step);
 
-  // Returns the device memory that the inputs take in bytes, including their part of the step buffer.
+  // Returns the bytes of device memory that the inputs take, including their part of the step buffer.
   static Result<std::int64_t> bytes_needed(const ir::Graph& tower, std::int64_t max_patches);
 
   void add_to(ExternalValues& externals) const;

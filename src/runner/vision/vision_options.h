@@ -9,8 +9,8 @@ namespace tessera {
 
 struct VisionOptions {
   // The maximum number of patches in one forward, padding included. An image therefore cannot have more patches either.
-  // The engine's plan raises this number for image processors that make larger images. A forward of several images has
-  // at most 16384 patches.
+  // The engine's plan raises this number for image processors that make larger images. A forward of several images
+  // still has at most 16384 patches.
   std::int64_t max_patches = 16384;
   // The budgets, which are the numbers of patches that graphs are captured for, ascending. Each is a multiple of the
   // number of patches that the tower merges into one token. If empty, there are no graphs.
@@ -18,8 +18,8 @@ struct VisionOptions {
   // If false, graphs are switched off. In this case `sizes` is empty, and forwards report the reason kGraphsDisabled.
   bool graphs = true;
   // If above 0, SGLang's scheme replaces budgets: a forward has exactly the patches of its images, without padding, and
-  // is captured when this number of patches first appears. At most `exact_graphs` graphs are kept. Before a further one
-  // is captured, the least recently used one is dropped.
+  // is captured when this number of patches first appears. At most `exact_graphs` graphs are kept. If there are that
+  // many, the least recently used graph is dropped before a new one is captured.
   std::int64_t exact_graphs = 0;
   // Operators at which the tower is cut into pieces. If empty, a forward is one graph.
   std::vector<std::string> split_ops = {};

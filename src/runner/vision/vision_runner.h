@@ -72,9 +72,9 @@ class VisionRunner {
   // Returns kInvalidArgument if encode() does not accept the image. The image then has too many patches (the message
   // names the limit), or does not match the tower.
   Status check(const Patches& image) const;
-  // Encodes images in order. Packs them into as few forwards as possible, or into one forward each if forwards are
-  // deterministic. Writes the tokens of image i to consecutive rows of `rows` (device memory, [·, row_values()], the
-  // body's type), beginning at row first_rows[i]. Asynchronous on the stream. The caller may reuse the patches when
+  // Encodes images in order. Packs them into as few forwards as possible. If forwards are deterministic, each image
+  // gets its own forward. Writes the tokens of image i to consecutive rows of `rows` (device memory, [·, row_values()],
+  // the body's type), beginning at row first_rows[i]. Asynchronous on the stream. The caller may reuse the patches when
   // encode() returns. If `eagerly`, replays no graph.
   Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
                 bool eagerly = false);
@@ -92,10 +92,10 @@ class VisionRunner {
   bool has_pending() const { return !runner_->pending().empty(); }
   // Returns whether images have needed a size that has no graph yet.
   bool has_wanted() const { return !wanted_.empty(); }
-  // Measures one captured size as a graph and eagerly, so that choose() can compare the two times. Begins with the
-  // smallest size. If a forward takes more than 30 ms, larger sizes are skipped. Returns false if no size is left, if
-  // options.measure_costs is off, if forwards are deterministic, or if there are several ranks. Call it only in idle
-  // moments.
+  // Measures one captured size with its graph and without it, so that choose() can compare the two times. The first
+  // call measures the smallest size. If a forward takes more than 30 ms, larger sizes are skipped. Returns false if no
+  // size is left, if options.measure_costs is off, if forwards are deterministic, or if there are several ranks. Call
+  // it only in idle moments.
   Result<bool> measure_next();
   // Returns the measured costs of forwards. Tests may set them.
   CostTable& costs() { return costs_; }
@@ -103,8 +103,8 @@ class VisionRunner {
   VisionReason last_reason() const { return last_reason_; }  // reason of the last enqueued forward
   // Returns the numbers of patches that have graphs because of VisionOptions::exact_graphs, ascending.
   std::vector<std::int64_t> exact_sizes() const;
-  // Returns the forwards of the last encode(), in the order of its images. If encode() failed, returns the forwards
-  // that were enqueued before the error.
+  // Returns the forwards of the most recent encode(), in the order of its images. If encode() failed, returns the
+  // forwards that were enqueued before the error.
   std::span<const TowerForward> last_forwards() const { return last_forwards_; }
   const VisionCounters& counters() const { return counters_; }
   GraphRunner& runner() { return *runner_; }  // for the oracle (verify/verify.h), inventories and measurements

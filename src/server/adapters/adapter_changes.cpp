@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-// Turns `status` into an error that names the field of the request that is at fault: "pinned" if the message begins
-// with "pinned:", otherwise "lora_name".
+// Turns `status` into an error that names the faulty field of the request: "pinned" if the message begins with
+// "pinned:", otherwise "lora_name".
 ApiError error_of(const Status& status) {
   const std::string_view field = status.message().starts_with("pinned:") ? "pinned" : "lora_name";
   ApiError error = invalid_field(std::string(field), status.message());

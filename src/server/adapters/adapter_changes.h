@@ -22,8 +22,8 @@ namespace tessera {
 
 // All engines of a model, each on its own thread.
 struct EachEngine {
-  // Runs a task on the thread of each engine, between two of its steps. Each engine runs tasks in the order of the
-  // calls.
+  // Runs a task on the thread of each engine, between two steps of the engine. Each engine runs tasks in the order of
+  // the calls.
   std::function<void(const std::function<void(Engine&)>& task)> run;
   int count;  // the number of engines; at least 1
 };

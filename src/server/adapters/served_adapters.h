@@ -34,7 +34,8 @@ class ServedAdapters {
   Result<std::string> allowed_path(const std::string& path) const;
 
   const AdapterLayout& layout() const { return layout_; }
-  // Adds the devices of further engines, which have the same layout. Called before the engines get their threads.
+  // Adds the devices of further engines, which have the same adapter layout as the first engine. Called before the
+  // engines get their threads.
   void add_devices(std::span<Engine* const> engines);
   // The devices of all engines. Each engine gets its own copy of an adapter, in host memory that belongs to the
   // engine's device. The device outlives this copy.

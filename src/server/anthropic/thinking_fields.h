@@ -1,5 +1,5 @@
-// Reads whether and how much the model is to think, from "thinking" and "output_config.effort" of a Messages request
-// and of its system messages.
+// Reads whether and how much the model is to think. A Messages request says this in "thinking" and in
+// "output_config.effort", and its system messages may change the effort.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace tessera {
 
 struct ThinkingFields {
   // True if the request asks for thinking. If false, thinking is left out of the answer, because a client that does not
-  // expect thinking would mistake the first block for the answer's text. A variable for thinking in the template is
-  // then set to off.
+  // expect thinking would mistake the first block for the answer's text. If the template has a variable for thinking,
+  // it is then set to off.
   bool on = false;
   bool omitted = false;                  // blocks of thinking have no text, only a signature
   std::optional<std::int64_t> budget{};  // in tokens; replaces a missing `effort`, but does not limit the thinking
@@ -24,7 +24,7 @@ struct ThinkingFields {
 
 ApiResult<ThinkingFields> read_thinking(const ApiFields& body);
 
-// Returns values for the variables enable_thinking, thinking and reasoning_effort, as far as the template names them.
+// Returns values for those of the variables enable_thinking, thinking and reasoning_effort that the template names.
 Json thinking_variables(const ThinkingFields& thinking, const ChatTemplate& chat);
 
 }  // namespace tessera

@@ -19,7 +19,7 @@ enum class BatchRequestKind : std::uint8_t { kChat, kCompletion, kEmbedding, kCl
 
 // Returns the route of a kind: "/v1/chat/completions".
 std::string_view batch_url(BatchRequestKind kind);
-// Returns the kind with this route, or nothing.
+// Returns the kind of request whose route is `url`, or nothing.
 std::optional<BatchRequestKind> batch_kind(std::string_view url);
 // Returns the routes of all kinds as a text for error messages: "/v1/chat/completions", "/v1/completions", … or
 // "/v1/responses".
@@ -38,9 +38,9 @@ Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id);
 // Reads a line that must have all four members, and a "custom_id" that is not empty.
 Result<BatchRequest> read_whole_batch_line(std::string_view line, Json& custom_id);
 
-// Makes a request's job with the function that reads requests to its route. Stores responses in `store` for `owner`.
-// This is slow, so do not call it on the I/O thread. `model` and `store` outlive the job. Errors: those of the route,
-// and a 400 if the request asks for a stream or for a background response.
+// Makes a request's job by calling the function that also reads live requests to this route. Stores responses in
+// `store` for `owner`. This is slow, so do not call it on the I/O thread. `model` and `store` outlive the job. Errors:
+// those of the route, and a 400 if the request asks for a stream or for a background response.
 ApiResult<ApiJob> prepare_batch_request(const ServedModel& model, const BatchRequest& request, ResponseStore& store,
                                         const std::string& owner);
 

@@ -18,9 +18,9 @@ namespace tessera {
 
 class BatchRoutes {
  public:
-  // The stores and the reader outlive the object. If the stores are null, every route answers no_file_folder(). The
-  // only exception is POST /v1/batches with a wrong body, which gets an error about the body. After a batch was added,
-  // or its cancellation was requested, `changed` is called. This may happen on any thread.
+  // The stores and the reader outlive the object. If the stores are null, POST /v1/batches with a wrong body gets an
+  // error about the body, and every other request gets no_file_folder(). After a batch was added, or its cancellation
+  // was requested, `changed` is called. This may happen on any thread.
   BatchRoutes(FileStore* files, BatchStore* batches, RequestReader& reader, RouteWork work,
               std::function<void()> changed)
       : files_(files), batches_(batches), reader_(reader), work_(work), changed_(std::move(changed)) {}

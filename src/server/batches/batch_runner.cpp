@@ -27,8 +27,8 @@ constexpr std::chrono::seconds kBatchPause{1};  // longest time between two chec
 constexpr std::chrono::seconds kIdlePause{60};  // longest time between two checks while no batch runs
 constexpr int kMostPrepared = 16;  // at most this many requests are prepared before the next events are handled
 constexpr std::int64_t kLowestPriority = std::numeric_limits<std::int64_t>::min();
-// While the engines also have live requests, they get at most a kLiveShare-th as many batch requests as they can run
-// requests at once, but at least one.
+// While the engines have live requests, the number of submitted batch requests is at most 1 / kLiveShare of the
+// requests that the engines can run at once. One batch request is always allowed.
 constexpr std::int64_t kLiveShare = 4;
 
 // Error codes of failed batches.

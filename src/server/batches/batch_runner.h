@@ -7,9 +7,9 @@
 //   runner.dispatch(events);  // with the events of every step
 //
 // Up to kMostBatches batches run at a time and take turns, request by request. Together they submit at most as many
-// requests as the engines can run at once, and at most a quarter as many while the engines have live requests. If the
-// engine or the memory budget refuses a request for now, the request is submitted again later. A restarted server
-// continues the batches that have not ended. Requests that have an answer do not run again.
+// requests as the engines can run at once. While the engines have live requests, the limit is a quarter of this number.
+// If the engine or the memory budget refuses a request for now, the request is submitted again later. A restarted
+// server continues the batches that have not ended. Requests that have an answer do not run again.
 //
 // Threads: any thread may call wake() and dispatch(). The destructor leaves running requests without an answer.
 #pragma once

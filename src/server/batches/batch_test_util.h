@@ -1,4 +1,4 @@
-// Files, batches and their answers for tests of a server.
+// Helpers for tests of batches. They upload files to a server, start batches, and read the answers.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -16,8 +16,8 @@ struct EventBatch {
   double unix_seconds = 0;
 };
 
-// `page_size` is the number of tokens in a block. `rank` is the index of the engine among the server's engines, 0 if it
-// is the only one.
+// Returns the message. `page_size` is the number of tokens in a block. `rank` is the index of the engine among the
+// server's engines, 0 if it is the only one.
 std::string event_message(const EventBatch& batch, std::int64_t page_size, int rank);
 
 }  // namespace tessera

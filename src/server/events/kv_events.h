@@ -33,8 +33,8 @@ class KvEvents {
   std::vector<std::unique_ptr<EventPublisher>> publishers_;  // one for each engine
 };
 
-// Checks that this number of engines can publish. Errors: libzmq is missing, an engine's port would be above 65535, or
-// an address is in use. An ipc address is never in use, because a later server takes over the path.
+// Checks that `engines` engines can publish their events. Errors: libzmq is missing, an engine's port would be above
+// 65535, or an address is in use. An ipc address is never in use, because a later server takes over the path.
 Status check_kv_events(const KvEventsOptions& options, int engines);
 
 }  // namespace tessera

@@ -18,7 +18,7 @@ struct PublishedLoad {
   friend bool operator==(const PublishedLoad&, const PublishedLoad&) = default;
 };
 
-// `rank` is the index of the engine among the server's engines, 0 if it is the only one.
+// Returns the message. `rank` is the index of the engine among the server's engines, 0 if it is the only one.
 std::string load_message(const PublishedLoad& load, int rank);
 
 }  // namespace tessera

@@ -67,8 +67,8 @@ class LoadPublisher {
   std::thread thread_;   // last member, because the thread uses the other members
 };
 
-// Checks that this number of engines can publish their loads at the endpoint. Accepts the endpoint "", at which nothing
-// is published. Errors: libzmq is missing, or an address is in use.
+// Checks that `engines` engines can publish their loads at the endpoint. Accepts the endpoint "", at which nothing is
+// published. Errors: libzmq is missing, or an address is in use.
 Status check_load_endpoint(const std::string& endpoint, int engines);
 
 }  // namespace tessera

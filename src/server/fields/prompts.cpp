@@ -43,7 +43,7 @@ ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, c
     return prompts;
   }
   prompts.batch = true;
-  // Checks the number before the prompts are tokenised.
+  // Checks the number of prompts before they are tokenised.
   if (std::ssize(value->as_array()) > kMaxRequestsAtOnce) {
     return invalid_field(param, fmt::format("request: field \"{}\" has {} prompts; accepted: up to {}", param,
                                             value->as_array().size(), kMaxRequestsAtOnce));

@@ -25,8 +25,8 @@ ApiResult<std::string> read_session_name(const ApiFields& fields, std::string_vi
 // Reads "session_id", which must be there.
 ApiResult<std::string> read_session(const ApiFields& fields);
 
-// Returns the name of a session inside the engine. It contains `owner` (owner_of()), so clients with different API keys
-// never share a session.
+// Returns the name by which the engine knows a client's session. The name contains `owner` (owner_of()), so clients
+// with different API keys never share a session.
 std::string session_of(std::string_view owner, std::string_view session);
 // Sets the owner in each request's retention hint, and renames the hint's session with session_of(). Skips requests
 // without a hint. `owner` returns the owner's name. It is called at most once, and only if a request has a hint,

@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-// If the server has several keys, returns the request's API key. Each key then stands for one client, whatever its
-// address is. Otherwise returns the request's address (HttpRequest::peer), which all clients behind one proxy share.
-// Precondition: if there are `api_keys`, the request holds one of them.
+// If the server has several keys, returns the request's API key. Each key then stands for one client, whatever address
+// the request comes from. Otherwise returns the request's address (HttpRequest::peer), which all clients behind one
+// proxy share. Precondition: if there are `api_keys`, the request holds one of them.
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
 // Returns the name of the owner of everything that this client's requests store. If the server has several API keys,

@@ -59,7 +59,7 @@ error_code listen_on(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
   error_code error;
   // Ignores the returned values, because each call also sets `error`.
   static_cast<void>(acceptor.open(endpoint.protocol(), error));
-  // Allows binding a port whose last connections are still in TIME_WAIT.
+  // Allows binding a port whose earlier connections are still in TIME_WAIT.
   if (!error) static_cast<void>(acceptor.set_option(net::socket_base::reuse_address(true), error));
   // "::" also accepts IPv4.
   if (!error && endpoint.address().is_v6()) static_cast<void>(acceptor.set_option(net::ip::v6_only(false), error));

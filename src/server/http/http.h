@@ -8,9 +8,9 @@
 // requests one after the other, pipelined or not. A client that closes its sending side after a request still gets the
 // answer.
 //
-// Threads: the handler and every function of an HttpExchange run on the I/O thread: the thread that called run(). Other
-// threads reach it with post(). The handler must return at once, but it may answer the exchange later. An exception
-// from a handler or task is logged, and is answered with 500 if nothing was answered yet.
+// Threads: the handler and every function of an HttpExchange run on the I/O thread, which is the thread that called
+// run(). Other threads reach it with post(). The handler must return at once, but it may answer the exchange later. An
+// exception from a handler or task is logged, and is answered with 500 if nothing was answered yet.
 #pragma once
 
 #include <cstdint>

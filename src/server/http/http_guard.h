@@ -34,8 +34,8 @@ Status check_allowed_host(std::string_view entry);
 Status check_origin(std::string_view entry);
 
 // Returns the 403 for a request that the server must not serve, or nothing if the server may serve it. `host` is the
-// request's host, or "" if it has none, which no browser sends. `loopback` says whether the server listens on a
-// loopback address only.
+// request's host, or "" if the request names none. No browser sends such a request. `loopback` says whether the server
+// listens on a loopback address only.
 std::optional<ApiError> check_sender(const HttpRequest& request, std::string_view host, const HttpOptions& options,
                                      bool loopback);
 

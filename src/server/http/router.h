@@ -41,8 +41,8 @@ class Router {
 };
 
 // Returns whether a request's head holds one of `keys`, either in the header Authorization ("Bearer KEY") or in
-// Anthropic's header x-api-key. "Bearer" may be in any case (RFC 9110, 11.1). No key may be empty. The time depends
-// only on the length of what is sent, so it reveals nothing about the keys.
+// Anthropic's header x-api-key. "Bearer" may be in any case (RFC 9110, 11.1). No key may be empty. The time that a call
+// takes depends only on the length of the sent text, so it reveals nothing about the keys.
 bool holds_key(const HttpRequest& head, std::span<const std::string> keys);
 
 }  // namespace tessera

@@ -69,7 +69,7 @@ class TlsStream {
   Io write(const char* data, std::size_t size, std::size_t& taken);
   // Tells the client that no more bytes follow. Has no effect after a failure.
   void end();
-  // Returns whether read() has buffered bytes that the socket no longer announces.
+  // Returns whether decrypted bytes wait for read(). The socket does not become readable again because of them.
   bool has_pending() const;
 
   const std::string& failure() const { return failure_; }

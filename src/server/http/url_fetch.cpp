@@ -40,7 +40,7 @@ struct Transfer {
   bool too_much = false;  // the body was too large
 };
 
-// Opens the socket of a connection. No other code opens sockets, so every address is checked here.
+// Opens the socket of a connection. libcurl opens sockets only by this function, so every address is checked.
 curl_socket_t open_checked(void* user, curlsocktype purpose, curl_sockaddr* address) {
   Transfer& transfer = *static_cast<Transfer*>(user);
   if (purpose != CURLSOCKTYPE_IPCXN || !transfer.options->may_connect(address->addr)) {

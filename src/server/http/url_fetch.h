@@ -37,8 +37,8 @@ class UrlFetcher {
   ~UrlFetcher();
 
   // Returns the body at `url`. Blocks. Returns invalid_argument if the URL may not be fetched, if the server does not
-  // answer or answers with a status other than 2xx, or if the body is too large or too late. Returns resource_exhausted
-  // if most_at_once fetches are running. No error reveals an address.
+  // answer or answers with a status other than 2xx, or if the body is too large or takes too long. Returns
+  // resource_exhausted if most_at_once fetches are running. No error reveals an address.
   Result<std::string> get(const std::string& url) const;
 
  private:

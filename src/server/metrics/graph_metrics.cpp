@@ -109,7 +109,8 @@ void add_tower(MetricFamilies& families, const TowerCounts& forwards) {
   families.counters("tessera:tower_padded_patches_total", "Patches computed for nothing, to fill a budget.", padded);
 }
 
-// Adds the histogram. Its last bucket is the bucket of `max_tokens`, the largest number of tokens in a forward.
+// Adds the histogram of the number of tokens in forwards that are not pure decodes. Its last bucket is the bucket of
+// `max_tokens`, the largest possible number.
 void add_token_histogram(MetricFamilies& families, const TokenHistogram& tokens, std::int64_t max_tokens) {
   std::vector<MetricBucket> buckets;
   std::int64_t so_far = 0;

@@ -253,7 +253,7 @@ TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
   EXPECT_EQ(found.at(R"(tessera:shape_compiles_total{runner="prefill"})"), binds) << "nothing was bound for it";
 }
 
-// Checks the counts of a first start, which compiles and captures, and of a second one, which reads the disk cache.
+// Checks the counts of a first start, which compiles and captures, and of a second start, which reads the disk cache.
 TEST(Metrics, CompilesAndCacheHitsAreCountedAcrossStarts) {
   const test::ScratchDir cache;
   EngineOptions options = small_demo();

@@ -1,4 +1,4 @@
-// Catches: routes of Ollama that answer wrongly end to end, or whose errors have another protocol's shape.
+// Tests Ollama's routes end to end. Catches: routes that answer wrongly, or whose errors have another protocol's form.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

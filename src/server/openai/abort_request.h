@@ -14,7 +14,7 @@ struct AbortRequest {
   std::string id{};  // id of an answer, or of one of its requests; "": all requests
 };
 
-// Reads "rid" or "abort_all". The request must have one of the two.
+// Reads "rid" and "abort_all". Returns an error unless "abort_all" is true or "rid" is given.
 ApiResult<AbortRequest> read_abort(const ServedModel& model, std::string_view body);
 
 // Returns the bytes that the request holds (work/request_memory.h).

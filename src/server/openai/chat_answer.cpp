@@ -102,8 +102,8 @@ class ChatAnswer : public Answer {
 
   std::string body() override { return parts().all(); }
 
-  // Sums all choices. The prompt counts once. Only the first choice's cached tokens count, because the later choices
-  // find the prompt in the cache only after the first choice has put it there.
+  // Returns the token counts of all choices together. The prompt counts once. Only the first choice's cached tokens
+  // count, because the later choices find the prompt in the cache only after the first choice has put it there.
   Usage usage() const override {
     Usage usage{.prompt_tokens = style_.prompt_tokens,
                 .cached_tokens = choices_.front().usage.cached_tokens,

@@ -20,11 +20,11 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
 // Returns whether the text must contain special tokens, with which some models mark calls or reasoning.
 bool needs_special_tokens(const ChatTextStyle& style);
 
-// Has an effect only if the model has no call format of its own and therefore uses the generic format
-// (kGenericToolParser). In this case it removes the tools if the model may choose whether to call (kAuto) and the
-// output is constrained, because the constraint forbids the text of a call. Returns a note for the answer: that the
-// model was not shown the tools, or that the generic format is used. The note is "" if the request has no tools or the
-// model has its own format.
+// Does nothing and returns "" if the request has no tools or the model has a call format of its own. Otherwise the
+// model uses the generic format (kGenericToolParser). If the model may choose whether to call (kAuto) and the output is
+// constrained, the constraint forbids the text of a call. The function then removes all tools and returns a note for
+// the answer, which says that the model was not shown the tools. In other cases the note says that the generic format
+// is used.
 std::string withdraw_generic_tools(const ServedModel& model, bool constrained, ToolFields& tools);
 
 }  // namespace tessera

@@ -18,7 +18,7 @@ struct ChatPrompt {
   std::string text{};          // the rendered text, or the decoded input ids; "" if neither is available
   std::vector<TokenId> ids{};  // all ids of the prompt, not yet checked against the context's length
   std::vector<PromptImage> images{};
-  // The beginning of the last message, which the model continues (continue_final_message); otherwise "".
+  // The text of the last message if the model continues this message (continue_final_message); otherwise "".
   std::string begun{};
   std::string echo{};  // text at the beginning of the answer, if "echo" asks for it
 };

@@ -1,6 +1,6 @@
-// Catches, end to end on the bundled model: request fields that reach the engine but do not do what their definition
-// says. Examples are prompts that are truncated or continued wrongly, texts with banned words, and numbers that belong
-// to other tokens.
+// Tests request fields end to end on the bundled model. Catches fields that reach the engine but do not do what their
+// definition says. Examples are prompts that are truncated or continued wrongly, texts with banned words, and
+// log-probabilities or hidden states that belong to another token.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>

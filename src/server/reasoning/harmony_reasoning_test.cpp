@@ -26,8 +26,8 @@ const Json& harmony_tools() {
   return kTools;
 }
 
-// Splits a text into reasoning, content and calls, like a chat's answer. The text arrives in pieces, and cut() returns
-// the length of the next piece in bytes.
+// Splits a text into reasoning, content and calls, as the server splits a chat's answer. The text arrives in pieces,
+// and cut() returns the length of the next piece in bytes.
 template <class Cut>
 Turn read(std::string_view text, Cut cut, bool inside = false) {
   HarmonyReasoning reasoning(inside);

@@ -21,7 +21,7 @@ inline constexpr ReasoningTags kMistralTags{.opening = "[THINK]", .closing = "[/
 class TaggedReasoning final : public ReasoningFormat {
  public:
   // `inside`: the text begins inside the reasoning, with or without the opening tag. Reasoning that is never closed
-  // extends to the end of the text. `tags` must be a constant.
+  // extends to the end of the text. `tags` must outlive the object.
   TaggedReasoning(const ReasoningTags& tags, bool inside);
 
   ReasoningText push(std::string_view text) override;

@@ -65,7 +65,7 @@ inline TokenLogprobs logprobs_of(int id) {
   return {.token = {TokenId(id), -0.5F}, .top = {{TokenId(id), -0.5F}, {TokenId(9), -1.5F}}};
 }
 
-// Ends a request that generates nothing. Its vectors and logits depend on the prompt's length.
+// Ends a request that generates nothing. The vectors and logits of the result depend on the prompt's length.
 inline void end_one(Answer& answer, std::size_t index, const Request& request, std::string& stream) {
   Completion end{.prompt_tokens = std::ssize(request.prompt)};
   const auto tokens = static_cast<float>(request.prompt.size());

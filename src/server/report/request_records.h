@@ -32,7 +32,7 @@ class RequestRecords {
   void reopen_log() {
     if (log_ != nullptr) log_->reopen();
   }
-  // Returns metrics in Prometheus' text format; "" if there are no traces.
+  // Returns the trace exporter's metrics in Prometheus' text format; "" if there are no traces.
   std::string metrics() const { return traces_ == nullptr ? "" : trace_metrics(*traces_); }
 
  private:

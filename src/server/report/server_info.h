@@ -1,4 +1,4 @@
-// GET /get_server_info: reports the engine's options, the plan made from them, its start, and its counters.
+// GET /get_server_info: reports the engine's options, the plan made from them, and the engine's start and counters.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Catches: routes of /v1/responses that answer wrongly end to end; a client that can read responses of another client;
-// a background response that ends when its client leaves, or whose events cannot be streamed later; and errors that
-// name no field.
+// Tests the routes of /v1/responses end to end. Catches: routes that answer wrongly; a client that can read responses
+// of another client; a background response that ends when its client leaves, or whose events cannot be streamed later;
+// and errors that name no field.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

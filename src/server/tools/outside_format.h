@@ -38,9 +38,9 @@ class OutsideReasoning {
   bool in_reasoning_;
 };
 
-// Finds tool calls, like ToolCallParser. If the JSON of the arguments becomes invalid, the text from there on becomes
-// content. It is the plugin's error if a call begins before the previous call's arguments are complete, or names a
-// function that the request does not have.
+// Finds tool calls, as ToolCallParser does. If the JSON of the arguments becomes invalid, the text from there on
+// becomes content. It is the plugin's error if a call begins before the previous call's arguments are complete, or
+// names a function that the request does not have.
 class OutsideCalls {
  public:
   // Begins a text. Shares ownership of `format`. `tools` outlives the object.

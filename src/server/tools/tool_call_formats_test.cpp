@@ -48,7 +48,7 @@ TEST(ToolCallFormats, ReadsQwen3CoderCalls) {
          "<tool_call>\n<function=now>\n</function>\n</tool_call>\nand\n<tool_call>\n<function=get_weather>\n"
          "<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>\n\nDone.",
          {"\nand\n\nDone.", {{"now", "{}"}, {"get_weather", "{\"city\": \"Oslo\"}"}}});
-  // Tests calls without <tool_call>, and calls without its end tag.
+  // Tests a call without <tool_call>, and calls without </tool_call>.
   expect("qwen3_coder", "<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>",
          {"", {{"get_weather", "{\"city\": \"Oslo\"}"}}});
   expect("qwen3_coder", "<tool_call><function=now></function><tool_call><function=now></function>",

@@ -135,7 +135,7 @@ bool has_failed(const FinishedRequest& request) {
   return request.status >= 500 || finish == "error" || finish == "timeout";
 }
 
-// Writes what depends on the kind of span.
+// Writes a name, a kind and attributes for each type of work that a span can describe.
 class WorkWriter {
  public:
   WorkWriter(JsonWriter& json, std::string_view model) : json_(json), model_(model) {}

@@ -30,7 +30,7 @@ class EventQueue {
     return was_empty;
   }
 
-  // Calls `visit` with all events since the last call, in order; called on the I/O thread.
+  // Calls `visit` once with all events that were pushed since the previous drain(), in order. Called on the I/O thread.
   template <class Visit>
   void drain(const Visit& visit) {
     taken_.clear();

@@ -20,7 +20,7 @@ struct ChatPiece {
     kContent,
     kReasoning,
     kCall,       // begins a call: `text` is the name of the function
-    kArguments,  // a part of the arguments of the last call, which are the JSON text of an object
+    kArguments,  // a part of the newest call's arguments; all its parts together are the JSON text of an object
   };
   Kind kind = Kind::kContent;
   std::string text{};

@@ -30,8 +30,8 @@ struct CallSyntax {
 };
 
 struct Expression {
-  // Each comment shows the syntax of an expression in Jinja. In it, the name of a member below (`parts`, `call`, …)
-  // stands for that member's content.
+  // Each comment shows how an expression is written in Jinja. In the comments, the name of a member below (`parts`,
+  // `call`, …) stands for the member's content.
   enum class Kind {
     kConstant,     // constant
     kName,         // name
@@ -89,8 +89,8 @@ struct Statement;
 using Body = std::vector<std::unique_ptr<const Statement>>;
 
 struct Statement {
-  // Each comment shows the syntax of a statement in Jinja. In it, the name of a member below (`targets`, `bodies`, …)
-  // stands for that member's content.
+  // Each comment shows how a statement is written in Jinja. In the comments, the name of a member below (`targets`,
+  // `bodies`, …) stands for the member's content.
   enum class Kind {
     kText,         // name: the text
     kPrint,        // expressions

@@ -216,7 +216,7 @@ std::string float_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   char buffer[32];
-  // Writes "d.ddde±xx": the shortest digits, and the exponent that decides the notation.
+  // Writes the value as "d.ddde±xx" with the fewest digits. The exponent decides whether the result keeps this form.
   auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
   std::string text(buffer, end);
   const std::size_t e = text.find('e');

@@ -1,4 +1,4 @@
-// Prints values like Python's str() and repr(), and as JSON like json.dumps.
+// Prints values as Python's str() and repr() do, and converts values to JSON as json.dumps() does.
 #pragma once
 
 #include <optional>

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Returns the same ids as Hugging Face's library: a run of unknown characters becomes one unknown token.
+// Encodes text to the same ids as Hugging Face's library: a run of unknown characters becomes one unknown token.
 class Unigram : public TokenModel {
  public:
   // Returns an error for a duplicate token, an empty token, an unk_id outside the vocabulary, or fields of the wrong

@@ -39,7 +39,7 @@ class FakeDriver {
   const Driver& table() const { return table_; }
   // Makes a later call of `function` do nothing and return `result`. `nth` counts calls from now on, starting at 1.
   void fail(const std::string& function, int nth, CUresult result);
-  // Returns the number of calls of `function`, or of all functions if it is empty.
+  // Returns the number of calls of `function`. If `function` is empty, counts the calls of all functions.
   int calls(const std::string& function = "") const;
   // Returns the number of calls that failed because of fail().
   int faults() const;

@@ -6,7 +6,8 @@
 // 256 columns each (the last may have fewer):
 //
 //   codes    for each 32 columns: code_bytes() bytes, which consist of the parts below
-//   scales   for each block: scale_bytes() bytes, which are the block's other fields, each for all sixteen rows
+//   scales   for each block: scale_bytes() bytes, which are the block's fields except the codes, field by field; each
+//            field is stored for all sixteen rows, one row after another
 //
 // A part of the codes is one or more vectors of 64 bytes. A vector has four bytes of each row:
 //
@@ -50,10 +51,10 @@ struct PackedLayout {
 // Returns the layout of a type, or null if matrices of the type stay plain blocks.
 const PackedLayout* packed_layout(BlockType type);
 
-// Packs `count` neighbouring rows of a matrix, which begin at a multiple of sixteen. `rows` points to the first row,
-// and `packed` points to that row's place in the packed matrix. If `count` is no multiple of sixteen, the rows left
-// over must be the matrix's last ones; they are copied as plain blocks. If the type has no packed form, all rows are
-// copied. Runs on the calling thread; several threads may pack different rows at once.
+// Packs `count` neighbouring rows of a matrix. The index of the first row is a multiple of sixteen. `rows` points to
+// the first row, and `packed` points to that row's place in the packed matrix. If `count` is no multiple of sixteen,
+// the rows left over must be the matrix's last ones. They are copied as plain blocks. If the type has no packed form,
+// all rows are copied. Runs on the calling thread. Several threads may pack different rows at once.
 void pack_rows(BlockType type, const std::uint8_t* rows, std::int64_t count, std::int64_t cols, std::uint8_t* packed);
 
 // Packs fewer than sixteen rows in the form of sixteen. The bytes of the missing rows are zeros. Precondition: the type

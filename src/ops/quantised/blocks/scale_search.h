@@ -1,10 +1,10 @@
-// Finds the scale for rounding a few numbers to small integers with the least weighted squared error.
+// Finds the scale that gives the least weighted squared error if a few numbers are rounded to small integers.
 //
 // For given integers q, weighted least squares gives the best scale. But the integers depend on the scale too. So the
-// search tries scales around the one that follows from the extremes. All sums are in a fixed order, which vectorises,
-// so that the result does not depend on the CPU. Everything is inlined into functions that are compiled for several
-// CPUs. The pragma keeps g++ from unrolling loops of sixteen iterations before its vectoriser sees them. The unrolling
-// would cost half of the speed.
+// search tries scales around the one that follows from the extremes. All sums are in a fixed order, so that the result
+// does not depend on the CPU. The order suits vector instructions. Everything is inlined into functions that are
+// compiled for several CPUs. The pragma keeps g++ from unrolling loops of sixteen iterations before its vectoriser sees
+// them. The unrolling would cost half of the speed.
 #pragma once
 
 #include <algorithm>

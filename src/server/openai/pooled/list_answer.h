@@ -1,5 +1,5 @@
-// An answer with one entry for each input, in the order of the request, and the usage: the form of /v1/embeddings and
-// /v1/classify. A derived class says what a request's result is, and how its entry is written.
+// The form of the answers to /v1/embeddings and /v1/classify: one entry for each input, in the order of the request,
+// and then the token usage. A derived class says what a request's result is, and how the result's entry is written.
 #pragma once
 
 #include <cstddef>

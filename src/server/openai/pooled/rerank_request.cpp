@@ -138,7 +138,7 @@ ApiStatus read_list_fields(const ApiFields& fields, RerankStyle& style) {
   const std::optional<std::int64_t> top_n = TRY(fields.integer("top_n", 0, kMaxTop));
   const std::optional<std::int64_t> top_k = TRY(fields.integer("top_k", 0, kMaxTop));
   if (top_n && top_k) return fields.unsupported("top_k", "none beside \"top_n\"");
-  // A value of 0 means all, as in vLLM.
+  // A value of 0 asks for all documents, as in vLLM.
   const std::int64_t top = top_n ? *top_n : top_k.value_or(0);
   style.top = top == 0 ? style.documents.size() : static_cast<std::size_t>(top);
   return api_ok();

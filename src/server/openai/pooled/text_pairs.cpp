@@ -20,8 +20,8 @@ Json message(std::string_view role, const std::string& text) {
   return made;
 }
 
-// Renders a pair with the template from --chat-template. The template gets messages with the roles query and document,
-// as in vLLM, and variables with the same names, as in SGLang.
+// Renders a pair with the template from --chat-template. The template gets messages with the roles "query" and
+// "document", as in vLLM. It also gets the variables `query` and `document`, as in SGLang.
 ApiResult<std::string> render_pair(const ServedModel& model, const std::string& first, const std::string& second,
                                    const std::string& instruction) {
   Json messages = Json::array();

@@ -34,7 +34,7 @@ class PairScores {
 
   // Returns the requests for the engine. Call it once.
   std::vector<Request> take_requests() { return std::move(requests_); }
-  // Takes the result of request `index` when it has ended.
+  // Takes the result of request `index`. Call it when this request has ended.
   void take(std::size_t index, Completion& end);
   std::size_t size() const { return num_pairs_; }
   // Returns a pair's score. Call it after all requests have ended.
