@@ -335,8 +335,8 @@ TEST_P(VisionTower, PacksImagesIntoForwards) {
   EXPECT_EQ(after.eager_forwards - before.eager_forwards, 2);
 }
 
-// As in SGLang, there is a graph for each number of patches, and it is captured on first use. Only the most recently
-// used graphs are kept.
+// There is a graph for each number of patches, captured on first use as in SGLang. Only the most recently used graphs
+// are kept.
 TEST_P(VisionTower, KeepsGraphsOfExactSizes) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 128, .exact_graphs = 2});
   ASSERT_NE(t, nullptr);

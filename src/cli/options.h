@@ -149,8 +149,8 @@ struct BenchServeOptions {
   std::vector<double> request_rates;
   std::int64_t max_concurrency = 0;  // 0: no limit
   std::int64_t warmup = 4;           // uncounted requests before each run
-  // Each entry starts an engine with graphs (true) or without graphs (false). If empty, one engine starts with
-  // `engine`.
+  // The benchmark starts one engine for each entry, one after another: with graphs (true) or without graphs (false). If
+  // empty, it starts a single engine with the graph settings of the options in `engine`.
   std::vector<bool> graphs;
   std::string profile;  // file for a timeline of the engine's steps; "": no profile
   bool json = false;

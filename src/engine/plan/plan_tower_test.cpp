@@ -30,8 +30,8 @@ EnginePlan plan_of(const std::string& model_path, std::int64_t memory_bytes, std
   return plan.ok() ? *std::move(plan) : EnginePlan{};
 }
 
-// The processor makes images of up to 65 536 patches. A tower's forward over such an image needs some hundred
-// MiB here.
+// The processor makes images of up to 65 536 patches. A tower's forward over such an image needs several
+// hundred MiB with this model.
 TEST(PlanTower, TakesTheLargestImageThatFits) {
   const test::ScratchDir model;
   Json config = *Json::read_file(testing::data_path("goldens/qwen2.5-vl/config.json"));

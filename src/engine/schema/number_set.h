@@ -16,12 +16,12 @@
 namespace tessera::schema {
 
 // A set of numbers, of which only some are generated as text. Generated integers have up to 18 digits and no exponent,
-// so they fit 64 bits. Generated numbers within bounds have up to 15 digits, up to 9 of them after the point, and no
-// exponent. Two different texts are thus two different doubles, and a bound also holds for the double that a JSON
-// parser makes of the text.
+// so they fit 64 bits. If the set has bounds, its other generated numbers have no exponent and up to 15 digits, up to 9
+// of them after the point. A double keeps 15 digits, so two different numbers of this form are two different doubles,
+// and a bound also holds for the double that a JSON parser makes of the text.
 //
-// Numbers are decimals, as in the standard: 0.07 is a multiple of 0.01. A validator that divides doubles may refuse
-// 0.07.
+// Numbers are decimals, as in the JSON Schema standard: 0.07 is a multiple of 0.01. A validator that divides doubles
+// may refuse 0.07.
 struct NumberSet {
   struct Bound {
     long double value = 0;  // holds every double and every 64-bit integer exactly

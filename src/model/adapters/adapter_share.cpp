@@ -56,7 +56,8 @@ std::int64_t scale_values(std::span<T> values, float factor) {
   return std::ranges::find_if_not(values, [](T value) { return std::isfinite(to_float(value)); }) - values.begin();
 }
 
-// Writes the rank's part of a whole matrix, multiplied by the linear's factor.
+// Writes the rank's part of a matrix that replaces the module's own matrix (AdapterMatrices::whole), multiplied by the
+// linear's factor.
 template <class T>
 Status write_whole(const AdaptableLinear& linear, const StoredTensor& tensor, StoredDtype dtype, std::byte* to) {
   const auto copy = [&](std::int64_t first, std::int64_t rows, std::int64_t width) -> Status {

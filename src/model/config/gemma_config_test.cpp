@@ -64,7 +64,7 @@ TEST(GemmaConfig, TakesDefaultsOfGemma3) {
   EXPECT_EQ(read->tensor_prefix, "model.");
 }
 
-// As in the published files of larger models, the config lacks the fields that equal Hugging Face's defaults.
+// The config lacks the fields that equal Hugging Face's defaults, as in the published files of larger models.
 TEST(GemmaConfig, ReadsTheTextModelOfGemma3) {
   const Json json = *Json::parse(R"({"architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": [1, 106],
       "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024,

@@ -73,10 +73,10 @@ struct Rows {
 
 __device__ inline int ceil_div(int n, int by) { return (n + by - 1) / by; }
 
-// Finds the rows of tile slot `slot`, which is the blockIdx.x of the block. With G = p.group, the slots of request b
-// begin at query_starts[b] · G / tile_rows + b. A request may have more slots than tiles, but never fewer. So a block
-// finds its request from query_starts alone, without counting the tiles of earlier requests. Returns false if the slot
-// has no wanted rows.
+// Finds the rows of the block's tile. `slot` is the block's blockIdx.x. Each request has at least as many slots as
+// tiles, and its further slots have no rows. With G = p.group, the slots of request b begin at query_starts[b] · G /
+// tile_rows + b. This number depends on query_starts alone, so a block need not count the tiles of earlier requests.
+// Returns false if the slot has no wanted rows.
 __device__ inline bool find_rows(const Problem& p, int slot, int tile_rows, Rows& out) {
   int n = min(*p.num_requests, p.max_requests);
   while (n > 0 && p.query_starts[n] > p.num_rows) --n;  // a defect of the runner must not cause writes out of bounds

@@ -29,11 +29,13 @@ struct FixedRows {
   std::int64_t stride;
 };
 
-// Returns the byte offset within a group of the four even columns among the eight columns from `column` on. `column` is
-// a multiple of 8. The four odd columns lie 16 bytes further on. This is the order in which the kernel multiplies the
-// columns of w. A word of w holds eight int4 values, which are a thread's operands for one product of 32 columns. The
-// lower halves of the word's bytes hold the even columns, which are the operands for the first 16 columns of the
-// product. The upper halves hold the odd columns, which are the operands for the other 16.
+// Says where in its group of 128 columns the eight columns from `column` on are stored. `column` is a multiple of 8.
+// Returns the byte offset, from the start of the group, of the four even columns of the eight. The four odd columns are
+// stored 16 bytes after them.
+//
+// The kernel multiplies w in this order. A word of w holds eight neighbouring columns as int4 values, which are a
+// thread's operands for one product over 32 columns of k. The lower halves of the word's bytes hold its even columns,
+// which the product takes in its first 16 places. The upper halves hold its odd columns, which it takes in the others.
 __device__ inline int place_in_group(int column) { return column / 8 % 4 * 32 + column / 32 * 4; }
 
 // Converts eight columns of a row of k columns and stores them. The sixteen threads of a group call it together. They

@@ -29,8 +29,8 @@ constexpr std::int64_t token_gate_up_bytes(std::int64_t k) {
   return kTokenSlots * 2 * eight_rows_bytes(k) + token_columns(k) * 2;
 }
 
-// Copies eight weight rows to a slot. Only one thread calls this function. `row` is the number of the first row among
-// the rows of all experts, and is a multiple of 8.
+// Copies eight weight rows to a slot. Only one thread calls this function. `row` is the number of the first of the
+// eight rows, counted over the rows of all experts. It is a multiple of 8.
 template <class T>
 __device__ inline void copy_eight_rows(const Matmul<T>& p, std::int64_t row, unsigned char* to, SharedBarrier& full) {
   const auto values = static_cast<std::uint32_t>(p.k) * 4;

@@ -307,7 +307,7 @@ inline int group_shift_of(const QuantisedMatrix& m) {
 }
 
 // Returns whether block_codes_format() (blocks/block_codes.h) can return this format: integers with float16 scales, in
-// groups of 16 or 32 columns. For these formats, kernels support no other group sizes.
+// groups of 16 or 32 columns. Kernels support integers with float16 scales only in groups of these two sizes.
 inline bool is_of_block_codes(const QuantisedFormat& f) {
   const bool integers = f.values == Values::kInt4 || f.values == Values::kInt8;
   const bool halves = f.scales == Scales::kFloat16 || f.scales == Scales::kPairs;

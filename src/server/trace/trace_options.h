@@ -12,7 +12,7 @@ namespace tessera {
 struct TraceOptions {
   std::string endpoint{};  // URL of a collector that takes OTLP over HTTP; "": no traces
   std::string service = "tessera";
-  // Headers that are sent with each request to the collector, for example with a key.
+  // Headers that are sent with each request to the collector, for example one that holds an access key.
   std::vector<std::pair<std::string, std::string>> headers{};
 };
 
