@@ -285,7 +285,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, QuantisedBases,
                                            "quantised/qwen3-gptq", "quantised/llama-awq"),
                          testing::case_name);
 
-// GGUF files of Llama store the rows of q and k in another order than Hugging Face's checkpoints and adapters.
+// A base model that the test writes to a GGUF file with weights of type `type`, and an adapter for this model. GGUF
+// files of Llama store the rows of q and k in another order than Hugging Face's checkpoints and adapters.
 struct FileBase {
   const char* type;
   const char* base;

@@ -53,8 +53,8 @@ TEST(WholeMatricesOfAdapters, MixWithOtherAdapters) {
   for (const VerifyRow& row : report->rows) EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
 }
 
-// The adapter brings a copy of the model's embedding, and the model's head times -1, so that all logits change their
-// sign.
+// The adapter's embedding is a copy of the model's embedding. The adapter's head is the model's head times -1, so all
+// logits change their sign.
 class WholeMatrices : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WholeMatrices, ReplaceTheModelsOwn) {

@@ -173,7 +173,7 @@ TEST_F(DpAttention, EqualsItsIsolatedRunInHalves) {
   }
 }
 
-// Eager forwards are padded to the size of the rank with the most tokens.
+// Each rank pads its eager forward to the number of tokens of the rank that has the most.
 TEST_F(DpAttention, RunsWithoutGraphs) {
   const Golden golden = testing::read_golden("qwen3-moe");
   EngineOptions options = options_for(golden, 2, 2);

@@ -85,7 +85,7 @@ TEST_P(GgufGoldens, RoundedInputsStayNearTheReference) {
   std::printf("%s with rounded inputs: relative difference %.2e (median), %.2e at most\n", GetParam(), median,
               distances.back());
   EXPECT_LE(median, kRoundedLimit);
-  // On GPUs "auto" is a 16-bit type, so the rounding must show in every model.
+  // On GPUs the dtype "auto" is a 16-bit type, so every model must show a rounding error.
   if (testing::test_device_name() != "cpu") {
     EXPECT_GE(median, 1e-5);
   }

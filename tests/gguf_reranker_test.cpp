@@ -1,5 +1,5 @@
-// Catches: a reranker in a GGUF file whose score is not the difference of the logits of "yes" and "no"; a reranker that
-// is read as a language model; an error about an unusable head that does not name the head.
+// Catches: a reranker, read from a GGUF file, whose score is not the difference of the logits of "yes" and "no"; a
+// reranker that is read as a language model; an unusable head that the error does not name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -47,10 +47,10 @@ std::vector<Completion> score(Engine& engine, const std::vector<std::vector<Toke
   return completions;
 }
 
-// Returns whether some token of this prompt goes to other experts than in the reference. The reference of the larger
-// glm4-moe was computed before the router's correction bias was rounded to bfloat16 and saved. With the saved bias,
-// token 7 of this prompt goes to another expert, because the scores of the two experts are 1.4e-4 apart and rounding
-// changes a bias by up to 7e-4.
+// Returns whether the engine sends some token of this prompt to other experts than the reference did. The reference
+// logits of the larger glm4-moe were computed before the router's correction bias was rounded to bfloat16 and saved.
+// With the saved bias, token 7 of this prompt goes to another expert, because the scores of the two experts are 1.4e-4
+// apart and rounding changes a bias by up to 7e-4.
 bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
   return golden.folder == testing::golden_path("shared/glm4-moe") && prompt == 3;
 }
@@ -89,9 +89,9 @@ class Goldens : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// Covers models without experts and, with a larger limit, two small quantised mixtures of experts.
-// routed_layers_test.cpp compares other mixtures layer by layer, because rounding may decide which of two experts with
-// nearly equal scores a row goes to. It does not cover quantised mixtures.
+// Covers models without experts and, with a larger limit, two small quantised mixtures of experts. Other mixtures are
+// compared layer by layer in routed_layers_test.cpp, because rounding may decide which of two experts with nearly equal
+// scores a row goes to. routed_layers_test.cpp does not cover quantised mixtures.
 class Bfloat16Goldens : public Goldens {};
 
 // Covers quantised checkpoints that expect their linear layers to round the inputs.

@@ -1,6 +1,6 @@
-// Catches: an FP8 or int8 cache of keys and values that changes logits more than its rounding does; graphs, prefixes or
-// drafts that read other numbers than were stored; ranks that scale differently; scales of a checkpoint that are
-// missed, swapped or taken unchecked.
+// Catches: an FP8 or int8 cache of keys and values that changes logits by more than its rounding explains; graphs,
+// prefixes or drafts that read other numbers than were stored; ranks that scale differently; scales of a checkpoint
+// that are missed, swapped or taken unchecked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

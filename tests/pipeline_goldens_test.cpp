@@ -88,8 +88,8 @@ TEST_P(PipelineGoldens, TwoStages) {
   const std::vector<Completion> expected = scores(golden, *one);
   const std::vector<Completion> scored = scores(golden, *engine);
   expect_scores(GetParam(), golden, scored);
-  // On a GPU, one rank may run a fused kernel for operators that a cut separates here, and a fused kernel may give
-  // other bits. Bits are therefore compared on the CPU only.
+  // On a GPU, one rank may run a fused kernel for operators that lie in two different stages here, and a fused kernel
+  // may give other bits. Bits are therefore compared on the CPU only.
   for (std::size_t i = 0; i < scored.size() && testing::test_device_name() == "cpu"; ++i)
     EXPECT_EQ(scored[i].logits, expected[i].logits) << "not the bits of one rank, prompt " << i;
   EXPECT_EQ(engine->parameters(), one->parameters());

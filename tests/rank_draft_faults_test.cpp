@@ -37,7 +37,7 @@ constexpr int kHidden = 64;  // values of an embedding of goldens/llama
 
 std::string of_two(int rank) { return "rank " + std::to_string(rank) + " of 2"; }
 
-// The results and the log of requests during which one launch of a rank failed.
+// The status and the log of requests that ran while one launch of a rank failed.
 struct Outcome {
   Status status;
   std::string log;

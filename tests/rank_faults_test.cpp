@@ -31,7 +31,8 @@ struct Topology {
   int pp_size = 1;  // rank 0 belongs to the last stage, rank 1 to the first
   int nodes = 1;    // if 2, rank 1 is on the second node
   bool overlap = false;
-  // If one rank has a fault at one of these calls, the request fails, and so do the requests in flight with it.
+  // Numbers of calls. If a rank has a fault at one of these calls, the request fails, and so do the requests in flight
+  // with it.
   int last_replay = 11;  // number of a request's last replay, or launch
   int lost_from = 40;    // number of a call in the middle of a request
   // A fault that can make the first of two requests fail while the second one goes on (testing::first_alone_fails). The
@@ -119,9 +120,9 @@ class Group {
 
 class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInterface<Topology> {
  protected:
-  // For n = 1, 1 + step, …, starts a group and calls `check(group, n)`. In this group, the n-th call that rank 1 makes
-  // of one kind fails; `fault` names the kind. Ends after a start that makes fewer than n such calls. On two nodes, n
-  // grows faster, because starts are slower there.
+  // For n = 1, 1 + step, …, starts a group and calls `check(group, n)`. `fault` names a kind of call. In this group,
+  // rank 1's n-th call of this kind fails. Ends after a start that makes fewer than n such calls. On two nodes, n grows
+  // faster, because starts are slower there.
   void each_start(std::int64_t FaultPlan::*fault, int step, const std::function<void(Group&, int)>& check) {
     bool past_the_last = false;
     for (int n = 1; !past_the_last; n += GetParam().nodes > 1 ? 2 * step + 1 : step) {

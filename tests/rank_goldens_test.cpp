@@ -62,7 +62,7 @@ void expect_greedy(const Golden& golden, Engine& engine) {
   EXPECT_EQ(run_all(engine, {requests[0]})[0].output_ids, golden.greedy[0]) << "alone";
 }
 
-// If this checkpoint cannot be divided among `ranks` ranks, returns a text that the error must contain; otherwise
+// If this checkpoint cannot be divided among `ranks` ranks, returns a text that the error must contain. Otherwise
 // returns "".
 std::string refusal(std::string_view name, int ranks, int parts = 1) {
   const std::string among = "does not divide among " + std::to_string(ranks) + " ranks";

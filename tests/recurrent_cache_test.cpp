@@ -1,4 +1,4 @@
-// Catches: a sequence of a model with gated delta nets that continues from the wrong state (after a chunk, after a
+// Catches, for models with gated delta nets: a sequence that continues from the wrong state (after a chunk, after a
 // preemption, or from another prompt's checkpoint); a shared system prompt that is computed again for every request.
 #include <gtest/gtest.h>
 

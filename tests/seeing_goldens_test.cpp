@@ -1,4 +1,4 @@
-// Catches: a model with a vision tower whose results, computed from pixels, differ from Hugging Face's in one of the
+// Tests models with a vision tower, from the pixels on. Catches: results that differ from Hugging Face's in one of the
 // ways to run a prompt, in one of the dtypes, or on one or two ranks.
 #include <gtest/gtest.h>
 

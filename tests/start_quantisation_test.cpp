@@ -1,4 +1,4 @@
-// The engine can quantise a model when it starts. Catches: weights that then differ from those that an offline tool
+// Tests an engine that quantises a model when it starts. Catches: weights that differ from those that an offline tool
 // would write, also on ranks that hold only parts of quantisation blocks; experts that are quantised wrongly because of
 // their layout in the checkpoint; matrices that are quantised but must not be.
 #include <gmock/gmock.h>

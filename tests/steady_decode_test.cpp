@@ -94,8 +94,8 @@ void expect_no_allocations(bool overlap, int ranks, int steps) {
 }
 
 TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) { expect_no_allocations(GetParam(), 1, 1000); }
-// With two ranks, three more things must reuse their memory: the messages to the other rank, its answers to these
-// messages, and its page tables.
+// With two ranks, three more things must reuse their memory: the messages to the second rank, the second rank's
+// answers, and the second rank's page tables.
 TEST_P(SteadyDecode, AllocatesNothingOnTwoRanks) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   expect_no_allocations(GetParam(), 2, 200);
@@ -161,7 +161,8 @@ INSTANTIATE_TEST_SUITE_P(
 // would make 250.
 constexpr std::int64_t kMostGrowths = 8;
 
-// Covers the engine's steps and thread, the answer and the socket: events, snapshots of statistics, metrics, JSON.
+// Covers all work for a token: the engine's step, its event, the snapshot of statistics, the metrics, the answer's
+// JSON, and the socket.
 TEST_P(SteadyServer, AllocatesNothingForATokenOfAStream) {
   EngineOptions options{.model_path = testing::source_path("models/demo"), .device = testing::test_device_name()};
   options.context_length = 1024;

@@ -37,8 +37,8 @@ INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                                            "qwen3.5", "glm4-moe-lite", "gpt-oss"),
                          testing::case_name);
 
-// There are more ranks than KV heads, so neighbouring ranks hold the same head, and a norm over the whole row must not
-// count a head twice. Every rank has whole latents.
+// There are more ranks than KV heads, so neighbouring ranks hold the same head. A norm over the whole row must not
+// count this head twice. In glm4-moe-lite, every rank has the whole latents.
 INSTANTIATE_TEST_SUITE_P(SharedKvHeads, TensorParallelFour,
                          ::testing::Values("llama", "olmo2", "phi3", "gemma4", "glm4-moe-lite"), testing::case_name);
 

@@ -123,8 +123,8 @@ TEST_P(TextFamily, VerifyPasses) {
 
 INSTANTIATE_TEST_SUITE_P(Llama, TextFamily, ::testing::ValuesIn(kCases), testing::case_name);
 
-// The plan equals the built-in family's plan too: the same inputs, weights from the same tensors, the same groups and
-// states.
+// The model of the plugin's family also has the cache groups of the built-in family's model, and as many parameters,
+// weights, inputs and states.
 TEST(TextFamily, ItsParametersAreTheBuiltInFamilys) {
   const std::string folder = read_golden("llama").folder;
   const Renamed renamed(folder, "PlainLlamaForCausalLM");
@@ -142,8 +142,8 @@ TEST(TextFamily, ItsParametersAreTheBuiltInFamilys) {
   EXPECT_EQ(got.body.inputs.size(), want.body.inputs.size());
 }
 
-// A family with its own graph does not read `sliding_window` and `layer_types` from config.json. Its graph decides
-// which layers attend to which tokens.
+// A family with its own graph does not read `sliding_window` and `layer_types` from config.json. Instead, its graph
+// decides which layers attend to which tokens.
 TEST(TextFamily, KeepsTheGraphsOwnFields) {
   const auto registry = registry_with("plain_llama");
   const auto read = [&](const std::string& architecture) {

@@ -1,6 +1,6 @@
 // A budget is the size of a tower's graph in patches. Catches: budgets that are captured at the wrong time (a start
 // that waits for all of them, a request that waits for one, a budget that is never captured); an image that is padded
-// further than measurements justify; graphs that the memory plan omits.
+// to a larger budget although measurements do not show that this is faster; graphs that the memory plan omits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

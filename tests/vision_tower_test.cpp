@@ -1,7 +1,7 @@
-// Compares vision towers by themselves with Hugging Face's results for the same patches. Catches: windows, positions or
-// merge units in another order; images that attend to each other; padding that affects a real row; a graph whose
-// results differ from a run of its operators in which each value has its own memory; channels of gated MLPs that are
-// padded wrongly.
+// Compares the results of vision towers, without language models, with Hugging Face's for the same patches. Catches:
+// windows, positions or merge units in another order; images that attend to each other; padding that affects a real
+// row; a graph whose results differ from those that its operators give if each value has its own memory; channels of
+// gated MLPs that are padded wrongly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,8 +117,8 @@ struct Tower {
 constexpr std::int64_t kAllInner = 128;
 constexpr std::int64_t kFewInner = 100;
 
-// Returns the golden weights with only the first kFewInner of the kAllInner inner channels (intermediate_size) of the
-// tower's gated MLPs, in float32. If the model was built with kAllInner channels, the other channels are zeros.
+// Returns the golden weights in float32. The tower's gated MLPs keep only the first kFewInner of their kAllInner inner
+// channels (intermediate_size). If the model was built with kAllInner channels, the other channels are zeros.
 WeightSource few_inner_values(const WeightSource& golden) {
   return [golden](const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
                   std::span<std::byte> to) -> Status {
@@ -272,8 +272,8 @@ TEST(GatedTower, PaddedInnerValuesChangeNoBit) {
   EXPECT_GT(testing::distance(expected, golden.embeds).absolute, 1e-4) << "the values left out count";
 }
 
-// There is one graph for each budget, which is a maximum number of patches. Once all budgets are captured, each graph
-// must give the same bits as its operators give on isolated memory, where no two values share memory.
+// A budget is a maximum number of patches, and each budget has one graph. Once all budgets are captured, each graph
+// must give the bits that its operators give if no two values share memory.
 TEST_P(VisionTower, EveryBudgetEqualsItsOperatorsOnIsolatedMemory) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const std::unique_ptr<Tower> t = tower(kSmall, dtype);
@@ -335,8 +335,8 @@ TEST_P(VisionTower, PacksImagesIntoForwards) {
   EXPECT_EQ(after.eager_forwards - before.eager_forwards, 2);
 }
 
-// There is a graph for each number of patches, captured on first use as in SGLang. Only the most recently used graphs
-// are kept.
+// Each number of patches has its own graph, which is captured on first use, as in SGLang. Only the most recently used
+// graphs are kept.
 TEST_P(VisionTower, KeepsGraphsOfExactSizes) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 128, .exact_graphs = 2});
   ASSERT_NE(t, nullptr);

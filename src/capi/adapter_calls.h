@@ -25,7 +25,7 @@ class AdapterCalls {
  public:
   explicit AdapterCalls(std::shared_ptr<EmbeddedEngine> engine) : engine_(std::move(engine)) {}
 
-  // Loads the adapter that `body` describes. `body` has the form of a body of POST /v1/load_lora_adapter. The ApiStatus
+  // Loads the adapter that `body` describes. `body` has the same form as in POST /v1/load_lora_adapter. The ApiStatus
   // has the errors of read_load_adapter() and load_adapter().
   Result<ApiStatus> load(std::string_view body);
   // Returns as soon as no new request can name the adapter. The ApiStatus has the errors of unload_adapter().

@@ -69,8 +69,8 @@ TEST(ForeignFlags, WholeExpertsMakeOnePartPerRank) {
   EXPECT_EQ(ep_size(parse_foreign({"--tp-size", "4"})), 1);
 }
 
-// With --tp-size 4, the flags ask for expert parallelism, which means --ep-size 4. Another --ep-size is refused, even
-// if its value is the default. The message shows the flags as the user wrote them.
+// With --tp-size 4, each of the flags kWholeExperts means --ep-size 4. Another --ep-size is refused, even if its value
+// is the default. The message shows the flags as the user wrote them.
 TEST(ForeignFlags, WholeExpertsRefuseAnotherNumberOfParts) {
   for (const std::vector<std::string>& flag : kWholeExperts)
     for (const std::string parts : {"1", "2"}) {

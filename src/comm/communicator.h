@@ -87,14 +87,15 @@ class Communicator {
   // Aborts the group. `reason` appears in the other ranks' errors. If abort() is called again, the first reason stays.
   void abort(std::string_view reason);
   // Resets an aborted group to its initial state. Returns kFailedPrecondition if kernels of a device take part in
-  // collectives (raise_when_ended), because they cannot restart. Precondition: no rank is in a collective, or enters
-  // one before this function returns. With several nodes, only node 0 calls it, and it restarts the group on all of
-  // them.
+  // collectives (raise_when_ended), because such kernels cannot restart. Precondition: no rank is in a collective, or
+  // enters one before this function returns. With several nodes, only node 0 calls it, and it restarts the group on all
+  // of them.
   Status restart();
   // Returns ok, or the reason why the group was aborted.
   Status status() const;
   // Sets a function that is called once, on any thread, when the group ends. All ranks of a stage in this process share
-  // one function. Null removes the function, but the function may still be running then.
+  // one function. If `call` is null, removes the function, but the function may still be running when when_ended()
+  // returns.
   void when_ended(std::function<void()> call);
   // Sets `flag` to 1 when the group ends, or at once if it has already ended. Waiting kernels poll this flag. The flag
   // must outlive the communicator, unless take_back() removes the flag first.

@@ -20,7 +20,7 @@ struct ExchangeSizes {
   std::int64_t gathered = 0;   // the largest input of an all_gather or all_gather_rows
   std::int64_t scattered = 0;  // the largest input of a reduce_scatter
   // Element n of `sent` is the size of the n-th value that a forward sends to the next stage. Element n of `received`
-  // is the size of the n-th value that it receives from the previous stage.
+  // is the size of the n-th value that a forward receives from the previous stage.
   std::vector<std::int64_t> sent{};
   std::vector<std::int64_t> received{};
 

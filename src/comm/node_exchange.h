@@ -35,10 +35,11 @@ class NodeExchange {
   int ranks_here() const { return ranks_here_; }
   int first_rank() const { return nodes_->node() * ranks_here_; }
 
-  // On node 0: waits for the tensors of the other nodes, at most for `limit`. Writes views of these tensors, and the
-  // names of their calls, after the entries of node 0's own ranks. `tensors` and `calls` have an entry for each rank.
-  // The views are valid until spread(). If a tensor differs from the first rank's tensor in shape or type, the view of
-  // this tensor has no memory. Returns kCancelled if a node does not answer or the exchange has ended.
+  // On node 0: waits for the tensors of the other nodes, at most for `limit`. `tensors` and `calls` have an entry for
+  // each rank, and node 0's own ranks come first. Writes views of the received tensors, and the names of their calls,
+  // to the entries of the other ranks. The views are valid until spread(). If a tensor differs from the first rank's
+  // tensor in shape or type, the view of this tensor has no memory. Returns kCancelled if a node does not answer or the
+  // exchange has ended.
   Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls, std::chrono::milliseconds limit);
   // On node 0: sends the result to all other nodes, and from then on accepts their next tensors.
   Status spread(const TensorView& result) { return spread(result, /*in_parts=*/false); }
@@ -59,8 +60,8 @@ class NodeExchange {
   // Returns the size in bytes of the memory for received frames. It is the sum, over all nodes, of the largest frame
   // that a node has sent.
   std::int64_t bytes() const;
-  // Return the size in bytes of a frame that contains `tensors` bytes of tensors, and of a frame that contains a result
-  // of `result` bytes.
+  // Return the size in bytes of a frame. For tensors_bytes() the frame contains `tensors` bytes of tensors, and for
+  // result_bytes() a result of `result` bytes.
   static std::int64_t tensors_bytes(std::int64_t tensors);
   static std::int64_t result_bytes(std::int64_t result);
 

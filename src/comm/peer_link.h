@@ -4,8 +4,8 @@
 // The memory has kLinkSlots slots that are used in turn. Both sides count turns in device memory, so replays of
 // recorded graphs continue the count. A launch has kLinkBlocks thread blocks on the sender and on the receiver. Block b
 // of one side synchronises only with block b of the other side. In turn t the sender's block waits until the receiver's
-// block has finished turn t - kLinkSlots. It then writes its part of the slot and raises `sent`. The receiver's block
-// waits for this, reads its part, and raises `taken`, which is on the sender's GPU.
+// block has finished turn t - kLinkSlots. The sender's block then writes its part of the slot and raises `sent`. The
+// receiver's block waits for this, reads the part, and raises `taken`, which is on the sender's GPU.
 #pragma once
 
 #include <cuda_runtime.h>

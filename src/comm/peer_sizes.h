@@ -9,9 +9,9 @@
 
 namespace tessera::cuda {
 
-// A mailbox consists of counters, followed by buffers that are used in turn. In an all-reduce of one step
-// (ReduceWay::kAtOnce), all other ranks write their values to the same buffer of a mailbox, which has 16 MiB. Each rank
-// can therefore send 16 MiB / (ranks - 1) in a launch, for example 5.3 MiB between four ranks. In an all-reduce of two
+// A mailbox consists of counters, followed by buffers of 16 MiB that are used in turn. In an all-reduce of one step
+// (ReduceWay::kAtOnce), all other ranks write their values to the same buffer of a rank's mailbox. Each rank can
+// therefore send 16 MiB / (ranks - 1) in a launch, for example 5.3 MiB between four ranks. In an all-reduce of two
 // steps this limit is different (ops/collective/peer_collectives.cu). Larger all-reduces are split into several
 // launches.
 inline constexpr int kBuffers = 3;

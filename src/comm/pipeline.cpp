@@ -41,7 +41,7 @@ std::size_t Pipeline::link_index(int rank, int other, Way way) const {
 }
 
 // Waits until `moved` returns true. If it does not within the pipeline's time limit, ends the pipeline with an error
-// that names `other`, so that no other rank keeps waiting.
+// that names rank `other`, so that no other rank keeps waiting.
 template <class Moved>
 Status Pipeline::wait(std::unique_lock<std::mutex>& lock, int rank, int other, const Moved& moved) {
   if (!moved_.wait_for(lock, limit_, [&] { return !ended_.ok() || moved(); })) {

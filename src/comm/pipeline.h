@@ -64,12 +64,13 @@ class Pipeline {
   // Returns the size in bytes of the buffers in which values wait for this rank, including buffers that are kept for
   // later values.
   std::int64_t bytes(int rank) const;
-  // Returns an upper bound of the size in bytes of a link's buffers. Every step sends values of the sizes in `values`,
-  // and the values of at most `steps` steps wait at a time. `from_here` says whether the sender is in this process.
+  // Returns an upper bound of the size in bytes of a link's buffers. The bound holds if every step sends values of the
+  // sizes in `values`, and the values of at most `steps` steps wait at a time. `from_here` says whether the sender is
+  // in this process.
   static std::int64_t link_bytes(std::span<const std::int64_t> values, bool from_here, int steps);
 
-  // Stores a value that arrived from another node in `payload`. May swap `payload` for another buffer. Returns an error
-  // if the frame cannot be read.
+  // `payload` holds a value that arrived from another node. Stores the value in its link. May swap `payload` for
+  // another buffer. Returns an error if the frame cannot be read.
   Status take_value(std::vector<std::byte>& payload);
   // Handles a message in which another node tells how many values it has received. Returns an error if the frame cannot
   // be read.

@@ -1,5 +1,5 @@
-// Joins the stages of a pipeline, so that an error that ends one stage's group of ranks ends the groups of all stages.
-// communicator.cpp uses it.
+// Joins the stages of a pipeline. If an error ends the group of one stage's ranks, the groups of all stages end.
+// communicator.cpp uses this file.
 #pragma once
 
 #include <chrono>

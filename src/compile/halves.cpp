@@ -146,8 +146,8 @@ void add_halves(Program& program, std::int64_t least_tokens) {
 
 // Returns the number of tokens in the first half. kTile is the number of rows in a tile of a matrix multiplication. If
 // the first half has at least kTile tokens, it is rounded down to a multiple of kTile. The second half's tensors then
-// begin at a multiple of 64 rows, so they are aligned to 64 bytes. With fewer than 128 tokens in total, the second
-// half's tensors may be unaligned if the size of their rows is no multiple of 16 bytes.
+// begin at a multiple of 64 rows, so they are aligned to 64 bytes. A first half of fewer than kTile tokens is not
+// rounded. The second half's tensors may then be unaligned if the size of their rows is no multiple of 16 bytes.
 std::int64_t tokens_of_first_half(std::int64_t tokens) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t half = tokens / 2;

@@ -115,8 +115,8 @@ TEST(PassList, ThePassesWorkTogether) {
       %n = rms_norm(%s2, %w) {eps = 1e-05}
       %g = silu(%s1)
       return %n, %g, %b)");
-  // %b becomes a cast of the input %h to the type that it already has. This cast stays, because an output may not share
-  // memory with an input. The cast %f is then dead.
+  // %b becomes a cast of the input %h to the type that %h already has. This cast stays, because an output may not share
+  // memory with an input. The cast %f is removed, because nothing reads it any more.
   const Result<PassRun> run = run_passes(before, built_in_ops());
   ASSERT_TRUE(run.ok()) << run.status().to_string();
   EXPECT_EQ(ir::to_text(run->graph), graph(R"(

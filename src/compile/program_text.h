@@ -21,8 +21,8 @@
 
 namespace tessera {
 
-// Prints the program. An instruction's bytes are the sum over its operands and results at `bucket`, without states,
-// because an instruction reads only part of a state.
+// Prints the program. An instruction's bytes are the total size of its operands and results at `bucket`. States do not
+// count, because an instruction reads only part of a state.
 Result<std::string> to_text(const Program& program, const ir::Bucket& bucket);
 
 }  // namespace tessera

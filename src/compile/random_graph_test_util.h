@@ -23,8 +23,8 @@ using ir::ValueId;
 inline constexpr std::int64_t kRows = 3;
 inline constexpr std::int64_t kEdits = 2 * kRows;
 
-// A random graph with values of type f32[R, 8]. Some values have several names, and the operator logit_edits writes
-// some values.
+// A random graph with values of type f32[R, 8]. Views give some values further names, and the operator logit_edits
+// overwrites some values.
 class RandomGraph {
  public:
   explicit RandomGraph(std::uint64_t seed) : random_(seed), b_("random", built_in_ops()) {}

@@ -67,8 +67,8 @@ std::size_t region_from(const Program& program, std::span<const ir::ValueId> out
   std::size_t end = first + 1;
   std::set<ir::ValueId> inner;
   while (end + count <= all.size() && is_repetition(all.subspan(end, count), pattern, carried)) {
-    // `inner` does not contain the values that the last call of this repetition makes, because they may be read outside
-    // of the region.
+    // The values that the last call of this repetition makes are added only if another repetition follows. Otherwise
+    // the region ends with this call, and its values may be read outside of the region.
     add_made(program, all.subspan(end - 1, count), inner);
     carried = carry(all.subspan(end, count), pattern.next, carried);
     end += count;

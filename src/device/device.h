@@ -11,8 +11,8 @@
 //   TRY(stream->synchronize());
 //
 // Threads: a Device may be used from several threads. A Stream, and everything enqueued on it, belongs to one thread at
-// a time. Ownership: objects do not keep the device alive. Destroy graphs before the memory that they use, memory after
-// all streams have finished with it, and the device last. Errors: kResourceExhausted for a lack of memory,
+// a time. Ownership: objects do not keep the device alive. Destroy graphs before the memory that they use. Destroy
+// memory after all streams have finished with it, and the device last. Errors: kResourceExhausted for a lack of memory,
 // kFailedPrecondition for a call that is not allowed now (allocation, synchronisation or staging while recording),
 // kDeviceLost if the process must be restarted. Messages name the call, the object and, if a recording is the reason,
 // that recording.
@@ -163,10 +163,10 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Copy between host and device. upload() has read `host` when it returns, unless `host` is memory of allocate_host().
-  // In that case neither upload() nor download() waits: the stream accesses `host` when it reaches the copy, so
-  // uploaded memory must not change before that. download() has filled `host` when synchronize() returns, or when an
-  // event passes that was recorded after the download. Both calls return an error while the stream records, because
+  // Copy between host and device. If `host` is memory of allocate_host(), neither upload() nor download() waits: the
+  // stream accesses `host` when it reaches the copy, so uploaded memory must not change before that. For any other
+  // memory, upload() has read `host` when it returns. download() has filled `host` when synchronize() returns, or when
+  // an event passes that was recorded after the download. Both calls return an error while the stream records, because
   // data that varies from step to step must be staged before the graph runs.
   virtual Status upload(DeviceAddress device, const void* host, std::size_t bytes) = 0;
   virtual Status download(void* host, DeviceAddress device, std::size_t bytes) = 0;
@@ -174,13 +174,13 @@ class Stream {
   virtual Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) = 0;
   virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) = 0;
 
-  // Returns the side stream, whose work runs concurrently with this stream's work. Side work may be recorded too. Work
-  // on the side stream after fork_side() begins when all work that was enqueued on this stream before fork_side() has
-  // ended. Work on this stream after join_side() begins when all work that was enqueued on the side stream before
-  // join_side() has ended. Between fork and join, both streams may run at the same time, so neither stream may write
-  // memory that the other uses. Each fork must be joined. A fork in a recording must be joined before the recording
-  // ends. This stream owns the side stream, which takes only kernels, copies and fills. The first call of side() must
-  // not be made while recording. The default implementation runs all work in order on this stream.
+  // Returns the side stream, whose work runs concurrently with this stream's work. Side work may be recorded too. If
+  // work is enqueued on the side stream after fork_side(), it waits for all work that was enqueued on this stream
+  // before fork_side(). If work is enqueued on this stream after join_side(), it waits for all work that was enqueued
+  // on the side stream before join_side(). Between fork and join, both streams may run at the same time, so neither
+  // stream may write memory that the other uses. Each fork must be joined. A fork in a recording must be joined before
+  // the recording ends. This stream owns the side stream, which takes only kernels, copies and fills. The first call of
+  // side() must not be made while recording. The default implementation runs all work in order on this stream.
   virtual Result<Stream*> side() { return this; }
   virtual Status fork_side() { return ok_status(); }
   virtual Status join_side() { return ok_status(); }
@@ -214,7 +214,7 @@ class Device {
   virtual const DeviceProperties& properties() const = 0;
   // Allocates device memory. `name` appears in errors and in the memory report. If `bytes` is 0, data() may be null.
   virtual Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) = 0;
-  // Allocates host memory for the fastest copies from and to the device (CUDA: pinned).
+  // Allocates host memory that the device copies from and to at the highest rate (CUDA: pinned).
   virtual Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) = 0;
   virtual Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) = 0;
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string name) = 0;

@@ -85,8 +85,8 @@ struct DraftOptions {
   bool any() const { return source != DraftSource::kNone; }
   // Returns whether the drafts come from speculative_draft_model_path.
   bool from_folder() const { return source == DraftSource::kEagle || source == DraftSource::kModel; }
-  // Returns whether a next-token layer or a draft model makes the drafts. Returns true for kAuto, because the engine
-  // may then choose the layer. EnginePlan::drafts says what it chose.
+  // Returns whether a next-token layer or a draft model makes the drafts. Returns true for kAuto too, because the
+  // engine may choose the layer for kAuto. EnginePlan::drafts says what it chose.
   bool by_layer() const { return source == DraftSource::kAuto || source == DraftSource::kLayer || from_folder(); }
   // Returns the limit of drafts per request and step for the chosen source.
   std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
@@ -125,7 +125,7 @@ struct EngineOptions {
   int replica = 0;
   int replicas = 1;  // number of engines that share the requests, over all nodes
   // True for data-parallel attention: the replicas are ranks that share the experts of one model, but have requests of
-  // their own. `lockstep` must then be set.
+  // their own. Needs `lockstep`.
   bool dp_attention = false;
   std::shared_ptr<Lockstep> lockstep{};
   // The number of nodes. Each node is one process on a machine of its own and has an equal part of the ranks. If there
@@ -137,8 +137,8 @@ struct EngineOptions {
   double rank_timeout_s = 300;   // how long a rank waits for another rank at most, except while weights load
   std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
   // The format of quantised weights. For a quantised checkpoint, it must be the checkpoint's own format, by the name
-  // that SGLang and vLLM use. An unquantised checkpoint is quantised to this format when the engine starts. The format
-  // must then be fp8, int8, int4 or nvfp4. Empty: weights keep their stored format.
+  // that SGLang and vLLM use. For an unquantised checkpoint, it must be fp8, int8, int4 or nvfp4, and the engine
+  // quantises the weights to it when it starts. Empty: weights keep their stored format.
   std::string quantization{};
   // The format to which the engine quantises the head (lm_head) when it starts: fp8, int8, int4 or nvfp4. Empty: the
   // head keeps its stored format, even if `quantization` is set. A tied head becomes a matrix of its own.
@@ -151,8 +151,8 @@ struct EngineOptions {
   // The maximum number of tokens in a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB or more, else 4096.
   // kWholePrompts: the context length.
   std::int64_t chunked_prefill_size = 0;
-  // The maximum number of requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256. The number is lower if
-  // memory has room for fewer slots of recurrent states than that.
+  // The maximum number of requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256. This default is
+  // lowered if memory has room for fewer slots of recurrent states.
   std::int64_t max_running_requests = 0;
   std::int64_t max_queued_requests = 0;  // maximum number of requests that wait for room; 0: no limit
   std::int64_t max_total_tokens = 0;     // number of tokens in the KV cache; 0: as many as memory allows

@@ -10,8 +10,8 @@
 // - CMYK and YCCK in a JPEG are read inverted, as Adobe writes them.
 // - Colour profiles and gamma are ignored.
 //
-// Some files contain several pictures. The result is then the still image that an animated PNG has for viewers without
-// animation, the first frame of a GIF, or the first picture of a TIFF. An animated WebP is refused.
+// Some files contain several pictures. In that case the result is the still image that an animated PNG has for viewers
+// without animation, the first frame of a GIF, or the first picture of a TIFF. An animated WebP is refused.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ namespace tessera {
 struct DecodeLimits {
   std::int64_t most_bytes = std::int64_t{64} << 20;  // size of the file
   // Number of pixels. take_memory is called with 12 bytes per pixel for a JPEG, and with 8 bytes per pixel for any
-  // other format. A TIFF causes a second call of take_memory, because a pixel may have many samples, and a tile may be
-  // larger than the picture.
+  // other format. A TIFF causes a second call of take_memory with the bytes that libtiff needs, because a pixel may
+  // have many samples, and a tile may be larger than the picture.
   std::int64_t most_pixels = std::int64_t{64} << 20;
   std::int32_t most_side = 32768;  // pixels
   double most_ratio = 200;  // longer side divided by the shorter side; the image processors refuse greater ratios

@@ -90,7 +90,7 @@ TEST(Decoding, RefusesEveryTruncatedFile) {
     const std::string whole = read_data(name);
     for (std::size_t size = 0; size < whole.size(); ++size) {
       const Result<Image> image = decode_image(as_file(std::string_view(whole).substr(0, size)));
-      // Some truncated files lack only an end marker, padding or data after the pixels. The image may then be read, but
+      // Some truncated files lack only an end marker, padding or data after the pixels. Such an image may be read, but
       // its pixels must be complete.
       if (!image.ok()) continue;
       EXPECT_EQ(test::sha256(image->rgb), expected.as_array()[2].as_string())

@@ -127,7 +127,8 @@ Status take_block_memory(TIFF* tiff, std::int64_t pixels, std::size_t file_bytes
   // libtiff reads up to four planes at once if each sample has its own plane.
   const std::int64_t values = std::max<std::int64_t>(samples, 4);
   const std::int64_t bytes_of_value = std::max((bits + 7) / 8, 1);
-  // libtiff refuses to allocate a larger block (open_tiff), so the products below do not overflow.
+  // libtiff refuses to allocate a strip or tile above this limit (open_tiff). With the limit, the products below do not
+  // overflow.
   block = std::min(block, limits.most_pixels * kMostBlockBytes / (values * bytes_of_value));
   // libjpeg keeps a coefficient of 2 bytes for each value if the JPEG is progressive.
   const std::int64_t bytes_of_coefficient = compression == COMPRESSION_JPEG ? 2 : 0;

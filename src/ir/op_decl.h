@@ -50,8 +50,8 @@ enum class Execution : std::uint8_t {
 enum class RowUse : std::uint8_t {
   kMixed,  // several rows, a state, or unknown rows
   kByRow,  // only the same row of the operands, and weights
-  // Only the row with the same number, in this rank's operands and in those of the other ranks. All ranks run the
-  // operator, which exchanges each row separately.
+  // Only the row with the same number in the operands of this rank and of the other ranks. All ranks run the operator,
+  // which exchanges each row separately.
   kExchange,
 };
 

@@ -19,7 +19,7 @@ struct TensorView {
   ir::DType dtype = ir::DType::kFloat32;
   std::int32_t rank = 0;
   std::array<std::int64_t, kMaxRank> dims{};
-  bool is_weight = false;  // no kernel writes a weight, so a kernel may read it before earlier ones end
+  bool is_weight = false;  // no kernel writes a weight, so a kernel may read it before earlier kernels end
 
   std::int64_t dim(int i) const { return dims[static_cast<std::size_t>(i)]; }
   std::int64_t elements() const {
@@ -28,8 +28,8 @@ struct TensorView {
     return n;
   }
   std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(ir::dtype_size(dtype)); }
-  // Return the number of rows and columns if the tensor is seen as a matrix. The rows are the product of all dimensions
-  // except the last.
+  // rows() and cols() return the numbers of rows and columns if the tensor is seen as a matrix. The number of rows is
+  // the product of all dimensions except the last.
   std::int64_t rows() const { return rank == 0 || dim(rank - 1) == 0 ? 0 : elements() / dim(rank - 1); }
   std::int64_t cols() const { return rank == 0 ? 1 : dim(rank - 1); }
   // Returns the address as a pointer. Valid only on devices whose addresses are pointers.

@@ -179,7 +179,7 @@ class Parser {
   }
 
   // Checks a node against its declaration and fills in omitted types. Does nothing if there are no declarations,
-  // because the text must then state all types.
+  // because in that case the text must state all types.
   Status check(const Token& op, const Node& node, std::vector<ResultText>& results) const {
     if (ops_ == nullptr) return ok_status();
     const auto refuse_node = [&](const Status& error) {

@@ -331,7 +331,7 @@ TEST(GraphText, TextSizeIsBounded) {
 }
 
 // The parser must either accept a mutated text or return an error. If it accepts the text, it must also accept the
-// printed form, which must then print as the same text again.
+// printed form of the graph. Printing this second graph must give the same text again.
 TEST(GraphText, MutatedTextNeverCrashes) {
   const OpTable ops = test_op_table();
   std::mt19937_64 random(3);

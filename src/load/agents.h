@@ -1,8 +1,8 @@
 // Makes the load of coding agents: sessions of many turns, each of which sends the whole conversation again. All
 // sessions share a system prompt. A turn's prompt is the previous prompt, the output of the previous turn, and new
-// tokens, such as the result of a tool. Some sessions have a sub-agent and a branch. The sub-agent begins a
-// conversation of its own with the system prompt, while its session waits. The branch is one request that is sent when
-// the sub-agent begins. It continues the session's conversation, and no request continues the branch.
+// tokens, such as the result of a tool. Some sessions have a sub-agent and a branch. The sub-agent has a conversation
+// of its own, which begins with the system prompt. Its session waits meanwhile. The branch is one request that is sent
+// when the sub-agent begins. It continues the session's conversation, and no request continues the branch.
 #pragma once
 
 #include <cstdint>

@@ -39,8 +39,8 @@ std::vector<RequestRecord> answered(const Load& load) {
   return records;
 }
 
-// Expects that each request's known_tokens is the length of the longest prefix that its prompt shares with an earlier
-// prompt and that prompt's output.
+// Compares each request's prompt with every earlier prompt followed by its output. Expects that the request's
+// known_tokens is the length of the longest common prefix.
 void expect_known_tokens(const Load& load, const std::vector<RequestRecord>& records) {
   std::vector<std::vector<std::int64_t>> texts;  // prompts with their outputs
   for (std::size_t i = 0; i < load.requests.size(); ++i) {

@@ -13,7 +13,7 @@ namespace tessera {
 
 // Counters since the server's start.
 struct ServedDrafts {
-  std::int64_t steps = 0;    // forwards with draft tokens, counted for each request
+  std::int64_t steps = 0;    // forwards with draft tokens, counted once for each request
   std::int64_t drafted = 0;  // draft tokens
   std::int64_t kept = 0;     // draft tokens that were accepted and output
   // [positions]: for each position that a draft can have in its step, how many tokens were drafted and how many were

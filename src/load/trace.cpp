@@ -86,7 +86,7 @@ std::string_view without_return(const std::string& line) {
   return view.ends_with('\r') ? view.substr(0, view.size() - 1) : view;
 }
 
-// Reads the next line. Returns false at the end. A line that is too long is cut, and then no reader accepts it.
+// Reads the next line. Returns false at the end. A line that is too long is cut off, so that no reader accepts it.
 bool take_line(std::istream& file, std::string& line) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
   line.clear();

@@ -41,7 +41,7 @@ struct DraftModel;
 struct EagleDraft;
 
 // The layer numbers and the cache group of a guest's layers (families/draft_model.h). A guest is a draft model, or an
-// EAGLE-3 layer whose target has no layer with full attention. The guest uses the target's cache groups.
+// EAGLE-3 layer whose target model has no layer with full attention. The guest uses the target model's cache groups.
 struct GuestPlace {
   std::int64_t first_layer = 0;             // added to the numbers of the guest's layers; 0 for an EAGLE-3 layer
   std::vector<ir::CacheGroup> groups = {};  // the target's cache groups; one of them also has the guest's layers
@@ -65,10 +65,10 @@ struct ModelOptions {
   // Number of groups into which a mixture's experts are divided. Each group belongs to expert_ranks() / ep_size
   // neighbouring ranks. Each of these ranks has a slice of every expert in the group.
   int ep_size = 1;
-  // This rank's number under data parallelism in attention, which requires tp_size 1. Each rank processes its own
-  // tokens and has a full copy of all weights except the experts' weights. The forwards of all ranks have the same
-  // number of tokens, including padding. Before a layer's experts run, the rows of all ranks are gathered. Afterwards
-  // each rank gets the results of its own rows (ops/collective/row_exchange.h).
+  // This rank's number under data parallelism in attention. This kind of parallelism requires tp_size 1. Each rank
+  // processes its own tokens and has a full copy of all weights except the experts' weights. The forwards of all ranks
+  // have the same number of tokens, including padding. Before a layer's experts run, the rows of all ranks are
+  // gathered. Afterwards each rank gets the results of its own rows (ops/collective/row_exchange.h).
   int dp_rank = 0;
   int dp_size = 1;
   // Returns how the checkpoint stores a tensor. The stored types decide where the config is ambiguous, and show which
@@ -79,21 +79,20 @@ struct ModelOptions {
   // of whole blocks. If the function is empty, no blocks are kept.
   std::function<std::optional<BlockType>(std::string_view tensor)> stored_blocks = {};
   bool round_block_inputs = false;  // whether linears of GGUF blocks may round x (attribute inputs = "block")
-  // Whether operators take integers and scales of blocks as separate tensors (block_codes.h). If so, only linears and
-  // experts keep their blocks. Embeddings are converted to numbers.
+  // Whether operators take the integers and the scales of GGUF blocks as separate tensors (block_codes.h). If so, only
+  // linears and experts keep their blocks. Embeddings are converted to numbers.
   bool block_codes = false;
   // Whether to build the checkpoint's next-token layer. `max_draft_rows` is the number of rows of the graph input
   // "draft_hidden".
   bool draft_layer = false;
   std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer from a separate folder, instead of draft_layer
   std::shared_ptr<const DraftModel> draft_model = nullptr;  // a draft model, instead of a draft layer
-  // Set while the graphs of a guest are built. The guest's layers then have the numbers and the cache group that
-  // GuestPlace says.
+  // Set while the graphs of a guest are built. Gives the numbers and the cache group of the guest's layers.
   std::optional<GuestPlace> guest = std::nullopt;
   std::int64_t max_draft_rows = 2048;
-  // The format to which a draft layer and the head of its drafts are quantised while they are read. The draft head is
-  // then a matrix of its own, in addition to the matrix of the model's head. Linears that are stored quantised keep
-  // their format.
+  // The format to which a draft layer and the head of its drafts are quantised while they are read. If it is set, the
+  // draft head is a matrix of its own, in addition to the matrix of the model's head. Linears that are stored quantised
+  // keep their format.
   std::optional<StartFormat> draft_format = std::nullopt;
   // The format to which the head is quantised while it is read. A tied head becomes a matrix of its own.
   std::optional<StartFormat> head_format = std::nullopt;
@@ -134,9 +133,9 @@ struct DraftGraphs {
   ir::Graph body;     // its output is hidden [T, hidden], which the head and the row of the next draft read
   ir::Graph head;     // reads hidden and wanted_rows; its output is logits f32[R, ids]
   ir::Graph sampler;  // like ModelGraphs::sampler, for the draft's logits
-  // Index of the output of the model's body that becomes draft_hidden. Absent for a draft model, which reads no hidden
-  // states of the model. At position p, a draft model's row has the id of token p, whereas a layer's row has the id of
-  // token p + 1.
+  // Index of the model body's output that becomes draft_hidden. Absent for a draft model, which does not read the
+  // model's hidden states. At position p, a draft model's row has the id of token p, whereas a next-token layer's row
+  // has the id of token p + 1.
   std::optional<std::size_t> body_output = 0;
   std::vector<TokenId> target_ids = {};  // [ids]: the model's id for each id of the draft's head; empty if equal
 };
@@ -192,7 +191,7 @@ struct ModelGraphs {
   bool has_head = true;
   int dp_size = 1;                                 // ModelOptions::dp_size
   std::vector<WeightSpec> weights_elsewhere = {};  // weights that only other stages use
-  // The graphs that run in prefills; absent if these are `body` and `head`.
+  // The graphs that run in prefills; absent if prefills run `body` and `head`.
   std::optional<PrefillGraphs> prefill = std::nullopt;
 
   std::optional<AdaptedGraphs> adapted = std::nullopt;  // absent if no adapters are served

@@ -11,10 +11,10 @@
 
 namespace tessera {
 
-// The maximum number of rows in one run of the graph choose or of the graph logprobs. It limits the memory for copied
-// logits and for masks.
+// The maximum number of rows in one run of the graph "choose" or of the graph "logprobs". It limits the memory for
+// copied logits and for masks.
 inline constexpr std::int64_t kMaxChoiceRows = 64;
-// Returns the maximum number of edits in one run of the graph choose. An edit changes one logit. The edits of one row
+// Returns the maximum number of edits in one run of the graph "choose". An edit changes one logit. The edits of one row
 // always fit, because a row has at most one edit for each token id.
 constexpr std::int64_t max_choice_edits(std::int64_t vocab_size) { return std::max(vocab_size, std::int64_t{1} << 18); }
 
@@ -25,8 +25,8 @@ Result<ir::Graph> build_sampler(std::int64_t vocab_size, const ir::OpTable& ops)
 // edits change choice_logits in place.
 Result<ir::Graph> build_choose(std::int64_t vocab_size, const ir::OpTable& ops);
 
-// Builds the graph logprobs: choice_logits f32[R, vocab], logprob_targets i32[R] → logprobs f32[R], top_ids i32[R, 20],
-// top_logprobs f32[R, 20].
+// Builds the graph "logprobs": choice_logits f32[R, vocab], logprob_targets i32[R] → logprobs f32[R], top_ids i32[R,
+// 20], top_logprobs f32[R, 20].
 Result<ir::Graph> build_logprobs(std::int64_t vocab_size, const ir::OpTable& ops);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
-// Cuts a body into the stages of a pipeline. A stage consists of consecutive layers. It receives the values that it
-// needs from earlier layers, and sends the values that later layers need (ops/collective/stage_exchange.h).
+// Cuts a body (a model's graph without the LM head, model.h) into the stages of a pipeline. A stage consists of
+// consecutive layers. It receives the values that it needs from earlier layers, and sends the values that later layers
+// need (ops/collective/stage_exchange.h).
 //
 //   stage 0    %h = embedding(…)  layers 0 …                     send_to_next(mut %h)
 //   stage 1    %h = empty  receive_from_previous(mut %h)  layers … → %hidden

@@ -1,5 +1,6 @@
-// Reads a family's body that is written as text (ir/text.h), with its weights. Checks that the body uses only inputs
-// that the engine fills before a forward, and only states that the engine keeps between forwards.
+// A family's body is the graph that computes the hidden states (model.h). This file reads a body that is written as
+// text (ir/text.h), with its weights. It checks that the body uses only inputs that the engine fills before a forward,
+// and only states that the engine keeps between forwards.
 //
 //   FamilyBody body = TRY(read_text_body(text, specs, config, options, ops));
 //

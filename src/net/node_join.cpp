@@ -60,8 +60,8 @@ Status take_place(const NodeHello& own, NodeArrivals::Arrival& come, std::vector
   return ok_status();
 }
 
-// Fills `sockets`, indexed by node. Refuses a process that cannot take part and keeps waiting, because anybody may have
-// connected.
+// Fills `sockets`, indexed by node. If a process cannot take part, refuses it and waits for others, because anybody may
+// have connected.
 Status gather(const NodeHello& own, const NodeGroupOptions& options, std::vector<Socket>& sockets) {
   const NetClock::time_point deadline = NetClock::now() + options.join_limit;
   NodeArrivals arrivals(TRY(Listener::open(options.address, deadline)));

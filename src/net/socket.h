@@ -29,7 +29,8 @@ struct NodeAddress {
   std::string text() const;  // returns "host:port", or "[::1]:port" for IPv6
   friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };
-// Parses "HOST:PORT", or "[::1]:PORT" for IPv6. Otherwise returns kInvalidArgument. The message says what is accepted.
+// Parses "HOST:PORT", or "[::1]:PORT" for IPv6. Returns kInvalidArgument for any other text. The message says what is
+// accepted.
 Result<NodeAddress> parse_node_address(std::string_view text);
 
 // An open connection, closed on destruction.

@@ -159,7 +159,8 @@ Status cuda_not_loaded(const std::string& said) {
                   kCudaLibrary, said));
 }
 
-// Loads the CUDA backend. dlopen() searches the RPATH of this program or library, which is its own folder and ../lib.
+// Loads the CUDA backend. dlopen() searches the RPATH of this program or library. The RPATH consists of that file's own
+// folder and ../lib.
 Result<const Backend*> load_cuda_backend() {
   void* library = dlopen(kCudaLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return cuda_not_loaded(dlerror());

@@ -1,5 +1,5 @@
-// Defines the flags of programs that serve the server's protocols, over HTTP or within a process. The flags set the
-// model's name, the format in which chats are written and read, and what a request may ask for.
+// Defines the flags of programs that answer requests in the server's protocols, over HTTP or within a process. The
+// flags set the model's name, the format in which chats are written and read, and what a request may ask for.
 #pragma once
 
 #include "tessera/base/status.h"

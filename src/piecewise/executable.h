@@ -108,12 +108,12 @@ class Executable {
   // Releases the bucket's kernels and graphs.
   void drop(const ir::Bucket& bucket) { bound_.erase(bucket); }
 
-  // Enqueues every kernel. From here to output(), the functions have the precondition bound(bucket), except captured(),
-  // has_full_graph() and drop_full_graph(). Running and replaying cost one look-up of the bucket in addition to the
-  // kernels.
+  // Enqueues every kernel. All functions from here to output(), except captured(), has_full_graph() and
+  // drop_full_graph(), have the precondition bound(bucket). Running and replaying cost one look-up of the bucket in
+  // addition to the kernels.
   Status run(const ir::Bucket& bucket) const;
   // Returns whether the bucket has a kernel variant that has not yet run on the stream. The first run may load code and
-  // initialise libraries, which is not allowed during a stream capture.
+  // initialise libraries. Both are forbidden during a stream capture.
   Result<bool> has_cold_kernels(const ir::Bucket& bucket) const;
   // Runs one kernel of each cold variant (a variant that has not run on the stream), in the forward's order, so that
   // capture() records no cold kernels. Precondition: inputs and plans of a forward of this bucket are staged. The

@@ -31,8 +31,8 @@ struct SlotPlan {
 
 class ForwardMemory {
  public:
-  // Places the outputs one after another, after the reserved bytes, with the sizes of the largest bucket. `forward`
-  // must outlive this object and must not move.
+  // Places the outputs one after another, beginning after the reserved bytes. Each output gets as much room as it needs
+  // in the largest bucket. `forward` must outlive this object and must not move.
   static Result<ForwardMemory> create(const CompiledForward& forward, ForwardMemoryOptions options);
 
   const Liveness& liveness() const { return liveness_; }

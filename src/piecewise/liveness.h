@@ -20,9 +20,10 @@ struct Liveness {
     std::int32_t first;  // the step that first writes the slot; steps count instructions through all parts
     std::int32_t last;   // the step that uses the slot last; for an output, the number of steps
   };
-  // The extension of a range to `step`, but only in some buckets. If instructions run as one joined kernel or in
-  // halves, all their values are in use until the last of these instructions. The extension holds for buckets in which
-  // `instruction` of `program` has at most `most_rows` rows, or for buckets that run in `halves`.
+  // Extends a range to `step`, but only in some buckets. If instructions run as one joined kernel or in halves, all
+  // their values are in use until the last of these instructions. For a joined kernel, the extension holds in buckets
+  // in which `instruction` of `program` has at most `most_rows` rows. For halves, it holds in buckets that run in
+  // `halves`.
   struct Extension {
     std::int32_t range = -1;
     std::int32_t step = -1;

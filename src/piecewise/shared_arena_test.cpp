@@ -177,7 +177,7 @@ std::vector<std::int64_t> differing_sizes(const Planners& planners) {
 TEST(SharedArena, TheRealPlansDifferNowhere) { EXPECT_THAT(differing_sizes({}), IsEmpty()); }
 
 TEST(SharedArena, AViewsBaseThatDiesEarlyIsCaught) {
-  // After step 0, which makes the base, only the view is read.
+  // Step 0 makes %a, and later steps read %a only through its view.
   const Planner early = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     std::vector<LiveRange> changed(ranges.begin(), ranges.end());
     EXPECT_GT(changed[kA].last, 0) << "the real range";

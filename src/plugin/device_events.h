@@ -55,9 +55,9 @@ class PluginGraph final : public RecordedGraph {
   GraphStats stats_;
 };
 
-// Makes the backend that captures pieces of a forward as graphs. It uses the device's capture function if there is one,
-// otherwise it records the device's stream. On a device that records no graphs the operators of a piece run one by one,
-// and note() says so.
+// Makes the backend that captures pieces of a forward as graphs. The backend uses the device's capture function if
+// there is one. Otherwise it records the device's stream. On a device that records no graphs, the operators of a piece
+// run one by one, and note() says so.
 std::shared_ptr<const PiecewiseBackend> make_backend(std::shared_ptr<const DeviceTable> table);
 
 }  // namespace tessera::plugin

@@ -13,9 +13,9 @@ namespace tessera::plugin {
 // A plugin's operator. Immutable.
 class Operator : public std::enable_shared_from_this<Operator> {
  public:
-  // Checks the plugin's table. If the operator has a native form, also checks this form on the example in the table.
-  // `ops` lists the operators that native forms may use. The object copies the list, and the declarations in it must
-  // outlive the object.
+  // Checks the plugin's table. If the operator has a native form (the same computation by simpler operators), also
+  // checks this form on the example in the table. `ops` lists the operators that native forms may use. The object
+  // copies the list, and the declarations in it must outlive the object.
   static Result<std::shared_ptr<const Operator>> create(const tessera_plugin_operator* given, const ir::OpTable& ops);
   // Returns the plugin's operator that has this declaration. Returns null if the declaration is of one of the engine's
   // own operators.
@@ -26,8 +26,8 @@ class Operator : public std::enable_shared_from_this<Operator> {
   // Returns the declaration. The declaration and its copies are valid as long as this object exists.
   const ir::OpDecl& decl() const { return decl_; }
   bool is_row_independent() const { return table_.row_independent != 0; }
-  // Returns whether the plugin wants a fusing pass. The pass finds each occurrence of the operator's native form (the
-  // same computation by simpler operators) in a graph, and replaces it by the operator.
+  // Returns whether the plugin wants a fusing pass. The pass finds each occurrence of the operator's native form in a
+  // graph, and replaces it by the operator.
   bool fuses() const { return table_.fuses != 0; }
   // Returns the fusing pass, which shares ownership of this object.
   Result<Pass> fusing_pass() const;

@@ -1,6 +1,7 @@
 // Tests a deterministic runner. Catches: logits whose bits depend on the other requests of the forward, on the captured
 // size, on the chunks of the prompt, or on whether graphs are used; and a decoded token whose logits differ from the
-// logits of the same token in a prefill. A preempted request, for example, is computed again as a prefill.
+// logits of the same token in a prefill. The last case would occur when a preempted request is computed again as a
+// prefill.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

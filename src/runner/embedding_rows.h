@@ -19,11 +19,12 @@ namespace tessera {
 
 class EmbeddingRows {
  public:
-  // Creates the rows for the input X[rows, row values] of the body. Returns kInternal if the graph has no such input.
+  // Creates the rows for the body's input of embeddings. The input's shape is [rows, values of a row]. Returns
+  // kInternal if the graph has no such input.
   static Result<EmbeddingRows> create(const ir::Graph& body, Device& device);
 
-  // Returns the device memory that reserve(rows) takes, in bytes. If arenas cannot grow, this is the memory of all
-  // rows.
+  // Returns the device memory that reserve(rows) takes, in bytes. If the device's arenas cannot grow, this is the
+  // memory of all rows for which the graph was built.
   static Result<std::int64_t> bytes_needed(const ir::Graph& body, std::int64_t rows, const Device& device);
 
   void add_to(ExternalValues& externals) const;

@@ -45,8 +45,8 @@ struct ForwardInputs {
 // The results of a forward. They stay valid until RunnerOptions::max_in_flight more forwards were submitted.
 struct StepOutputs {
   std::span<const TokenId> sampled;  // [sampled rows]
-  // The log-probability of each wanted row's target (ForwardInputs::logprob_targets). Empty if there are no targets. It
-  // is computed from the model's own distribution, before penalties, biases and temperature
+  // The log-probability of each wanted row's target (ForwardInputs::logprob_targets). The list is empty if there are no
+  // targets. Log-probabilities come from the model's own distribution, before penalties, biases and temperature
   // (ops/sampling/top_logprobs.h).
   std::span<const float> logprobs;  // [wanted rows]
   // The most probable tokens of each row, [wanted rows × top_logprobs]. The most probable token comes first, and

@@ -9,11 +9,11 @@
 namespace tessera {
 namespace {
 
-// The indices of a graph's outputs. They hold as written in two cases: for the head graph of a model with
-// PrefillGraphs, and for a decode graph whose body has one output. If the body of a decode graph has more outputs, its
-// outputs after the first come between the hidden states and the logits, so run_decode() adds their number to kLogits
-// and kSampled. The head graph of a model without PrefillGraphs does not output hidden states, so run_head() subtracts
-// 1 from kLogits and kSampled.
+// The indices of a graph's outputs. They are right as written for the head graph of a model with PrefillGraphs, and for
+// a decode graph whose body has one output. If the body of a decode graph has more outputs, its outputs after the first
+// come between the hidden states and the logits, so run_decode() adds their number to kLogits and kSampled. The head
+// graph of a model without PrefillGraphs does not output hidden states, so run_head() subtracts 1 from kLogits and
+// kSampled.
 constexpr std::size_t kHidden = 0;
 constexpr std::size_t kLogits = 1;
 constexpr std::size_t kSampled = 2;

@@ -145,8 +145,8 @@ std::vector<float> embedding_of(std::int32_t id, std::int64_t width) {
   return made;
 }
 
-// A forward in which some tokens get embeddings in place of their ids. The ids of these tokens are changed, which must
-// have no effect.
+// A forward in which some tokens get embeddings in place of their ids. The ids of these tokens are changed. The change
+// must have no effect.
 struct Embedded {
   ForwardBatch batch;
   std::vector<float> values;

@@ -134,8 +134,8 @@ class ModelRunner {
   const VisionRunner* vision() const { return parts_->vision(); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
 
-  // Returns the layout, which lists the linears that adapters may change, or null if no adapters are served. The layout
-  // lives as long as the runner, and any thread may read it.
+  // Returns the layout that lists the linears that adapters may change. Returns null if no adapters are served. The
+  // layout lives as long as the runner, and any thread may read it.
   const AdapterLayout* adapter_layout() const {
     return parts_->adapters() == nullptr ? nullptr : &parts_->adapters()->layout();
   }

@@ -27,8 +27,9 @@ using testing::try_make_bench;
 const std::vector<TestRequest> kPrompt = {{ids(16, 2)}};
 const std::vector<TestRequest> kNext = {{ids(17, 2), 16}};
 
-// The model has 3 layers. A prefill size is therefore recorded in 4 pieces, and a decode size in one. Prefill sizes 40,
-// 16 and 4 are recorded first, and then decode sizes 4, 2 and 1.
+// The attention operators of the 3 layers cut a prefill into 4 pieces. A prefill size is therefore recorded in 4
+// pieces. A decode size is recorded in one piece. Prefill sizes 40, 16 and 4 are recorded first, and then decode sizes
+// 4, 2 and 1.
 constexpr int kRecordings = 3 * 4 + 3;
 
 TEST(ModelRunnerFaults, ASizeWithAFailedCaptureRunsEagerly) {

@@ -54,7 +54,7 @@ struct RunnerOptions : StepLimits {
   std::int64_t decode_compiler_max = 0;
   std::string cache_dir;  // folder in which the compiler keeps compiled programs; if empty, it keeps none
   // The cache in the folder cache_dir. The memory prediction and the runner share this object, so the runner does not
-  // compile programs again that the prediction has compiled. Only one thread may use it. If null, each executable opens
+  // recompile the programs that the prediction has compiled. Only one thread may use it. If null, each executable opens
   // its own cache.
   std::shared_ptr<ProfileCache> programs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;

@@ -68,7 +68,7 @@ class RunnerParts {
   const MemoryReport& predicted() const { return predicted_; }  // predicted before anything was captured
 
   // Returns the device, stream, context, arenas and everything else that executables for batches of this kind need. The
-  // result refers to these parts and must not outlive them.
+  // result refers to this object and must not outlive it.
   ExecutionEnvironment environment(BatchKind batches);
   ExternalValues& externals() { return externals_; }
   KernelVariants& warm() { return warm_; }  // kernel variants that have run on the stream

@@ -41,8 +41,8 @@
 
 namespace tessera {
 
-// In one run the head computes at most max_head_rows() wanted rows. This number is at least kMaxHeadRows. It limits the
-// memory of logits when the logits of all tokens are wanted.
+// In one run the head computes at most max_head_rows() wanted rows. This limits the memory of logits when the logits of
+// all tokens are wanted. max_head_rows() returns at least kMaxHeadRows.
 inline constexpr std::int64_t kMaxHeadRows = 256;
 
 // The role of a runner in a step. A list of specs has one spec for each role, in this order. The roles of drafts and of

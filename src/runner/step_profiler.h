@@ -1,6 +1,6 @@
 // Measures the time of forwards. Host time is measured for each kind of work, and device time for each part of the
-// forward. The profiler exists only while an engine is profiled. During this time one event is recorded for each part,
-// which takes about a microsecond on the host and on the device.
+// forward. The profiler exists only while an engine is profiled. During this time one event is recorded for each part.
+// Each event takes about a microsecond on the host and on the device.
 //
 // Threads: the thread that owns the runner.
 #pragma once

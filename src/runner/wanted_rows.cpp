@@ -55,9 +55,9 @@ bool is_slots(const ir::Value& value) {
   return value.kind == ValueKind::kInput && value.name.starts_with(input_names::kSlots);
 }
 
-// Returns the values that are made before node `first` and read by a later node, in the order in which they are made.
-// Here a later node is node `first` or any node after it. Returns std::nullopt if such a value does not consist of
-// whole rows, is a view of another value, or is written by a later node. Also returns std::nullopt if a later node
+// Returns the values that are made before node `first` and read by a moved node, in the order in which they are made.
+// The moved nodes are node `first` and all nodes after it. Returns std::nullopt if such a value does not consist of
+// whole rows, is a view of another value, or is written by a moved node. Also returns std::nullopt if a moved node
 // reads an input other than slots.
 std::optional<std::vector<ValueId>> handed_over(const ir::Graph& body, std::size_t first, const ir::OpTable& ops) {
   const GraphFacts facts(body, ops);

@@ -123,7 +123,7 @@ TEST(WantedRows, HaveTheirOwnShapes) {
   EXPECT_THAT(ir::to_text(made->head), HasSubstr("%r: f32[R, 2, 4] = reshape("));
 }
 
-// A router reads slots to find the padding rows. After the gather, the router reads the row marks for this.
+// In the body, a router finds the padding rows through `slots`. In the head, it finds them through the row marks.
 TEST(WantedRows, TellPaddingByTheirMarks) {
   const auto made = graphs_of(R"(  %scores: f32[T, 4] = linear(%a, %router) {bias = false}
   %ids: i32[T, 2], %shares: f32[T, 2] = moe_route(%scores, %slots.full) {top_k = 2}

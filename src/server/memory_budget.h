@@ -65,7 +65,7 @@ class MemoryBudget {
 // The bytes that one holder takes from a budget. A moved-from charge holds nothing and has no budget.
 class MemoryCharge {
  public:
-  // Makes a charge without a budget, which counts nothing and refuses nothing.
+  // Makes a charge without a budget. The charge counts nothing and refuses nothing.
   MemoryCharge() = default;
   // `budget` outlives the charge. If it is null, the charge has no budget.
   explicit MemoryCharge(MemoryBudget* budget) : budget_(budget) {}
@@ -80,8 +80,8 @@ class MemoryCharge {
   }
   ~MemoryCharge() { release(); }
 
-  // Sets the number of bytes that the charge holds, which may grow or shrink. `beside` is the number of bytes that the
-  // same request holds in other charges. After an error the charge is unchanged. Errors: 413 if the request alone
+  // Sets the number of bytes that the charge holds. The number may grow or shrink. `beside` is the number of bytes that
+  // the same request holds in other charges. After an error the charge is unchanged. Errors: 413 if the request alone
   // exceeds the limit for its size (the message names this limit), and 503 with Retry-After if other requests hold too
   // much now.
   ApiStatus set(std::int64_t bytes, std::int64_t beside = 0);

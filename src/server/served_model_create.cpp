@@ -19,7 +19,8 @@
 namespace tessera {
 namespace {
 
-// The maximum number of bytes of encoded messages that are kept: enough for some forty conversations of 100 000 tokens.
+// The maximum number of bytes of encoded messages that are kept: enough for about forty conversations of 100 000 tokens
+// each.
 constexpr std::size_t kSpanBytes = std::size_t{32} << 20;
 
 bool is_template_source(const std::string& given) {
@@ -94,8 +95,9 @@ void parse_own(const TokenizerConfig& config, ServedModel& model) {
   }
 }
 
-// Returns the text into which the model's files put a query and a document. GGUF files of Qwen3-Reranker have it as a
-// chat template with the name "rerank", which is no template but a text with two placeholders.
+// Returns a text with placeholders for a query and a document, if the model's files have one, and otherwise "". GGUF
+// files of Qwen3-Reranker store this text under the name of a chat template, "rerank", although it is not a Jinja
+// template.
 std::string read_pair_form(const TokenizerConfig& config) {
   const std::string* form = config.find_template("rerank");
   if (form == nullptr) return "";

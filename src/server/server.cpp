@@ -51,7 +51,7 @@ using Prepare = decltype(ReadRoute<ApiJob>::read);
 using Build = decltype(ReadRoute<std::string>::read);
 using Answering = std::function<void(const Call& call)>;
 
-// The route's name in the metrics and the log if the request's path has no route or was not looked up.
+// The route's name in metrics and log if the request's path has no route or was not looked up.
 constexpr std::string_view kNoRoute = "other";
 
 }  // namespace
@@ -101,7 +101,7 @@ struct Server::Impl {
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
-    // Records the start's phase "server". It ends here: the server now listens, and the engine gets its thread next.
+    // Records the start's phase "server", which ends when the server listens, before the engine gets its thread.
     engine.start().record("server", began, Timeline::Clock::now());
     const auto take = [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
@@ -164,8 +164,8 @@ struct Server::Impl {
       log_warn("server", "{}", kGenericToolNote);
   }
 
-  // Returns how many additional threads the pool for images needs. While it fetches images, at most this number of its
-  // threads may wait for other servers at the same time.
+  // Returns how many additional threads the pool for images needs. At most this number of the pool's threads may fetch
+  // images, and thus wait for other servers, at the same time.
   std::size_t most_fetches() const {
     return model.images && model.images->fetcher ? static_cast<std::size_t>(UrlFetchOptions().most_at_once) : 0;
   }

@@ -17,8 +17,8 @@ namespace tessera {
 
 struct AddedToken {
   std::string content;
-  // The text that encoding searches for and that decoding returns. It is the content, passed through the normalizer if
-  // `normalized`.
+  // The text that encoding searches for and that decoding returns. It is the content or, if `normalized`, what the
+  // normalizer makes of the content.
   std::string written;
   std::int32_t id = 0;
   bool special = false;
@@ -38,7 +38,7 @@ struct AddedSpan {
 // Const functions are thread-safe.
 class AddedTokens {
  public:
-  // Reads the array "added_tokens"; there are no added tokens if `field` is absent. `normalizer` may be null. Returns
+  // Reads the array "added_tokens". If `field` is absent, there are no added tokens. `normalizer` may be null. Returns
   // an error if an id or a content appears twice, or if the model's vocabulary has the content with another id or the
   // id with another content.
   static Result<AddedTokens> create(const Field& field, const Vocabulary& model, const Normalizer* normalizer);

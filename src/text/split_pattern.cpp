@@ -77,8 +77,8 @@ Status SplitPattern::find_regex(std::string_view text, std::vector<TextRange>& o
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
     if (compiled_->jit) rc = pcre2_jit_match(code, subject, text.size(), pos, 0, data.get(), nullptr);
     // The JIT's stack has only 32 KiB. If it overflows, the interpreter matches instead. The interpreter's stack is on
-    // the heap. Neither the JIT code nor the interpreter checks whether the text is valid UTF-8, because find_all()
-    // requires valid UTF-8, and a check at each match would make the loop quadratic.
+    // the heap. Neither the JIT code nor the interpreter checks whether the text is valid UTF-8. find_all() requires
+    // valid UTF-8, and a check at each match would make the loop quadratic.
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
       rc = pcre2_match(code, subject, text.size(), pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(), nullptr);
     }

@@ -9,8 +9,8 @@
 // incomplete character as U+FFFD.
 //
 // Texts that are decoded at the same time need one StreamDecoder each. Only one thread at a time may use a
-// StreamDecoder. It borrows from the tokenizer, so the tokenizer must outlive the StreamDecoder; the Tokenizer object
-// may be moved. Memory: the held-back bytes only.
+// StreamDecoder. It borrows from the tokenizer, so the tokenizer must outlive the StreamDecoder. The Tokenizer object
+// may be moved meanwhile. Memory: the held-back bytes only.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Defines the step that turns pieces of text into ids ("model" in tokenizer.json). The step is done by a Bpe, a
-// Unigram, or the model of a SentencePiece file.
+// Defines the step that turns pieces of text into ids ("model" in tokenizer.json). A Bpe, a Unigram, or the model of a
+// SentencePiece file does this step.
 #pragma once
 
 #include <memory>

@@ -56,7 +56,7 @@ class Tokenizer {
   // Reads the file's text from memory; `name` identifies the file in errors.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name);
   // Makes a tokenizer from lists of tokens (lists/token_lists.h). The lists may be destroyed afterwards. Returns
-  // invalid_argument for wrong lists, and unimplemented for an unknown kind of tokenizer; the message names the file,
+  // invalid_argument for wrong lists, and unimplemented for an unknown kind of tokenizer. The message names the file,
   // the list and the value.
   static Result<Tokenizer> create(const TokenLists& lists);
 
@@ -82,7 +82,7 @@ class Tokenizer {
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
   std::optional<TokenId> token_to_id(std::string_view token) const;
-  // Returns the token as the file writes it ("Ġthe", "▁the", "<0x0A>"); valid as long as the tokenizer.
+  // Returns the token as the file writes it ("Ġthe", "▁the", "<0x0A>"). The view is valid as long as the tokenizer.
   std::optional<std::string_view> id_to_token(TokenId id) const;
   bool is_special(TokenId id) const;
   // Returns the greatest id + 1. A model's embedding may have more rows.

@@ -60,7 +60,8 @@ struct Walker {
     return out;
   }
 
-  // Chooses a closing token with a probability that grows with the length of the text, otherwise any allowed token.
+  // Returns one of the allowed `tokens`. The probability that it is a closing token grows with `step`, the number of
+  // tokens so far.
   TokenId choose(const std::vector<TokenId>& tokens, int step) {
     if (static_cast<int>(random() % 40) < 4 + step) {
       for (const TokenId token : closing) {

@@ -232,7 +232,8 @@ struct Case {
 };
 
 // Returns one case for each pair of a requested size and a requested count. If no sizes or no counts are requested,
-// uses the defaults. It then leaves out cases that do not fit into one forward, except the first count of each size.
+// uses default ones. If the function uses defaults, it leaves out cases that do not fit into one forward, but always
+// keeps the first count of each size.
 Result<std::vector<Case>> cases_of(const BenchOptions& options, const ImageProcessorConfig& processor,
                                    std::int64_t max_patches) {
   std::vector<ImageSize> sizes = options.image_sizes;

@@ -50,7 +50,7 @@ struct FormResult {
 FormResult form_result(const FormRow& row);
 
 // A graph counts as slower if its time exceeds the eager time multiplied by this factor. Repeated measurements of the
-// same work differ by less.
+// same work differ by less than one percent.
 inline constexpr double kMostGraphToEager = 1.01;
 
 // Returns the table in Markdown, one line per row. A paragraph below the table says whether any unpadded batch is

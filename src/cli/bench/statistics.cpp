@@ -21,8 +21,8 @@ double student(std::size_t degrees) {
   return kNormal + (kNormal * kNormal * kNormal + kNormal) / (4 * static_cast<double>(degrees));
 }
 
-// Returns the rank of the interval's lower end: the largest k such that the k-th smallest of n values exceeds the
-// median with a probability of at most 2.5 %. Returns 0 if there is no such k, because n is too small.
+// Returns which of n sorted values is the lower end of the median's interval. This is the largest k such that the k-th
+// smallest value exceeds the median with a probability of at most 2.5 %. Returns 0 if n is too small for such a k.
 std::size_t outside(std::size_t n) {
   double lost = 0;
   // Logarithm of the probability that exactly k values are below the median.

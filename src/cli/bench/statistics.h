@@ -16,10 +16,10 @@ struct Interval {
 double median(std::vector<double> values);
 
 // Returns an interval for the median of the sampled distribution, whatever the distribution is. With six or more
-// values, the interval contains the median with at least 95 % probability. The binomial distribution of the number
-// of values below the median says which two of the sorted values are the ends. With fewer than six values the interval
-// reaches from the smallest to the largest value, and its probability is 1 - 2^(1 - n). Precondition: `values` is not
-// empty.
+// values, the interval contains the median with at least 95 % probability. The binomial distribution of the number of
+// values below the median says which two of the sorted values are the ends. With n < 6 values, the interval reaches
+// from the smallest to the largest value, and contains the median with probability 1 - 2^(1 - n). Precondition:
+// `values` is not empty.
 Interval median_interval(std::vector<double> values);
 
 double mean(std::span<const double> values);  // precondition: not empty

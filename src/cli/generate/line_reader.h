@@ -30,7 +30,7 @@ class LineReader {
 
 // Returns the path of the user's history file. If TESSERA_HISTORY is set, the path is its value, which may be empty.
 // Otherwise the path is tessera/chat_history in XDG_STATE_HOME or, if that is no absolute path, in ~/.local/state.
-// Returns "" if none of these variables and no home folder is set.
+// Returns "" if neither of these variables gives a path and no home folder is set.
 std::string history_file_of_user();
 
 }  // namespace tessera::cli

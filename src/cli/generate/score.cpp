@@ -38,14 +38,14 @@ Score score_of(std::vector<float> logits, const std::vector<TokenId>& ids, std::
   return score;
 }
 
-// The embeddings and positions of a prompt's images.
+// The embeddings of a prompt's images, and the positions of all tokens of the prompt.
 struct ImageScore {
   std::vector<std::vector<float>> embeds{};  // one per image, [tokens, hidden]
   std::vector<std::int32_t> positions{};     // [3, tokens of the prompt]
 };
 
-// Returns the embeddings and positions of the prompt's images. Each row of image_rows belongs to one token of an image,
-// and the row's first `hidden` values are the token's embedding.
+// Returns the embeddings of the prompt's images, and the positions of the prompt's tokens. Each row of image_rows
+// belongs to one token of an image, and the row's first `hidden` values are the token's embedding.
 ImageScore image_score_of(Completion& completion, const Request& request, std::size_t hidden) {
   ImageScore score{.positions = std::move(completion.rope_positions)};
   for (std::size_t k = 0; k < completion.image_rows.size(); ++k) {

@@ -251,8 +251,8 @@ std::string to_text(const SoakReport& report) {
 // Narrower types round every value of every layer, so their limit is larger. The state of a delta rule can amplify
 // rounding: the rule divides keys and queries by their norms, and subtracts what the state already holds. When the
 // embeddings change by a unit in the last place, a row's logits change by up to 2.2e-4 in qwen3-next, and by less than
-// 1e-5 in all other models. Soaks of qwen3-next differed by up to 4.5e-5, and soaks of other models with such states
-// differed by up to 1.1e-5 (tools/rounding_response.py; docs/measurements/correctness.md, "How far rounding carries").
+// 1e-5 in all other models. In soaks, logits differed by up to 4.5e-5 in qwen3-next, and by up to 1.1e-5 in other
+// models with such states (tools/rounding_response.py; docs/measurements/correctness.md, "How far rounding carries").
 //
 // Kernels of 16-bit types also round the inputs of a linear to E4M3 if the linear's weights are in E4M3 and the
 // weights' format asks for rounded inputs. E4M3 has four mantissa bits fewer than bfloat16, so one step of E4M3 is 16

@@ -17,10 +17,10 @@ namespace tessera::cli {
 //   OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK        mpirun of Open MPI
 //   PMI_SIZE, PMI_RANK                                MPICH, Intel MPI
 //   SLURM_NTASKS, SLURM_PROCID                        srun
-// If there are several nodes and no flag gives the address, the address comes from MASTER_ADDR and MASTER_PORT. They
-// give the address even if flags give the number of nodes and the index. Returns a line that says which variables were
-// used, or "" if none were. Returns kInvalidArgument for a wrong value. The message names the variable, its value and
-// what is accepted.
+// If there are several nodes and no flag gives the address, the address comes from MASTER_ADDR and MASTER_PORT. This
+// holds even if flags give the number of nodes and the index. Returns a line that says which variables were used, or ""
+// if none were. Returns kInvalidArgument for a wrong value. The message names the variable, its value and what is
+// accepted.
 Result<std::string> take_launcher(const Environment& get, CommandLine& line);
 
 }  // namespace tessera::cli

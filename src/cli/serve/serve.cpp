@@ -92,7 +92,7 @@ bool logs_to_file(const ServerOptions& options) { return !options.access_log.emp
 
 Status serve(const ServeOptions& options, Server& server, const Timeline& start, CommonEnd* others) {
   StopWithOthers end(others, server, options);
-  // Without a log file to reopen, SIGHUP ends the process, for example when its terminal is closed.
+  // Without a log file to reopen, SIGHUP ends the process. The system sends it when the terminal is closed.
   std::function<void()> on_hangup;
   if (logs_to_file(options.server)) on_hangup = [&server] { server.reopen_access_log(); };
   const std::unique_ptr<StopSignal> stop = TRY(StopSignal::watch(

@@ -1,5 +1,5 @@
-// Runs commands whose engine has ranks on several machines. Says which commands can do so, and runs the processes that
-// follow node 0.
+// Runs commands whose engine has ranks on several machines. Says which commands can have such an engine, and runs the
+// processes that follow node 0.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -15,8 +15,8 @@ EngineOptions* engine_on_nodes(Command& command);
 Status check_nodes_of(Command& command);
 
 // If ranks run on GPUs of several nodes, turns off NVLink multicast (NVLS) in NCCL, unless NCCL_NVLS_ENABLE is set.
-// NVLS takes memory of every GPU and state of the NVLink switches, and killed processes do not release it. Call this
-// before anything is started.
+// NVLS takes memory of every GPU and state of the NVLink switches. Killed processes release neither. Call this before
+// anything is started.
 void prepare_nodes(const EngineOptions& options);
 
 // Writes to standard error which node this is and for which nodes it waits.

@@ -21,9 +21,9 @@ inline constexpr KeySources kApiKeys = {"--api-key", "--api-key-file", "TESSERA_
 inline constexpr KeySources kAdminApiKeys = {"--admin-api-key", "--admin-api-key-file", "TESSERA_ADMIN_API_KEY"};
 
 // Collects `given` and the keys of `file` ("": no file). The file has one key per line. Empty lines and lines that
-// begin with '#' are skipped. If neither `given` nor the file has a key, the environment variable gives one. Returns an
-// error for a file that cannot be read or has no key, a variable that is set but empty, or a key that no header can
-// hold. Errors never show a key.
+// begin with '#' are skipped. If `given` is empty and there is no file, the environment variable gives the key, if it
+// is set. Returns an error for a file that cannot be read or has no key, a variable that is set but empty, or a key
+// that no header can hold. Errors never show a key.
 Result<std::vector<std::string>> read_api_keys(const KeySources& sources, const std::vector<std::string>& given,
                                                const std::string& file,
                                                const std::function<const char*(const char*)>& get);

@@ -127,9 +127,9 @@ class Planner {
   FusionPlan plan_;
   std::vector<ir::ValueId> memory_;  // for each value, the value that owns its memory
   std::vector<Item> items_;          // in execution order
-  // The next three vectors have an entry for each value that owns memory. The entries are the index of the last item
-  // that reads this memory, the index of the last item that writes this memory, and the number of items that read it
-  // (count_readers()). An entry is 0 if there is no such item or reader.
+  // The next three vectors have an entry for each value that owns memory. The entries are, in this order: the index of
+  // the last item that reads the memory, the index of the last item that writes it, and the number of items that read
+  // it (count_readers()). An entry is 0 if there is no such item or reader.
   std::vector<std::size_t> last_read_;
   std::vector<std::size_t> last_write_;
   std::vector<int> readers_;

@@ -2,10 +2,10 @@
 // device gets the same groups.
 //
 // First, hand-fused operators are replaced by their native forms (equivalent graphs of simpler operators). But if some
-// operator of the native form could not be part of a group, the hand-fused operator stays. Then the nodes are taken in
-// order. A node joins a group that makes or reads one of the node's operands, unless reads and writes of the nodes in
-// between forbid this. Otherwise the node begins a new group, or runs alone with its registered kernel. If a group has
-// only one operator in the end, that operator runs with its registered kernel.
+// operator of the native form could not be part of a group, the hand-fused operator stays. After all replacements, the
+// nodes are taken in order. A node joins a group that makes or reads one of the node's operands, unless reads and
+// writes of the nodes in between forbid this. Otherwise the node begins a new group, or runs alone with its registered
+// kernel. If a group has only one operator in the end, that operator runs with its registered kernel.
 #pragma once
 
 #include <string>

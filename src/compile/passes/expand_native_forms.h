@@ -19,9 +19,10 @@ namespace tessera {
 
 using ExpandsNode = std::function<bool(const ir::Graph& graph, const ir::Node& node)>;
 
-// Replaces every operator that declares a native form with this form, until no such operator is left, and returns the
-// new graph. If `expands` is given, only operators for which it returns true are replaced. Existing values keep their
-// names. New values are named "<the operator's first result>.<operator>". Precondition: the graph is verified.
+// If an operator declares a native form, this function replaces the operator by it. The function repeats this until no
+// such operator is left, and returns the new graph. If `expands` is given, only operators for which it returns true are
+// replaced. Existing values keep their names. New values are named "<the operator's first result>.<operator>".
+// Precondition: the graph is verified.
 Result<ir::Graph> expand_native_forms(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands = {});
 
 }  // namespace tessera

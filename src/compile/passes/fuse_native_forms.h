@@ -8,9 +8,9 @@
 //   return %y
 //
 // The forms are searched for in the order of fused_forms.h: head_norm, qkv_rope_store, add_rms_norm, silu_mul,
-// gelu_mul, and an addition after a linear, which becomes the linear's bias or residual. native_form.h defines what a
-// match is and when it may be replaced. The results agree within rounding. A fused operator rounds at the same points
-// as its native form, except that a linear adds bias and residual before it rounds.
+// gelu_mul, and last an addition after a linear. This addition becomes the linear's bias or residual. native_form.h
+// defines what a match is and when it may be replaced. The results agree within rounding. A fused operator rounds at
+// the same points as its native form, except that a linear adds bias and residual before it rounds.
 #pragma once
 
 #include <span>

@@ -2,7 +2,7 @@
 //
 // There are no hand-written patterns. The pattern of an operator is its native form, an equivalent graph of simpler
 // operators. A form has example operand types and boolean attributes. The pattern is the operator's decomposition for
-// these types and attributes. Each match is then compared with the operator decomposed for the real types
+// these types and attributes. Each match is then compared with the operator's decomposition for the real types
 // (native_form.h). If an operator's native form depends on a boolean, the operator has several forms.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Finds an operator's native form in a graph. The native form consists of simpler nodes that together compute what the
-// operator would compute. The operator may then replace them.
+// operator would compute. If the form is found, the operator may replace these nodes.
 //
 // The search has two steps. The first step starts at one node of the graph and compares the structure (operators and
 // connections) with the structure of an example of the native form (FusedForm). The operator's operands are known after

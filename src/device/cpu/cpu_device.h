@@ -18,8 +18,8 @@
 
 namespace tessera {
 
-// A kernel launch in a recorded graph: a function and its arguments by value. Arguments are addresses and numbers, so
-// they must be trivially copyable. The memory that they point to must outlive the graph. If a kernel can fail while it
+// A kernel launch in a recorded graph: a function and its arguments by value. The arguments are addresses and numbers,
+// and must be trivially copyable. The memory that they point to must outlive the graph. If a kernel can fail while it
 // runs, as a library call or a collective can, it returns Status. Any other kernel returns nothing.
 class CpuLaunch {
  public:

@@ -73,8 +73,8 @@ Status CpuStream::recording_status() const { return device_.recording_.status(*t
 Status CpuStream::synchronize() { return enter(DeviceCall::kSynchronize); }
 
 Status CpuStream::begin_recording(std::string what) {
-  // This function calls open() instead of enter(). If a recording is already open, the error of open() names both
-  // recordings.
+  // This function calls open() instead of enter(). If a recording is already open, the error of open() is clearer,
+  // because it names both recordings.
   TRY(device_.recording_.open(*this, what));
   Status allowed = device_.before(DeviceCall::kBeginRecording, what);
   if (!allowed.ok()) {

@@ -1,6 +1,6 @@
 // Runs the conformance suite on the CUDA device: on a real GPU if there is one, and always on a fake driver in host
-// memory. Other tests need a real GPU. They check that the calls of every step allocate nothing, and that these calls
-// are fast.
+// memory. Other tests need a real GPU. They check that the calls that an engine makes in every step allocate nothing
+// and are fast.
 #include "tessera/device/cuda/cuda_device.h"
 
 #include <fmt/format.h>
@@ -112,8 +112,8 @@ TEST_F(CudaGpu, SteadyStepsDoNotTouchTheHeap) {
   EXPECT_EQ(pinned->data()[63], std::byte{1});
 }
 
-// Bug caught: an extra driver call, lock or wait in the calls of every step. The limits in µs are ten times the usual
-// values.
+// Bug caught: an extra driver call, lock or wait in the calls that an engine makes in every step. The limits in µs are
+// ten times the usual values.
 TEST_F(CudaGpu, HostCostOfTheHotPath) {
   std::unique_ptr<Allocation> memory = device_->allocate(1 << 20, "x").value();
   std::unique_ptr<HostAllocation> pinned = device_->allocate_host(400, "ids").value();

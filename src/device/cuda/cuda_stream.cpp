@@ -160,8 +160,8 @@ Status CudaStream::synchronize() {
 }
 
 Status CudaStream::begin_recording(std::string what) {
-  // This function calls open() instead of enter(). If a recording is already open, the error of open() names both
-  // recordings.
+  // This function calls open() instead of enter(). If a recording is already open, the error of open() is clearer,
+  // because it names both recordings.
   TRY(device_.recording().open(*this, what));
   Status begun = device_.begin(DeviceCall::kBeginRecording, what);
   if (begun.ok()) {

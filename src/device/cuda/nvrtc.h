@@ -17,8 +17,8 @@ class Nvrtc {
   static Result<const Nvrtc*> load();
 
   std::string version() const;  // for example "13.0"
-  // Compiles `source` to machine code for a compute capability of 10 · major + minor. If it does not compile, returns
-  // kInvalidArgument with the compiler's messages. The function is thread-safe and takes some hundred milliseconds.
+  // Compiles `source` to machine code. `compute_capability` is 10 · major + minor. If `source` has an error, returns
+  // kInvalidArgument with the compiler's messages. The function is thread-safe and takes a few hundred milliseconds.
   Result<std::string> compile(const std::string& source, std::string_view name, int compute_capability) const;
 
  private:

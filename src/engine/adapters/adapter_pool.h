@@ -40,8 +40,8 @@ class AdapterPool {
   explicit AdapterPool(AdapterSlots& slots) : slots_(slots) {}
 
   // Checks a load before the adapter is read. The name must not be empty, `replace` must be set if the name is in use,
-  // and a pinned adapter must leave a slot for other adapters. Returns invalid_argument if one of these fails, and
-  // unimplemented if the engine serves no adapters.
+  // and a pinned adapter must leave a slot for other adapters. Returns invalid_argument if one of these conditions does
+  // not hold, and unimplemented if the engine serves no adapters.
   Status check(const AdapterLoad& load) const;
   // Makes an adapter available under its name. Returns the errors of check(). If the adapter replaces a loaded adapter,
   // requests that already use the replaced adapter keep it to their end.

@@ -38,7 +38,7 @@ void AdapterSlots::release(ServedAdapter& adapter) {
 }
 
 // Frees the slot if the adapter is unloaded. Also frees it if the adapter stays loaded but the write to the slot is
-// still pending. The write may have failed, and then every later forward would try it again and fail.
+// still pending. The write may have failed. In that case, every later forward would try it again and fail.
 void AdapterSlots::unload(ServedAdapter& adapter) {
   if (adapter.running > 0 || adapter.slot < 0) return;
   const bool waits = std::ranges::find(writes_, adapter.slot, &Write::slot) != writes_.end();

@@ -99,8 +99,9 @@ TEST_P(EngineTokenLimits, WhereNoTokenIsLeftTheRequestFails) {
   EXPECT_EQ(run_one(*engine, request(6, 8)).output_ids.size(), 8u);
 }
 
-// Bans every token with an "a". The grammar of one request also allows "b", so its text has no "a". The grammar of the
-// other request allows only "a", so no token is left: only this request fails, and its error says why.
+// Bans every token with an "a" in two requests. The grammar of the request `some` also allows "b", so its text has no
+// "a". The grammar of the request `none` allows only "a", so no token is left. Only `none` fails, and its error says
+// why.
 TEST_P(EngineTokenLimits, BadWordsHoldWithAGrammarToo) {
   if (!GrammarCompiler::available()) GTEST_SKIP() << "built without xgrammar";
   EngineOptions options = test::demo_options();

@@ -102,7 +102,7 @@ void CacheManager::admit(SequenceCache& own, std::int64_t tokens, std::int64_t m
     if (from != kNoPage) prefixes_.use_checkpoint(*own.path.back(), g);
     const PageId slot = take(g);
     own.groups[g].pages.push_back(slot);
-    // take() may have evicted the very checkpoint that the sequence continues from. Then the new slot is that
+    // take() may have evicted the very checkpoint that the sequence continues from. In that case the new slot is the
     // checkpoint's slot, which already holds the state.
     if (from != kNoPage && from != slot) copies_.push_back({.group = g, .from = from, .to = slot});
   }

@@ -1,13 +1,13 @@
 // Finds pages of the KV cache by the tokens that they hold, so that a prompt that begins like an earlier one is not
 // computed again.
 //
-// It is a radix tree whose nodes each have one full page of tokens. The path from the root to a node spells all tokens
+// The cache is a radix tree. Each node has one full page of tokens. The path from the root to a node spells all tokens
 // up to that node. An image's token is spelt by the token's id, the image's content and the token's index within the
 // image. A node has a page of every paged and latent group. It has a page of a window group until that page is evicted.
-// It may have a slot of a state group with the state after its last token (a checkpoint). A prefix can be reused if
-// every group still has what the next token needs. A paged or latent group needs all pages of the prefix, a window
-// group needs the pages that the next token's window reaches, and a state group needs the checkpoint of the prefix's
-// last node.
+// It may have a checkpoint, which is a slot of a state group with the state after the node's last token. A prefix can
+// be reused if every group still has what the next token needs. A paged or latent group needs all pages of the prefix,
+// a window group needs the pages that the next token's window reaches, and a state group needs the checkpoint of the
+// prefix's last node.
 //
 // A node that a running sequence uses is locked, as are all its ancestors. Unlocked nodes stay until a paged group
 // needs their page. They are evicted least recently used first, and leaves before their ancestors. The pages of window

@@ -77,7 +77,7 @@ class Retentions {
   // Records that a place is about to vanish, and removes the marks there. Then drops a text if (a) it has no mark left
   // at all, or (b) `place` is in a cache group and the text has no mark left in any cache group. In case (b), the pages
   // of the text's window, or its recurrent state, are lost, so no sequence can continue the text. Precondition: the
-  // owner of the order of places has taken the place out of the order.
+  // place is no longer in the order of places (Reorder).
   void forget(Place place);
   // Gives the marks of a node to another node. Precondition: both places are whole nodes, and neither is in the order
   // of places at the moment.

@@ -1,6 +1,7 @@
 // Estimates the probability that a request's next drafts are kept. It counts how many of the request's earlier drafts
-// were kept, and takes the typical probability of other requests while it has counted few. If the estimate is low and a
-// step keeps none of its drafts, the next steps draft nothing: at first one step, then two, four and so on.
+// were kept. While it has counted only few drafts, the estimate stays close to the typical probability of other
+// requests. If the estimate is low and a step keeps none of its drafts, the next steps draft nothing: at first one
+// step, then two, four and so on.
 #pragma once
 
 #include <cstdint>

@@ -26,8 +26,8 @@ class DraftSlowdown {
   };
 
   // Ends the previous step at `now`, records how long it took, and begins `step`. Call it without a `step` if the
-  // engine does something else: a step with prompts, handling a failure, or nothing. Then neither the time before `now`
-  // nor the time after it is recorded.
+  // engine does something else: a step with prompts, handling a failure, or nothing. In that case, neither the time
+  // before `now` nor the time after it is recorded.
   void begin(std::optional<Step> step, Clock::time_point now);
   // Returns the ratio of measured to predicted times of steps with drafts, divided by the same ratio of steps without
   // drafts. Returns 1 if nothing was recorded. While no step has drafts, the result moves slowly towards 1, so that

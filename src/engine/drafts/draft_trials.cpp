@@ -23,9 +23,9 @@ bool DraftTrials::begin(Clock::time_point now, const Load& load) {
   return true;
 }
 
-// Ends the stop if its time is over, or if fewer than half as many requests run as when it began, because a draft costs
-// less then. Does not end it while requests wait. Otherwise a waiting request that may draft would keep all steps from
-// being scheduled ahead, even before it makes its first draft.
+// Ends the stop if its time is over, or if the number of running requests is less than half of what it was when the
+// stop began. With fewer requests, a draft costs less. Does not end the stop while requests wait, because a waiting
+// request that may draft would keep all steps from being scheduled ahead, even before it makes its first draft.
 bool DraftTrials::is_stopped(Clock::time_point now, const Load& load) {
   if (stopped_at_ == 0) return false;
   const bool is_lighter = 2 * (load.running + 1) < stopped_at_;

@@ -22,7 +22,7 @@ class DraftTrials {
   // The assumed probability that a draft of a layer is kept, until drafts have been judged.
   static constexpr double kAssumed = 0.75;
 
-  // The requests beside a new one.
+  // The other requests at the time when a new request arrives.
   struct Load {
     std::int64_t running = 0;
     std::int64_t waiting = 0;

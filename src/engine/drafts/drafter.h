@@ -1,9 +1,9 @@
 // Guesses the next tokens of one request. These guesses are the request's drafts. The model then computes the last
 // token and all drafts in one forward. The drafts that the model would have chosen too are kept (StepLoop).
 //
-// Drafts come from the request's own text: if its last tokens occurred earlier, the drafts are the tokens after that
-// occurrence. Drafts from the text need no weights. If the model has a next-token layer, drafts come from that layer
-// (LayerDrafts), unless the text repeats itself at length.
+// There are two sources of drafts. One is the request's own text: if the text's last tokens occurred earlier, the
+// drafts are the tokens after that occurrence. Drafts from the text need no weights. The other source is the model's
+// next-token layer (LayerDrafts). If the model has one, it makes the drafts, unless the text repeats itself at length.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +66,8 @@ class Drafter {
   const std::optional<std::int32_t>& layer_row() const { return layer_row_; }
   // Sets whether the draft model has yet to read earlier tokens of the request.
   void set_behind(bool is_behind) { is_behind_ = is_behind; }
-  // Sets whether the layer lacks the keys of many of the request's tokens, and can never get them. The number of this
-  // request's drafts that are kept then says nothing about drafts of other requests.
+  // Sets whether the layer lacks the keys of many of the request's tokens, and can never get them. If it does, the
+  // number of kept drafts of this request says nothing about drafts of other requests.
   void set_lacks_keys(bool lacks_keys) { lacks_keys_ = lacks_keys; }
   // Returns whether the layer or draft model has read the request's earlier tokens, as far as is known.
   bool has_keys() const { return !is_behind_ && !lacks_keys_; }

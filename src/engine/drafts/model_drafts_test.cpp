@@ -36,8 +36,9 @@ EngineOptions drafted_by(EngineOptions options, const std::string& draft, std::i
   return options;
 }
 
-// If a model is its own draft model and sees the same tokens at the same positions in both roles, its drafts are the
-// tokens that it then chooses. Requests sample greedily, because drafts are always the most probable tokens.
+// If a model is its own draft model and sees the same tokens at the same positions in both roles, its drafts are
+// exactly the tokens that it chooses as the target model. Requests sample greedily, because drafts are always the most
+// probable tokens.
 class DraftsOfItself : public ::testing::TestWithParam<const char*> {
  protected:
   void expect_all_kept(const EngineOptions& options, const std::vector<std::vector<Request>>& rounds,

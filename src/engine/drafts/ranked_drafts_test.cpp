@@ -77,8 +77,9 @@ TEST_P(RankedDrafts, OutputsAreThoseOfPlainDecodes) {
   EXPECT_LE(drafting->stats().steps, plain->stats().steps);
 }
 
-// A layer of random weights guesses right about as often as wrong. So the number of kept drafts is close to that of one
-// rank only if every rank has its own slices of the layer and of the head.
+// A layer of random weights guesses right about as often as wrong, so some drafts are kept and some are refused. The
+// number of kept drafts is close to that of one rank only if every rank has its own slices of the layer and of the
+// head.
 TEST_P(RankedDrafts, AsManyDraftsAreKeptAsOnOneRank) {
   RankedModel one = GetParam();
   one.ranks = 1;

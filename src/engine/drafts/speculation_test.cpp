@@ -66,7 +66,7 @@ DraftStats expect_same(const EngineOptions& options, const std::vector<Request>&
   return drafting->stats().drafts;
 }
 
-// Returns a request whose prompt repeats `period` tokens.
+// Returns a request whose prompt repeats its first `period` tokens again and again.
 Request repeating(std::int64_t prompt, std::int64_t period, std::int64_t new_tokens, std::int32_t salt = 1) {
   Request made = request(prompt, new_tokens, salt);
   for (std::int64_t i = period; i < prompt; ++i)

@@ -45,9 +45,9 @@ struct GrammarOptions {
 // schema/ compiles JSON schemas (draft 2020-12, and the parts that draft 4 to 7 write differently). Every generated
 // text is a value that the schema accepts. A schema for which this cannot be guaranteed is refused. The following
 // accepted values are never generated:
-// - Properties beyond the named ones and items beyond prefixItems, with three exceptions: additionalProperties,
-// patternProperties or items allow them; nothing is named at all; or minProperties or minItems needs them. Named
-// properties are generated in the order written, and the others follow.
+// - Properties beyond the named ones and items beyond prefixItems. Three exceptions are generated: those that
+// additionalProperties, patternProperties or items allow, those that minProperties or minItems needs, and those of a
+// schema that names nothing. Named properties are generated in the order written, and the others follow.
 // - Integers of more than 18 digits. Bounded numbers of more than 15 digits, or with an exponent.
 // - Arrays with "uniqueItems" in another order than the one in which the schema lists the values, if there are more
 // than 6 values. Up to 6 values are generated in any order.
@@ -61,10 +61,9 @@ struct GrammarOptions {
 // they match, and arrays only if their number of items or their first item shows it.
 // - Forms of a format that validators do not agree on (formats.h).
 //
-// Keywords that the standard does not define, and "format" values that it does not define, are treated as annotations.
-// A multipleOf holds for decimals: 0.07 is a multiple of 0.01, although a quotient of doubles is not an integer. A
-// property whose name the schema leaves free never gets a name that the schema mentions. Two properties with free names
-// may get the same name.
+// Keywords and "format" values that JSON Schema does not define are treated as annotations. A multipleOf holds for
+// decimals: 0.07 is a multiple of 0.01, although a quotient of doubles is not an integer. A property whose name the
+// schema leaves free never gets a name that the schema mentions. Two properties with free names may get the same name.
 //
 // The following are refused with kUnimplemented: contains; multipleOf of more than 15 digits or decimal places;
 // uniqueItems of items without a list of up to 512 values; a minProperties that needs two or more properties beyond the
@@ -97,8 +96,8 @@ class GrammarCompiler {
   // invalid_argument if `spec` is malformed, too large or too deep (the message says what and where), and unimplemented
   // if it is valid but cannot be enforced. No input makes this function throw, crash or run forever. Common schemas
   // take 1 to 100 ms with a vocabulary of 150 000 tokens. A bound on a string's length does not change this time,
-  // unless the string also has a pattern that repeats several parts. Then each character that the bound allows adds
-  // some 10 ms.
+  // unless the string also has a pattern that repeats several parts. In that case, each character that the bound allows
+  // adds about 10 ms.
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec);
 
  private:

@@ -58,8 +58,8 @@ std::string numbered_references(int times) {
   return out;
 }
 
-// Returns a schema of 16 properties. Each property allows 500 long strings except one, which differs from property to
-// property.
+// Returns a schema of 16 properties. Each property allows all but one of 500 long strings. The string that is left out
+// differs from property to property.
 std::string almost_equal_enums() {
   const std::string text(1000, 'a');
   std::string all;

@@ -85,7 +85,7 @@ TEST_F(GrammarSchema, NumbersWithNearlyEqualBoundsAreToldApart) {
                {"[0, 5, 5, 5]", "[0.5, 0, 0.5, 0]"}, {"[0, 0, 0, 0]", "[0, 0, 1, 0.5]", "[0, 6, 1, 0]"});
 }
 
-// 1 to 5 contains multiples of 2 and multiples of 3, but no number that is both.
+// The range from 1 to 5 has multiples of 2 and multiples of 3, but no multiple of both.
 TEST_F(GrammarSchema, MultiplesWithoutANumberAreLeftOut) {
   expect_texts(R"({"anyOf":[{"const":"a"},{"type":"integer","minimum":1,"maximum":5,
                    "allOf":[{"multipleOf":2},{"multipleOf":3}]}]})",

@@ -100,7 +100,7 @@ TEST_P(FailedForward, LeavesNoKeysToLaterRequests) {
 }
 
 // A forward runs several graphs in turn. If one graph cannot be launched, the graphs before it have already run. They
-// run again when the forward is repeated, which must not change any token.
+// run again when the forward is repeated. This must not change any token.
 TEST_P(FailedForward, ARefusedReplayChangesNoTokens) {
   rounds_with_one_failure(GetParam(), {prompt_of(40), prompt_of(60)}, prompt_of(52), &FaultPlan::replay_fails_at);
 }

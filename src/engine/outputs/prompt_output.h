@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// Adds the entry's prompt rows to its sequence's result. `logits` is read only if the request wants scores. Its shape
-// is then [wanted rows × row_size].
+// Adds the entry's prompt rows to its sequence's result. `logits` is [wanted rows × row_size], and is read only if the
+// request wants scores.
 void add_prompt_rows(const ScheduledBatch::Entry& entry, const StepOutputs& outputs, int top_logprobs,
                      std::span<const float> logits, std::int64_t row_size);
 // Adds the entry's hidden states to its sequence's result. `hidden` is [hidden rows × size].

@@ -28,7 +28,7 @@ std::string tokenizer_bytes(const std::string& path) {
 }
 
 // Returns whether both models read equal tokenizer.json files. Returns false if the model is a GGUF file and no option
-// names a tokenizer. The file then has a tokenizer of its own, whatever files lie beside it.
+// names a tokenizer. In that case the model's tokenizer is in the GGUF file, whatever files lie beside it.
 Result<bool> have_equal_files(const EngineOptions& options, const std::string& draft_folder) {
   if (options.tokenizer_path.empty() && TRY(find_gguf(options.model_path))) return false;
   const std::string own = options.tokenizer_path.empty() ? model_folder(options.model_path) : options.tokenizer_path;

@@ -1,6 +1,7 @@
-// Plans an engine from its options, config.json and, where needed, the headers of the checkpoint: the model, the sizes,
-// the ladders (the sizes for which graphs are captured), the rules, and the division of memory. `tessera explain` shows
-// the plan, and the start (loaded_model.h) carries it out.
+// Plans an engine from its options, config.json and, where needed, the headers of the checkpoint. A plan says which
+// model is built, how large its forwards are, for which sizes graphs are captured (the ladders), which rules turn
+// graphs off, and how memory is divided. `tessera explain` shows the plan, and the start (loaded_model.h) carries it
+// out.
 #pragma once
 
 #include <cstdint>

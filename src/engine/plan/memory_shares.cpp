@@ -24,7 +24,7 @@ constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
 // If no request of the longest context fits, graphs may take 1 / kLeastGraphShare of the memory that forwards leave.
 constexpr std::int64_t kLeastGraphShare = 8;
 // Bytes that a process maps after the plan is made and that the plan does not count: stacks of threads, heaps, kernels
-// that oneDNN makes at run time. With all sizes captured, `tessera serve` of the bundled model maps some 400 MiB in
+// that oneDNN makes at run time. With all sizes captured, `tessera serve` of the bundled model maps about 400 MiB in
 // this way.
 constexpr std::int64_t kMappedLater = std::int64_t{512} << 20;
 constexpr const char* kWhatHelps =

@@ -33,8 +33,8 @@ struct ShareInputs {
 
 // Returns the bytes that graph objects may take. With a given fraction, these are the bytes that neither the fraction
 // nor activations take. Without a given fraction, graphs leave the KV cache room for one request of the longest
-// context. On a CPU, they leave it at most 2 GiB. If activations leave less than this room, graphs get an eighth of
-// what activations leave. Returns kResourceExhausted if weights or forwards do not fit even without graphs. The message
+// context. On a CPU, this room is at most 2 GiB. If activations leave less than this room, graphs get an eighth of what
+// activations leave. Returns kResourceExhausted if weights or forwards do not fit even without graphs. The message
 // names options to change. Returns kInvalidArgument for a fraction outside 0.1 … 0.95.
 Result<std::int64_t> room_for_graphs(const ShareInputs& in);
 

@@ -24,7 +24,7 @@ Status read_gguf_tokenizer(const GgufModel& model, ModelTexts& texts) {
 }
 
 // Reads the tokenizer of a folder or file. If an option names the tokenizer (`given`), it must exist. Otherwise it may
-// be missing, and without a tokenizer requests must give ids.
+// be missing. Without a tokenizer, requests must give ids.
 Status read_tokenizer(const std::string& path, bool given, ModelTexts& texts) {
   Result<Tokenizer> tokenizer = Tokenizer::load(path);
   if (!given && tokenizer.status().code() == StatusCode::kNotFound) return ok_status();

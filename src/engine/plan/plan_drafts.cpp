@@ -83,8 +83,8 @@ Status check_layer_tensors(PlanDraft& draft) {
       "config.json has a next-token layer (MTP), but the checkpoint has none of its tensors, {}* or mtp.*", layer));
 }
 
-// Returns ok if the checkpoint has a next-token layer that can make drafts with these options. Otherwise returns why
-// not.
+// Returns ok if the checkpoint has a next-token layer that can make drafts with these options. Otherwise returns an
+// error that says why it cannot.
 Status check_layer(PlanDraft& draft) {
   TRY(check_ways(draft.options));
   TRY(check_rows(draft));

@@ -40,7 +40,7 @@ void note_mismatch(const std::vector<std::int64_t>& sizes, std::int64_t chunk, s
 
 std::vector<std::int64_t> scheduled_sizes(const EngineOptions& options, std::int64_t max_tokens) {
   if (options.graphs.schedule != PrefillSchedule::kAuto) return prefill_ladder(max_tokens, options.graphs.schedule);
-  // Ignores measured costs if inference is deterministic, because the ladder must not depend on measurements then.
+  // If inference is deterministic, ignores measured costs, because the ladder must not depend on measurements.
   return auto_ladder(max_tokens, prefill_cost(options.deterministic ? std::nullopt : options.known_costs));
 }
 

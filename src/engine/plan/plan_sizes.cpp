@@ -36,7 +36,7 @@ Result<std::int64_t> tokens_of_forward(std::int64_t chunk, std::int64_t context,
 }
 
 // Returns the number of patches of the largest image that the model's processor makes. Returns 0 if the processor's
-// settings cannot be read. Requests with images then get the error.
+// settings cannot be read. In that case, requests with images get the error.
 std::int64_t largest_image(const EngineOptions& options) {
   const Result<ImageProcessorConfig> processor = read_model_processor(options.model_path, options.projector_path);
   if (!processor.ok()) return 0;

@@ -1,5 +1,5 @@
-// The steps of a plan (engine_plan.h). Each decides one thing, from the options, the device and the decisions of
-// earlier steps.
+// The steps of a plan (engine_plan.h). Each step decides one thing. It uses the options, the device and the decisions
+// of earlier steps.
 #pragma once
 
 #include <memory>

@@ -21,11 +21,11 @@ class CommonEnd {
   CommonEnd(const CommonEnd&) = delete;
   CommonEnd& operator=(const CommonEnd&) = delete;
 
-  // Sets a function that is called once, with a node's number, when that node has announced its end. The call comes on
-  // another thread, or from within when_told() if a node has already announced its end. `stop` must not call functions
-  // of this class. An empty `stop` removes the function that was set.
+  // Sets the function `stop`. It is called once, with the number of the first node that announces its end. The call
+  // comes on another thread, or from within when_told() if a node has already announced its end. `stop` must not call
+  // functions of this class. An empty `stop` removes the function that was set.
   void when_told(std::function<void(int node)> stop);
-  // Tells the other nodes that this node's server ends. Their servers must then end too.
+  // Tells the other nodes that this node's server ends, so that their servers end too.
   void tell();
   // Leaves the nodes. Call it when this node has no requests left. First waits until no node has requests, a node is
   // lost, give_up() is called, or `limit` has passed. Returns false if other nodes may still have requests, which then

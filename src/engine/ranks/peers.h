@@ -42,7 +42,7 @@ class Peers {
   virtual Status load_weights(const EnginePlan& /*plan*/, const std::function<Status()>& own) { return own(); }
   // Waits until all peers that serve requests of their own have made this call, because loading times differ.
   virtual Status meet() { return ok_status(); }
-  // Checks that peers that dispatch on their own have captured the same sizes.
+  // If the peers dispatch on their own, checks that all of them have captured the same sizes.
   virtual Status compare_sizes(const DispatchTable& /*captured*/) { return ok_status(); }
 
   // Returns whether peers wait for this engine to make a forward with them.

@@ -1,5 +1,5 @@
-// Engines of one model, each on its own thread, that share the requests. More devices can thus serve more requests.
-// replica_choice.h chooses the engine of a request.
+// Several engines of one model, each on its own thread. They share the requests, so that more devices can serve more
+// requests. replica_choice.h chooses the engine of a request.
 //
 //   Replicas replicas(engines, [&](std::span<EngineThread::Event> events) { … });
 //   replicas.submit(ticket, std::move(request));

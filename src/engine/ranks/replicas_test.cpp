@@ -72,7 +72,8 @@ TEST(Replicas, AFailedEngineEndsItsRequestsAndOthersServe) {
   results.wait_for(4);
   EXPECT_EQ(replicas.health(0).code(), StatusCode::kDeviceLost);
   EXPECT_TRUE(replicas.health().ok());
-  // Two requests fail, unless the engine's failure was noticed before the third request arrived. Then only one fails.
+  // Two requests fail, unless the engine's failure was noticed before the third request arrived. In that case only one
+  // request fails.
   std::size_t failed = 0;
   for (const auto& [ticket, error] : results.errors_) {
     if (error.ok()) continue;

@@ -25,8 +25,8 @@ class EngineReport {
 
   // Counts a forward that was submitted. Precondition: the scheduler has not yet marked its batch as submitted.
   void submitted(const ScheduledBatch& batch);
-  // Call it after idle work. The work may have bound sizes to kernels. These bindings then do not count as a delay of
-  // the next forward.
+  // Call it after idle work. If the work has bound sizes to kernels, these bindings do not count as a delay of the next
+  // forward.
   void worked_idly();
   // Fills in the statistics of the scheduler, the runner and this report. Allocates only when a new kind of forward has
   // run.

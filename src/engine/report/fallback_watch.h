@@ -31,8 +31,8 @@ class FallbackWatch {
   std::optional<std::string> add(const Decision& decision, std::int64_t shape_compiles, Clock::time_point now);
   // Records sizes that were bound between forwards, which delayed no forward.
   void bound_meanwhile(std::int64_t shape_compiles) { shape_compiles_ = shape_compiles; }
-  // Counts a forward of the vision tower in the current minute. add() then counts the forward of the model that
-  // follows.
+  // Counts a forward of the vision tower in the current minute. The language model's forward, which follows, is counted
+  // by add().
   void add_tower(VisionReason reason);
 
  private:

@@ -69,8 +69,8 @@ struct ScheduledBatch {
 
   // Empties the batch for a model with `num_cache_groups` cache groups. Keeps the batch's memory for reuse.
   void clear(std::size_t num_cache_groups);
-  // Adds the next `count` tokens of `sequence`, and its drafts. Precondition: the sequence holds the pages for them and
-  // the rows of their images.
+  // Adds the next `count` tokens of `sequence`, and its drafts. Precondition: the sequence holds the pages for these
+  // tokens and drafts, and the rows of the tokens' images.
   void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);
   // Returns whether the host must know the drafts before the forward, because fill_draft_masks() needs them.
   bool has_draft_masks() const { return !draft_masks_.empty(); }

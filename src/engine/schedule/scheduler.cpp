@@ -118,8 +118,8 @@ void Scheduler::keep_places() {
 
 // Returns how many of a prompt's next `count` tokens to compute. For a model that keeps states, forwards end at a
 // page's end, so that the state there can be a checkpoint. One forward ends at the branch point, where the prompt
-// diverges from earlier prompts. Another one ends at the last full page before the prompt's last token, which is as far
-// as another sequence could reuse the prompt.
+// diverges from earlier prompts. Another forward ends at the last full page before the prompt's last token, because no
+// sequence could reuse more of the prompt than that.
 std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
   if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
   const std::int64_t end = std::min(sequence.computed + count, std::ssize(sequence.tokens) - 1);

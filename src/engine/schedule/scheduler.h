@@ -3,18 +3,18 @@
 //
 // A step takes one token of every decoding sequence, with drafts after it (step_drafts.h). Prompts fill the step up to
 // `max_tokens` tokens, so a long prompt is computed in chunks together with running decodes. Higher priorities come
-// first, then older sequences. Prompts that each fill the device alone are not computed together (prompt_share.h).
-// `fit` may shorten the step's prompts, the last one first, so that the step fills a captured size. Prompts must then
-// still make up at least half of the step, drafts not counted. Decodes are never postponed. A decoding sequence keeps
-// its place in the batch as far as possible, because attention plans keep each place's page table on the device and
-// write only what changes.
+// first, then older sequences. Prompts that each fill the device alone are not computed together (prompt_share.h). The
+// function `fit` (FitTokens) may shorten the step's prompts, the last one first, so that the step fills a captured
+// size. The shortened prompts must still make up at least half of the step, drafts not counted. Decodes are never
+// postponed. A decoding sequence keeps its place in the batch as far as possible, because attention plans keep each
+// place's page table on the device and write only what changes.
 //
 // A sequence is admitted when every cache group has enough pages for its tokens so far (except those found in the
 // prefix cache) and for what the running sequences are expected to take soon (cache_manager.h). It takes further pages
 // as it grows. If no page is left, pages that only the prefix cache holds are evicted. If there are no such pages
 // either, the last running sequence is preempted. It gives its pages back and waits in its old place in the queue.
-// Later it is computed again, except for what the prefix cache still has. A sequence may also preempt sequences of
-// lower priority to be admitted. A sequence that begins like a prompt that is being computed waits for that prompt. A
+// Later it is computed again, except for what the prefix cache still has. To be admitted, a sequence may also preempt
+// sequences of lower priority. A sequence that begins like a prompt that is being computed waits for that prompt. A
 // sequence whose adapter finds no slot waits too. Other sequences may pass it, but if they use adapters, only a limited
 // number of them may. If window groups lack pages for a whole chunk, less of the prompt is computed.
 //
@@ -50,9 +50,8 @@ struct SchedulerOptions {
   std::int64_t vocab_size = 0;
   bool prefix_cache = true;
   // The number of pipeline steps in flight at once. If there are several, the decoding sequences take turns: they form
-  // as many groups as there are steps in flight, and each step takes the next group. A sequence is scheduled
-  // again only once its newest token is known, because the first stage does not sample, and gets this token as an
-  // input.
+  // as many groups as there are steps in flight, and each step takes the next group. A sequence is scheduled again only
+  // once its newest token is known, because the first stage needs this token as an input but does not sample it itself.
   int turns = 1;
   std::int64_t adapter_slots = 0;  // maximum number of adapters in one forward; 0: no adapters are served
 };
@@ -111,16 +110,16 @@ class Scheduler {
   // Lets all sequences that take part in trials (DraftTrials) decode one token at a time from now on. Returns whether
   // there were any.
   bool stop_drafting();
-  // Returns whether no sequence needs its results at once for a reason other than drafts, and nearly all running
-  // sequences may draft.
+  // Returns whether at least three quarters of the running sequences can draft, and drafts are the only reason for
+  // which sequences need their results at once.
   bool waits_for_drafts_alone() const;
   // Records the token sampled from the entry's row. Precondition: a sequence's entries are settled in order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);
   // Removes a waiting or running sequence and frees its pages. Returns null for an unknown id. Its computed pages stay
   // in the prefix cache unless one of its forwards has failed.
   std::unique_ptr<Sequence> remove(RequestId id, bool failed);
-  // Records that the forward failed. The forward may not have made the copies to and from checkpoints, nor written the
-  // rows of its images.
+  // Records that the forward failed. Possibly the forward made no copies to and from checkpoints, and wrote no rows of
+  // its images.
   void forget_results(const ScheduledBatch& scheduled);
   // Adds to `expired` the ids of sequences whose deadline has passed.
   void find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const;

@@ -70,8 +70,8 @@ PrefixTokens Scheduler::reusable_tokens(const Sequence& sequence) const {
   return sequence.first_tokens(count);
 }
 
-// Finds the sequence's prefix and makes room for the rest. Returns false and leaves the sequence unchanged if there is
-// no room.
+// Finds the sequence's prefix in the prefix cache and makes room for the rest. If there is no room, returns false and
+// leaves the sequence unchanged.
 bool Scheduler::make_room(Sequence& sequence) {
   const auto may_preempt = [&] {
     return !running_.empty() && running_.back()->request.priority < sequence.request.priority;

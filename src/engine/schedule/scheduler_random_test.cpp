@@ -1,8 +1,7 @@
 // Catches: tokens computed twice or never; rows, slots and positions of the wrong sequence; a sampled id read from a
-// row that another step has overwritten; leaked pages; and a forward that reads the keys and values of wrong tokens
-// from shared, evicted or preempted pages or from pages outside the window, or reads the state of another sequence or
-// position. Random arrivals, priorities, common prefixes, retentions and cancellations are checked against a naive
-// model of the memory.
+// row that another step has overwritten; leaked pages; keys and values of wrong tokens, read from pages that are
+// shared, evicted, preempted or outside the window; and a state of another sequence or position. Random arrivals,
+// priorities, common prefixes, retentions and cancellations are checked against a naive model of the memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -336,8 +335,8 @@ TEST_P(SchedulerLoads, AgreeWhereNotAllDecodesFitAChunk) {
   }
 }
 
-// Returns the options of several caches, whose groups together have every kind. A group has about `pages` pages, or
-// fewer if it keeps fewer tokens. Some caches have a group that keeps all tokens, and some do not.
+// Returns the options of several caches. Together, the caches have groups of every kind. A group has about `pages`
+// pages, or fewer if it keeps fewer tokens. Some caches have a group that keeps all tokens, and some do not.
 std::vector<CacheOptions> families(std::int64_t pages) {
   using enum ir::CacheGroup::Kind;
   const CacheGroupOptions paged{.name = "paged", .num_pages = pages};

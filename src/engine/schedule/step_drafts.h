@@ -57,8 +57,9 @@ class StepDrafts {
 };
 
 // Records that the entry's next draft is kept, because it equals the token sampled from the row before it. Moves the
-// entry to the draft's row, which gives the next token. With `has_states` the next forward advances the model's states
-// over the draft, because states do not include drafts. Precondition: the sampled token was settled.
+// entry to the draft's row, which gives the next token. With `has_states`, also records that the next forward must
+// advance the model's recurrent states over the draft, because the states do not include it yet. Precondition:
+// Scheduler::settle() was called with the sampled token.
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states);
 
 }  // namespace tessera

@@ -5,9 +5,9 @@
 // A forward's time is estimated by a line over its rows, fitted to the last few dozen forwards of its kind. Twice the
 // mean distance of these forwards from the line is subtracted. A short estimate only loses the chance for requests to
 // join. A long estimate would leave the device idle. So if the host finds a forward already finished, the estimates for
-// its kind are cut for the next few forwards. Decode-only forwards are short, and the host must be awake for each of
-// them, so they are awaited in this way only while requests arrive. The class reads no clock; the caller passes the
-// times.
+// its kind are cut for the next few forwards. While a decode-only forward runs, the next forward is delayed only if
+// requests are arriving, because decode-only forwards are short and the host must be awake for each of them. The class
+// reads no clock. The caller passes the times.
 #pragma once
 
 #include <array>

@@ -20,7 +20,7 @@ class TokenEdits {
 
   // Returns whether the row that chooses output token `generated` (from 0) has edits.
   bool any(std::int64_t generated) const;
-  // Returns whether the edits depend on the previous tokens, which must then be on the host.
+  // Returns whether the edits depend on the previous tokens. If they do, these tokens must be on the host.
   bool follow_text() const { return penalises_ || !words_.empty(); }
   // Returns whether `token` is forbidden as output token `generated`. Precondition: as for append().
   bool forbids(TokenId token, std::int64_t generated) const;

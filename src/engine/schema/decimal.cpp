@@ -12,8 +12,8 @@ namespace {
 __extension__ using Wide = __int128;
 
 constexpr int kMaxDigits = 18;
-// The maximum number of digits of a step, both in total and after the point. The products below then have at most 33
-// digits, and Wide holds 38.
+// The maximum number of digits of a step, both in total and after the point. With this limit, the products below have
+// at most 33 digits. Wide holds 38 digits.
 constexpr int kStepDigits = 15;
 constexpr long double kMostUnits = 1e18L;
 

@@ -65,8 +65,8 @@ std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& 
 // each text. Precondition: the automaton is not empty.
 std::string ebnf_automaton(const Automaton& automaton, EbnfRules& rules, const std::string& end);
 
-// Returns an expression for what may follow in any JSON string: characters, in all their escaped forms, and the closing
-// quote. Halves of surrogate pairs are left out.
+// Returns an expression for the rest of any JSON string: characters, in all their escaped forms, and the closing quote.
+// Halves of surrogate pairs are left out.
 std::string ebnf_string_end(EbnfRules& rules);
 // Returns the name of a rule for any one character of a JSON string, raw or in one of its escaped forms. Halves of
 // surrogate pairs are left out.

@@ -89,7 +89,7 @@ Result<std::string> GrammarWriter::array(const ArrayShape& shape, TypeId type) {
   }
   if (open && types_.possible(shape.rest)) elements.more = TRY(type_rule(shape.rest));
   if (shape.prefix.empty()) return bracketed("[", TRY(separated(elements)), "]");
-  // Writes each item of the prefix only after the one before it.
+  // Nests the expressions of the prefix, so that an item can follow only if all items before it are there.
   const auto listed = static_cast<std::int64_t>(elements.listed.size());
   std::string tail;
   if (!elements.more.empty() && (shape.max < 0 || shape.max > listed)) {

@@ -90,8 +90,8 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
       }
       const Element& element = elements.listed[static_cast<std::size_t>(at)];
       std::vector<std::string> ways;
-      // A count must be above 0 once an element precedes, because a comma is then needed. With a minimum of 0 and no
-      // maximum, capped() would return 0, so the count is raised to 1.
+      // Once an element precedes, the count must be above 0, because the next element needs a comma. With a minimum of
+      // 0 and no maximum, capped() would return 0, so the count is raised to 1.
       std::int64_t next = count + 1;
       if (elements.max < 0) next = std::min(next, std::max(capped(next), std::int64_t{1}));
       const auto with = known.find({at + 1, next});
@@ -113,8 +113,8 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
 std::string GrammarWriter::any_order(const std::vector<std::string>& values, std::int64_t min, std::int64_t max) {
   const auto size = static_cast<unsigned>(values.size());
   const std::string comma = token(",") + ' ';
-  // rest[left] is an expression for the rest of the list if the values of the set `left` remain. Small sets come first,
-  // because the expression of a larger set contains expressions of smaller sets.
+  // rest[left] is an expression for the rest of the list if the values in `left`, a set of bits, are not used yet.
+  // Small sets come first, because the expression of a larger set contains expressions of smaller sets.
   std::map<unsigned, std::string> rest;
   for (unsigned left = 0; left < (1u << size); ++left) {
     const auto count = static_cast<std::int64_t>(size) - std::popcount(left);

@@ -3,8 +3,8 @@
 namespace tessera::schema {
 namespace {
 
-// Returns the first position from `at` on at which a character of `wanted` stands outside classes, escapes and nested
-// groups. Returns npos if there is none.
+// Searches `pattern` from `at` on. Returns the first position of a character of `wanted` outside classes, escapes and
+// nested groups. Returns npos if there is none.
 std::size_t find_outside(std::string_view pattern, std::size_t at, std::string_view wanted) {
   int depth = 0;
   bool in_class = false;

@@ -1,4 +1,4 @@
-// Splits off the lookaheads at the beginning of a pattern, which are conditions on the whole text.
+// Splits off the lookaheads at the beginning of a pattern. These lookaheads are conditions on the whole text.
 #pragma once
 
 #include <string>

@@ -55,7 +55,7 @@ std::optional<std::vector<std::int64_t>> finite_integers(const NumberSet& set, s
 // the same errors as number_ebnf().
 Result<bool> has_texts(const NumberSet& set, WorkLimit& work);
 // Returns an expression for the numbers' texts, or nothing if no number has a text. Returns unimplemented if a bound
-// has more digits than texts have.
+// has more digits than generated numbers can have.
 Result<std::optional<std::string>> number_ebnf(const NumberSet& set, EbnfRules& rules, WorkLimit& work);
 
 }  // namespace tessera::schema

@@ -116,8 +116,8 @@ Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
   return make_choice(std::move(choices));
 }
 
-// Returns the number of digits after the point in the double's shortest text without an exponent. Returns more than
-// kIntegerDigits if there are more.
+// Returns the number of digits after the point in the double's shortest text without an exponent. If there are more
+// than kIntegerDigits of them, returns kIntegerDigits + 1.
 int places_of(long double value) {
   if (std::trunc(value) == value) return 0;
   const std::optional<Decimal> number = decimal_of(value);
@@ -147,8 +147,8 @@ Status too_many_digits() {
   return unimplemented(fmt::format("numbers of more than {} digits are not generated between bounds", kDigits));
 }
 
-// Returns the bounds of a set of multiples. Multiples have no more places than their steps. A bound with more places
-// therefore moves inwards to the next number with few enough places.
+// Returns the bounds of a set of multiples. Multiples have no more decimal places than their steps. A bound with more
+// places therefore moves inwards to the next number with few enough places.
 Result<Units> units_of_multiples(const NumberSet& set) {
   Units out;
   for (const Decimal& step : set.multiples) out.places = std::max(out.places, step.places);

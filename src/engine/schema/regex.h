@@ -54,7 +54,8 @@ Regex make_any();
 // lookaround, backreferences, word boundaries, flags, some Unicode classes.
 Result<Regex> parse_regex(std::string_view pattern);
 
-// The number of code points of the shortest and the longest text; `max` -1: unbounded. Anchors have no length.
+// The lengths of the shortest and the longest text that match, in code points. A `max` of -1 means unbounded. Anchors
+// have no length.
 struct LengthRange {
   std::int64_t min = 0;
   std::int64_t max = 0;

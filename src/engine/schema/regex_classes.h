@@ -21,7 +21,8 @@ inline ClassReading same_reading(const CharSet& set) { return {set, set}; }
 ClassReading any_but_line_ends();
 // Returns the class of \d \D \s \S \w or \W. `letter` is the letter after the backslash.
 ClassReading escape_class(char letter);
-// Returns the class \p{name} for L, M, N and their long names. Returns unimplemented for other names.
+// Returns the class \p{name} for the Unicode categories L, M and N and for their long names. Returns unimplemented for
+// other names.
 Result<ClassReading> property_class(std::string_view name);
 
 }  // namespace tessera::schema

@@ -32,7 +32,7 @@ bool has_scheme(std::string_view uri) {
   return colon != std::string_view::npos && colon > 0 && uri.find_first_of("/?#") > colon;
 }
 
-// Resolves a reference by RFC 3986, 5.2; dot segments are not removed.
+// Resolves a reference as section 5.2 of RFC 3986 says, but does not remove dot segments.
 std::string resolved(std::string_view base, std::string_view reference) {
   if (reference.empty() || has_scheme(reference)) return std::string(reference.empty() ? base : reference);
   if (reference.front() == '/') {

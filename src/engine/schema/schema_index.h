@@ -14,7 +14,7 @@ namespace tessera::schema {
 class SchemaIndex {
  public:
   // Keeps a reference to `root`, whose nesting must be bounded. Returns invalid_argument if two different schemas have
-  // the same "$id" or "$anchor", and for an "$id" of more than 2048 bytes.
+  // the same "$id" or "$anchor", or if an "$id" has more than 2048 bytes.
   static Result<SchemaIndex> create(const Json& root);
 
   // Returns the schema that `reference`, the "$ref" of `from`, refers to. Returns invalid_argument if there is none,

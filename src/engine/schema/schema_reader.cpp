@@ -19,8 +19,8 @@ constexpr std::array<std::string_view, 5> kUnheld = {"$dynamicRef", "$recursiveR
 // Larger counts have no effect, because other limits end a text earlier.
 constexpr std::int64_t kMaxCount = 1'000'000'000;
 
-// How many steps of WorkLimit are spent when one type is excluded from one shape. WorkLimit then also bounds the memory
-// of the resulting shapes.
+// How many steps of WorkLimit are spent when one type is excluded from one shape. In this way, WorkLimit also bounds
+// the memory of the resulting shapes.
 constexpr std::size_t kLeftOutSteps = 50;
 
 // Returns whether `value` may contain a rounded number: one that is written as an integer, but fits neither 64 bits nor

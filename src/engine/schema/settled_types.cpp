@@ -179,7 +179,8 @@ Result<Shapes> SettledTypes::number_without(const Shape& shape, const Shape& oth
 }
 
 // Returns the parts of an object shape that are not in `other`: in each part, one property differs from what `other`
-// allows. Returns nothing if there would be many parts, or if properties alone do not decide.
+// allows. Returns nothing if there would be many parts, or if properties alone do not decide whether an object is in
+// `other`.
 Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, const Shape& other,
                                                            const LeftOut& what) {
   const ObjectShape* object = closed.get<ObjectShape>();

@@ -48,8 +48,8 @@ class SettledTypes {
   // Returns the objects of `closed` that are not in `other`. Returns nothing if the difference cannot be stated
   // property by property.
   Result<std::optional<Shapes>> object_without(const Shape& closed, const Shape& other, const LeftOut& what);
-  // Returns up to `most` parts of `closed` that are disjoint from `other`, each because of one property, one item or
-  // the number of items. Returns nothing if there is no such part.
+  // Returns up to `most` parts of `closed` that are disjoint from `other`. Each part is disjoint because of one
+  // property, one item or the number of items. Returns nothing if there is no such part.
   Result<std::optional<Shapes>> apart(const Shape& closed, const Shape& other, const LeftOut& what, std::size_t most);
   Result<std::optional<Shapes>> object_apart(const ObjectShape& object, const ObjectShape& other, const LeftOut& what,
                                              std::size_t most);

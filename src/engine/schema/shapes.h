@@ -25,7 +25,7 @@ struct ArrayShape {
   bool unique = false;
 
   TypeId item(std::size_t index) const { return index < prefix.size() ? prefix[index] : rest; }
-  // Returns whether only the items of `prefix` are generated. The standard also allows items that a schema does not
+  // Returns whether only the items of `prefix` are generated. JSON Schema also allows items that a schema does not
   // mention. We generate them only if the schema lists no item, or if it asks for more items than it lists.
   bool closed() const { return implied && !prefix.empty() && min <= static_cast<std::int64_t>(prefix.size()); }
 };
@@ -79,7 +79,8 @@ struct Shape {
 
 using Shapes = std::vector<Shape>;
 
-// Compares like JSON schema: 1 equals 1.0, true does not equal 1, and the order of properties has no meaning.
+// Compares values by the rules of JSON Schema: 1 equals 1.0, true does not equal 1, and the order of properties has no
+// meaning.
 bool equal_values(const Json& a, const Json& b);
 
 }  // namespace tessera::schema

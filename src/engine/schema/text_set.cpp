@@ -23,8 +23,9 @@ bool lengths_hold(const LengthRange& lengths, const TextSet& set) {
   return lengths.min >= set.min && (set.max < 0 || (lengths.max >= 0 && lengths.max <= set.max));
 }
 
-// Folds a maximum length into a regex of one repeated class and parts of fixed length: "[a-z][a-z0-9]*" of at most 64
-// characters becomes "[a-z][a-z0-9]{0,63}". Returns null if `regex` has another form or no text is left.
+// Folds a maximum length into a regex that consists of one repeated class and of parts of fixed length. With at most 64
+// characters, "[a-z][a-z0-9]*" becomes "[a-z][a-z0-9]{0,63}". Returns null if `regex` has another form or no text is
+// left.
 Regex fold_lengths(const Regex& regex, const TextSet& set) {
   std::vector<Regex> parts = regex->kind == Kind::kSequence ? regex->parts : std::vector<Regex>{regex};
   std::int64_t fixed = 0;

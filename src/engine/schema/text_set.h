@@ -42,8 +42,8 @@ class TextSets {
   Result<std::shared_ptr<const Automaton>> automaton(const TextSet& set, Reading reading);
   Result<bool> empty(const TextSet& set, Reading reading);
   Result<bool> contains(const TextSet& set, std::string_view text, Reading reading);
-  // Removes the texts of the wide reading (regex.h) of `other` from `set`. The narrow reading of `set`, which is
-  // generated, then has none of them. The wide reading of `set` may keep some.
+  // Removes from `set` all texts in the wide reading (regex.h) of `other`. Afterwards the narrow reading of `set`, from
+  // which texts are generated, has none of these texts. The wide reading of `set` may keep some.
   Status leave_out(TextSet& set, const TextSet& other);
   // Removes `texts` from `set`. Sets that exclude the same texts share an automaton.
   Status leave_out_texts(TextSet& set, std::vector<std::string> texts);

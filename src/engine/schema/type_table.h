@@ -48,9 +48,9 @@ class TypeTable {
   Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
   // Removes the texts of the type `other` from `texts`. Returns false if nothing is left.
   Result<bool> leave_out(TextSet& texts, TypeId other);
-  // Returns whether the type or shape contains `value`. Dialects of regular expressions may read its patterns
-  // differently. Reading::kNarrow asks whether it contains the value in every dialect, and Reading::kWide whether it
-  // does in some dialect.
+  // Returns whether the type or shape contains `value`. The result may depend on the dialect of regular expressions by
+  // which its patterns are read. Reading::kNarrow asks whether every dialect gives true, and Reading::kWide whether
+  // some dialect does.
   Result<bool> admits(TypeId type, const Json& value, Reading reading);
   Result<bool> admits(const Shape& shape, const Json& value, Reading reading);
 
@@ -95,7 +95,7 @@ class TypeTable {
   std::unordered_map<const Json*, const Negation*> negation_of_;
   TextSets texts_;
   std::vector<std::unique_ptr<Type>> types_;
-  // The number of each schema: how many other schemas type_of() had met before it. A type's schemas are sorted by these
+  // Numbers the schemas from 0, in the order in which type_of() first met them. A type's schemas are sorted by these
   // numbers. An order by addresses would change the result from run to run.
   std::unordered_map<const Json*, std::size_t> numbers_;
   std::map<std::vector<const Json*>, TypeId> ids_;

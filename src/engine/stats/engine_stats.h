@@ -34,7 +34,7 @@ struct EngineStats {
   ImageStats images{};
   DraftStats drafts{};
   PrefillWork prefill{};
-  RetentionStats retention{};  // a text whose time is over counts until the next step
+  RetentionStats retention{};  // a text whose retention time is over counts until the next step
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // the current graphs; never null in an engine's snapshot
 

@@ -56,8 +56,8 @@ bool same_tower(const std::optional<RunnerInventory>& known, const VisionRunner*
   return same_graphs && has_same_binds(*known, tower->runner());
 }
 
-// Returns the tower's graphs, or nothing if there is no tower. Graphs of exact sizes belong to no ladder of sizes, so
-// they are never pending.
+// Returns the tower's graphs, or nothing if there is no tower. A graph of an exact size is captured when this size
+// first appears, so such graphs are never pending.
 std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
   if (tower == nullptr) return std::nullopt;
   const VisionOptions& options = tower->options();

@@ -100,7 +100,7 @@ TEST_P(GraphUseOfRequests, AFallbackHasItsReason) {
 }
 
 // If a start fails for lack of memory, the error's advice depends on whether graphs caused the failure.
-// is_graph_failure() recognises this by the error's context.
+// is_graph_failure() tells from the error's context whether graphs were the cause.
 TEST(StartFailure, CompilingAndCapturingAreDistinguished) {
   int of_graphs = 0;
   int of_others = 0;

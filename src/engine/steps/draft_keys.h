@@ -24,8 +24,8 @@ class DraftKeys {
   // always in such a group.
   explicit DraftKeys(const CacheManager& cache);
 
-  // Records `has_keys` for the slots of the `count` rows of the batch that begin at row `first`. After each forward of
-  // the model, the caller first records false for all rows of the forward, because a row's slot may have belonged to
+  // Records `has_keys` for the slots of `count` rows of the batch, from row `first` on. After each forward of the
+  // model, the caller first records false for all rows of the forward, because a row's slot may have belonged to
   // another token before.
   void set(const ForwardBatch& batch, std::int64_t first, std::int64_t count, bool has_keys);
   // Returns the first position from `begin` to `end` whose slot lacks draft keys; `end` if there is none.

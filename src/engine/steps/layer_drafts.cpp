@@ -63,8 +63,8 @@ Result<bool> LayerDrafts::drafts_at_once(const ScheduledBatch& batch) {
 
 void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
   Sequence& sequence = *entry.sequence;
-  // The layer reads a row together with the token after it. The last row of a finished prompt may lack that token, and
-  // is then left out.
+  // The layer reads a row together with the token after it. The last row of a finished prompt is left out if that token
+  // does not exist yet.
   const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens) - 1);
   if (end <= entry.position) return;
   append_rows(sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);

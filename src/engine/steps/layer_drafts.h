@@ -8,9 +8,9 @@
 // the layer reads the tokens that the model chose instead.
 //
 // Neither a layer nor a draft model reads a forward's rows while no request drafts. A later request may find the pages
-// of these rows in the prefix cache (DraftKeys). A draft model then reads the rows before it drafts. A layer cannot do
-// so, because the rows' hidden states are gone. If it then drafts badly for the request, this does not count as
-// evidence against drafting.
+// of these rows in the prefix cache (DraftKeys). In that case a draft model reads the rows before it drafts. A layer
+// cannot do so, because the rows' hidden states are gone. If the layer lacks such rows and drafts badly for the
+// request, this does not count as evidence against drafting.
 //
 // A draft model reads each row with the row's own token and no hidden state, so its keys and values depend on the same
 // tokens as the model's. When drafts are made, it first reads the sequence's last token, and its head then gives the
@@ -41,10 +41,10 @@ class LayerDrafts {
   // Precondition: the runner's model has a next-token layer or a draft model. Both arguments must outlive this object.
   LayerDrafts(ModelRunner& runner, const CacheManager& cache);
 
-  // Makes the layer or draft model read the tokens of a forward whose results were collected, and records the rows from
-  // which the forward's sequences get their next drafts. May overwrite the ids that the forward left on the device
-  // (last_ids). Precondition: no other forward has run since that forward. Logs an error instead of returning it. After
-  // an error, the forward's sequences have no drafts in the next step.
+  // Makes the layer or draft model read the tokens of a forward, whose results must have been collected. Records the
+  // rows from which the forward's sequences get their next drafts. May overwrite the ids that the forward left on the
+  // device (last_ids). Precondition: no other forward has run since that forward. Logs an error instead of returning
+  // it. After an error, the forward's sequences have no drafts in the next step.
   void read(const ScheduledBatch& batch);
   // Records that the tokens of a forward are not read. Call this function for each collected forward that is not passed
   // to read().
@@ -57,8 +57,8 @@ class LayerDrafts {
   // collected.
   void write_ids(ScheduledBatch& batch) const;
 
-  // Returns the time in milliseconds in which the layer makes one draft for every sequence. Returns 0 before the first
-  // measurement.
+  // Returns the time in milliseconds that the layer takes to make one draft for every sequence. Returns 0 before the
+  // first measurement.
   double draft_ms() const { return draft_ms_; }
 
  private:
@@ -79,7 +79,8 @@ class LayerDrafts {
   // 0 if this difference is negative.
   std::int64_t add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
                               std::int64_t most_earlier);
-  // Reads the rows of batch_. If `first_id` is set, then also makes drafts from the wanted rows of batch_.
+  // Reads the rows of batch_. If `first_id` is set, also makes drafts from the wanted rows of batch_, and writes their
+  // ids to last_ids from element `first_id` on.
   Status run_body(std::optional<std::int64_t> first_id);
   Status make(ScheduledBatch& batch);
   // Makes draft number `draft`, counted from 0, for every sequence in rows_.
@@ -87,9 +88,9 @@ class LayerDrafts {
   // Uses the first drafts that read() made. Does nothing and returns false if read() made none, or if last_ids has no
   // room for the drafts that follow them.
   bool take_first(ScheduledBatch& batch);
-  // Adds to batch_ the row from which draft number `draft` of the sequence of `row` is made.
+  // Adds to batch_ the row from which draft number `draft` is made for the sequence of `row`.
   void add_draft_row(const Row& row, std::int64_t draft);
-  // Records that draft number `draft` of the sequence of `row` is element `id` of last_ids.
+  // Records that element `id` of last_ids is draft number `draft` for the sequence of `row`.
   static void place(Row& row, std::int32_t id, std::int64_t draft, ScheduledBatch& batch);
   // Removes from rows_ the sequences that get no further drafts after draft number `draft`.
   void drop_finished(std::int64_t draft);

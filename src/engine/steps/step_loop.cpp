@@ -50,8 +50,8 @@ StepPace::Clock::time_point StepLoop::due() const {
   return model_.steps.paced && !scheduler_.reads_at_once() ? pace_.due() : StepPace::Clock::time_point{};
 }
 
-// The scheduled batch may be the first batch that uses some adapters. Writes these adapters to the slots on the device
-// that the scheduler chose for them.
+// The scheduled batch may be the first batch that uses some adapters. The scheduler has chosen a slot on the device for
+// each of these adapters. Writes the adapters to their slots.
 Status StepLoop::write_adapters() {
   Status status = ok_status();
   std::int64_t written = 0;
@@ -110,8 +110,8 @@ void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_
                   begin);
 }
 
-// Steps in which drafting does not show its usual cost are not judged: steps that would not be scheduled ahead without
-// drafts either, steps of a pipeline, and steps before the time of a draft was measured.
+// Does not judge steps in which drafting does not show its usual cost. These are steps that would not be scheduled
+// ahead even without drafts, steps of a pipeline, and steps before the time of a draft was measured.
 void StepLoop::begin_judging(const ScheduledBatch& next) {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   judged_.reset();
@@ -165,7 +165,7 @@ Status StepLoop::collect_oldest() {
   }
   // The next-token layer reads the forward's rows only if a sequence may draft (reads_at_once()). As long as a sequence
   // may draft, step() enqueues no forwards ahead. However, forwards that were enqueued before this sequence arrived may
-  // still be in flight. The layer then reads nothing, because these forwards may have overwritten its inputs.
+  // still be in flight. In that case the layer reads nothing, because these forwards may have overwritten its inputs.
   if (layer_drafts_) {
     const bool is_read = scheduler_.reads_at_once() && flights_.count() == 0;
     if (is_read) {

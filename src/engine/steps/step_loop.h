@@ -46,8 +46,8 @@ class StepLoop {
   StepPace::Clock::time_point due() const;
   Outcomes& outcomes() { return outcomes_; }
 
-  // Returns the measured time in milliseconds in which the next-token layer makes one draft for every sequence. Returns
-  // 0 if there is no such layer.
+  // Returns the measured time in milliseconds that the next-token layer takes to make one draft for every sequence.
+  // Returns 0 if there is no such layer.
   double draft_ms() const { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }
   // Returns DraftSlowdown::factor(), which compares steps that have drafts to steps that have none.
   double draft_slowdown(std::int64_t requests) const { return slowdown_.factor(requests); }
@@ -61,8 +61,8 @@ class StepLoop {
   // Tells DraftSlowdown that the step of `next` began at `begin`.
   void begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin);
   // begin_judging() begins to measure whether the drafts of `next` save time. If steps are not scheduled ahead, call
-  // this function just before the forward is submitted. end_judging() ends the measurement. Call it when the results of
-  // a forward have arrived.
+  // begin_judging() just before the forward is submitted. end_judging() ends the measurement. Call it when the results
+  // of a forward have arrived.
   void begin_judging(const ScheduledBatch& next);
   void end_judging();
   // Lets no sequence draft any more if drafting costs more time than it saves. Precondition: no batch is in flight.

@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Immutable. The device allocates the adapter's host memory, which is pinned if the device supports that, so the device
-// must outlive the adapter.
+// Immutable. The device allocates the adapter's host memory, so the device must outlive the adapter. The memory is
+// pinned if the device supports that.
 class Adapter {
  public:
   // Reads a folder written by PEFT: adapter_config.json and adapter_model.safetensors. Returns the errors of

@@ -4,8 +4,8 @@
 //
 // In a model with tensor parallelism each rank has its own linears. A rank that holds some rows of a module's matrix
 // takes these rows of B and all of A. A rank that holds some columns takes these columns of A and all of B. In the
-// second case the adapter's change on each rank is only a partial sum, like the product with the rank's columns of the
-// matrix. The all-reduce adds the partial sums of all ranks.
+// second case each rank computes only a partial sum of the adapter's change, as it does with the linear's own result.
+// The all-reduce adds the partial sums of all ranks.
 #pragma once
 
 #include <compare>
@@ -50,8 +50,8 @@ struct AdaptableLinear {
   std::string weight;  // name of the graph's value that holds the matrix or table
   bool embeds = false;
   // If true, adapters contain no A and B but a whole matrix that replaces the model's matrix (PEFT's modules_to_save).
-  // The linear then has one module. A head's linear has all columns of this module. An embedding's linear has all rows
-  // of this module.
+  // In that case the linear has one module. A head's linear has all columns of this module. An embedding's linear has
+  // all rows of this module.
   bool whole = false;
   // Number of experts in the model if the weight is a stack of experts' matrices; otherwise 0.
   std::int64_t experts = 0;
@@ -120,9 +120,9 @@ class AdapterLayout {
   };
   const AdaptableLinear& linear_at(const Place& place) const { return linears_[place.rank][place.linear]; }
   const AdaptableModule& module_at(const Place& place) const { return linear_at(place).modules[place.module]; }
-  // Returns all places of a module, either of its A and B or of its whole matrix. A rank may have several places,
-  // because a projection's rows may be split between two linears. Returns an empty list if adapters may not change the
-  // module in this way.
+  // Returns all places of a module's A and B or, if `whole` is true, of the module's whole matrix. A rank may have
+  // several places, because a projection's rows may be split between two linears. Returns an empty list if adapters may
+  // not change the module in this way.
   std::vector<Place> places_of(std::string_view module, bool whole = false) const;
   // Returns this rank's linear, or embedding, for a weight; null if the layout does not contain it.
   const AdaptableLinear* find(std::string_view weight, bool embeds = false, bool whole = false) const;

@@ -42,8 +42,8 @@ struct AdapterLinearPart {
   std::size_t b_offset = 0;
 };
 
-// Immutable. The device allocates the share's host memory, which is pinned if the device supports that, so the device
-// must outlive the share.
+// Immutable. The device allocates the share's host memory, so the device must outlive the share. The memory is pinned
+// if the device supports that.
 class AdapterShare {
  public:
   // The matrices of each linear's modules; null for a module that the adapter does not change.

@@ -1,4 +1,4 @@
-// Sorts the tensors of an adapter's file by the modules of the model that they change.
+// Sorts the tensors of an adapter's file by the model's modules that they change.
 #pragma once
 
 #include <map>

@@ -62,8 +62,8 @@ bool is_foreign_token(const Json& text, const Json::Member& member) {
          vocab_size->is_int() && value.as_int() >= vocab_size->as_int();
 }
 
-// Returns the members of "text_config" without foreign token ids. Adds each member of the outer object whose key they
-// lack. If the outer object has no "text_config", returns the outer object.
+// Returns the members of "text_config" without foreign token ids, and those members of the outer object that
+// "text_config" lacks. If the outer object has no "text_config", returns the outer object.
 Result<Json> text_members(const Fields& fields, const Json& json) {
   const Json* text = fields.find("text_config");
   if (text == nullptr) return json;
@@ -144,8 +144,8 @@ Status read_layer_form(const Fields& fields, const ModelFamily& family, ModelCon
   config.tie_word_embeddings = TRY(fields.optional_bool("tie_word_embeddings")).value_or(config.tie_word_embeddings);
 
   if (family.make_body) return ok_status();  // the graph that make_body() builds already contains the activation
-  // Gemma calls the field hidden_activation. Some of Gemma's files have both hidden_act and hidden_activation. Hugging
-  // Face then reads hidden_activation.
+  // Gemma calls the field hidden_activation. Some of Gemma's files have both hidden_act and hidden_activation. For such
+  // files Hugging Face reads hidden_activation.
   const char* key = fields.find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
   const std::optional<std::string> act = TRY(fields.optional_string(key));
   if (!act) return ok_status();

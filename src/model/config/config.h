@@ -91,7 +91,7 @@ struct ModelConfig {
   bool o_bias = false;
   bool mlp_bias = false;  // gate, up and down have biases
   QkNorm qk_norm = QkNorm::kNone;
-  // Whether the output of attention is multiplied by sigmoid(gate). The gate is then projected together with q.
+  // Whether the output of attention is multiplied by sigmoid(gate). If so, the gate is projected together with q.
   bool attention_gate = false;
   bool attention_sinks = false;  // each head has a sink: a logit that takes part in the softmax but has no value vector
   std::optional<double> attention_scale = std::nullopt;  // scale of q·k; absent: 1 / √head_dim

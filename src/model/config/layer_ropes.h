@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// Reads the rotation that all layers share from the members of config.json. Without `rope_parameters` and
+// From the members of config.json, reads the rotation that all layers share. Without `rope_parameters` and
 // `rope_scaling`, `rope` keeps the architecture's variant. Without `rope_theta`, `rope` keeps the architecture's θ.
 // Errors are those of read_rope_config().
 Status read_rope(const Json& config, const std::string& file, const RopeContext& context, RopeConfig& rope);

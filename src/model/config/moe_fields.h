@@ -40,7 +40,8 @@ Status read_first_dense(const Fields& fields, std::int64_t first_dense, ModelCon
 Status read_grouped_routing(const Fields& fields, MoeConfig& moe);
 
 // Reads the "quantization_config" of a model in which only the experts are stored in MXFP4, like the published GPT-OSS,
-// and sets moe.mxfp4. Refuses any other method, and an unquantised module that the published GPT-OSS does not list.
+// and sets moe.mxfp4. Refuses any other method, and a list of unquantised modules with an entry that the published
+// GPT-OSS does not have.
 Status read_mxfp4(const Json& quantisation, const std::string& file, MoeConfig& moe);
 
 }  // namespace tessera

@@ -36,7 +36,7 @@ Status read_v2_method(const Fields& fields, MoeConfig& moe) {
   } else if (method != "group_limited_greedy") {
     return fields.unsupported("topk_method", "greedy, group_limited_greedy");
   }
-  // A norm_topk_prob that is true is refused, because implementations disagree about it. DeepSeek's own code then omits
+  // Refuses a norm_topk_prob of true, because implementations disagree about it. With true, DeepSeek's own code omits
   // the scale, but transformers ignores the field.
   return moe.normalise ? fields.unsupported("norm_topk_prob", "false") : ok_status();
 }

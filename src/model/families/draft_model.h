@@ -1,6 +1,6 @@
-// Reads a draft model and builds its graphs. A draft model is a smaller model with the target model's token ids, in a
-// folder of its own. The target model checks the tokens that the draft model proposes (Leviathan et al., arXiv
-// 2211.17192).
+// Reads a draft model and builds its graphs. A draft model is a smaller model that has the target model's token ids. It
+// lies in a folder of its own. The target model checks the tokens that the draft model proposes (Leviathan et al.,
+// arXiv 2211.17192).
 //
 //   row t:  token t, keys and values of the tokens before it  →  hidden state, from which the head drafts token t + 1
 //
@@ -39,8 +39,8 @@ struct DraftModel {
 Result<DraftModel> read_draft_model(const std::string& folder, const ModelConfig& target,
                                     const FamilyRegistry& families, bool reads_weights);
 
-// Builds the graphs of options.draft_model. Adds the draft's weights to target.weights. Also adds the descriptions of
-// the formats of the draft's linears to `target`. Precondition: target.body is complete. Returns unimplemented if no
+// Builds the graphs of options.draft_model. Adds the draft's weights to target.weights. Also adds the format
+// descriptions of the draft's linears to `target`. Precondition: target.body is complete. Returns unimplemented if no
 // layer of the target caches the keys and values of all tokens, and invalid_argument if ranks cannot share the draft's
 // heads equally.
 Result<DraftGraphs> build_draft_model(const ModelOptions& options, const ir::OpTable& ops,

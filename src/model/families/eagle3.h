@@ -1,5 +1,5 @@
-// Implements EAGLE-3 (Li et al., arXiv 2503.01840), a draft layer for one target model, published in a folder of its
-// own.
+// Implements EAGLE-3 (Li et al., arXiv 2503.01840), which is a draft layer for one target model. The layer is published
+// in a folder of its own.
 //
 //   fused[t] = fc(inputs of three layers of the target, concatenated), computed in the target's forward
 //   row t:   hidden, token t + 1  →  h = hidden + o(attention(qkv(norm(embedding), hidden_norm(hidden))))

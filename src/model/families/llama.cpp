@@ -66,7 +66,7 @@ Status read_qwen3(const Fields& fields, ModelConfig& config) {
 }
 
 // Reads the labels. "id2label" of Hugging Face's files has one member for each label. Files state the number
-// ("num_labels") only if the labels have no names. The labels are then called LABEL_0, LABEL_1, and so on.
+// ("num_labels") only if the labels have no names. In that case the labels are called LABEL_0, LABEL_1, and so on.
 Status read_labels(const Fields& fields, ModelConfig& config) {
   const Json* names = fields.find("id2label");
   if (names == nullptr) {

@@ -1,5 +1,5 @@
-// Defines the families of Qwen3-Next and Qwen3.5. They have gated delta nets, and gated attention in every fourth
-// layer.
+// Defines the families of Qwen3-Next and Qwen3.5. Every fourth layer has gated attention, and all other layers have a
+// gated delta net.
 #pragma once
 
 #include "tessera/model/family.h"

@@ -12,8 +12,8 @@ namespace tessera {
 enum class StartFormat : std::uint8_t {
   kFp8,   // E4M3, one scale for each block of 128 × 128, as in FP8 checkpoints with blocks
   kInt8,  // one scale for each row
-  // Integers without zero points. There is one scale for each g columns of a row, where g is the first of 128, 64 and
-  // 32 that divides the number of columns.
+  // Integers without zero points. There is one scale for each group of g columns of a row, where g is the first of 128,
+  // 64 and 32 that divides the number of columns.
   kInt4,
   kNvfp4,  // E2M1 values, one E4M3 scale for each 16 columns of a row, and one factor for the whole matrix
 };

@@ -46,11 +46,11 @@ struct WeightFormat {
   // How the linear's inputs are rounded according to the checkpoint's authors. Without this rounding the results are
   // closer to those of the unquantised model.
   enum class Inputs : std::uint8_t {
-    kPlain,   // not rounded, or rounded to 4 bits, which this engine ignores
+    kPlain,   // not rounded; also used for rounding to 4 bits, which this engine does not do
     kTensor,  // one scale for all tokens, which is stored as "input_scale"
     kToken,   // one scale for each token
     kGroup,   // one scale for each 128 values of a token
-    kBlock,   // one scale for each 32 values of a token, which the kernels for GGUF compute
+    kBlock,   // one scale for each 32 values of a token, computed by the kernels for GGUF
   };
 
   Values values = Values::kUnquantised;

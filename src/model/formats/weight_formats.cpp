@@ -68,8 +68,8 @@ Result<FormatRules> read_section(const Section& section, const Fields* modelopt)
 // Reads settings from a second file, in the folder of config.json. `beside` is the content of that second file.
 Result<FormatRules> read_beside(const Section* section, const Json& beside, const std::filesystem::path& folder) {
   if (beside.find("bits") != nullptr) {
-    // quantize_config.json repeats the settings of config.json. It is read only if config.json has no settings, which
-    // is so in checkpoints of GPTQ's first versions.
+    // quantize_config.json repeats the settings of config.json. It is read only if config.json has no settings, as in
+    // checkpoints of GPTQ's first versions.
     if (section != nullptr) return read_section(*section, nullptr);
     return read_gptq(Fields(beside, (folder / "quantize_config.json").string()));
   }

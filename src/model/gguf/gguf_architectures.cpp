@@ -311,8 +311,8 @@ constexpr GgufImages kQwen3MoeImages[] = {qwen3_images("Qwen3VLMoeForConditional
 constexpr GgufImages kQwen35Images[] = {qwen3_images("Qwen3_5ForConditionalGeneration")};
 constexpr GgufImages kQwen35MoeImages[] = {qwen3_images("Qwen3_5MoeForConditionalGeneration")};
 
-// Without a projector, a model whose architecture's name ends in "vl" is read as a language model. It then gets only
-// text tokens, whose positions in time, height and width are equal, so one position for each token is enough.
+// Without a projector, a model whose architecture's name ends in "vl" is read as a language model. Such a model gets
+// only text tokens, whose positions in time, height and width are equal, so one position for each token is enough.
 constexpr GgufArchitecture kArchitectures[] = {
     {.name = "llama", .write = write_llama, .names = kLlamaNames},
     {.name = "qwen2", .write = write_qwen2},

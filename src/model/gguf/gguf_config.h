@@ -11,10 +11,10 @@
 
 namespace tessera {
 
-// Returns the members that ModelConfig::from_json() reads. Their values are those of the config.json that Hugging Face
-// has for the model, including the vision tower if the model has a projector. Sizes that the metadata do not state are
-// taken from the shapes of tensors. Returns unimplemented for an unsupported architecture, and invalid_argument for
-// metadata that are missing or wrong.
+// Returns the members that ModelConfig::from_json() reads, with the values that they have in Hugging Face's config.json
+// for the model. If the model has a projector, the members of its vision tower are included. Sizes that the metadata do
+// not state are taken from the shapes of tensors. Returns unimplemented for an unsupported architecture, and
+// invalid_argument for metadata that are missing or wrong.
 Result<Json> gguf_config(const GgufModel& model);
 
 // Returns the tokens that end an answer: the tokens that are listed in the metadata (eos, eot, eom), and the

@@ -36,7 +36,7 @@ class GgufFile {
   // Maps the file and checks its header. If the file is truncated later, the missing bytes read as zeros, and
   // mapping()->check_whole() reports it. Returns not_found if the file does not exist, and data_loss if its content is
   // not a valid GGUF file. Returns unimplemented for another version or byte order and for unknown types. The message
-  // names file, key or tensor, value and what is accepted.
+  // names the file, the key or tensor, the value and what is accepted.
   static Result<GgufFile> open(const std::string& path);
   // Like open(), for bytes in memory that must outlive the result. `path` is for messages.
   static Result<GgufFile> parse(std::span<const std::byte> bytes, const std::string& path);

@@ -100,8 +100,8 @@ Result<GgufModel> GgufModel::open(const std::string& path, const std::string& pr
     if (!file.ok() && file.status().code() == StatusCode::kNotFound && member)
       return not_found(fmt::format("{}: file {} of {} is missing: {}", path, i, count, of_member));
     model.files_.push_back(TRY(std::move(file)));
-    // A single file may have the name "…-00001-of-00001" without split metadata. If the file has a split.count, the
-    // check below refuses a count above 1.
+    // A single file is not checked here, because a file named "…-00001-of-00001" may have no split metadata. If it has
+    // a split.count, the check below refuses a count above 1.
     if (count > 1) TRY(check_member(model.files_.back(), i, count));
   }
   const std::int64_t says = integer_of(model.files_.front(), "split.count").value_or(1);

@@ -34,10 +34,10 @@ class GgufModel {
 
   // Returns the metadata's value for a key; null if the key is absent. Only the first member's metadata are searched.
   const GgufValue* find(std::string_view key) const { return files_.front().find(key); }
-  // These functions return the value of a key, or an error that names file, key, value and what is accepted. The
-  // functions "optional_…" return nothing if the key is absent. Integers are sizes or ids, from 0 to kMaxInteger. A
-  // file may state a size as a list with one element for each layer. If all elements of the list are equal, the list
-  // counts as an integer.
+  // The next functions return the value of a key, or an error that names the file, the key, the value and what is
+  // accepted. The functions "optional_…" return nothing if the key is absent. Integers are sizes or ids, from 0 to
+  // kMaxInteger. A file may state a size as a list with one element for each layer. If all elements of the list are
+  // equal, the list counts as an integer.
   static constexpr std::int64_t kMaxInteger = std::int64_t{1} << 30;
   Result<std::string> string(const std::string& key) const;
   Result<std::int64_t> integer(const std::string& key) const;

@@ -23,7 +23,7 @@ Result<const GgufImages*> projector_images(const GgufModel& projector, const Ggu
 // of the tokens that stand for images, and the sections of the rotation. Returns invalid_argument if the projector does
 // not fit the language model, unimplemented for an activation that the tower does not have, and data_loss if a tensor
 // that determines a size is missing. Preconditions: `images` is projector_images() of the model's projector, and the
-// members of the language model are written.
+// members of the language model are already written.
 Status write_images(ConfigWriter& writer, const GgufImages& images);
 
 // Returns the tower's tensors under Hugging Face's names and in Hugging Face's layout. Returns data_loss if the file

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// Returns "rope_parameters" of config.json, for heads of `head_dim` values. The metadata describe the scaling, or
-// tensors hold one factor for each frequency. These tensors are "rope_freqs.weight" for Llama 3's scaling, and
+// Returns "rope_parameters" of config.json, for heads of `head_dim` values. Either the metadata describe the scaling,
+// or tensors hold one factor for each frequency. These tensors are "rope_freqs.weight" for Llama 3's scaling, and
 // "rope_factors_long.weight" and "rope_factors_short.weight" for LongRoPE. Returns unimplemented for any other scaling.
 Result<Json> gguf_rope_parameters(const ConfigWriter& writer, std::int64_t head_dim);
 

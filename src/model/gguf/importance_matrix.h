@@ -15,7 +15,7 @@
 namespace tessera {
 
 // The sums of one tensor of a model. A tensor with the matrices of all experts has sums for each expert. An expert's
-// count is 0 if no token of the text was routed to it.
+// count is 0 if no token of the calibration text was routed to it.
 struct ImportanceEntry {
   std::string name;           // name of the tensor in GGUF files, "blk.0.attn_q.weight"
   std::vector<float> sums;    // [counts, columns]: sum of the squares of each column of the input

@@ -162,8 +162,8 @@ class TowerTranslator {
     return ok_status();
   }
 
-  // Returns whether the names of an MLP's two matrices are exchanged, as in files of older converters. The matrix
-  // "down" then has as many columns as the tower's hidden size, and "up" does not.
+  // Returns whether the names of an MLP's two matrices are exchanged, as in files of older converters. If they are
+  // exchanged, the matrix "down" has as many columns as the tower's hidden size, and "up" does not.
   Result<bool> has_swapped_mlp(const std::string& block) const {
     const std::int64_t width = TRY(projector_.integer("clip.vision.embedding_length"));
     const auto takes_width = [&](const char* name) -> std::optional<bool> {

@@ -17,8 +17,8 @@ enum class TensorForm : std::uint8_t {
   // The n rows of each query or key head are stored in the order 0, n/2, 1, n/2 + 1, and so on.
   kQueryRows,
   kKeyRows,
-  // A stack of experts [experts, rows, cols]. Each expert becomes a tensor, in whose name the expert's number replaces
-  // "{}".
+  // A stack of experts [experts, rows, cols]. Each expert becomes a tensor. In the tensor's name, the expert's number
+  // replaces "{}".
   kExperts,
   // A stack [experts, rows of gate and then of up, cols]. Each expert becomes two tensors, whose names end in
   // "gate_proj.weight" and "up_proj.weight".
@@ -39,7 +39,7 @@ enum class TensorForm : std::uint8_t {
   kMixedRows,
   kConvolution,  // like kMixedRows; Hugging Face's tensor has an additional middle dimension of 1
   kDecay,        // like kValueHeads; the file stores −exp(value)
-  // The rows of "yes" and "no" of a reranker's head. They become one row, the row of "yes" minus the row of "no". A
+  // The rows of a reranker's head for "yes" and "no". They become one row, the row of "yes" minus the row of "no". A
   // head with a single row is not changed.
   kYesLessNo,
   // Two tensors of multi-head latent attention, which are one tensor in Hugging Face's layout. The joined tensor has,

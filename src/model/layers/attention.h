@@ -42,8 +42,8 @@ ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& ca
 
 // Returns attention(rope(qkv)): qkv [T, (heads + 2 · kv_heads) · head_dim] → [T, heads · head_dim]. Keys and values are
 // stored in the layer's cache. With QkNorm::kHead each head of q and k is first normed with the weights
-// "<prefix>q_norm" and "<prefix>k_norm". With config.attention_sinks the softmax includes the sinks in the weight
-// "<prefix>sinks", one for each head.
+// "<prefix>q_norm" and "<prefix>k_norm". With config.attention_sinks the softmax includes one sink for each head, from
+// the weight "<prefix>sinks".
 ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId qkv,
                            const std::string& prefix);
 

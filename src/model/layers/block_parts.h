@@ -9,11 +9,11 @@
 
 namespace tessera {
 
-// Joins parts with the same block type to one weight, u8[all parts' rows, bytes of a row]. Preconditions: No slice
+// Joins parts with the same block type into one weight, u8[all parts' rows, bytes of a row]. Preconditions: No slice
 // begins or ends within a block. Every part except the last has a multiple of sixteen rows (end_of_run()).
 QuantisedWeights block_weights(const std::string& name, std::span<const LinearPart> parts);
 
-// Joins parts with the same block type to two weights: codes u8[all parts' rows, bytes of a row] and scales f16[all
+// Joins parts with the same block type into two weights: codes u8[all parts' rows, bytes of a row] and scales f16[all
 // parts' rows, groups of a row]. If each group has a scale and an offset, the second weight has twice as many columns.
 // Preconditions: The formats have WeightFormat::codes set. No slice begins or ends within a group (values that share a
 // scale).

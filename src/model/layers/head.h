@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// Returns [T, hidden]: for each token the embedding of its id, multiplied by the config's scale, or the row that the
-// prompt gives in place of the embedding.
+// Returns [T, hidden]. A token's row is the embedding of its id, multiplied by the config's scale. If the prompt gives
+// a row in place of the embedding, the token's row is this given row.
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs);
 // Does only the first step of embed(), for models that look up the ids twice or replace some of them. Returns the ids
 // i32[T], including the ids that the last step sampled. ops/embedding/embedding.h describes `attributes`.
@@ -40,8 +40,8 @@ ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const Tok
                            ir::ValueId branch);
 
 // Returns the logits of the wanted rows, f32[R, vocab], or f32[R, labels] for a classifier. Applies the config's soft
-// cap. A tied head uses the memory of the embedding table or of its slice. With `quantise` the head is quantised as the
-// builder's formats say, and even a tied head has a separate matrix, "lm_head".
+// cap. A tied head uses the memory of the embedding table, or of this rank's slice of the table. With `quantise` the
+// head is quantised as the builder's formats say, and even a tied head has a separate matrix, "lm_head".
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, bool quantise);
 // Like logits(), but with a separate matrix, "draft_head", which has the first `ids` rows of the model's head and is
 // quantised as the builder's formats say.

@@ -126,8 +126,8 @@ class LayerBuilder {
 
   // Records how the matrix of `module` is stored. Has no effect if the checkpoint has no quantised matrices.
   void note_stored(const std::string& module, const WeightFormat& format);
-  // Returns whether the experts "<prefix><e>.<matrix>" have separate matrices, as the checkpoint's tensors show. If the
-  // tensors are not known, the quantisation settings decide.
+  // Returns whether the checkpoint has a separate matrix "<prefix><e>.<matrix>" for each expert. The checkpoint's
+  // tensors decide. If the tensors are not known, the quantisation settings decide.
   bool has_separate_experts(const std::string& prefix, const std::string& matrix) const;
 
   // Used for an operator that does not support quantised matrices. Returns the storage with which the matrix [rows,
@@ -137,8 +137,8 @@ class LayerBuilder {
   Result<Storage> read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
                                   std::string_view reason);
 
-  // Returns the format to which the unquantised matrix of `module`, with rows of `cols` values, is quantised at the
-  // engine's start. Returns an unquantised format if linears are not quantised at the start. If `cols` is not a
+  // Returns the format to which the engine quantises the unquantised matrix of `module` at its start. The matrix has
+  // rows of `cols` values. Returns an unquantised format if linears are not quantised at the start. If `cols` is not a
   // multiple of start_cols(), returns an unquantised format and records the reason.
   WeightFormat format_at_start(const std::string& module, std::int64_t cols);
   // Records the reason why the unquantised matrix of `module` is not quantised at the engine's start. Has no effect if

@@ -58,8 +58,8 @@ struct QuantisedWeights {
 // begins or ends within values that are stored together: the two values of a byte, the 16 values of an NVFP4 scale, or
 // a GGUF file's block (with WeightFormat::codes, a group of the block). Returns unimplemented for padded parts. The
 // result has one table of scales for all parts, with one scale for each block of rows and columns. With LastBlock::kCut
-// the last part may end within a block. With kWhole the blocks are so small that every part, also the last, consists of
-// whole blocks. A stack of experts needs kWhole.
+// the last part may end within a block. With kWhole the blocks are so small that every part, including the last,
+// consists of whole blocks. A stack of experts needs kWhole.
 enum class LastBlock : std::uint8_t { kCut, kWhole };
 Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts,
                                            LastBlock last = LastBlock::kCut);

@@ -28,8 +28,8 @@ struct FeedForwardInput {
 using FeedForward = std::function<ir::ValueId(const FeedForwardInput& in)>;
 
 // Adds a layer:
-//   h += o(attention(rope(qkv(norm(h)))));  h += feed_forward(norm(h));  h += vectors of image rows for the layer
-//   (deepstack)
+//   h += o(attention(rope(qkv(norm(h)))));  h += feed_forward(norm(h))
+//   and, in rows of images, h += the layer's deepstack vectors.
 void add_llama_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
                      const std::string& prefix, QkvBlocks qkv, const FeedForward& feed_forward);
 

@@ -24,8 +24,8 @@ ValueId rows_of(LayerBuilder& b, std::int64_t columns) {
 // Stores the tokens' latent vectors and rotated keys in the cache. Returns a value with one row for each token. Each
 // row begins with the token's queries, which take local heads · (qk_nope_head_dim + qk_rope_head_dim) columns. If
 // queries have no latent vector, one matmul computes queries, latent vectors and rotated keys, and the returned rows
-// contain all three. With config.qkv_bias two matmuls are needed, because then latent vectors and rotated keys have
-// biases, but queries do not.
+// contain all three. With config.qkv_bias two matmuls are needed, because latent vectors and rotated keys then have
+// biases, but queries have none.
 ValueId queries_and_store(LayerBuilder& b, const AttentionInputs& in, ValueId cache, ValueId x, const std::string& p) {
   const ModelConfig& config = in.config;
   const MlaConfig& mla = *config.mla;

@@ -17,7 +17,7 @@ namespace tessera {
 // How the checkpoints of a family store the experts of a layer, with E experts, hidden size H and intermediate size I.
 // Some checkpoints with quantised experts have separate matrices although the family uses another layout. These
 // checkpoints are read as kSeparate. With MoeConfig::mxfp4 the tensors are "<prefix>gate_up_proj_blocks" and
-// "…_scales", "<prefix>down_proj_blocks" and "…_scales". They are not transposed, and the rows of gate and up
+// "…_scales", "<prefix>down_proj_blocks" and "…_scales". The matrices are not transposed, and the rows of gate and up
 // alternate.
 enum class ExpertLayout {
   kSeparate,  // three matrices for each expert: "<prefix><e>.gate_proj.weight" [I, H], up_proj, down_proj [H, I]
@@ -51,8 +51,8 @@ struct MoeTensors {
 // Returns the usual names: "<prefix>gate", "<prefix>experts.<e>.gate_proj", "<prefix>gate.e_score_correction_bias".
 MoeTensors separate_experts(const std::string& prefix);
 
-// The experts of each token and the experts' weights, as the operator moe_route returns them. An expert that is not on
-// this rank has id -1 and weight 0.
+// The experts of each token and the weights of their results, as the operator moe_route returns both. An expert that is
+// not on this rank has id -1 and weight 0.
 struct Routing {
   ir::ValueId ids = {};      // i32[T, experts_per_token]
   ir::ValueId weights = {};  // f32[T, experts_per_token]

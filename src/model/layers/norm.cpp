@@ -44,8 +44,8 @@ ir::ValueId ResidualStream::norm_of(ir::ValueId x, const std::string& weight) {
 ir::ValueId whole_row_norm(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const LinearBlock& block,
                            const std::string& weight) {
   const int ranks = b.options().tp_size;
-  // If several ranks hold the same KV head, the gathered row contains this head several times. Every head then occurs
-  // equally often, so the mean of squares does not change.
+  // If several ranks hold the same KV head, the gathered row contains this head several times. In that case every head
+  // occurs equally often, so the mean of squares does not change.
   std::vector<TensorSlice> slices;
   for (int rank = 0; rank < ranks; ++rank) {
     const Result<TensorSlice> rows = rank_rows(block, rank, ranks);

@@ -37,9 +37,10 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 }
 
 // Sets the formats of matrices that are stored as GGUF blocks, and returns the format of gate_up. Returns an
-// unquantised format if operators cannot take the blocks or their codes. The blocks are then dequantised. Operators can
-// take blocks or codes on two conditions. A rank's slice of a row must consist of whole blocks, or of whole groups of
-// codes. All gate and up matrices of the layer's experts must have the same block type, and so must all down matrices.
+// unquantised format if operators cannot take the blocks or their codes. In that case the blocks are dequantised.
+// Operators can take blocks or codes on two conditions. A rank's slice of a row must consist of whole blocks, or of
+// whole groups of codes. All gate and up matrices of the layer's experts must have the same block type, and so must all
+// down matrices.
 //
 // Operators also need numbers of rows that are multiples of sixteen. This follows from the first condition, which makes
 // the numbers of columns multiples of sixteen. The number of rows of gate and up equals the number of columns of down,

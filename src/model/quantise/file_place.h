@@ -25,8 +25,9 @@ struct FilePlace {
 std::optional<FilePlace> find_file_place(std::string_view tensor, const ModelConfig& config,
                                          const GgufArchitecture& architecture);
 
-// Returns the order in which a GGUF file stores the value heads of a gated delta net, as columns of a matrix: the first
-// value head of every key head, then the second value head of every key head, and so on.
+// Some columns of a gated delta net's matrices belong to value heads. Returns the order of the value heads in the
+// columns of a GGUF file: the first value head of every key head, then the second value head of every key head, and so
+// on.
 StoredOrder value_head_order(const DeltaNetConfig& net);
 
 }  // namespace tessera

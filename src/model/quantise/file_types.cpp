@@ -41,7 +41,7 @@ Mix mix_of(const GgufFileType& type) {
 
 bool is_plain(Type type) { return type == Type::kF32 || type == Type::kF16 || type == Type::kBF16; }
 
-// Returns whether the tensor is never quantised. This is so for vectors, norms, routers and convolutions.
+// Vectors, norms, routers and convolutions are never quantised. Returns whether the tensor is one of these.
 bool stays_float32(const GgufSourceTensor& tensor) {
   return tensor.shape.size() < 2 || !tensor.name.ends_with(".weight") || tensor.name.ends_with("norm.weight") ||
          tensor.name.find("ffn_gate_inp") != std::string::npos || tensor.name.find("ssm_conv1d") != std::string::npos ||

@@ -22,11 +22,11 @@ struct FolderImportance {
   std::vector<std::string> notes;
 };
 
-// `tensors` are the names of the checkpoint's tensors. `model` is the checkpoint's path, for messages. Returns
-// unimplemented for a family that GGUF files do not support, because importance matrices use GGUF's names. Returns
-// invalid_argument in three cases: the checkpoint does not have an entry's tensor, the tensor has another size than the
-// entry, or a linear of a layer has no entry. The message names the entry or the linear. The notes are those of
-// ImportanceUse.
+// Chooses the importances for `linears`. `tensors` are the names of the checkpoint's tensors. `model` is the
+// checkpoint's path, for messages. Returns unimplemented for a family that GGUF files do not support, because
+// importance matrices use GGUF's names. Returns invalid_argument in three cases: the checkpoint does not have an
+// entry's tensor, the tensor has another size than the entry, or a linear of a layer has no entry. The message names
+// the entry or the linear. The notes are those of ImportanceUse.
 Result<FolderImportance> choose_folder_importance(const ModelConfig& config, const std::string& model,
                                                   std::span<const std::string_view> tensors, const FolderType& type,
                                                   std::span<const QuantisedLinear> linears,

@@ -1,4 +1,4 @@
-// Writes a folder in Hugging Face's layout with quantised linears.
+// Writes a folder that contains quantised linears, in Hugging Face's layout.
 #pragma once
 
 #include <memory>

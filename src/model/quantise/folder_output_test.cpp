@@ -130,8 +130,8 @@ TEST(FolderOutput, JoinedLinearsShareAFactor) {
   EXPECT_NE(divisor("self_attn.q_proj"), divisor("self_attn.o_proj"));
 }
 
-// Returns an importance matrix for all linears of the golden's layers. In each linear, one column in eight has a
-// hundred times the importance of the others.
+// Returns an importance matrix for all linears of the layers of a golden model (goldens/). In each linear, one column
+// in eight has a hundred times the importance of the others.
 ImportanceMatrix uneven_importance(const ModelConfig& config) {
   ImportanceMatrix matrix{.source = "i.gguf", .datasets = {}, .entries = {}};
   const std::int64_t hidden = config.hidden_size;

@@ -222,8 +222,8 @@ class FolderTensors {
   }
 
   // Adds a tensor that contains matrices of all experts of a layer. `rest` is the part of the tensor's name after the
-  // layer's number. In a tensor with gate and up, the rows of gate and up alternate in GPT-OSS. In other families each
-  // expert has first all rows of gate and then all rows of up.
+  // layer's number. If the tensor contains gate and up, the rows of gate and up alternate in GPT-OSS. In other families
+  // each expert has first all rows of gate and then all rows of up.
   Status add_fused(const StoredTensor& tensor, std::int64_t layer, std::string_view rest) {
     const std::string_view kind = rest.substr(kFused.size());
     const auto name = [&](const char* part, const char* suffix) {

@@ -130,8 +130,8 @@ std::vector<TensorLayout> stored_tensors(const FolderType& type, const Quantised
 Json quantisation_config(const FolderType& type, std::span<const QuantisedLinear> linears,
                          std::span<const std::string> unquantised) {
   if (type.format == StartFormat::kFp8 && !type.channels) return fp8_config(unquantised);
-  // Groups the linears by group size. The most common size becomes the group whose target is "Linear". The other groups
-  // list their linears by name.
+  // Each group size of the linears becomes one config group. The config group of the most common size has the target
+  // "Linear". The other config groups list their linears by name.
   std::map<std::int64_t, std::vector<std::string>> sizes;
   for (const QuantisedLinear& linear : linears)
     sizes[type.channels ? 0 : linear.rounding.block_cols].push_back(linear.module);

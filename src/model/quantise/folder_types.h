@@ -1,5 +1,5 @@
-// Lists the types of folders in Hugging Face's layout with quantised linears. A type says how linears are stored and
-// how config.json describes them.
+// Lists the types of quantised folders. A quantised folder has Hugging Face's layout and contains quantised linears.
+// The type says how linears are stored and how config.json describes them.
 #pragma once
 
 #include <cstdint>

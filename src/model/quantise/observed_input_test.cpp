@@ -1,5 +1,5 @@
-// Catches: sums that are stored under the name of another tensor; columns that are not in the order of GGUF files; sums
-// of padding columns that are not left out.
+// Catches: sums that are stored under the name of another tensor; columns that are not in the order of GGUF files;
+// entries that contain sums of padding columns.
 #include "tessera/model/quantise/observed_input.h"
 
 #include <gmock/gmock.h>

@@ -9,7 +9,7 @@ namespace tessera {
 
 // Replaces the scale of each block of a row by the best of several candidates: the one with the least weighted squared
 // error Σ importance · (x − value)². The given scale is a candidate, so the error never grows. A scale stays positive.
-// A scale of E2M1 stays a number of E4M3. The results are equal on every CPU.
+// A scale of E2M1 values stays a number that E4M3 can represent. The results are equal on every CPU.
 //
 // Preconditions: block_scales() set `scales`. The values are int4 or E2M1. block_rows is 1, and block_cols is a
 // multiple of 16. `x` and `importance` have block_cols elements for each scale. All elements are finite, and all

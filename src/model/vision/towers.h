@@ -1,6 +1,6 @@
-// Builds the graphs of vision towers. A tower turns the packed patches of one or more images into rows of the language
-// model's embeddings. An input of the graph says to which rows each row attends, so one graph works for images of any
-// size.
+// Builds the graphs of vision towers. A tower turns the packed patches of one or more images (S patches of type X) into
+// rows of the language model's embeddings. An input of the graph says to which rows each row attends, so one graph
+// works for images of any size.
 //
 //   tower  patches X[S, patch_values] and their positions → X[S / merged_patches(), row_values()]
 #pragma once

@@ -67,9 +67,9 @@ std::optional<BlockPiece> piece_of(const SliceRuns& runs, const BlockStorage& st
   return whole ? std::optional(piece) : std::nullopt;
 }
 
-// Splits the piece into groups of sixteen rows. The last group may have fewer. Calls fn(first, rows, blocks) for each
-// group, which begins at row `first` of the piece and has `rows` rows. `blocks` points to a copy of the group's blocks,
-// one row after another. Uses OpenMP threads.
+// Splits the piece into groups of sixteen rows. The last group may have fewer rows. Calls fn(first, rows, blocks) for
+// each group, which begins at row `first` of the piece and has `rows` rows. `blocks` points to a copy of the group's
+// blocks, one row after another. Uses OpenMP threads.
 template <class Fn>
 void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, const BlockPiece& piece, const Fn& fn) {
   const std::int64_t bytes = piece.blocks * type.bytes;

@@ -26,13 +26,14 @@ struct TensorFile {
 
 class Checkpoint {
  public:
-  // Maps every file and reads the headers, which takes milliseconds even for large weights. model_path.h describes
+  // Maps every file and reads the headers. This takes milliseconds even for large weights. model_path.h describes
   // `model_path`. Returns not_found for missing files. Returns data_loss for corrupt files, for an index that
   // contradicts its shards, and for two shards that contain tensors of the same name. Returns invalid_argument for a
   // malformed index: one that has no weight map, or in which a shard's path leaves the folder. gguf_tensors.h lists the
   // errors of GGUF files.
   //
-  // `projector` is the file of a GGUF model's vision tower (gguf_projector.h), whose tensors are added; "" for none.
+  // `projector` is the file of a GGUF model's vision tower (gguf_projector.h), or "" for none. The file's tensors are
+  // added.
   static Result<Checkpoint> open(const std::string& model_path, const std::string& projector = "");
 
   // Returns the tensor with this name; null if the checkpoint does not have it. Checkpoints of embedding models contain

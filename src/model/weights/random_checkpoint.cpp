@@ -24,9 +24,9 @@ SliceRuns run_of(std::int64_t first, std::int64_t count) {
   return {.num_runs = 1, .run = count, .stride = count, .start = first};
 }
 
-// Fills the piece `stored` of a matrix [rows, cols] that is stored as its transpose [cols, rows]. `stored` counts
-// elements of the transpose. The function computes those columns of the matrix that contain the piece, and transposes
-// them.
+// A matrix [rows, cols] is stored as its transpose [cols, rows]. Fills a piece of the transpose. `stored` describes the
+// piece and counts elements of the transpose. The function computes those columns of the matrix that contain the piece,
+// and transposes them.
 Status fill_transposed(const WeightSource& source, const WeightSpec& spec, const WeightPart& part, StoredDtype dtype,
                        const SliceRuns& stored, std::span<std::byte> to) {
   const std::int64_t rows = part.shape[0];

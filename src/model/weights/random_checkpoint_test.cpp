@@ -161,8 +161,8 @@ TEST(RandomCheckpoint, StoresLayoutsSlicesAndSharedTensors) {
   expect_round_trip(std::vector{weight("a", {{.tensor = "t", .shape = {4, 6}, .slice = {0, 0, 1}}}),
                                 weight("b", {{.tensor = "t", .shape = {4, 6}, .slice = {0, 1, 3}}})},
                     1000);
-  // The stack has two matrices of 5 by 6. The transpose of each of these matrices contains two matrices of 3 by 5,
-  // whose rows alternate.
+  // The stacked tensor has two matrices of 5 by 6. The transpose of each of these matrices contains two matrices of 3
+  // by 5, whose rows alternate.
   const auto of_stack = [](std::int64_t offset) {
     return WeightPart{
         .tensor = "t",

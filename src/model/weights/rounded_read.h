@@ -23,7 +23,7 @@ Result<float> read_factor(const StoredTensor& stored, const RoundedStorage& stor
 
 // Writes elements of the part to `dst`, without gaps. `runs` says which elements. storage.content says whether the part
 // contains values, scales or the factor. `factor` is the result of read_factor(). If `importance` is not empty, it has
-// an importance for each column of the matrix, and the scales are searched by search_scales(), whose preconditions then
+// an importance for each column of the matrix. In this case search_scales() searches the scales, and its preconditions
 // apply. Returns the same errors as read_factor().
 Status read_rounded(const StoredTensor& stored, const RoundedStorage& storage, float factor, const SliceRuns& runs,
                     std::span<std::byte> dst, std::span<const float> importance = {});

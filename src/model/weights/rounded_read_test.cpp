@@ -82,7 +82,7 @@ std::vector<std::byte> read_all(const StoredTensor& tensor, const RoundedStorage
   return all;
 }
 
-// Importances of the columns, from 0.01 to 100.
+// Returns the importances of the columns, from 0.01 to 100. An importance is the weight of rounding errors in a column.
 std::vector<float> uneven_columns() {
   std::mt19937 random(8);
   std::uniform_real_distribution<float> exponent(-4.6F, 4.6F);

@@ -33,9 +33,9 @@ class SafetensorsFile {
   static constexpr std::size_t kMaxRank = 8;
 
   // Maps the file read-only and checks its header. Pages of data are read when they are first touched. If the file is
-  // truncated later, the missing bytes read as zeros, and mapping()->check_whole() reports it. Returns not_found if the
-  // file does not exist; data_loss if its content is not a valid safetensors file. The message names file, tensor,
-  // field, value and what is accepted.
+  // truncated later, its missing bytes appear as zeros, and mapping()->check_whole() reports the truncation. Returns
+  // not_found if the file does not exist; data_loss if its content is not a valid safetensors file. The message names
+  // file, tensor, field, value and what is accepted.
   static Result<SafetensorsFile> open(const std::string& path);
   // Like open(), for bytes in memory that must outlive the result. `path` is for messages.
   static Result<SafetensorsFile> parse(std::span<const std::byte> bytes, const std::string& path);

@@ -32,8 +32,8 @@ Status check(const std::string& path, std::span<const TensorLayout> tensors) {
 
 std::int64_t bytes_of(const TensorLayout& tensor) { return tensor_bytes(tensor.shape, tensor.dtype).value_or(0); }
 
-// Returns the header's length and the header, padded with spaces to a multiple of 8. The header describes data in the
-// order `order`.
+// Returns the header's length and the header, padded with spaces to a multiple of 8. `order` gives the order in which
+// the file contains the tensors' data.
 std::string header_bytes(std::span<const TensorLayout> tensors, std::span<const std::size_t> order,
                          const std::map<std::string, std::string>& metadata) {
   Json::Object members;

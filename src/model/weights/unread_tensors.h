@@ -1,4 +1,4 @@
-// Lists the tensors of a checkpoint that the model does not use, such as vision towers and next-token layers.
+// Lists the tensors of a checkpoint that the model does not use, such as those of vision towers and next-token layers.
 #pragma once
 
 #include <span>

@@ -98,8 +98,8 @@ void fill_rounded(const RoundedStorage& storage, StoredDtype dtype, const SliceR
   PackedStorage bytes{.tensor_shape = {}, .row_stride = storage.cols / storage.rounding.values_of_byte()};
   if (scales) bytes.content = PackedStorage::Content::kScales;
   if (storage.rounding.values == Rounding::Values::kE4M3) bytes.dtype = StoredDtype::kF8E4M3;
-  // The matrices of a stack belong to one tensor and have the same seed. Adding the matrix's offset to the seed gives
-  // each matrix different values.
+  // The matrices of a stacked tensor have the same seed, because a seed belongs to a tensor. Adding the matrix's offset
+  // to the seed gives each matrix different values.
   fill_packed(bytes, bytes.row_stride, runs, seed + static_cast<std::uint64_t>(storage.numbers.offset), to);
 }
 

@@ -1,6 +1,6 @@
-// Catches: weights that are copied through pinned buffers to the wrong place or in the wrong order, which direct writes
-// on the CPU would not show; zeros in the wrong place after padded parts; an error of the weight source that is not
-// returned.
+// Catches: weights that reach the wrong place or arrive in the wrong order if they pass through pinned buffers (the
+// CPU's direct writes would not show this); zeros in the wrong place after padded parts; an error of the weight source
+// that is not returned.
 #include "tessera/model/weights/weight_upload.h"
 
 #include <gmock/gmock.h>

@@ -153,9 +153,9 @@ __device__ void store_sum(const Args& in, const Chunk& chunk, std::int32_t value
     store_result<T>(in, in.table.order[chunk.begin + row], value, sum);
 }
 
-// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. A warp loads its part of A for the
-// first kHeldSteps steps before it calls wait_for_previous(). gridDim.x counts the kParts blocks of a cluster,
-// gridDim.y counts groups of kValues rows of A, and gridDim.z counts chunks.
+// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. In each step a warp takes
+// kStepColumns columns. It loads A for its first kHeldSteps steps before it calls wait_for_previous(). gridDim.x counts
+// the kParts blocks of a cluster, gridDim.y counts groups of kValues rows of A, and gridDim.z counts chunks.
 template <class T, int kEights, int kFewWarps, int kHeldSteps, int kParts>
 __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShrinkArgs in) {
   constexpr int kRows = kEights * 8;
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   if (result < kResults) store_sum<T>(in, chunk, first_value + result % kValues, result / kValues, sum);
 }
 
-// True for adapter_whole_linear (adapter_whole.h). Its matrix is larger than x, so it should be read few times. So
+// True for adapter_whole_linear (adapter_whole.h). Its matrix is larger than x and should be read few times. So
 // neighbouring blocks read the same rows of it for different chunks, and a block processes several chunks of a slot.
 template <class Args>
 constexpr bool kOfWhole = std::is_same_v<Args, AdapterWholeLinearArgs>;

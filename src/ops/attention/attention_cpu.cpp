@@ -12,9 +12,9 @@
 namespace tessera {
 namespace {
 
-// Returns the number of requests to compute. If the rows of a request do not fit in the bucket (p.num_rows), this
-// request and all later ones are left out, so that nothing is written out of bounds. Only a defect of the runner causes
-// this.
+// Returns the number of requests to compute. If the rows of a request do not fit in the p.num_rows rows to which the
+// forward is padded, this request and all later ones are left out, so that nothing is written out of bounds. Only a
+// defect of the runner causes this.
 std::int64_t count_requests(const AttentionProblem& p) {
   std::int64_t num_requests = *p.metadata.num_requests;
   while (num_requests > 0 && p.metadata.query_starts[num_requests] > p.num_rows) --num_requests;

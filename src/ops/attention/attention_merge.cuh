@@ -8,8 +8,8 @@
 
 namespace tessera::cuda {
 
-// Returns the number of rows without padding in a forward of `bucket_rows` rows. Requests whose rows do not fit in the
-// bucket are not counted.
+// Returns the number of rows without padding in a forward that is padded to `bucket_rows` rows. Requests whose rows do
+// not fit in these rows are not counted.
 __device__ inline int count_real_rows(const int* num_requests, const int* query_starts, int bucket_rows) {
   int n = *num_requests;
   while (n > 0 && query_starts[n] > bucket_rows) --n;
@@ -21,8 +21,8 @@ __device__ inline int count_real_rows(const int* num_requests, const int* query_
 // With part_starts, row r has the parts part_starts[r] … part_starts[r + 1] - 1. A row without parts is not written. If
 // out_rows is also given, the result of row r is written to row out_rows[r] of `out`.
 //
-// Without part_starts, row r has parts_per_row parts, beginning with part r · parts_per_row. Then num_requests and
-// query_starts say how many rows are real.
+// Without part_starts, row r has parts_per_row parts, beginning with part r · parts_per_row. In this case num_requests
+// and query_starts say how many rows are not padding.
 struct MergeStates {
   const void* values;  // Part[parts, heads, head_dim]; all elements are finite
   const float* lse;    // [parts, heads]: log2 of the part's Σ exp; -inf for a part without keys
@@ -39,8 +39,8 @@ struct MergeStates {
 
 inline constexpr int kMergeThreads = 128;
 
-// Returns the maximum of x over all threads of the block, to every thread. `scratch` points to shared memory with one
-// float for each warp.
+// Returns, in every thread of the block, the maximum of x over all these threads. `scratch` points to shared memory
+// with one float for each warp.
 __device__ inline float merge_max(float x, float* scratch) {
   x = warp_max(x);
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;

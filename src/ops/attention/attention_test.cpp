@@ -106,8 +106,8 @@ TEST(AttentionBatches, MatchTheReferenceWithACacheOfAnotherType) {
 // absolute error of about 1e-4, which becomes a relative error of its weight. So the tolerance is larger here.
 TEST(AttentionBatches, MatchTheReferenceWithLargeScores) { check({.scale = 30}, kMixed, "great scores", 2e-3); }
 
-// A recorded graph contains only addresses and bucket sizes, so later replays may have other lengths, pages and
-// requests.
+// A recorded graph contains only addresses and the sizes to which a forward is padded (the bucket). So later replays
+// may have other lengths, pages and requests.
 TEST(AttentionReplay, ServesOtherLengths) {
   const Config c{.head_dim = 64};
   Bench bench = Bench::create(c.page_size);

@@ -172,8 +172,9 @@ TEST(AttentionOfWantedRows, ServesShortPrompts) {
   }
 }
 
-// Runs one operator for several steps. Then records the operator in the full graph of a prefill, which records a whole
-// forward and runs only for requests of several rows. Replays the graph for the steps that have only such requests.
+// Runs one operator for several steps. Then records the operator as in the full graph of a prefill, and replays the
+// graph for the second and third steps. A full graph contains a whole forward, and runs only if all requests have
+// several rows. This is so in these two steps.
 TEST(AttentionOfWantedRows, FollowsTheWantedRowsOfEachStep) {
   const Config c = of_wanted_rows(config_of(128, 4));
   const std::vector<std::vector<Request>> steps = {

@@ -99,9 +99,9 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
   const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
   std::unique_ptr<BoundOp> single_rows =
       TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
-  // A full graph normally leaves out the launch for single rows. But if "hopper" runs with wanted_rows_only, the launch
-  // also computes the last row of a request of several rows if only this row is wanted. Then a full graph needs the
-  // launch. ExtendInTwo gets no states in this case, so it never leaves the launch out.
+  // A full graph normally leaves out the launch for single rows. But with "hopper" and wanted_rows_only, this launch
+  // also computes the last row of a request of several rows if only this row is wanted. In this case a full graph needs
+  // the launch. ExtendInTwo therefore gets no states, so that it never leaves the launch out.
   const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;
   return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
                                        takes_last_rows ? nullptr : states);

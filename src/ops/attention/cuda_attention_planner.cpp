@@ -136,8 +136,8 @@ void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batc
 }
 
 // Plans the lists of wanted rows (ForwardBatch::wanted_rows), after plan_extend() has planned the lists of all rows. If
-// the same requests have segments in both lists, the list of wanted rows is a copy of the list of all rows. This is so
-// in most steps in which no prompt ends.
+// the same requests have segments in both lists, as in most steps in which no prompt ends, the list of wanted rows is a
+// copy of the list of all rows.
 void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batch,
                                        std::span<const std::int32_t> wanted_starts) {
   plan.wanted_work = plan.work;

@@ -12,10 +12,10 @@
 // keys in the first product, and elements of a head in the second. The columns are up to 8 query heads.
 //
 // A cache of E4M3 takes half the bytes of a 16-bit cache, so there are twice as many stages. Lanes widen the loaded
-// numbers exactly to the queries' type before they multiply. A load gives each lane four neighbouring elements of a key
-// of E4M3, but only two of a 16-bit type. So the products see the elements of an E4M3 key in a permuted order, and
-// queries and sums are stored in the same permuted order: of 16 elements, element 4 · i + j is at 2 · i + j if j < 2,
-// and at 2 · i + j + 6 otherwise.
+// numbers exactly to the queries' type before they multiply. A load gives each lane four neighbouring elements of an
+// E4M3 key, but only two of a 16-bit key. So the products see the elements of an E4M3 key in a permuted order, and
+// queries and sums are stored in the same permuted order: of 16 elements, element 4 · i + j, where i and j are 0 … 3,
+// is at 2 · i + j if j < 2, and at 2 · i + j + 6 otherwise.
 //
 // A block may ask for its first keys before it waits for the preceding kernels (cuda_launch.cuh), if this forward does
 // not write these keys (KeySegment::newest). Earlier forwards have written them completely, because every forward
@@ -93,7 +93,7 @@ struct alignas(1024) DecodeShared {
 // Returns the address of one pack of a key. A pack is 16 neighbouring bytes, and `column` is its index in the key. TMA
 // has written the key to `box`, in rows of `bytes` bytes. A key of more bytes has several rows, which are kKeyBlock
 // rows apart. TMA swizzles each row: it XORs a pack's index in the row with key % 8 if rows have 128 bytes, and with
-// key / 2 % 4 if rows have 64. So the same packs of eight neighbouring keys lie in different banks.
+// key / 2 % 4 if rows have 64 bytes. So packs with the same index in eight neighbouring keys lie in different banks.
 template <int bytes>
 __device__ inline const unsigned char* pack_in_box(const unsigned char* box, int key, int column) {
   constexpr int kPacks = bytes / 16;
@@ -226,9 +226,9 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
   for (int i = 0; i < 4; ++i) score[i] += odd[i];
 }
 
-// Adds weights · values to `out`, for 16 keys and 16 elements. The arguments are this thread's fragments. `low` and
-// `high` are the weights. `first` and `second` were loaded transposed. Each has four bytes: two elements of one key's
-// value, and the same two elements of the next key's value.
+// Adds weights · values to `out`, for 16 keys and 16 elements of E4M3 values. The arguments are this thread's
+// fragments. `low` and `high` are the weights. `first` and `second` were loaded transposed. Each has four bytes: two
+// elements of one key's value, and the same two elements of the next key's value.
 template <class T>
 __device__ inline void multiply_values(float (&out)[4], std::uint32_t first, std::uint32_t second, std::uint32_t low,
                                        std::uint32_t high) {

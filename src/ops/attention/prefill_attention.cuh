@@ -3,28 +3,28 @@
 // other computes exponentials.
 //
 // Three things differ from FlashAttention-3. First, the copy engine (TMA) loads keys and values in boxes of 16 tokens,
-// and a warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue
-// slots from the threads that compute. Second, the two blocks of a cluster work on the same keys, and each block copies
-// half of every tile of keys and values to the shared memory of both blocks. If each block copied whole tiles, it would
-// read 64 KiB (2 · 128 rows of 256 bytes) from the L2 cache for every 8.4 MFLOP (4 · 128 · 128 · 128 operations). All
-// multiprocessors together would then need the whole bandwidth of the L2 cache. Third, all work items of a block use
-// one ring of slots, so the tiles of the next work item are copied before the current work item ends.
+// and a warp looks up the page of each box. If threads gathered rows themselves, they would take registers and
+// instruction slots from the threads that compute. Second, the two blocks of a cluster work on the same keys, and each
+// block copies half of every tile of keys and values to the shared memory of both blocks. If each block copied whole
+// tiles, it would read 64 KiB (2 · 128 rows of 256 bytes) from the L2 cache for every 8.4 MFLOP (4 · 128 · 128 · 128
+// operations). All multiprocessors together would then need the whole bandwidth of the L2 cache. Third, all work items
+// of a block use one ring of slots, so the tiles of the next work item are copied before the current work item ends.
 //
 // A work item is a tile of query rows of one request for two query heads of one KV head. Each block of the cluster
 // computes one of the two heads. If a KV head has an odd number of query heads, the work items of its last head have
 // two tiles, one for each block. Both blocks still process the same keys. So a block may compute products for keys that
 // none of its rows sees, or even for a tile without rows. These products do not reach the output. A persistent cluster
 // processes the work items that the planner assigned to it. Lengths, page tables and work items are read from device
-// memory, so that a recorded launch works for any forward of the bucket. Blocks may read them while the preceding
-// kernel still runs, because no kernel writes them: they are copied to the device before the forward. Tiles of keys
-// begin at multiples of kKeys and are taken from the last to the first.
+// memory, so that a recorded launch works for every forward that is padded to the same size (the bucket). Blocks may
+// read them while the preceding kernel still runs, because no kernel writes them: they are copied to the device before
+// the forward. Tiles of keys begin at multiples of kKeys and are taken from the last to the first.
 //
-// If few query rows see many keys, there are too few tiles for all multiprocessors. The planner may then cut the keys
-// of a tile into parts. Each part is a work item, and the results of the parts are merged (prefill_parts.cuh).
+// If few query rows see many keys, there are too few tiles for all multiprocessors. In this case the planner may cut
+// the keys of a tile into parts. Each part is a work item, and the results of the parts are merged (prefill_parts.cuh).
 //
 // Short prompts have too few tiles of 128 rows for all multiprocessors, so the kernel takes as long as a single work
-// item. To make work items shorter, both warpgroups of a block then compute the same 64 rows, and each takes half of
-// every tile's keys (Share::kKeys).
+// item. To make work items shorter for such prompts, both warpgroups of a block compute the same 64 rows, and each
+// takes half of every tile's keys (Share::kKeys).
 //
 // With heads of 256 elements, shared memory has room only for tiles of 80 keys and for one tile of queries. The results
 // are written to the memory of the queries, so the next work item's queries are copied only after the results are

@@ -42,7 +42,7 @@ __device__ inline float4 load_four(std::uint32_t from) {
                : "memory");
   return x;
 }
-// Orders this thread's stores before asynchronous copies to shared memory that are issued later.
+// Ensures that this thread's stores come before all asynchronous copies to shared memory that are issued later.
 __device__ inline void let_copies_follow() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 }  // namespace tessera::cuda::prefill

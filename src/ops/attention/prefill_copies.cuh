@@ -1,7 +1,7 @@
 // The copying warps of a block of prefill attention (prefill_attention.cuh). One warp copies the block's half of each
 // tile of keys. A second warp copies the block's half of each tile of values, and the queries of each work item. The
-// slots of the ring are filled in the order in which the products use them: the keys of a tile, then the values of the
-// tile that was used before it.
+// slots of the ring are filled in the order in which the products use them: first the keys of a tile, and then the
+// values of the tile whose keys were used just before.
 //
 // A thread needs about 100 cycles to request a box, and the first product waits for all boxes of a tile. So this code
 // computes nothing between the requests for the boxes of a tile.
@@ -78,9 +78,9 @@ struct CopyingWarp {
     query_at.advance();
   }
 
-  // Returns where the lane's box of `tile` begins in the cache, in groups of 8 tokens. A box has kBoxTokens tokens, and
-  // each lane has one of the boxes that this block copies. Returns an index past the end of the cache if no row of the
-  // work item sees the box. The page of such a box may have been freed.
+  // Returns where the lane's box of `tile` begins in the cache, counted in groups of 8 tokens. A box has kBoxTokens
+  // tokens, and each lane has one of the boxes that this block copies. Returns an index past the end of the cache if no
+  // row of the work item sees the box. The page of such a box may have been freed.
   __device__ int find_box(int tile) const {
     const int token = tile * S::kKeys + (rank * kMine + lane % kMine) % S::kPanelBoxes * kBoxTokens;
     if (tile < 0 || token >= work.seen) return p.token_groups;

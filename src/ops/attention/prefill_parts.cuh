@@ -23,7 +23,7 @@ struct PartResults {
     const std::int64_t block = static_cast<std::int64_t>(w.first_part + part) * kCluster + rank;
     return p.part_results + block * S::kPartChunks * kThreads + threadIdx.x;
   }
-  // Returns both rows' running max, then both rows' sums of weights.
+  // Returns the running max of each of the thread's two rows, then the sum of weights of each of these rows.
   __device__ float4 state_of(int part) const { return __ldcg(of(part) + (S::kPartChunks - 1) * kThreads); }
   __device__ std::int32_t* arrivals() const {
     return p.arrivals + (w.first_part * kCluster + rank) * (kThreads / kWarp) + threadIdx.x / kWarp;
@@ -31,8 +31,8 @@ struct PartResults {
 };
 
 // If the work item is a part, merges the sums out[kFirst … kFirst + kSums - 1], the rows' running max and the rows'
-// sums of weights with those of the other parts. Returns whether the warp has the results of all keys. Only then are
-// `out` and `rows` valid afterwards. All threads of the warp call it.
+// sums of weights with those of the other parts. Returns whether the warp has the results of all keys. Only in this
+// case are `out` and `rows` valid afterwards. All threads of the warp call it.
 template <class S, int kFirst, int kSums, class T>
 __device__ inline bool merge_parts(const Attention<T>& p, const Work& w, float (&out)[S::kHeadDim / 2],
                                    OnlineSoftmax<FastBaseTwo> (&rows)[2]) {

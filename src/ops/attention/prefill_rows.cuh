@@ -214,10 +214,10 @@ struct RowsWarpgroup {
     end_products();
   }
 
-  // Sets the unseen values to zero in the one box that has both seen and unseen values. Unseen values may be NaN, which
-  // a weight of 0 would not remove. Only the work item's last tile has such a box. This tile is processed first. If it
-  // is the only tile, its values come next in the ring. Otherwise the ring holds the keys of the tile that is processed
-  // second, and then the values of the last tile.
+  // Sets the unseen values to zero in the one TMA box that has both seen and unseen values. Unseen values may be NaN,
+  // which a weight of 0 would not remove. Only the work item's last tile has such a box. This tile is processed first.
+  // If it is the only tile, its values come next in the ring. Otherwise the ring holds the keys of the tile that is
+  // processed second, and then the values of the last tile.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.end - w.first > 1) values.advance();

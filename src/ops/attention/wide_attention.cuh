@@ -3,9 +3,10 @@
 // of the same form.
 //
 // Eight warps compute 32 query rows: four warps for each group of 16 rows. Keys are processed in tiles. Each of the
-// four warps computes the scores of a quarter of a tile's keys, and then adds the values of a quarter of the head's
-// elements. Keys and values have one buffer each: the values of a tile are loaded while its scores are computed, and
-// the keys of the next tile are loaded while the values are added. On Hopper two blocks fit on a multiprocessor.
+// four warps computes the scores of a quarter of a tile's keys. It then adds the weighted values of all keys of the
+// tile, for a quarter of the head's elements. Keys and values have one buffer each: the values of a tile are loaded
+// while its scores are computed, and the keys of the next tile are loaded while the values are added. On Hopper two
+// blocks fit on a multiprocessor.
 //
 // A row's sums do not depend on other rows, and a key that the row does not see adds an exact zero. So deterministic
 // forwards may use this kernel, like the float32 kernel.

@@ -23,8 +23,8 @@ inline constexpr std::string_view kCacheTypes = "f32, bf16, f16, f8e4m3 or u8 (i
 // Returns the name that reports give a cache of this type: "int8" for u8, the type's own name for others.
 std::string_view cache_type_name(ir::DType cache);
 
-// Returns the last dimension of a cache [P, page_size, Hkv, columns] for heads of `head_dim` elements. This dimension
-// is head_dim itself, except in a cache of u8, whose columns include the bytes of the scales.
+// Returns the last dimension of a cache [pages, page_size, KV heads, columns] for heads of `head_dim` elements. This
+// dimension is head_dim itself, except in a cache of u8. There the columns include the bytes of the scales.
 std::int64_t cache_columns(ir::DType cache, std::int64_t head_dim);
 // Returns the head size for which cache_columns() gives `columns`, or 0 if there is no such head size.
 std::int64_t cache_head_dim(ir::DType cache, std::int64_t columns);

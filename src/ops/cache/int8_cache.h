@@ -1,16 +1,17 @@
 // A cache of int8: the layout of its pages, and how numbers become codes.
 //
 // The elements of a head are divided into blocks of 32. The last block may be shorter. A block is stored as int8 codes
-// and one scale in bfloat16, like Q8_0 of GGUF files, which has float16 scales. An element is read as code · scale. The
-// scale is the block's greatest magnitude / 127, rounded up, so that all codes are from -127 to 127. A code is element
-// / scale, rounded to nearest. So an element changes by at most half a scale, which is at most 1/252 of the block's
-// greatest magnitude. A block with an infinity or a NaN gets the scale NaN, and all its elements read as NaN. A block
-// whose magnitudes are all below 1.5e-36 becomes zeros.
+// and one scale in bfloat16. The format Q8_0 of GGUF files is similar, but its scales are float16. An element is read
+// as code · scale. The scale is the block's greatest magnitude / 127, rounded up, so that all codes are from -127 to
+// 127. A code is element / scale, rounded to nearest. So an element changes by at most half a scale, which is at most
+// 1/252 of the block's greatest magnitude. A block with an infinity or a NaN gets the scale NaN, and all its elements
+// read as NaN. A block whose magnitudes are all below 1.5e-36 becomes zeros.
 //
-// Graphs declare such a cache as u8[P, page_size, Hkv, row_bytes]. This shape gives only the number of bytes: within a
-// page the bytes are not in the order of these dimensions. A page has a chunk for each KV head: first the codes
-// i8[page_size, head_dim], then the scales bf16[page_size, blocks]. So the keys of one head, which attention reads one
-// after the other, are contiguous within a page, and a copy of a page includes the scales.
+// Graphs declare such a cache, with P pages and Hkv KV heads, as u8[P, page_size, Hkv, row_bytes]. This shape gives
+// only the number of bytes: within a page the bytes are not in the order of these dimensions. A page has a chunk for
+// each KV head: first the codes i8[page_size, head_dim], then the scales bf16[page_size, blocks]. So the keys of one
+// head, which attention reads one after the other, are contiguous within a page, and a copy of a page includes the
+// scales.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ class NcclReduceOp final : public BoundOp {
 
  private:
   // Returns a different number for each size, so that each size is warmed up before a capture. NCCL may choose another
-  // algorithm for each size, and the first call of an algorithm connects the GPUs, which is not possible during a
+  // algorithm for each size. The first call of an algorithm connects the GPUs, and they cannot be connected during a
   // capture.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 

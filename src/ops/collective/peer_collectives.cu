@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kMostBlocks = 128;
 // A sum is computed in two steps (ReduceWay) if it has at least this number of bytes: kTwoStepBytesOfTwo for two ranks,
 // and kTwoStepBytes for more ranks. Three or more ranks transfer fewer bytes in two steps than at once. From
-// kTwoStepBytes on, this saving exceeds the cost of the second hop.
+// kTwoStepBytes on, this saving exceeds the cost of the second transfer.
 constexpr std::int64_t kTwoStepBytesOfTwo = 2 << 20;
 constexpr std::int64_t kTwoStepBytes = 256 << 10;
 // The maximum number of bytes that one launch adds up in two steps. Up to this size the data and the three buffers of a
@@ -32,7 +32,7 @@ std::int64_t most_units(const Peers& peers, int words, bool two_steps) {
   const std::int64_t units = peers.buffer_words / words;
   if (!two_steps) return units / (peers.ranks - 1);
   // For n units of data, a rank's buffer takes (ranks - 1) · ⌈n / ranks⌉ + n units. The first argument of min() is a
-  // value of n for which this is at most `units`.
+  // value of n for which this number is at most `units`.
   return std::min((units - peers.ranks) * peers.ranks / (2 * peers.ranks - 1), kMostTwoStepBytes / (4 * words));
 }
 

@@ -18,7 +18,8 @@
 namespace tessera::cuda {
 
 inline constexpr int kPeerThreads = 512;
-// The number of polls between two reads of the stop flag. The flag is in host memory, and a read takes a microsecond.
+// How often a waiting thread looks for data between two reads of the stop flag. The flag is in host memory, and a read
+// takes a microsecond.
 inline constexpr int kLooksBetweenStops = 1 << 14;
 
 template <int kWords>

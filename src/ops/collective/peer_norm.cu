@@ -90,7 +90,7 @@ Result<std::unique_ptr<BoundOp>> bind_of(const BindArgs& reduce, const BindArgs&
   const TensorView x = reduce.operands[0];
   const std::int64_t row_bytes = x.cols() * static_cast<std::int64_t>(sizeof(T));
   if (row_bytes % 16 != 0 || row_bytes > 16 * kHeld * kPeerThreads) return std::unique_ptr<BoundOp>();
-  // If a row has more units than the block has threads, this kernel adds the squares in another order than
+  // If a row has more units of 16 bytes than the block has threads, this kernel adds the squares in another order than
   // add_rms_norm. Larger forwards run add_rms_norm, so a row's bits would depend on the size of the forward.
   // Deterministic forwards therefore do not use this kernel for such rows.
   if (reduce.context.limits.deterministic && row_bytes > 16 * kPeerThreads) return std::unique_ptr<BoundOp>();
@@ -110,7 +110,7 @@ Result<std::unique_ptr<BoundOp>> bind_of(const BindArgs& reduce, const BindArgs&
   });
 }
 
-// Returns null for one rank, because nothing is exchanged then and add_rms_norm has its own kernel. Also returns null
+// Returns null for one rank, because one rank exchanges nothing, and add_rms_norm has its own kernel. Also returns null
 // if some ranks are in other processes, because this process cannot access their memory.
 Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
   const Communicator* communicator = calls[0].context.communicator;

@@ -1,4 +1,4 @@
-// Exchanges rows over mailboxes (peer_kernels.cuh), for all_gather_rows and reduce_scatter.
+// Exchanges rows over mailboxes (peer_kernels.cuh), for all_gather_rows and reduce_scatter. A unit has 4 or 16 bytes.
 #include <algorithm>
 #include <utility>
 

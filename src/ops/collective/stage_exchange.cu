@@ -52,7 +52,8 @@ __device__ inline bool wait_for_counter(const std::uint32_t* counter, std::uint3
   return reached;
 }
 
-// Ends the launch's turn. The last block that ends increments the turn's number.
+// Ends the launch's turn. Each launch is one turn of this side of the link. The last block to end increments the turn's
+// number.
 __device__ inline void end_turn(LinkTurns* turns, std::uint32_t turn) {
   if (threadIdx.x != 0) return;
   if (atomicAdd(&turns->blocks_done, 1u) + 1 < gridDim.x) return;
@@ -60,7 +61,8 @@ __device__ inline void end_turn(LinkTurns* turns, std::uint32_t turn) {
   turns->turn = turn + 1;
 }
 
-// Returns the first unit of a block's range. Both sides of the link have the same ranges. A range may be empty.
+// The blocks divide the value's units of 4 or 16 bytes into ranges. Returns the first unit of a block's range. Both
+// sides of the link have the same ranges. A range may be empty.
 __device__ inline std::int64_t first_unit(std::int64_t units, unsigned block) { return units * block / kLinkBlocks; }
 
 template <int kWords>

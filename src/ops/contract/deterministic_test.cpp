@@ -29,8 +29,9 @@ std::vector<std::int64_t> up_to(std::int64_t last) {
 
 class Deterministic : public ::testing::TestWithParam<DType> {};
 
-// Compares the bits of linear's rows between forwards of `counts` rows. With `terms`, linear also adds a bias and a
-// residual. The residual cancels most of each sum, so that rounding to the dtype hides no difference.
+// Compares the bits of linear's rows between forwards. `counts` lists the forwards' numbers of rows. If `terms` is
+// true, linear also adds a bias and a residual. The residual cancels most of each sum, so that rounding to the dtype
+// hides no difference.
 void check_linear(DType dtype, std::int64_t n, std::int64_t k, bool terms, const std::vector<std::int64_t>& counts) {
   const std::int64_t rows = counts.back();
   const ForwardContext context = deterministic_context();
@@ -106,7 +107,7 @@ void put_rows(HostTensor& to, std::int64_t row, const HostTensor& rows) {
   std::copy(rows.bytes.begin(), rows.bytes.end(), to.bytes.begin() + at);
 }
 
-// Returns the request's rows of attention's output. With another `seed` the request has other pages.
+// Returns the request's rows of attention's output. The request has other pages for each `seed`.
 HostTensor attend(const Config& c, Bench& bench, const History& history, const Forward& forward, std::uint32_t seed) {
   std::vector<Request> requests = forward.before;
   requests.push_back({static_cast<std::int32_t>(forward.end - forward.begin), static_cast<std::int32_t>(forward.end)});

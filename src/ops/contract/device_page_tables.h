@@ -42,10 +42,10 @@ class DevicePageTables {
     std::size_t first_held = 0;
   };
   // Bytes before the first row: half of a sector. A sector is the unit in which a GPU reads, 32 bytes or 8 entries.
-  // FlashInfer's decode reads the entries of 128 keys at a time, which are 8 pages of 16 tokens. If these 8 entries
-  // were exactly one sector, each read would wait for a new sector. With the skew, they lie in two sectors, and the
-  // read of the preceding entries has already fetched the first of these sectors. A step of Qwen3-0.6B with 8 requests
-  // of 1024 tokens takes 1.7 % less time (docs/measurements/redesign.md).
+  // FlashInfer's decode reads the entries of 8 pages at a time (128 keys in pages of 16 tokens). If these 8 entries
+  // were exactly one sector, each read would wait for a new sector. With the skew, the 8 entries lie in two sectors,
+  // and the preceding read has already fetched the first of the two. A step of Qwen3-0.6B with 8 requests of 1024
+  // tokens takes 1.7 % less time (docs/measurements/redesign.md).
   static constexpr std::int64_t kSkew = 16;
   struct Range {  // in entries
     std::size_t begin = 0;

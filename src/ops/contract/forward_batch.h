@@ -59,8 +59,8 @@ struct EmbeddingWrite {
   std::span<const float> values;  // [rows × hidden size]; valid until the forward has been submitted
 };
 
-// A ragged batch of B requests with T tokens in all. R is the number of wanted rows. Extend and decode rows may be
-// mixed. The tokens of a request are contiguous.
+// A ragged batch of B requests with T tokens in all. R is the number of rows whose logits are wanted. A batch may
+// contain both extend and decode rows. The tokens of a request are contiguous.
 struct ForwardBatch {
   std::vector<TokenId> input_ids;         // [T]; used if input_rows and embedding_rows are -1 for the token
   std::vector<std::int32_t> input_rows;   // [T]: r ≥ 0: the token that row r of the last step sampled; -1: input_ids

@@ -46,8 +46,8 @@ class BoundOp {
 
  private:
   // Returns a number that identifies the kernel or algorithm among those that BoundOps of the same C++ type may run. If
-  // the operator exchanges data between ranks, the number must depend only on the node and the sizes. All ranks then
-  // warm up the same kernels together.
+  // the operator exchanges data between ranks, the number must depend only on the node and the sizes. This makes all
+  // ranks warm up the same kernels together.
   virtual std::uint64_t choice() const { return 0; }
 };
 

@@ -46,8 +46,8 @@ class OpPlan {
   virtual bool plans_requests() const { return false; }
   // Returns the bytes of device memory that the plan holds for its life, including its share of the step buffer.
   virtual std::int64_t bytes() const = 0;
-  // Returns the names, for results and logs, of the kernels that run for batches of this kind. Layers may use different
-  // kernels.
+  // Returns the names of the kernels that run for batches of this kind. Layers may use different kernels. The names are
+  // for results and logs.
   virtual std::vector<std::string_view> kernels(BatchKind kind) const = 0;
 };
 
@@ -70,15 +70,15 @@ struct PlanArgs {
 // Makes the plans for a device's kernel. Both functions are set. The plan that make() returns occupies exactly as many
 // bytes of device memory as bytes_needed() returns.
 struct OpPlanner {
-  // Makes a plan. `step` must outlive it. During make() the plan reserves its share of `step`, to which plan() then
-  // writes before each forward.
+  // Makes a plan. `step` must outlive it. During make() the plan reserves its share of `step`. Before each forward,
+  // plan() writes to this share.
   std::function<Result<std::unique_ptr<OpPlan>>(Device& device, const PlanArgs& args, StepBuffer& step)> make{};
   // Returns the bytes of device memory that make() will take, including its share of the step buffer.
   std::function<Result<std::int64_t>(Device& device, const PlanArgs& args)> bytes_needed{};
 };
 
-// Finds the plan for the node's operator and for its cache group, which is the node's attribute "group" (0 if absent).
-// bind() of kernels calls it. Returns kFailedPrecondition if the context has no such plan.
+// Finds the plan for the node's operator and cache group. The group's index is the node's attribute "group" (0 if
+// absent). bind() of kernels calls it. Returns kFailedPrecondition if the context has no such plan.
 Result<const OpPlan*> find_plan(const BindArgs& args);
 
 // The nodes of one operator in one cache group, if the operator's kernel has a planner. They share one plan.

@@ -1,6 +1,6 @@
-// Describes a region of a program that one kernel can run whole: a first call, then the same sequence of calls any
-// number of times, such as the layers of a model. A device has a pattern for each region that its kernels support.
-// compile/regions.h finds the regions in a program.
+// Describes a region of a program that one kernel can run as a whole. A region is a first call, followed by any number
+// of repetitions of one sequence of calls. For example, each repetition is a layer of a model. A device has a pattern
+// for each region that its kernels support. compile/regions.h finds the regions in a program.
 #pragma once
 
 #include <array>

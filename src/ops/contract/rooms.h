@@ -1,6 +1,6 @@
-// Declares the functions by which the folders of ops/, called rooms, add their operators. One function of a room adds
-// the declarations and the CPU's kernels (in its room.cpp). The other adds CUDA's kernels (in its room_cuda.cpp, a part
-// of the CUDA backend). Two rooms also have functions that set other members of a Backend.
+// A room is a folder of ops/. This file declares the functions with which rooms add their operators. The first function
+// of a room, in its room.cpp, adds the declarations and the CPU's kernels. The second, in its room_cuda.cpp, adds
+// CUDA's kernels and is a part of the CUDA backend. Two rooms also have functions that set other members of a Backend.
 #pragma once
 
 #include "tessera/ops/contract/backend.h"

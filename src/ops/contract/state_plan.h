@@ -1,5 +1,6 @@
-// The plan of operators whose layers keep one state for each sequence (a *state* cache group). It holds the lengths of
-// the forward's requests, and the slot of each request's state. Kernels read both from device memory when they run.
+// The plan of operators that keep one state for each sequence and layer. These layers form a *state* cache group. The
+// plan holds the lengths of the forward's requests, and the slot of each request's state. Kernels read both from device
+// memory when they run.
 #pragma once
 
 #include <cstdint>
@@ -74,16 +75,16 @@ class StatePlan final : public OpPlan {
   std::size_t accepted_offset_;
 };
 
-// Makes StatePlans, for the KernelDefs of operators with a state. An operator's attribute "drafts" is the number of
-// draft rows that each of its slots holds. Without this attribute, no request may have drafts.
+// Makes StatePlans. The KernelDefs of operators with a state point to this planner. An operator's attribute "drafts"
+// says how many draft rows a slot has room for. Without this attribute, no request may have drafts.
 extern const OpPlanner kStatePlanner;
 
 // Returns the arrays of the context's plan for the node's operator and cache group. bind() of kernels calls it. Returns
 // kFailedPrecondition if the context has no such plan.
 Result<StateMetadata> find_state_plan(const BindArgs& args);
 
-// Returns the number of requests whose rows all lie among the first `rows` of the forward. A request with later rows
-// would be a defect of the runner. This request and all after it are left out, so that nothing is written out of
+// Returns how many requests lie completely within the first `rows` rows of the forward. A request with later rows is a
+// defect of the runner. The count leaves out this request and all after it, so that kernels write nothing out of
 // bounds. Precondition: the caller can read the device's memory.
 std::int64_t count_requests(const StateMetadata& metadata, std::int64_t rows);
 

@@ -2,7 +2,7 @@
 // All of them lie in one allocation, of which the host has a mirror. So a step needs few copies to the device, usually
 // only one.
 //
-//   buffer.reserve(bytes) → offset      once for each owner, in the order in which the memory is laid out
+//   buffer.reserve(bytes) → offset      before allocate(); ranges lie in the order of these calls
 //   buffer.allocate(device, stream)     once; addresses are fixed from now on
 //   buffer.host(offset), written()      every step: fill the mirror, and report what was filled
 //   buffer.upload(stream)               once a step

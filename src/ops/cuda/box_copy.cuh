@@ -13,10 +13,10 @@
 
 namespace tessera::cuda {
 
-// The maximum number of 16 KiB boxes that a block has in flight. It applies to the kernels of a decode step that stream
-// weights. Most of these kernels run two blocks on each multiprocessor. Two boxes for each block keep the memory busy.
-// A block that has a multiprocessor to itself may have twice as many. With more boxes, memory requests queue up, and
-// the small reads at the start of the next kernel, such as those of its input x, wait behind them.
+// The maximum number of 16 KiB boxes that a block has in flight. It applies to the kernels that stream weights in a
+// decode step. Most of these kernels run two blocks on each multiprocessor. Two boxes for each block keep the memory
+// busy. A block that has a multiprocessor to itself may have twice as many. With more boxes, memory requests queue up,
+// and the small reads at the start of the next kernel, such as those of its input x, wait behind them.
 inline constexpr int kBoxesInFlight = 2;
 inline constexpr int kLimitedBoxBytes = 16 << 10;
 

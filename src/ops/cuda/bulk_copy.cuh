@@ -37,7 +37,7 @@ class SharedBarrier {
   __device__ static void make_visible() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
   __device__ void arrive() { arrive_at(shared_address(&state_)); }
-  // Arrives. The phase then ends only after copies of `bytes` bytes have arrived too.
+  // Arrives, and makes the current phase wait until copies of `bytes` bytes have arrived too.
   __device__ void arrive_and_expect(std::uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&state_)), "r"(bytes)
                  : "memory");

@@ -1,4 +1,5 @@
-// Queries about a kernel's shared memory: how much it may use, and how many blocks then run at once.
+// Queries about a kernel's shared memory: how much a block may use, and how many blocks run at once if they use a given
+// amount.
 #pragma once
 
 #include <cstddef>

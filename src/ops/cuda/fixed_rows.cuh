@@ -35,7 +35,8 @@ struct FixedRows {
 //
 // The kernel multiplies w in this order. A word of w holds eight neighbouring columns as int4 values, which are a
 // thread's operands for one product over 32 columns of k. The lower halves of the word's bytes hold its even columns,
-// which the product takes in its first 16 places. The upper halves hold its odd columns, which it takes in the others.
+// which the product takes in its first 16 places. The upper halves hold its odd columns, which the product takes in its
+// other 16 places.
 __device__ inline int place_in_group(int column) { return column / 8 % 4 * 32 + column / 32 * 4; }
 
 // Converts eight columns of a row of k columns and stores them. The sixteen threads of a group call it together. They

@@ -33,7 +33,7 @@ __device__ inline float warp_max(float x, int width = kWarp) {
   return x;
 }
 
-// Returns the maximum over the 4 lanes of a quad, which share a row of a tensor core's result.
+// Returns the maximum over the 4 lanes of a quad. These lanes share a row of a tensor core's result.
 __device__ inline float quad_max(float x) { return warp_max(x, 4); }
 
 // Says whether a row may have had no key so far. The running max of such a row is -inf, and the exponential must not

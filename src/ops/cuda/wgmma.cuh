@@ -29,8 +29,8 @@ __device__ inline std::uint64_t matrix_at(std::uint32_t address) {
   constexpr std::uint64_t kSwizzle128 = 1;
   return (address & 0x3FFFFU) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{kEightRows >> 4} << 32 | kSwizzle128 << 62;
 }
-// Returns the descriptor of a matrix with more than 64 columns, of which a wgmma instruction reads 16 rows. Columns 64
-// to 127 begin kNextColumns bytes after columns 0 to 63, and so on.
+// Returns the descriptor of a matrix with more than 64 columns. A wgmma instruction reads 16 rows of the matrix.
+// Columns 64 to 127 begin kNextColumns bytes after columns 0 to 63, and so on.
 template <int kEightRows, int kNextColumns>
 __device__ inline std::uint64_t wide_matrix_at(std::uint32_t address) {
   return (matrix_at<kEightRows>(address) & ~(std::uint64_t{0x3FFF} << 16)) | std::uint64_t{kNextColumns >> 4} << 16;

@@ -9,9 +9,9 @@ namespace tessera::cuda {
 
 // Computes sum[64, kN] = a[64, 32] · b[kN, 32]ᵀ, plus the old sum if `keep`. `a` is in registers. Each warp has the A
 // operand layout of mma.m16n8k32: lane t has the columns 4 (t % 4) … + 3 of row t / 4 in a[0], and of row t / 4 + 8 in
-// a[1]. a[2] and a[3] have the columns 16 further on of the same two rows. Rows of b have 128 bytes. `b` is the lower
+// a[1]. a[2] and a[3] have the same two rows, but the columns 16 further on. Rows of b have 128 bytes. `b` is the lower
 // word of its descriptor (matrix_word()). Adding kMatrixStep to the word selects the next 32 bytes. The sums have the
-// layout of multiply().
+// accumulator layout of multiply() (wgmma.cuh).
 #define TESSERA_EIGHT_INTEGERS(i)                                                                                     \
   "+r"(sum[(i)]), "+r"(sum[(i) + 1]), "+r"(sum[(i) + 2]), "+r"(sum[(i) + 3]), "+r"(sum[(i) + 4]), "+r"(sum[(i) + 5]), \
       "+r"(sum[(i) + 6]), "+r"(sum[(i) + 7])

@@ -14,8 +14,8 @@ namespace tessera {
 //   bounds. The engine already refuses such ids and rows. The scale is rounded to X first, as in Hugging Face's Gemma.
 //   Without `rows` and `given`, all rows come from the table.
 //   If ranks share a table of table_rows rows, this rank has the rows [first_row, first_row + V). An id whose row
-//   belongs to another rank gives zeros here, and only the rank with the first slice uses `given`. The sum over the
-//   ranks is then the embedding, except for the sign of zeros.
+//   belongs to another rank gives zeros here, and only the rank with the first slice uses `given`. The sum of
+//   all ranks' results is the embedding, except for the sign of zeros.
 //
 // embedding(ids i32[T], table u8[V, …], …) {values, dtype = "f32", …} → X[T, H]
 //   Does the same with a table that is stored as GGUF blocks (quantised_matrix.h). `values` is the type of the blocks,

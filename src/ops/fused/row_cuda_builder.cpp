@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kFirstEarly = 90;  // the lowest compute capability on which kernels are launched early
 
-// Returns the GPU's own compute capability as 10 · major + minor, even if kernels for an older one are chosen.
+// Returns the GPU's own compute capability as 10 · major + minor, even if kernels for an older GPU are chosen.
 Result<int> capability_of(CudaDevice& device) {
   int major = 0;
   int minor = 0;

@@ -75,7 +75,8 @@ class TaskFinder {
       if (value(input).op != RowOp::kRepeat && value(input).op != RowOp::kWeight && keeps_positions(id, input))
         group_[static_cast<std::size_t>(find(input))] = find(id);
   }
-  // Returns whether `id` reads `input` at the positions that it writes. A rotation reads its table at other positions.
+  // Returns whether value `id` is computed from `input` at the same positions at which it is written. A rotation reads
+  // its table at other positions.
   bool keeps_positions(int id, int input) const {
     return value(id).op != RowOp::kRotary || value(id).inputs[0] == input;
   }

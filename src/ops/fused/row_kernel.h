@@ -14,8 +14,8 @@
 //   store %3 in operand 4: bf16
 //
 // A value is rounded to its dtype when it is computed, as if it were stored. So a row kernel computes what the
-// operators compute one after another. Sums are float32. The device chooses the order of additions. For one kernel it
-// is always the same.
+// operators compute one after another. Sums are float32. The device chooses the order of additions, which is always the
+// same for one kernel.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ struct RowValue {
 };
 
 // Writes a value to an operand. If `slots` is not -1, it is the index of an int32 value with one element for each row
-// of the kernel. This element is the number of the operand's row to which the kernel writes its row. If the operand has
-// no row with this number, the kernel's row is dropped.
+// of the kernel. The element for a row of the kernel is the number of the operand's row to which the kernel writes this
+// row. If the operand has no row with this number, the kernel's row is dropped.
 struct RowStore {
   int value = -1;
   int operand = -1;
@@ -86,7 +86,7 @@ struct RowKernel {
 std::string to_text(const RowKernel& kernel);
 
 // A group of values that one thread block can compute together. An operator's result and its input are in one group if
-// the operator reads the input at the positions that it writes.
+// the operator reads the input at the same positions at which it writes the result.
 struct RowTask {
   std::int64_t width = 0;
   std::int64_t segment = 0;      // number of elements that are reduced together; 0: nothing is reduced
@@ -99,9 +99,9 @@ inline constexpr int kMaxRowOperands = 24;
 inline constexpr std::size_t kMaxRowValues = 64;
 
 // Returns the tasks of a kernel, in the order of their first stores. Returns kUnimplemented, with the reason, if no
-// device has code for the kernel. Unsupported are tasks that reduce sequences of different lengths, tasks that rotate
-// heads of different lengths, tasks whose sequences are not whole heads, slices of a value that was reduced or rotated,
-// and kernels with too many operands or values.
+// device has code for the kernel. The unsupported cases are tasks that reduce sequences of different lengths, tasks
+// that rotate heads of different lengths, tasks whose sequences are not whole heads, slices of a value that was reduced
+// or rotated, and kernels with too many operands or values.
 Result<std::vector<RowTask>> row_tasks(const RowKernel& kernel);
 
 }  // namespace tessera

@@ -20,8 +20,8 @@ class RowKernelCode {
   virtual ~RowKernelCode() = default;
   // Returns the number of rows of the operands.
   virtual std::int64_t rows(const BindArgs& args) const = 0;
-  // Returns the ways to divide these rows among threads, as numbers whose meaning the device defines. The first number
-  // is used until another number is measured to be faster. All numbers give the same bits.
+  // Returns the ways to divide the operands' rows among threads, as numbers whose meaning the device defines. The first
+  // number is used until another number is measured to be faster. All numbers give the same bits.
   virtual std::vector<std::int64_t> schedules(const BindArgs& args) const = 0;
   // Binds the kernel. Precondition: `schedule` is one of schedules(args).
   virtual Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t schedule) const = 0;
@@ -35,8 +35,8 @@ class RowKernelBuilder {
   virtual ~RowKernelBuilder() = default;
   // Returns the name that instructions show for row kernels of this builder: "cpu" or "nvrtc".
   virtual std::string_view name() const = 0;
-  // Returns what the code depends on besides its source: architecture and compiler. Returns kNotFound if there is no
-  // compiler. The message then lists the places that were searched.
+  // Returns what the code depends on besides its source: architecture and compiler. Returns kNotFound, with the
+  // searched places in the message, if there is no compiler.
   virtual Result<std::string> version(Device& device) const = 0;
   // Returns the source to compile; equal sources give equal code. Returns kUnimplemented if the device has no code for
   // the kernel.

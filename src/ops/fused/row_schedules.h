@@ -69,8 +69,8 @@ class RowSchedules {
   // Returns [["<hash of the kernel, 32 hexadecimal digits>", rows, "device", chosen schedule, [[schedule, us], …]], …],
   // sorted by hash and rows.
   Json to_json() const;
-  // Learns all results in `json`, which to_json() of another process returned. Returns kDataLoss for any other value,
-  // and then learns nothing.
+  // Learns all results in `json`, which to_json() of another process returned. If `json` is anything else, the function
+  // returns kDataLoss and learns nothing.
   Status remember(const Json& json);
   static Result<std::map<RowProblem, MeasuredSchedules>> from_json(const Json& json);
 

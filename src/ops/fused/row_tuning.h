@@ -18,11 +18,11 @@ Result<std::unique_ptr<BoundOp>> bind_row_kernel(const std::shared_ptr<const Row
                                                  const BindArgs& args, RowSchedules& known = row_schedules());
 
 // Times the schedules of one noted kernel that no process has measured, and keeps the fastest for later binds and later
-// processes. The function takes some tens of milliseconds, and allocates memory for that time. The default schedule
+// processes. The function takes tens of milliseconds, and allocates memory that it frees again. The default schedule
 // stays if there is too little memory, if the kernel takes too long, or if the times differ by more than schedules can
-// explain. If a schedule gives results with other bits than the default schedule, the device's code is faulty. The
-// function then warns, and does not use the schedule. Returns false if no kernel is left to measure, and kDeviceLost if
-// the device is lost. Precondition: nothing runs on `device`.
+// explain. If a schedule gives results with other bits than the default schedule, the device's code is faulty, so the
+// function warns and does not use the schedule. Returns false if no kernel is left to measure, and kDeviceLost if the
+// device is lost. Precondition: nothing runs on `device`.
 Result<bool> measure_row_schedules(Device& device, RowSchedules& known = row_schedules());
 
 }  // namespace tessera

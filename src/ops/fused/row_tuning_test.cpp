@@ -114,8 +114,8 @@ TEST_F(RowTuning, AScheduleWithOtherBitsIsNotUsed) {
   EXPECT_EQ(known_.chosen({.kernel = std::string(32, 'a'), .rows = 4}), 5);
 }
 
-// A schedule is never three times as fast as another. If one seems to be, another process used the core while the
-// slower one was timed.
+// A schedule is never three times as fast as another. If a schedule seems to be that much faster, another process used
+// the core while the slower schedule was timed.
 TEST_F(RowTuning, ADisturbedMeasurementIsNotKept) {
   const auto code = std::make_shared<SlowCode>(std::vector<std::int64_t>{8, 18});  // waits 800 and 0 µs
   bind_and_run(code, 4);

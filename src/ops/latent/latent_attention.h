@@ -1,14 +1,15 @@
 // latent_attention computes multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1) over a paged cache
-// of latents. It makes the keys and values of all heads from one cached row for each token.
+// of latents. The cache has one row for each token. From this row, the operator makes the token's keys and values for
+// all heads.
 //
 //   latent_attention(q X[T, W], table f32[T, R], cache Y[P, page_size, C + R], keys X[H, N, C], values X[H, V, C],
 //                    mut out X[T, H·V]) {group: int, scale: double, interleaved = false}
 //
 // There are T rows, P pages and H heads. A token's row of the cache holds its latent [C] and then its rotated key [R];
-// all heads share the row (latent_store.h). The first H·(N + R) of the W elements of a row of q are its query heads.
-// The first N elements of a query head are multiplied by keys that are made from latents. The other R elements are
-// rotated by the row's angles (rotary.h) and rounded to X. Two forms give the same results except for rounding (row_j
-// is the cache row of position j, and a ‖ b concatenates a and b):
+// all heads share the row (latent_store.h). A row of q has W elements, and the first H·(N + R) are its query heads. The
+// first N elements of a query head are multiplied by keys that are made from latents. The other R elements are rotated
+// by the row's angles (rotary.h) and rounded to X. Two forms give the same results except for rounding (row_j is the
+// cache row of position j, and a ‖ b concatenates a and b):
 //
 //   absorbed: query = keysᵀ·q[: N] ‖ rotary(q[N :]),   s_j = scale · query·row_j
 //             out = values · (Σ softmax(s)_j · row_j[: C])

@@ -75,9 +75,9 @@ TEST(LatentAttentionBatches, MatchTheReferenceWithACacheOfAnotherType) {
   check_latent({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
 }
 
-// At the published sizes a GPU uses the direct form for requests of many rows. The cases are requests with just too few
-// rows for the direct form and with just enough, batches that also have requests of few rows, and requests with cached
-// tokens. In the last two cases the requests have more keys than the scratch memory holds.
+// At the published sizes a GPU uses the direct form for requests of many rows. Some requests have just too few rows for
+// the direct form, and others have just enough. Some batches also have requests of few rows, and some requests have
+// cached tokens. In the last two test cases the requests have more keys than the scratch memory holds.
 TEST_P(LatentAttention, MatchesTheReferenceForRequestsOfManyRows) {
   LatentConfig c{.dtype = GetParam(), .cache_dtype = GetParam(), .heads = 3, .latent = 512, .rotated = 64};
   c.key = c.value = 128;

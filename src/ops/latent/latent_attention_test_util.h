@@ -172,8 +172,8 @@ inline std::vector<double> latent_reference(const LatentConfig& c, const Forward
 inline void expect_real_rows(const LatentConfig& c, const HostTensor& actual, const std::vector<double>& expected,
                              const std::string& what) {
   const std::int64_t rows = static_cast<std::int64_t>(expected.size()) / (c.heads * c.value);
-  // 16-bit latents are rounded before they are multiplied by the matrices of values, so errors are relative to a head's
-  // largest element.
+  // 16-bit latents are rounded before they are multiplied by the value up-projection matrices, so errors are relative
+  // to a head's largest element.
   if (c.dtype != ir::DType::kFloat32) return expect_rows_close(actual, expected, rows, c.value, what);
   Tolerance allowed = tolerance(c.dtype);
   allowed.absolute += 1e-5;

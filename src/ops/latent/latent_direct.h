@@ -1,5 +1,5 @@
 // Binds latent attention's direct form on CUDA (latent_attention.h). This form first makes the keys and values of all
-// heads from the rows of the cache, into scratch memory, and then attends over them.
+// heads from the rows of the cache and writes them to scratch memory. Then it attends over them.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// The direct form's settings for a forward with the bucket's number of rows, and the workspace that it needs. If the
-// direct form does not support the operands, the forward or the device, `least_rows` is INT_MAX.
+// The direct form's settings for a forward with the bucket's number of rows, and the workspace that the direct form
+// needs. If the direct form does not support the operands, the forward or the device, `least_rows` is INT_MAX.
 struct LatentDirect {
   LatentForms forms;
   std::size_t workspace_bytes = 0;

@@ -1,6 +1,6 @@
-// Selects the requests for which latent attention uses its direct form in a forward on CUDA (latent_attention.h). These
-// are the requests with many new rows, in order, until scratch memory has no room for the keys and values of the next
-// request.
+// Selects the requests for which latent attention uses its direct form in a forward on CUDA (latent_attention.h).
+// Requests with many new rows are selected, in order, until scratch memory has no room for the keys and values of the
+// next one.
 #pragma once
 
 #include <climits>

@@ -1,6 +1,6 @@
 // The last step of latent attention for a few rows on CUDA. It merges a row's partial results, one for each range of
-// keys, and multiplies the merged latent by the matrix of values. If the matrix is a weight, no kernel writes it, so
-// each block loads its part of the matrix before the preceding kernels have ended.
+// keys, and multiplies the merged latent by the head's value up-projection matrix. If the matrix is a weight, no kernel
+// writes it, so each block loads its part of the matrix before the preceding kernels have ended.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -13,10 +13,11 @@ inline constexpr int kValueWarps = 4;
 inline constexpr int kValuesOfWarp = 4;
 inline constexpr int kValuesOfBlock = kValueWarps * kValuesOfWarp;
 
-// Merges a row's split-KV partial results and multiplies the merged latent by the matrix of values. gridDim.x counts
-// parts of a head's values, gridDim.y counts heads, and gridDim.z counts rows. A warp has kValuesOfWarp rows of the
-// matrix, and its lanes divide the latent's columns. `values` is X[heads, value_dim, kLatent]. `may_be_early` means
-// that no kernel writes `values`, so that they may be loaded before the kernel waits for the preceding kernels.
+// Merges a row's split-KV partial results and multiplies the merged latent by the head's value up-projection matrix.
+// gridDim.x counts parts of a head's values, gridDim.y counts heads, and gridDim.z counts rows. A warp has
+// kValuesOfWarp rows of the matrix, and its lanes divide the latent's columns. `values` is X[heads, value_dim,
+// kLatent]. `may_be_early` means that no kernel writes `values`, so that they may be loaded before the kernel waits for
+// the preceding kernels.
 template <class X>
 __global__ void __launch_bounds__(kValueWarps* kWarp)
     join_values(const Problem p, const X* values, int value_dim, bool may_be_early) {

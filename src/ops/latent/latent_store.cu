@@ -39,8 +39,8 @@ __device__ inline void normalise(const X* x, const X* weight, std::int64_t size,
   for (std::int64_t i = kHeld * kThreads + thread; i < size; i += kThreads) store(i, x[i]);
 }
 
-// Stores the rows of the operator. gridDim.x counts tokens. Block y = 0 of a token stores its latent and key, and block
-// y = 1, if there is one, stores its query latent.
+// Stores the rows of the operator. gridDim.x counts tokens. The block with blockIdx.y = 0 stores the token's latent and
+// key. The block with blockIdx.y = 1, if there is one, stores the token's query latent.
 template <class X, class Y>
 __global__ void __launch_bounds__(kThreads) latent_store(const __grid_constant__ LatentStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// The kernel replaces every instruction from the first layer's norm to the norm after the last layer, for one or two
+// The kernel replaces all operators from the first layer's norm to the norm after the last layer, for one or two
 // requests of one row each, on Hopper. The sizes are those of Qwen3-0.6B: bfloat16, hidden size 1024, 16 query heads
 // and 8 KV heads of size 128, norms of queries and keys, and inner size 3072.
 //

@@ -4,8 +4,8 @@
 //     {bias: bool = false, residual: bool = false}
 //
 // w has the layout of checkpoints: [out_features, in_features], row-major. `bias` and `residual` say which of the two
-// optional operands are present, in that order. Sums are float32 and rounded once. y may use the memory of residual,
-// but must not overlap another operand.
+// optional operands are present. The operands come in this order. Sums are float32 and rounded once. y may use the
+// memory of residual, but must not overlap another operand.
 //
 // On the CPU, our own kernels compute products of few rows and all float16 products, with operands converted to float32
 // where needed. oneDNN computes the rest, except bfloat16 products on CPUs without AVX-512. Bits may differ between row

@@ -57,8 +57,8 @@ class LinearAlgorithms {
   // Returns one entry for each known problem: [["bf16", m, n, k, bias, any_rows, "<128 hexadecimal digits>", measured],
   // …]. The algorithm comes from improve(), else from note(), else from remember().
   Json to_json() const;
-  // Loads the algorithms of an earlier process. `json` is what to_json() returned there. Returns kDataLoss for any
-  // other content, and then loads nothing.
+  // Loads the algorithms of an earlier process. `json` is what to_json() returned in that process. If it is anything
+  // else, the function returns kDataLoss and loads nothing.
   Status remember(const Json& json);
   // Makes to_json() also return the algorithms that another process measured. `json` is what to_json() returned in that
   // process. This process itself does not use these algorithms. Returns the same errors as remember().

@@ -26,7 +26,7 @@ TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t coun
   for (std::int64_t i = 0; i < count; ++i) to[i] = to_float(from[i]);
 }
 
-// Converts a block of w, which begins at w[column, depth], to float32 and stores it transposed. Columns of y beyond n
+// Converts the block of w that begins at w[column, depth] to float32, and stores it transposed. Columns of y beyond n
 // become zeros.
 template <class T>
 TESSERA_CPU_CLONES void pack_block(const LinearProblem& p, std::int64_t column, std::int64_t depth, std::int64_t count,

@@ -25,8 +25,8 @@ inline bool allows_own_kernels(const BindArgs& args, const LinearProblem& p) {
 }
 
 // Binds the kernel for a few rows, for any sizes. It reads the weights once for every four rows, or once for each row
-// if the size of a row is no multiple of 16 bytes. It runs at the speed of memory, which bounds a decode of few
-// requests. A row's bits do not depend on the number of rows.
+// if the size of a row is no multiple of 16 bytes. Its speed is limited by memory bandwidth, which also bounds a decode
+// of few requests. A row's bits do not depend on the number of rows.
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& problem);
 
 // Returns whether the streamed kernel supports the linear and is the fastest. It supports up to 8 rows of a 16-bit

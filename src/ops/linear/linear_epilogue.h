@@ -13,8 +13,8 @@ namespace tessera {
 // epilogue needs a linear without a residual.
 bool allows_epilogue(const BindArgs& args, const LinearProblem& p);
 
-// Makes the device current and binds like bind_cublaslt(). Returns null if the library has no kernel. The linear and
-// the next operator then run as separate kernels.
+// Makes the device current and binds like bind_cublaslt(). Returns null if the library has no kernel. In that case the
+// linear and the next operator run as separate kernels.
 Result<std::unique_ptr<BoundOp>> bind_epilogue(const LinearProblem& p, Device& device);
 
 }  // namespace tessera

@@ -26,9 +26,9 @@ using namespace cuda::gated_linear;
 constexpr std::int64_t kFewestRows = 1024;
 bool has_tiles_enough(std::int64_t items, std::int64_t clusters) { return 2 * items >= 5 * clusters; }
 
-// Returns the number of rows per tile for which the last cluster finishes earliest. A tile costs the products of its
-// rows and the store at its end. The other warpgroup's products hide part of the store. The rest of the store costs as
-// much as kStoreRows rows at k = 1024.
+// Returns the number of rows per tile for which the last cluster finishes earliest. A tile takes the time of its rows'
+// products plus the time of the store at its end. The other warpgroup's products hide part of the store. The rest of
+// the store costs as much as kStoreRows rows at k = 1024.
 int best_tile_rows(std::int64_t m, std::int64_t across, std::int64_t k, std::int64_t clusters) {
   constexpr std::int64_t kStoreRows = 24;
   std::int64_t best = 0;

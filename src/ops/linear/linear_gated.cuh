@@ -3,10 +3,10 @@
 // is twice as wide as y, and is never stored and read again. At 8192 tokens this saves a fifth of a layer's memory
 // traffic.
 //
-// The tensor map of w places 8 gate rows beside the 8 up rows of the same columns of y in shared memory, so that a
-// thread has both sums of an element. The launch has as many blocks as the device runs at once. The tiles of y form a
-// table, and every kGroup rows of this table are a group. Clusters take the tiles group by group, and within a group
-// column by column, so that concurrent tiles share rows of x and w in L2.
+// In shared memory, the tensor map of w places 8 gate rows beside the 8 up rows that belong to the same columns of y,
+// so that a thread has both sums of an element. The launch has as many blocks as the device runs at once. The tiles of
+// y form a table, and every kGroup rows of this table are a group. Clusters take the tiles group by group, and within a
+// group column by column, so that concurrent tiles share rows of x and w in L2.
 //
 // The lower bound of the time is 4 · m · n · k operations at the 989 dense TFLOP/s of an H200.
 #pragma once

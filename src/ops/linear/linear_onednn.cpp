@@ -113,8 +113,8 @@ bool onednn_takes(ir::DType dtype) {
 Result<std::size_t> onednn_workspace_bytes(const LinearProblem& problem, bool has_bias, bool has_residual) {
   try {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    // Addresses are not known yet. So the scratch memory is large enough for a residual in y's memory and for one
-    // elsewhere.
+    // Addresses are not known yet, so the residual may be in y's memory or elsewhere. The scratch memory is large
+    // enough for both cases.
     if (!has_residual) return describe(engine, problem, has_bias, Residual::kNone).scratchpad_desc().get_size();
     return std::max(describe(engine, problem, has_bias, Residual::kInPlace).scratchpad_desc().get_size(),
                     describe(engine, problem, has_bias, Residual::kSeparate).scratchpad_desc().get_size());

@@ -30,7 +30,7 @@ constexpr int kSharedBytesOfOne = 116 * 1024;
 
 // Returns the number of blocks that share a tile. It is the greatest power of two, at most kMostBlocks, for which each
 // block has its own multiprocessor and at least one stage. There is one exception: the number is two instead of one if
-// k is at least 4096 and there are at most as many tiles as multiprocessors. Two blocks may then share a
+// k is at least 4096 and there are at most as many tiles as multiprocessors. In this case two blocks may share a
 // multiprocessor, but with such a long k each of them still keeps enough loads in flight. The number does not depend on
 // m.
 int blocks_of_tile(const LinearProblem& p) {

@@ -4,7 +4,7 @@
 // linear: placing its blocks, waiting for the first columns, and the loop over k. The kernel therefore does three
 // things:
 //   - Weights do not depend on the preceding kernels, so a block asks for them before it waits (cuda_launch.cuh).
-//   - The blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the loop.
+//   - The blocks of a cluster share a tile of y and split k. This fills the multiprocessors and shortens the loop.
 //     After the loop each block leaves its sums in its own shared memory. Then each block takes some of the tile's
 //     rows, and adds the sums of all blocks for these rows, in the order of the cluster's blocks.
 //   - If there are too many blocks for each to have a multiprocessor of its own, two blocks share a multiprocessor, so
@@ -131,10 +131,10 @@ __device__ inline Pack<T, 8> residual_at(const Problem& p, std::int64_t at) {
   return p.residual != nullptr ? load_pack<T, 8>(p.residual + at) : Pack<T, 8>{};
 }
 
-// Computes and stores eight columns of y, from `column` on. `out` is the index in y of the first of these elements. The
-// callback add(sums, first) sets `sums` to the sums of eight of the thread's rows of w, from row `first` on. With a
-// gate, the thread's rows 0 to 7 are gate rows and its rows 8 to 15 are up rows. `residual` is a parameter, so that the
-// caller can load it while it waits for sums.
+// Computes and stores eight columns of y, from `column` on. `out` is the first element's index in y. The callback
+// add(sums, first) sets `sums` to the sums of eight of the thread's rows of w, from row `first` on. With a gate, the
+// thread's rows 0 to 7 are gate rows and its rows 8 to 15 are up rows. `residual` is a parameter, so that the caller
+// can load it while it waits for sums.
 template <class T, class Problem, class Add>
 __device__ inline void store_columns(const Problem& p, int column, std::int64_t out, const Pack<T, 8>& residual,
                                      const Add& add) {

@@ -88,7 +88,7 @@ __device__ inline void store_tile(const Streamed<T>& p, const Results& changes, 
 }
 
 // A warp's sums of a tile. A tensor-core instruction multiplies an operand of sixteen rows by an operand of eight rows.
-// With up to eight rows of x, w is the operand of sixteen rows, which halves the number of instructions.
+// With up to eight rows of x, w is the operand of sixteen rows. This halves the number of instructions.
 template <int kEights>
 struct WarpTile {
   static constexpr bool kWeightsFirst = kEights == 1;

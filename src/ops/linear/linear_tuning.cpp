@@ -143,7 +143,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Returns the fastest algorithm, or `at_hand` if no other one is faster by kSmallestGain.
+// Returns the fastest algorithm if it saves more than the fraction kSmallestGain of the time that `at_hand` takes.
+// Otherwise returns `at_hand`.
 Result<OpaqueAlgorithm> fastest(const LinearShape& shape, const OpaqueAlgorithm& at_hand, Device& device) {
   const std::unique_ptr<Stream> stream = TRY(device.create_stream("measured linears"));
   const Operands operands = TRY(Operands::create(shape, device, *stream));

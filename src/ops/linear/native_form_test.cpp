@@ -1,5 +1,6 @@
 // Catches: native forms (an operator's computation by simpler operators) that compute something other than their
-// operator, return results in the wrong order, or lose attributes; and native forms that no test compares.
+// operator, return results in the wrong order, or lose attributes; and native forms that no test compares with their
+// operators.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -92,7 +92,8 @@ __device__ inline float activate(float gate, float up, GatedActivation activatio
 }
 
 // The order in which the columns of x are stored. A kernel that converts weights gets them in pairs, and the two
-// columns of a pair are not neighbours. x is then stored in the order of these pairs. kGiven means in ascending order.
+// columns of a pair are not neighbours. For such a kernel, x is stored in the order of these pairs. kGiven means in
+// ascending order.
 //   kPaired       within 32 columns, column 4 i + j goes to place 8 j + i (moe_mxfp4.cuh)
 //   kAlternating  within 16 columns, the columns with even numbers come first (moe_quantised_pieces.cuh)
 enum class ColumnOrder { kGiven, kPaired, kAlternating };

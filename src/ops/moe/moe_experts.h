@@ -31,8 +31,8 @@
 // No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
 // nothing: a row with only such ids is 0, even if x holds NaN. Matrix products and the results of a() are rounded to X;
 // the sum over k is in float32, in the order of k, and rounded once. E is at most kMaxExperts (moe_route.h). The
-// attributes gate_up_bias, down_bias, mxfp4 and quantised say which of the optional operands are present, in that
-// order.
+// attributes gate_up_bias, down_bias, mxfp4 and quantised say which of the optional operands are present. The operands
+// come in this order.
 //
 // routed_experts (≥ E) is the number of experts that the router chose among. It exceeds E if this rank (one process of
 // several) holds only a part of them. It changes no result, only the choice of kernels. About

@@ -2,10 +2,10 @@
 // some of the expert's rows of x by 48 columns of the result. Each of these columns belongs to one row of weights. The
 // thread uses dot products of rows (linear_dot.cpp) or oneDNN (onednn_blocks.h).
 //
-// A decode step reads the chosen experts' weights, 3 · H · I values for each expert, and little else. Reading these
-// weights from memory takes nearly all of the step's time. A block reads each of its weights once for up to 240 rows of
-// x. Blocks of 48 columns are small enough to share the work of one token among dozens of threads: with I = 768 and 8
-// experts there are 768 / 48 · 8 = 128 blocks.
+// A decode step reads the chosen experts' weights, 3 · H · I values for each expert (H: hidden size, I: intermediate
+// size), and little else. Reading these weights from memory takes nearly all of the step's time. A block reads each of
+// its weights once for up to 240 rows of x. Blocks of 48 columns are small enough to share the work of one token among
+// dozens of threads: with I = 768 and 8 experts there are 768 / 48 · 8 = 128 blocks.
 //
 // A prefill has so many rows for every expert that products limit the speed. In this case oneDNN is faster than dot
 // products. For example, on one core of a Zen 5 EPYC, in bfloat16 with H = 2048 and I = 768, oneDNN makes the whole

@@ -328,9 +328,8 @@ TEST_P(MoeExperts, TakesLargeExperts) {
   for (const std::int64_t tokens : {3, 33}) check(GetParam(), {tokens, 4, 4, 2048, 768}, {}, Choice::kOne);
 }
 
-// All rows of weights have a multiple of 32 columns, which CUDA's decode kernel requires. The sizes cover several
-// experts in a block, more experts than fit in a block's shared memory, groups of eight rows, and an odd number of
-// stages.
+// All rows of weights have a multiple of 32 columns, as CUDA's decode kernel requires. The sizes cover several experts
+// in a block, more experts than fit in a block's shared memory, groups of eight rows, and an odd number of stages.
 TEST_P(MoeExperts, TakesWholeSteps) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
   for (const MoeSizes& s : {MoeSizes{1, 2, 8, 64, 32}, MoeSizes{7, 4, 16, 1056, 224}, MoeSizes{40, 6, 9, 160, 96}})
@@ -341,7 +340,7 @@ TEST_P(MoeExperts, TakesWholeSteps) {
   check(GetParam(), {32, 8, 64, 64, 704}, {});  // only nine stages of the down matrix fit in a block's shared memory
 }
 
-// Covers more tokens than the kernels compute at a time, which are 2048 on the CPU and 4096 on CUDA.
+// Covers more tokens than the kernels compute at a time (2048 on the CPU and 4096 on CUDA).
 TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {4300, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
 
 TEST_P(MoeExperts, RowsWithoutExpertsAreZeroEvenWithNan) {

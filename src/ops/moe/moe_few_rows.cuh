@@ -1,13 +1,14 @@
 // Computes moe_experts for the few tokens of a decode step. Each chosen expert's weights are read once.
 //
 // The time is bounded by the bytes of the weights: 3 · H · I values for each chosen expert, for any number of its
-// tokens. For example, 8 experts of 3 x 2048 x 768 weights in bfloat16 are 75 MB, which take 16 µs at 4.8 TB/s. A block
-// takes 16 rows of an expert's matrix, and each of its 8 warps takes an eighth of the columns of these rows. The warps
-// load the weights straight from global memory into the operands of tensor-core instructions. The instruction's 16 rows
-// of x are the expert's tokens, so one token costs as much as sixteen. No list of tiles is made beforehand. Instead
-// there is a block for each pair (token, k) and each group of 16 weight rows. A block ends at once if an earlier pair
-// has the same expert, or if its pair has no expert. A block that ends at once costs only its scheduling, but the
-// blocks of all pairs except one may be of this kind. Therefore this kernel supports at most kMostPairs pairs.
+// tokens (H: hidden size, I: intermediate size). For example, 8 experts of 3 x 2048 x 768 weights in bfloat16 are 75
+// MB, which take 16 µs at 4.8 TB/s. A block takes 16 rows of an expert's matrix, and each of its 8 warps takes an
+// eighth of the columns of these rows. The warps load the weights straight from global memory into the operands of
+// tensor-core instructions. The instruction's 16 rows of x are the expert's tokens, so one token costs as much as
+// sixteen. No list of tiles is made beforehand. Instead there is a block for each pair (token, k) and each group of 16
+// weight rows. A block ends at once if an earlier pair has the same expert, or if its pair has no expert. A block that
+// ends at once costs only its scheduling, but the blocks of all pairs except one may be of this kind. Therefore this
+// kernel supports at most kMostPairs pairs.
 //
 // Weights of 4 bits need 17 bytes per 32 columns, so 4 experts of 3 x 2880 x 2880 weights are 53 MB, or 11 µs.
 // Unpacking takes about two instructions per value, in addition to the loads.

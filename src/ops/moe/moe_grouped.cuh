@@ -6,10 +6,11 @@
 // recorded graph works for any choice, and a block without a tile ends. Tiles of one expert are neighbours in the list,
 // so that its weights come from memory once, and from the L2 cache for the other tiles.
 //
-// A prefill is bounded by 6 · H · I operations for each pair (token, k). mma.sync reaches about 600 of the H200's 989
-// dense TFLOP/s in bfloat16. Tiles of 128 rows, three stages of cp.async and two blocks per multiprocessor can be
-// expected to reach about two thirds of these 600. If an expert has fewer rows than a tile, reading its weights limits
-// the speed: computing takes longer than reading the weights only from about 120 rows on.
+// A prefill is bounded by 6 · H · I operations for each pair (token, k), where H is the hidden size and I the
+// intermediate size. mma.sync reaches about 600 of the H200's 989 dense TFLOP/s in bfloat16. Tiles of 128 rows, three
+// stages of cp.async and two blocks per multiprocessor can be expected to reach about two thirds of these 600. If an
+// expert has fewer rows than a tile, reading its weights limits the speed: computing takes longer than reading the
+// weights only from about 120 rows on.
 //
 // Weights of 4 bits are loaded to registers while an earlier stage is multiplied, and then written to shared memory as
 // bfloat16. From there they are multiplied like 16-bit weights.

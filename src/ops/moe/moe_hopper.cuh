@@ -6,9 +6,9 @@
 // An item is the product of one tile of x, from the list that order_rows() made, and one range of weight rows. The
 // kernel reads the number of tiles from device memory, so a recorded graph works for any choice of the router.
 //
-// For gate and up, the tensor map of w places 8 gate rows beside the 8 up rows of the same columns of y in shared
-// memory, so that a thread has both sums of an element. The rows of x past a tile's last row belong to another expert
-// or to an earlier forward. They are multiplied too, up to the tile's width, but their results are not stored.
+// For gate and up, the tensor map of w places in shared memory 8 gate rows beside the 8 up rows that belong to the same
+// columns of y. A thread therefore has both sums of an element. The rows of x past a tile's last row belong to another
+// expert or to an earlier forward. They are multiplied too, up to the tile's width, but their results are not stored.
 //
 // The time is bounded by 6 · H · I operations for each pair of a token and one of its experts (H: hidden size, I:
 // intermediate size), at the 989 dense TFLOP/s of an H200.
@@ -217,8 +217,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constan
       store_results<T, kGateUp>(p, sum, tile, column, warpgroup, results, turn);
     }
   }
-  // A block must not end earlier, because other blocks of the cluster may still write its shared memory and signal its
-  // barriers.
+  // A block must not end before this wait, because other blocks of the cluster may still write its shared memory and
+  // signal its barriers.
   sync_cluster();
 #endif
 }

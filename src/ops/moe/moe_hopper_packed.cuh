@@ -223,8 +223,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
       store_results<T, kGateUp, kOrder>(p, sum, tile, column, warpgroup, results, turn);
     }
   }
-  // A block must not end earlier, because other blocks of the cluster may still write its shared memory and signal its
-  // barriers.
+  // A block must not end before this wait, because other blocks of the cluster may still write its shared memory and
+  // signal its barriers.
   sync_cluster();
 #endif
 }

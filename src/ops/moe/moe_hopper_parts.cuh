@@ -73,8 +73,8 @@ __host__ __device__ inline constexpr int part_bytes(int rows) {
   return (rows + kHopperStep - 1) / kHopperStep * kHopperStep * kHopperRowBytes;
 }
 
-// Copies `parts` stages, from `stage` on, of this block's share of the rows of x to a slot in all blocks of the
-// cluster. Stages past the last column are filled with zeros. `rank` is this block's number in the cluster.
+// Copies this block's share of the rows of x to a slot in all blocks of the cluster. It copies `parts` stages, from
+// `stage` on. Stages past the last column are filled with zeros. `rank` is this block's number in the cluster.
 __device__ inline void copy_parts(const CUtensorMap& x, const RowsRing& ring, const Tile& tile, int rank, int stage,
                                   int parts) {
   ring.wait_empty();

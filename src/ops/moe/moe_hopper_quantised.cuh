@@ -299,8 +299,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
       store_results<T, kGateUp, kResults>(p, sum, tile, column, warpgroup, results, turn);
     }
   }
-  // A block must not end earlier, because other blocks of the cluster may still write its shared memory and signal its
-  // barriers.
+  // A block must not end before this wait, because other blocks of the cluster may still write its shared memory and
+  // signal its barriers.
   sync_cluster();
 #endif
 }

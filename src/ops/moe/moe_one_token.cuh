@@ -9,7 +9,7 @@
 // threads of a quad has its own block, and one tensor-core instruction adds up products of all four blocks. The eight
 // columns of the instruction's B operand keep the four sums separate. Column 2q holds the x of thread q's block, and
 // zeros for the other blocks. Thread q receives the sums of columns 2q and 2q + 1. In the kernel of gate and up, the A
-// operand has rows of gate and rows of up, which are multiplied by column 2q. In the kernel of down, the A operand has
+// operand has rows of gate and rows of up. Both are multiplied by column 2q. In the kernel of down, the A operand has
 // rows of two experts. One expert uses column 2q and the other uses column 2q + 1, because each expert has its own x.
 //
 // Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither factor causes a

@@ -29,8 +29,8 @@ constexpr std::int64_t token_gate_up_bytes(std::int64_t k) {
   return kTokenSlots * 2 * eight_rows_bytes(k) + token_columns(k) * 2;
 }
 
-// Copies eight weight rows to a slot. Only one thread calls this function. `row` is the number of the first of the
-// eight rows, counted over the rows of all experts. It is a multiple of 8.
+// Copies eight weight rows to a slot. Only one thread calls this function. `row` is the index of the first of these
+// rows, counted over the rows of all experts. It is a multiple of 8.
 template <class T>
 __device__ inline void copy_eight_rows(const Matmul<T>& p, std::int64_t row, unsigned char* to, SharedBarrier& full) {
   const auto values = static_cast<std::uint32_t>(p.k) * 4;
@@ -63,7 +63,7 @@ __device__ inline void ask_for_units(const Matmul<T>& p, const std::int32_t* ids
   }
 }
 
-// Returns which of eight weight rows a thread reads. Shared memory serves eight threads at once, which are two quads.
+// Returns which of eight weight rows a thread reads. Shared memory serves two quads, which are eight threads, at once.
 // If k is an odd multiple of 64, rows a and a + 2 lie in different banks. So one quad reads a row a and the other reads
 // row a + 2, which avoids bank conflicts.
 __device__ inline int row_of_thread_in_eight() {

@@ -3,8 +3,8 @@
 //
 // Each block counts all pairs, and separately the pairs of the tokens that come before the block's own tokens. So the
 // block knows where its own pairs go, and blocks need not wait for each other. A matmul that reads x by the copy engine
-// (TMA) needs contiguous rows, so this step copies them for it. Copying then bounds the time, because T · top_k rows
-// are written, and read again by the matmul.
+// (TMA) needs contiguous rows, so this step copies them for it. If rows are copied, copying bounds the time, because T
+// · top_k rows are written, and read again by the matmul.
 #pragma once
 
 #include <algorithm>

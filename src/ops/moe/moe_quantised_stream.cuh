@@ -8,9 +8,9 @@
 // Scales are applied in one of two places:
 //   - to partial sums (kSums), if the columns that a quad reads at a time share a scale: the products with the unscaled
 //     values are summed in float32, and this sum is multiplied by the scale;
-//   - to values (kValues), if these columns have several scales: a value times its scale is rounded to T,
-//     which is exact for NVFP4. The scales of GGUF's codes (kCodes) are also applied to values. They are float16, and
-//     may have offsets.
+//   - to values (kValues), if these columns have several scales: a value times its scale is rounded to T. For NVFP4
+//     this is exact. The scales of GGUF's codes (kCodes) are also applied to values. They are float16, and may have
+//     offsets.
 #pragma once
 
 #include "tessera/ops/cuda/l2_prefetch.cuh"

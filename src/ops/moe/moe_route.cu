@@ -1,9 +1,9 @@
 // Computes moe_route on CUDA. Each warp processes a row of logits. Lane l holds the experts l, l + 32, … as keys in
 // registers. To pick the best expert, the warp needs two reduction instructions.
 //
-// A row has E logits and top_k results, so the rows of a step are at most a few hundred KiB. The kernel's time is
-// therefore the time of the launch and of the top_k picks, which follow each other and take about 60 cycles each. Rows
-// share nothing, so a row's bits do not depend on other rows.
+// A row has E logits and top_k results, so the rows of a step are at most a few hundred KiB, which are read quickly.
+// The kernel's time is therefore the time of the launch and of the top_k picks, which follow each other and take about
+// 60 cycles each. Rows share nothing, so a row's bits do not depend on other rows.
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -88,7 +88,7 @@ __device__ void exclude_groups(const RouteProblem& p, const float* scores, unsig
   }
 }
 
-// Computes the scores of one row, which are the softmax or the sigmoid of the logits, in shared memory.
+// Computes the scores of one row in shared memory. The scores are the softmax or the sigmoid of the logits.
 template <class T, int kPerLane>
 __device__ void score_row(const RouteProblem& p, const T* logits, float* scores, int lane) {
   const int experts = static_cast<int>(p.experts);

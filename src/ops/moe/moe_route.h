@@ -17,11 +17,11 @@
 //
 // A row whose slot (in the KV cache) is 0 is padding, because slot 0 lies in the page that belongs to no request. For a
 // padding row all ids are -1 and all weights 0, so padding loads no expert's weights. The attributes `correction` and
-// `expert_scale` say which of the two optional operands are present, in that order.
+// `expert_scale` say which of the two optional operands are present. The operands come in this order.
 //
 // If this rank (one process of several) holds only the experts [first_expert, first_expert + local_experts), the choice
-// is still among all E. The ids then count from first_expert, and an expert of another rank becomes -1 with weight 0.
-// The matrices of moe_experts then begin with expert first_expert, and moe_experts adds nothing for an id of -1.
+// is still among all E. In this case the ids count from first_expert, and an expert of another rank becomes -1 with
+// weight 0. The matrices of moe_experts begin with expert first_expert, and moe_experts adds nothing for an id of -1.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,11 @@
 // Computes moe_experts for the rows of a decode step on Hopper. One kernel computes gate and up. A second kernel
 // computes down and adds up the results of each token's experts.
 //
-// The time is bounded by reading the chosen experts, 3 · H · I values each. Each expert is read once, for any number of
-// rows. Bulk copies (TMA) bring the weights to a ring buffer in each block's shared memory. The router's choice is
-// known before gate and up begins. The kernel of down therefore requests its first weights as soon as its blocks fit on
-// the multiprocessors, and only then waits for the results of gate and up.
+// The time is bounded by reading the chosen experts, which have 3 · H · I values each (H: hidden size, I: intermediate
+// size). Each expert is read once, for any number of rows. Bulk copies (TMA) bring the weights to a ring buffer in each
+// block's shared memory. The router's choice is known before gate and up begins. The kernel of down therefore requests
+// its first weights as soon as its blocks fit on the multiprocessors, and only then waits for the results of gate and
+// up.
 //
 // Both kernels split the router's choice into groups of up to 8 rows of one expert. In the kernel of gate and up, an
 // item of work is a group and 8 columns of y (16 weight rows). A block takes every gridDim.x-th item, so
@@ -49,9 +50,9 @@ __device__ inline void sync_streamed(int warps) { asm volatile("bar.sync 1, %0;"
 // Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for down); pairs <=
 // kStreamedPairs. The kernel of gate and up first waits for the router, and only then lets the kernel of down begin.
 // The router's results are therefore complete when the kernel of down begins. Gate and up always have one team. Down
-// may have several. A stage then has all columns of k, and p.slots is a multiple of p.teams and of kCopyingWarps. A
-// block has streamed_threads<kTeam>(p.teams) threads. Its dynamic shared memory holds the slots, and for down also
-// T[pairs, kStreamedWeightRows].
+// may have several. If it has several, a stage has all columns of k, and p.slots is a multiple of p.teams and of
+// kCopyingWarps. A block has streamed_threads<kTeam>(p.teams) threads. Its dynamic shared memory holds the slots, and
+// for down also T[pairs, kStreamedWeightRows].
 template <class T, bool kGateUp, class Weights>
 __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam == 1 ? 1 : 2)
     streamed_experts(const Streamed<T> p) {
@@ -107,8 +108,8 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   // The number of chunks in a stage. A team multiplies one chunk at a time.
   const int chunks = (min(m.k, p.stage_columns) + kChunk - 1) / kChunk;
   const auto columns_of = [&](int stage) { return min(p.stage_columns, m.k - stage * p.stage_columns); };
-  // Returns the number of the item's first weight row among all experts' rows. An item has eight rows from there on,
-  // and eight rows that begin `to_high` rows later.
+  // Returns the index of the item's first weight row, counted over the rows of all experts. An item has eight rows from
+  // there on, and eight rows that begin `to_high` rows later.
   const auto first_row = [&](const Item& item) {
     return static_cast<std::int64_t>(groups.at(item.group).expert) * m.w_rows + item.column * kColumns;
   };

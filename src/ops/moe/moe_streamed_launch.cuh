@@ -35,7 +35,7 @@ inline Share share_of(const ExpertsProblem& p) {
 }
 
 // The maximum size of a ring in bytes. Only the kernel of down with teams of one warp can have a ring of this size,
-// because each of its blocks has a multiprocessor to itself.
+// because each block of this kernel has a multiprocessor to itself.
 inline constexpr std::int64_t kMostRingBytes = 200 * 1024;
 
 // A block's ring buffer in shared memory. A slot holds one stage of weights.
@@ -146,12 +146,12 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
 }
 
 // Returns the number of teams, of one warp each, in a block of down. If it returns 0, a team is a whole block. `slots`
-// is the number of stages with all columns of k that fit in shared memory. Each team needs a stage with all of k, so a
-// multiprocessor runs one block. The number of teams is a multiple of kCopyingWarps; down_launch() makes the number of
-// slots a multiple of the number of teams. The result is 0 if fewer than kFewestTeams teams fit. It is also 0 if the
-// blocks run in several rounds and the last round would leave too many multiprocessors idle. The kernel then has teams
-// of a whole block. With quantised weights two of these blocks run on each multiprocessor, which in this case is faster
-// than teams of one warp.
+// is the number of stages with all columns of k that fit in shared memory. Each team needs a stage with all of k. The
+// ring is therefore so large that a multiprocessor runs only one block. The number of teams is a multiple of
+// kCopyingWarps; down_launch() makes the number of slots a multiple of the number of teams. The result is 0 if fewer
+// than kFewestTeams teams fit. It is also 0 if the blocks run in several rounds and the last round would leave too many
+// multiprocessors idle. If the result is 0, each team of the kernel is a whole block. With quantised weights two of
+// these blocks run on each multiprocessor, and in this case they are faster than teams of one warp.
 inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;

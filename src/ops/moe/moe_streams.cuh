@@ -14,7 +14,7 @@ inline constexpr int kStreamedSlots = 32;       // maximum number of stages in s
 inline constexpr int kTeamOfBlock = 8;          // number of warps in a team that fills a whole block
 inline constexpr int kMostTeams = 16;           // maximum number of teams of one warp in a block
 
-// The number of warps of a block that request weights, for teams of `kTeam` warps.
+// The number of a block's warps that request weights, if teams have `kTeam` warps.
 template <int kTeam>
 inline constexpr int kCopyingWarps = kTeam == 1 ? 4 : 1;
 // Returns the number of threads of a block with `teams` teams of `kTeam` warps.
@@ -50,7 +50,7 @@ struct Streamed {
 };
 
 // Copies the first `bytes` bytes of eight rows from `low` on, and of eight rows from `high` on. Rows begin row_bytes
-// apart in global memory, and `pitch` bytes apart in shared memory. If both distances are equal, two copies suffice.
+// apart in global memory, and `pitch` bytes apart in shared memory. If row_bytes equals `pitch`, two copies suffice.
 // Otherwise sixteen are needed. Only one warp calls this function.
 __device__ inline void copy_rows(const void* low, const void* high, int row_bytes, int bytes, int pitch,
                                  unsigned char* to, SharedBarrier& full) {

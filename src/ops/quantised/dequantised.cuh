@@ -10,8 +10,9 @@ namespace tessera::cuda::quantised {
 inline constexpr int kDequantisedThreads = 256;
 inline constexpr int kDequantisedColumns = 16;  // number of columns that a thread converts
 
-// Computes each element of the matrix, rounded to T. A thread converts kDequantisedColumns columns of a row, which
-// share a scale. Preconditions: the number of columns is a multiple of 16, and groups begin at multiples of 16 columns.
+// Computes each element of the matrix, rounded to T. A thread converts kDequantisedColumns columns of a row. These
+// columns share a scale. Preconditions: the number of columns is a multiple of 16, and groups begin at multiples of 16
+// columns.
 template <class T, Values kValues>
 __global__ void __launch_bounds__(kDequantisedThreads) dequantise(const QuantisedMatrix w, T* to) {
   let_next_begin();

@@ -178,8 +178,8 @@ __global__ void __launch_bounds__(kTileThreads<Product>, 1)
       }
     }
   }
-  // A block must not end earlier, because the other block may still write this block's shared memory and signal its
-  // barriers.
+  // A block must not end before this wait, because the other block may still write this block's shared memory and
+  // signal this block's barriers.
   sync_cluster();
 #endif
 }

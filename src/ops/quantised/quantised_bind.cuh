@@ -42,9 +42,9 @@ inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.
 
 // Chooses how blocks compute `tiles` tiles of the product. A tile is computed by one block (a whole tile), or by a
 // cluster of blocks that split its k. Blocks split k if this lowers the estimated time (`turns`) and leaves each block
-// at least two stages. Whole tiles then fill as many waves of all blocks as possible, and only the remaining tiles have
-// their k split. Split tiles come first. Because the blocks of split tiles end early, the last whole tiles can begin on
-// the multiprocessors that these blocks leave. The number of clusters that run at once is the result of
+// at least two stages. If they do, whole tiles fill as many waves of all blocks as possible, and only the remaining
+// tiles have their k split. Split tiles come first. Because the blocks of split tiles end early, the last whole tiles
+// can begin on the multiprocessors that these blocks leave. The number of clusters that run at once is the result of
 // clusters_at_once(). It does not follow from the number of blocks: an H200 runs 132 blocks at once, but only 30
 // clusters of four. In a deterministic forward no block splits k, because the choice depends on m and would change the
 // order of sums.
@@ -80,8 +80,8 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
   return best;
 }
 
-// kPersists says whether persistent_tiles() computes tiles of a Product, if there are enough of them. Products for
-// which a thread has no registers left (kHoldsParts) are excluded. PersistentMemory has the sizes of the shared memory
+// kPersists says whether persistent_tiles() computes tiles of a Product, if there are enough tiles. For example, it is
+// false if the Product leaves a thread no registers (kHoldsParts). PersistentMemory has the sizes of the shared memory
 // of persistent_tiles().
 template <class Product>
 inline constexpr bool kPersists = !Product::kRounds && Product::Ring::kStageScaleBytes == 0 && !Product::kLimitsBoxes &&

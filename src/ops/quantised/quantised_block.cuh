@@ -4,12 +4,12 @@
 //
 // A block computes 128 rows of w by kN rows of x. One warp copies stages of 64 to 256 columns of k to the ring. It
 // starts the first copies of weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows
-// of w by all rows of x, or 64 rows of x by all rows of w. A template parameter, Product, says how. If x has few rows
-// and is multiplied in rounded form, the block has further warps, which round x and write it to the ring
+// of w by all kN rows of x, or 64 rows of x by all 128 rows of w. A template parameter, Product, says how. If x has few
+// rows and is multiplied in rounded form, the block has further warps, which round x and write it to the ring
 // (rounding_warps.cuh). The blocks of a cluster do one of two things:
 //   - with few tiles they split k. At the end each block leaves its sums in its own shared memory, and adds the sums of
 //     all blocks for its share of the rows of x (linear_split.cuh). Blocks that round x instead send their sums
-//     (sent_sums.cuh). If there are a few more tiles than blocks that run at once, only the first clusters split k,
+//     (sent_sums.cuh). If the tiles slightly outnumber the blocks that run at once, only the first clusters split k,
 //     and each block after them computes a whole tile;
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
 // If there are many wide tiles, persistent blocks compute them instead, one tile after another (persistent_tiles.cuh).
@@ -42,9 +42,9 @@ __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t
                    : "memory");
 }
 
-// Computes and stores y for the block's share of the tile's rows of x. If kSplit is true, the function adds up the sums
-// of all blocks of the cluster. If not, the block's share is the whole tile, and the block has the complete sums. A
-// thread stores eight columns of a row at a time.
+// Computes and stores y for the rows of x that are the block's share of the tile. If kSplit is true, the function adds
+// up the sums of all blocks of the cluster. If not, the block's share is the whole tile, and the block has the complete
+// sums. A thread stores eight columns of a row at a time.
 template <class T, int kN, bool kSplit>
 __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_t sums, const TilePlace& place) {
   const int share = kSplit ? (kN + p.split - 1) / p.split : kN;
@@ -144,7 +144,7 @@ __device__ inline void sync_multiplying() {
 //   kRowsFirst                 whether x is the A operand of the products. If it is, a thread has the sums that
 //                              store_row_sums() takes, and otherwise the sums that store_tile_sums() takes
 //   kHoldsParts                whether the warpgroups take over registers because a thread holds the sums of a stage
-//                              beside those of the tile. The block then has a multiprocessor to itself
+//                              beside those of the tile. If they do, the block has a multiprocessor to itself
 //   kRounds                    whether the block has warps that round x
 //   kLimitsBoxes               whether the block limits the number of boxes of weights in flight. If it does, weights
 //                              and rows of x have separate barriers

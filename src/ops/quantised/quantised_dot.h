@@ -16,8 +16,8 @@ namespace tessera {
 // `groups`.
 bool quantised_dot_takes(const QuantisedMatrix& m, ir::DType dtype);
 
-// quantised_dot_x_bytes() returns the bytes of x in the kernel's form. quantised_dot_prepare() converts x [rows, cols]
-// of `dtype` to that form and writes it to `to`.
+// quantised_dot_x_bytes() returns the size of x in the kernel's form, in bytes. quantised_dot_prepare() converts x
+// [rows, cols] of `dtype` to that form and writes it to `to`.
 std::size_t quantised_dot_x_bytes(std::int64_t rows, std::int64_t cols, ir::DType dtype);
 void quantised_dot_prepare(const std::byte* x, std::int64_t rows, std::int64_t cols, ir::DType dtype, std::byte* to);
 

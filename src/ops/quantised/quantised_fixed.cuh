@@ -1,10 +1,10 @@
 // Computes quantised_linear on Hopper for up to 32 rows of x in fixed point (fixed_rows.cuh), with w in int4 in groups
 // of 128 columns. quantised_block.cuh has the rest of the kernel.
 //
-// An int4 weight w becomes the int8 number 16 · (w − 8), which takes three instructions for eight weights. A number of
-// x in fixed point has two bytes. One integer product has the high bytes and the low bytes of x as separate columns, so
-// the sums of a group are exact. If the zero point is not 8, a correction is added to a sum. Then the sum becomes a
-// float32, and is multiplied by the scales of both matrices.
+// An int4 weight w becomes the int8 number 16 · (w − 8). The conversion takes three instructions for eight weights. A
+// number of x in fixed point has two bytes. One integer product has the high bytes and the low bytes of x as separate
+// columns. The sums of a group are integers, and therefore exact. If the zero point is not 8, a correction is added to
+// a sum. Then the sum becomes a float32, and is multiplied by the scales of both matrices.
 //
 // The time is bounded by reading w once. With 16-bit products (quantised_tiles.cuh), converting the weights and
 // multiplying them by scales takes longer than reading them.

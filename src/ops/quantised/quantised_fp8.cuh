@@ -1,8 +1,8 @@
 // Computes quantised_linear on Hopper for rows of x that are rounded to E4M3 (rounded_rows.cuh), with w in E4M3. The
 // kernel is used for up to 64 rows. For more rows, rounded_wide.cuh and rounded_many.cuh are used, or this kernel if
 // they do not support w. The tensor cores multiply E4M3 numbers. quantised_block.cuh has the rest of the kernel. Tensor
-// cores keep only about 14 bits when they add. So the sums of a stage, whose 128 columns are a group, are multiplied by
-// their scales and added in float32.
+// cores keep only about 14 bits when they add. The sums of each stage, which are the sums of one group of 128 columns,
+// are therefore multiplied by the group's scales and added up in float32.
 //
 // The time is bounded by reading w once. If x has up to eight rows, warps of each block round it (rounding_warps.cuh).
 // If x has more rows, a kernel before this one rounds it. If instead each block rounded x, the product would take 1.6

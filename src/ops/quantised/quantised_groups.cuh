@@ -2,13 +2,12 @@
 // [n, k / 2], scales f32 [n, k / 128], and zeros u8 [n, k / 128] or none. k is a multiple of 128. quantised_block.cuh
 // has the rest of the kernel.
 //
-// Warpgroups convert w to whole numbers in bfloat16 or float16, which is exact, and multiply them by x. The sums of a
-// group are separate from the tile's sums. When the products of a group have ended, its sums are multiplied by the
-// scales of the group, in float32, and added to the tile's sums. The kernel of quantised_tiles.cuh instead multiplies
-// each weight by its scale. The multiplication by the scale takes one instruction for two weights, and rounds
-// each weight.
+// Warpgroups convert w exactly, to whole numbers in bfloat16 or float16, and multiply them by x. The sums of a group
+// are separate from the tile's sums. When the products of a group have ended, its sums are multiplied by the scales of
+// the group, in float32, and added to the tile's sums. The kernel of quantised_tiles.cuh instead multiplies each weight
+// by its scale. The multiplication by the scale takes one instruction for two weights, and rounds each weight.
 //
-// A warpgroup converts weights while the tensor cores multiply the weights before them.
+// A warpgroup converts weights while the tensor cores multiply the weights that it converted before.
 #pragma once
 
 #include "tessera/ops/quantised/quantised_block.cuh"

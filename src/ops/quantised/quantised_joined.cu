@@ -1,6 +1,6 @@
 // Joins quantised_linear with the operators before and after it on CUDA. The gate after the linear is computed from the
-// sums. If the linear reads rows in E4M3 or fixed point, the norm or gate before it writes its result in this form. No
-// separate launch then converts the rows.
+// sums. If the linear reads rows in E4M3 or fixed point, the norm or gate before it writes its result in this form, so
+// that no separate launch has to convert the rows.
 #include <limits>
 #include <optional>
 #include <span>

@@ -1,5 +1,5 @@
-// Binds quantised_linear on CUDA. bind() chooses one of seven kernels, by sizes, types and the format alone. A line has
-// a kernel's name, what the kernel needs, its file, and its property:
+// Binds quantised_linear on CUDA. bind() chooses one of seven kernels, by sizes, types and the format alone. Each line
+// below gives a kernel's name, what the kernel needs, its file, and its main property:
 //
 //   staged        16-bit types, very few rows, Hopper (quantised_staged.cuh): like streamed, with x in shared memory
 //   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): bound by reading w

@@ -4,9 +4,9 @@
 //     {values, scales = "f32", group_rows, group_cols, factor = zeros = groups = false, bias = residual = false,
 //      inputs = "plain"}
 //
-// quantised_matrix.h describes the operands from w to groups, and the attributes about them. `bias` and `residual` say
-// which of these two are present, in that order. Sums are float32 and rounded once. y may be the same memory as
-// residual, and overlaps no other operand.
+// quantised_matrix.h describes the operands from w to groups, and the attributes about them. The attributes `bias` and
+// `residual` say which of the operands `bias` and `residual` are present. `bias` comes first. Sums are float32 and
+// rounded once. y may be the same memory as residual, and overlaps no other operand.
 //
 // `inputs` is the rounding of x for which the checkpoint was made: "plain" (none), "token" (one scale for a row) or
 // "group" (one scale for each 128 columns of a row). "token" and "group" round to the type of w's values. A kernel may

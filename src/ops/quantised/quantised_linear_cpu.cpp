@@ -1,5 +1,6 @@
-// Computes quantised_linear on the CPU. Threads take blocks of columns of y, which are rows of w. There are four ways
-// to multiply a block by x. A line has the name of a way, when it is used, and what it does:
+// Computes quantised_linear on the CPU. Threads take blocks of columns of y. A column of y belongs to a row of w. There
+// are four ways to multiply a block by x. Each line below gives a way's name, says when it is used, and says what it
+// does:
 //
 //   blocks      packed blocks of GGUF, and x that is rounded by block: integer products (blocks/block_linear.h)
 //   registers   a few rows of x, or any number in a deterministic forward: w is converted where it is multiplied

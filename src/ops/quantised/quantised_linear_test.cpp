@@ -140,9 +140,10 @@ TEST_P(QuantisedLinear, DeterministicBitsDoNotDependOnOtherRows) {
 }
 
 // Catches faults in arrangements that the sizes above do not lead to: tiles of 192 and 256 rows of x; three blocks that
-// split k; slightly more tiles than blocks run at once on 132 multiprocessors, so that only the first tiles have their
-// k split; as many tiles as multiprocessors, with blocks that share x and fill their rings again; and enough tiles for
-// persistent blocks, in whole rounds, with a last round that is not whole, and with an odd number of tiles of w.
+// split k; slightly more tiles than the number of blocks that 132 multiprocessors run at once, so that only the first
+// tiles have their k split; as many tiles as multiprocessors, with blocks that share x and fill their rings again; and
+// enough tiles for persistent blocks, in whole rounds, with a last round that is not whole, and with an odd number of
+// tiles of w.
 TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel has tiles";
   const std::array formats{

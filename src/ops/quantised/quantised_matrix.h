@@ -58,7 +58,7 @@ struct QuantisedFormat {
   bool is_blocks() const { return values == Values::kBlocks; }
   // Returns the number of values in a byte. Precondition: `values` is not kBlocks.
   std::int64_t values_of_byte() const { return values == Values::kInt4 || values == Values::kE2M1 ? 2 : 1; }
-  // Returns the bytes that a group's scale takes, together with its offset if there are pairs.
+  // Returns the bytes that a group's scale takes, together with its offset if the scales are "pairs".
   std::int64_t scale_bytes() const { return scales == Scales::kE4M3 ? 1 : scales == Scales::kFloat16 ? 2 : 4; }
   // Returns the zero of int4 values if no zeros are stored.
   int default_zero() const { return scales == Scales::kPairs ? 0 : 8; }
@@ -108,7 +108,7 @@ struct QuantisedMatrix {
 // name.
 Status refuse_blocks(std::string_view op, BlockType type);
 
-// Makes the matrix of a node's operands. Precondition: expect_quantised() accepted the operands.
+// Makes the matrix from a node's operands. Precondition: expect_quantised() accepted the operands.
 QuantisedMatrix make_quantised_matrix(const QuantisedFormat& format, std::span<const TensorView> operands);
 
 }  // namespace tessera

@@ -43,9 +43,9 @@ struct StreamedKernel {
     const std::int64_t blocks = std::min(tiles, 2 * call.workers);
     const std::int64_t most = ceil_div(tiles, blocks) * stages;  // maximum number of stages of a block
     p.slots = static_cast<int>(std::min({most, std::int64_t{kMostRingSlots}, std::int64_t{most_ring / slot_bytes}}));
-    // The number of stages in flight is limited only if stages have at least kLimitedBoxBytes bytes, like the boxes of
-    // other kernels. Stages are smaller if values have four bits or scales are large, and then gain nothing from a
-    // limit.
+    // The number of stages in flight is limited only if a stage has at least kLimitedBoxBytes bytes. Other kernels have
+    // the same rule for their boxes. Smaller stages, which come from values of four bits or from large scales, gain
+    // nothing from a limit.
     rows.in_flight = kTileRows * stage_bytes >= kLimitedBoxBytes ? std::min(p.slots, kBoxesInFlight) : p.slots;
     const auto bytes = static_cast<std::size_t>(p.slots * slot_bytes + 2 * p.scales.slot);
     const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kStreamWarps + 1) * kWarp)};

@@ -3,13 +3,14 @@
 //
 // The kernel is built like the kernel of linear_streamed.cuh, and that file gives the reasons. A block processes tiles
 // of 16 rows of w and all of k. A ninth warp lets the copy engine (TMA) load a tile in stages through a ring in shared
-// memory, and begins before the preceding kernels have ended. Eight warps share the columns of a stage. Their sums are
-// added at the end of a tile, in an order that depends neither on the number of rows nor on the tile.
+// memory, and begins before the preceding kernels have ended. Eight warps divide the columns of a stage among
+// themselves. At the end of a tile, the sums of the warps are added in an order that depends neither on the number of
+// rows nor on the tile.
 //
 // The four threads of a quad read 64 neighbouring bytes of a row. Each reads 16 bytes (16 or 32 values) and converts
 // them to pairs (quantised_values.cuh). A tensor-core product multiplies 16 rows of w by eight rows of x. The columns
 // of k may be in any order, as long as both matrices use the same order. The conversion decides which columns of w form
-// a pair, and x's columns are paired alike. streamed_tile.cuh says where scales are applied.
+// a pair, and x's columns are paired in the same way. streamed_tile.cuh says where scales are applied.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ template <int kEights>
 inline constexpr int kMostRingBytes = (kEights == 1 ? 100 : 92) << 10;
 
 // Returns the maximum number of rounds in a stage. In a round, the eight warps read kRoundBytes of each row of w. A
-// thread holds a stage's columns of x in registers. For eight rows of x they take 16 registers of a thread, in one
-// round of packed values or in two rounds of bytes.
+// thread holds a stage's columns of x in registers. For eight rows of x, one round of packed values takes 16 registers
+// of a thread. Two rounds of bytes take as many.
 inline constexpr int most_rounds(Values values) { return is_packed(values) ? 1 : 2; }
 
 // How the rows of a stage lie in shared memory.

@@ -14,7 +14,7 @@ using namespace cuda::quantised;
 
 constexpr int kNotServed = -1;
 // Returns how many scales a row of w has in a stage. The result is 0 if values have eight bits and one scale belongs to
-// the whole row. It is kNotServed if the kernel does not support the format.
+// the whole row, and kNotServed if the kernel does not support the format.
 int groups_of_stage(const QuantisedMatrix& w) {
   const QuantisedFormat& f = w.format;
   if (group_shift_of(w) < 0) return kNotServed;

@@ -3,8 +3,8 @@
 // the rest of the kernel.
 //
 // If the scales belong to groups of columns, each value is multiplied by the scale of its group, and the group's offset
-// is added. This rounds the weights to T once; NVFP4's weights stay exact. If a whole row of 8-bit values has one
-// scale, the sums are multiplied by it, in float32.
+// is added. The result is rounded to T once. NVFP4's weights stay exact. If a whole row of 8-bit values has one scale,
+// the sums are multiplied by it, in float32.
 //
 // With few rows the time is bounded by reading w once. Converting takes about three instructions per value, and a
 // multiprocessor issues them for 40 values per cycle. If memory delivers w at full speed, converting takes less than
@@ -18,8 +18,8 @@ namespace tessera::cuda::quantised {
 
 // Returns the offset of chunk 0 of a row. The copy engine (TMA) swizzles the 16-byte chunks of a row of kRowBytes:
 // chunk c lies at place c ^ l of the row, where l is the number of the row's 128-byte line modulo the number of chunks
-// in a row. Chunk 0 therefore lies at place l, and chunk c at the returned offset ^ 16 c. The chunks of the row eight
-// rows further on are 8 kRowBytes bytes further on.
+// in a row. Chunk 0 therefore lies at place l, and chunk c lies at the offset (result ^ 16 c). Each chunk of the row
+// `row` + 8 lies 8 kRowBytes bytes after the same chunk of this row.
 template <int kRowBytes>
 __device__ inline std::uint32_t first_chunk(int row) {
   const int byte = row * kRowBytes;
@@ -76,7 +76,7 @@ struct LoadedScales {
   static constexpr int kCount = kGroups.count == 0 ? 1 : kGroups.count;
   static constexpr bool kFloats = kGroups.form == ScaleForm::kStored && kValues != Values::kE2M1 && kGroups.count > 0;
   static constexpr bool kZeros = kFloats && kValues == Values::kInt4;
-  // If a stage has one scale, a load reads the scales of four stages, which is as fast as a load of one scale.
+  // If a stage has one scale, one load reads the scales of four stages, because it is as fast as a load of one scale.
   static constexpr int kStages = kFloats && kCount == 1 ? 4 : 1;
   static constexpr int kWords = kGroups.form == ScaleForm::kHalves ? kCount / 2
                                 : kValues == Values::kE2M1         ? kCount / 4
@@ -84,8 +84,8 @@ struct LoadedScales {
   std::uint32_t scales[kWords];
   std::uint32_t zeros;  // zero points, one byte for each scale
 
-  // Loads the scales and zeros of kStages stages from `stage`, a multiple of kStages. `scale_row` and `zero_row` are
-  // the indices of the row's first scale and first zero.
+  // Loads the scales and zero points of kStages stages. The first of them is `stage`, a multiple of kStages.
+  // `scale_row` and `zero_row` are the indices of the row's first scale and first zero point.
   __device__ void load(const TiledQuantised<T>& p, int scale_row, int zero_row, int stage) {
     const QuantisedMatrix& w = p.w;
     if constexpr (kGroups.form != ScaleForm::kStored) {
@@ -154,7 +154,8 @@ struct StageScales {
     }
   }
 
-  // Returns the values of a converted pair in a step of 16 columns. They are not scaled if scales are applied to sums.
+  // Returns the values of a converted pair in a step of 16 columns. The values are not scaled if scales are applied to
+  // sums.
   __device__ std::uint32_t values_of(std::uint32_t pair, int step) const {
     const int group = step * Loaded::kCount / kGroups.steps();
     const std::uint32_t offset = offsets[kZeros ? group : 0];
@@ -180,7 +181,7 @@ __device__ inline void convert_step(std::uint32_t start, int step, const StageSc
   constexpr bool kSmall = StageScales<T, kValues, kGroups>::kSmall;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    // A thread has the columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step, where q is its number in the quad.
+    // A thread has the columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step, where q is the thread's number in its quad.
     std::uint32_t pairs[2];
     const std::uint32_t chunk = start ^ static_cast<std::uint32_t>(step * kStepBytes / 16 * 16);
     const std::uint32_t at = chunk + static_cast<std::uint32_t>(step * kStepBytes % 16 + half * 8 * kRowBytes);

@@ -10,8 +10,8 @@
 //
 // Subnormal values become subnormal numbers, and every step is exact. From the result, exact() computes the value
 // itself, and scaled() computes the value times a scale, rounded to the type. The result of scaled() is kSumGrow times
-// too small, so that neither this result nor the scale leaves the range of the type. Therefore sums of products are
-// multiplied by kSumGrow in float32. The code 0x7f of e4m3 is NaN in float16 and 480 in bfloat16.
+// too small, so that neither this result nor the scale leaves the range of the type. Sums of products with such results
+// are multiplied by kSumGrow in float32. The code 0x7f of e4m3 is NaN in float16 and 480 in bfloat16.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -141,7 +141,7 @@ __device__ inline void convert_bytes_apart(std::uint32_t word, std::uint32_t (&p
 }
 
 // Puts the bits of two e2m1 values where T has its sign, exponent and mantissa. Each 16-bit half of an argument holds
-// the four bits of one value. They begin at bit 6 in `at_six`, and at bit 12 in `at_twelve`.
+// the four bits of one value. These bits begin at bit 6 in `at_six`, and at bit 12 in `at_twelve`.
 template <class T>
 __device__ inline std::uint32_t place_e2m1(std::uint32_t at_six, std::uint32_t at_twelve) {
   if constexpr (kIsBf16<T>) return merge<0x01C001C0u>(at_six, at_twelve & 0x80008000u);
@@ -209,18 +209,18 @@ __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset,
 
 // Says whether integers with float16 scales are converted to very small bfloat16 numbers. The conversion then only
 // moves bits. An int4 becomes 2^-130 times the value. A byte without a sign becomes 2^-133 times the value: its lower
-// seven bits are the mantissa, and its highest bit is the lowest bit of the exponent, which is 0 or 1. One fused
-// multiply-add then applies the scale and the offset. Other conversions of integers need a subtraction first. Scales
-// are multiplied by kSmallScaleGrow, and offsets are divided by kSmallSumGrow, so that no product and no offset leaves
-// the range of bfloat16. Sums of the results must be multiplied by kSmallSumGrow.
+// seven bits are the mantissa, and its highest bit is the lowest bit of the exponent, so the exponent is 0 or 1. One
+// fused multiply-add then applies the scale and the offset. Other conversions of integers need a subtraction first.
+// Scales are multiplied by kSmallScaleGrow, and offsets are divided by kSmallSumGrow, so that no product and no offset
+// leaves the range of bfloat16. Sums of the results must be multiplied by kSmallSumGrow.
 template <class T, Values kValues>
 inline constexpr bool kSmallInts = (kValues == Values::kInt4 || kValues == Values::kInt8) && kIsBf16<T>;
 inline constexpr float kSmallScaleGrow = 0x1p111F;
 template <Values kValues>
 inline constexpr float kSmallSumGrow = kValues == Values::kInt8 ? 0x1p22F : 0x1p19F;
 
-// The highest bit of a signed int8 is flipped before the conversion, which gives the unsigned number value + 128. Codes
-// that are stored with an offset are unsigned already (block_codes.h), so they are not flipped.
+// Before the conversion, the highest bit of a signed int8 is flipped. The result is the unsigned number value + 128.
+// Codes that are stored with an offset are unsigned already (block_codes.h), so they are not flipped.
 inline constexpr std::uint32_t kFlipSigns = 0x80808080u;
 
 // convert_small_nibbles() and convert_small_byte() arrange values like convert_nibbles() and convert_byte(), but
@@ -297,8 +297,8 @@ __device__ inline std::uint32_t value_scale(float scale) {
   return both_halves<T>(scale * kScaleGrow<T, kValues>);
 }
 
-// Returns by how many bits a column's number is shifted to the right to give the number of the column's group. Returns
-// -1 if the matrix needs a division or a table instead of a shift.
+// The number of a column, shifted to the right by the returned number of bits, is the number of the column's group.
+// Returns -1 if the matrix needs a division or a table instead of a shift.
 inline int group_shift_of(const QuantisedMatrix& m) {
   if (m.groups != nullptr) return -1;
   if (m.num_groups == 1) return 31;

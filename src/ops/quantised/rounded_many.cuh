@@ -1,6 +1,6 @@
-// Computes quantised_linear, alone or together with the gate after it, on Hopper. It is for many rows of x, which are
-// rounded to E4M3 (rounded_rows.cuh), and for w in E4M3. The throughput of the tensor cores for 8-bit products limits
-// the speed. An H100's data sheet gives 1979 TFLOP/s.
+// Computes quantised_linear, alone or together with the gate after it, on Hopper. The kernel is for many rows of x,
+// which are rounded to E4M3 (rounded_rows.cuh), and for w in E4M3. The throughput of the tensor cores for 8-bit
+// products limits the speed. An H100's data sheet gives 1979 TFLOP/s.
 //
 // x is wgmma's A operand, so a thread has the sums of two rows of x. A stage has 128 columns. For a stage's sums a
 // thread needs only two scales of x and, if blocks of 128 rows of w share a scale, one scale of w. The tensor cores
@@ -70,8 +70,8 @@ class ManyTile {
   __device__ int weight() const { return weight_; }
 
   // Returns the scales of the tile's rows of w, one for each stage. Without a gate, all rows have the same scales. With
-  // a gate, eight gate rows and eight up rows alternate in the tile. `odd` is then 0 for the scales of the gate rows,
-  // and 1 for those of the up rows.
+  // a gate, eight gate rows and eight up rows alternate in the tile. In this case `odd` is 0 for the scales of the gate
+  // rows, and 1 for those of the up rows.
   __device__ const float* scales_of(int odd) const {
     const bool is_gated = p_.gate != Gate::kNone;
     const int row = is_gated ? weight_ / 2 + odd * p_.n : weight_;
@@ -110,8 +110,8 @@ class ManyTile {
     return make_float2(to_float(two.at[0]), to_float(two.at[1]));
   }
 
-  // Stores a warp's sums to y. They first go to `results`, the warp's part of shared memory. `first_row` is the warp's
-  // first row of x.
+  // Stores a warp's sums to y. The sums first go to `results`, the warp's part of shared memory. `first_row` is the
+  // warp's first row of x.
   __device__ void store(const float (&sum)[kManySums], unsigned char* results, int first_row) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const bool is_gated = p_.gate != Gate::kNone;

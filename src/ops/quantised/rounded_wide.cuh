@@ -46,9 +46,9 @@ class StageScales {
 
 // The Product argument of quantised_block() for tiles of kWideRows rows of x. x is wgmma's A operand, so a thread has
 // the sums of two rows of x. For a stage it therefore needs only two scales of x, and one scale of w, or two with a
-// gate. A warpgroup has registers for the sums of two stages: while it adds those of one stage, the tensor cores
-// compute those of the other. Preconditions: blocks do not share x. Either each row of w has one scale, or each tile of
-// w (with a gate, each half of a tile) has one scale for each stage.
+// gate. A warpgroup has registers for the sums of two stages: while it adds one stage's sums, the tensor cores compute
+// the other stage's sums. Preconditions: blocks do not share x. Either each row of w has one scale, or each tile of w
+// (with a gate, each half of a tile) has one scale for each stage.
 template <class T>
 struct WideRoundedProduct {
   using Element = T;
@@ -61,8 +61,8 @@ struct WideRoundedProduct {
   static constexpr int kSums = kTileWeights / 2;  // number of sums of a thread
   using Ring = TileRing<kWideRows, kTileWeights * kWeightRowBytes, 1, 1, sizeof(float)>;
 
-  // Returns the number of a row in the tile. The thread uses the scales of this row. It is row 0 in all threads,
-  // because all rows of the tile have the same scales.
+  // Returns the row of the tile whose scales the thread uses. This is row 0 in all threads, because all rows of the
+  // tile have the same scales.
   __device__ static int first_weight() { return 0; }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -1,6 +1,6 @@
 // In a product of few rows (quantised_block.cuh), some warps of a block round x to E4M3. They write each stage's rows
 // and scales to the ring, where the copy engine would otherwise put rows that another kernel has rounded. No other
-// kernel has to round x then, so a decode saves one launch before each product.
+// kernel has to round x, so a decode saves one launch before each product.
 #pragma once
 
 #include "tessera/ops/cuda/box_copy.cuh"

@@ -14,8 +14,8 @@
 
 namespace tessera::cuda::quantised {
 
-// An upper bound of the number of floats in the memory where a block receives sums. The block receives as many sums as
-// the tile has. The units may not divide evenly among the blocks, so there is also room for up to kMostSplit - 1 unused
+// The maximum number of floats in the memory where a block receives sums. The block receives at most as many sums as
+// the tile has. If the units do not divide evenly among the blocks, the memory also holds up to kMostSplit - 1 unused
 // units of 16 floats.
 inline constexpr int kMostSentSums = kMostRoundingRows * kTileWeights + (kMostSplit - 1) * 16;
 

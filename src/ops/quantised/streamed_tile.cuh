@@ -3,8 +3,8 @@
 //
 // Scales are applied in one of three places:
 //   - to the complete sum of a row of w, when it is stored, if the row has one scale (kRows);
-//   - to partial sums, if the columns that a quad reads in a round share a scale (kSums): the products of a round with
-//     the unscaled values of w are summed in float32, and this sum is multiplied by the scale;
+//   - to partial sums, if the columns of w that a quad reads in a round (kQuadBytes bytes) share a scale (kSums): the
+//     products with the unscaled values of w are summed in float32, and this sum is multiplied by the scale;
 //   - to the values of w, if groups are smaller: a value times its scale is rounded to T. If the format has pairs of a
 //     scale and an offset, the offset is added before rounding. For NVFP4 the product is exact. There is separate code
 //     for float32 and e4m3 scales (kValues), for float16 scales (kHalves) and for pairs (kPairs).

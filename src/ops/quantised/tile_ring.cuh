@@ -14,8 +14,8 @@ inline constexpr int kTileWarpgroups = 2;
 inline constexpr int kMostStageColumns = 128;  // in fixed point a stage has 256 instead (quantised_fixed.cuh)
 inline constexpr int kBoxRowBytes = 128;       // bytes of a row of x in a box
 inline constexpr int kMostTileStages = 8;
-// The maximum number of blocks of a cluster that split k. Larger clusters are faster if the kernel runs alone, but
-// after other kernels they wait longer until a group of multiprocessors has room for all their blocks.
+// The maximum number of blocks in a cluster whose blocks split k. Larger clusters are faster if the kernel runs alone,
+// but after other kernels they wait longer until a group of multiprocessors has room for all their blocks.
 inline constexpr int kMostSplit = 6;
 inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // number of warps that multiply
 inline constexpr int kTileSumRow = kTileWeights + 4;
@@ -40,8 +40,8 @@ inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup +
 template <class Product>
 inline constexpr int kTileBlocks = Product::Ring::kN <= 64 && !kMovesRegisters<Product> ? 2 : 1;
 
-// The maximum number of boxes of weights that a block has in flight, if its Product limits them. A block that has a
-// multiprocessor to itself has as many in flight as two blocks that share one.
+// The maximum number of TMA boxes of w that a block has in flight, if its Product limits this number. A block that has
+// a multiprocessor to itself has as many in flight as two blocks that share one.
 template <class Product>
 inline constexpr int kTileBoxesInFlight = kBoxesInFlight * 2 / kTileBlocks<Product>;
 

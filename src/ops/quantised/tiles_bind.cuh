@@ -26,8 +26,8 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
 }
 
 // Returns an estimate of the time that the product takes with tiles of kN rows of x. The time of a stage is
-// proportional to 170 + kN: converting w takes a constant time, and multiplying takes a time for each row of x
-// (measured with int4 on an H200).
+// proportional to 170 + kN, as measured with int4 on an H200. The 170 stand for converting w, which takes a constant
+// time. The time of multiplying grows with the number of rows of x.
 template <class T, Values kValues, StageGroups kGroups, int kN>
 Result<std::int64_t> tiles_cost(const QuantisedCall& p) {
   using Product = TilesProduct<T, kValues, kGroups, kN>;
@@ -49,16 +49,17 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
   return make_tiles<T, kValues, kGroups, 128>(p);
 }
 
-// has_block_tiles() returns whether block_tiles.cu supports the matrix. It supports the matrices to which block_codes.h
-// converts GGUF's blocks: integers in groups of 16 or 32 columns, each group with a float16 scale, or with a float16
-// scale and offset. bind_block_tiles() binds the kernels of block_tiles.cu. Its precondition is
-// quantised_tiles_serve().
+// has_block_tiles() returns whether block_tiles.cu supports the matrix. block_tiles.cu supports the matrices to which
+// block_codes.h converts GGUF's blocks: integers in groups of 16 or 32 columns, each group with a float16 scale, or
+// with a float16 scale and offset. bind_block_tiles() binds the kernels of block_tiles.cu. bind_block_tiles() has the
+// precondition quantised_tiles_serve().
 bool has_block_tiles(const QuantisedMatrix& w);
 Result<std::unique_ptr<BoundOp>> bind_block_tiles(const QuantisedCall& p);
 
 // prefers_group_tiles() returns whether group_tiles.cu supports the call and is faster than the kernels of
-// quantised_tiles.cuh. Its precondition is quantised_tiles_serve(). bind_group_tiles() binds the kernel of
-// group_tiles.cu (quantised_groups.cuh). Its precondition is prefers_group_tiles().
+// quantised_tiles.cuh. bind_group_tiles() binds the kernel of group_tiles.cu (quantised_groups.cuh).
+// prefers_group_tiles() has the precondition quantised_tiles_serve(), and bind_group_tiles() has the precondition
+// prefers_group_tiles().
 bool prefers_group_tiles(const QuantisedCall& p);
 Result<std::unique_ptr<BoundOp>> bind_group_tiles(const QuantisedCall& p);
 

@@ -4,8 +4,8 @@
 //   y[t, c] = silu(Σ_j w[c, j] · x[t - (K - 1) + j, c])
 //
 // T is the number of rows, C the number of channels, K the number of taps and P the number of slots. Only the first C
-// of a row's W values are read, so that x may be the result of a joint projection. A slot of `state` holds the last K -
-// 1 rows of a request before its drafts (ForwardBatch::draft_lens), oldest first, and after them up to D drafts. The
+// of a row's W values are read, so that x may be the result of a joint projection. A slot of `state` holds the K - 1
+// rows of a request that precede its drafts (ForwardBatch::draft_lens), oldest first, and then up to D drafts. The
 // request's next forward continues after the K - 1 rows that end with the last accepted draft
 // (ForwardBatch::accepted_drafts). If a request starts at position 0, these rows are zeros, and its slot is not read.
 //

@@ -34,9 +34,9 @@ __device__ inline void spread(const Fragment& from, std::uint32_t (&to)[4]) {
   to[3] = from.w;
 }
 
-// The operands of 16 rows and one value head. A tile is one Fragment for each lane of a warp. It has the layout of
-// mma's A operand. Only the tiles of `values` have the accumulator layout: pairs 0 and 1 of a lane's fragment belong to
-// the tile's first 8 columns.
+// The operands of 16 rows and one value head. A tile is one Fragment for each lane of a warp. The tiles of `values`
+// have the accumulator layout: pairs 0 and 1 of a lane's fragment belong to the tile's first 8 columns. All other tiles
+// have the layout of mma's A operand.
 struct BlockOperands {
   Fragment corrections[kDimTiles][kWarp];  // -W: tiles [rows, key dimensions]
   Fragment queries[kDimTiles][kWarp];      // exp(G_i) · q_i: tiles [rows, key dimensions]

@@ -247,8 +247,8 @@ class Preparation {
       if (i / 8 == lane_ / kBlockRows) system.matrix[i][warp_ * kBlockRows + lane_ % kBlockRows] = from_float<T>(x[i]);
   }
 
-  // Loads a 16 x 16 block of -A as B operands of products. Its block row is `block`, and its block column is `before`.
-  // If the two numbers are equal, it loads the inverse of the diagonal block instead.
+  // Loads the 16 x 16 block of -A in block row `block` and block column `before`, as B operands of products. If the two
+  // numbers are equal, loads the inverse of the diagonal block instead.
   __device__ void load_system(std::uint32_t (&b)[4], int block, int before) const {
     cuda::load_matrices<false>(
         b, &m_.own[block].system.matrix[lane_ / 16 * 8 + lane_ % 8][before * kBlockRows + lane_ / 8 % 2 * 8]);

@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(con
     if (!waited) wait_for_previous();
     waited = true;
 
-    // Row 0 is the request's first row in the forward. Accepted drafts have negative numbers. They have no results.
+    // Row 0 is the request's first row in the forward. Accepted drafts have negative numbers and no results.
     int count = 0;
     for (int first = -work.request.accepted; first < work.request.num_rows; first += count) {
       count = min(kRowsAtOnce, work.request.num_rows - first);

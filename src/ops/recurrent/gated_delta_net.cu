@@ -43,9 +43,9 @@ Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shar
 
 // In decode steps the grid has a block for each item, even if not all blocks are resident at once. A block that starts
 // when another block ends can load its data while other blocks compute. If requests may have drafts, there may be fewer
-// requests than rows, and blocks without an item would cost time. The grid then has at most kDecodeWaves times as many
-// blocks as can be resident. In other forwards `items` is only an upper bound, which counts every row as a request.
-// Resident blocks then loop over the items.
+// requests than rows, and blocks without an item would cost time. In this case the grid has at most kDecodeWaves times
+// as many blocks as can be resident. In other forwards `items` is only an upper bound, which counts every row as a
+// request, so resident blocks loop over the items.
 template <class T, int kHeld>
 Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
   constexpr std::int64_t kDecodeWaves = 16;
@@ -58,7 +58,7 @@ Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const De
                       [=](cudaStream_t stream) { launch_early(run_rows<T, kHeld>, shape, stream, p); });
 }
 
-// The maximum number of bytes of operands that a window's chunks may pass from the first kernel to the second.
+// The maximum size, in bytes, of the operands that the first kernel passes to the second kernel for one window.
 constexpr std::int64_t kWindowBytes = 128 << 20;
 
 // The chunked form's settings for the number of rows for which the operator is bound.

@@ -13,7 +13,7 @@
 //     g = -exp(a_log) · softplus(a + dt_bias)      beta = sigmoid(b)
 //     S ← exp(g) · S;   S ← S + k ⊗ (beta · (v - Sᵀk));   out = Sᵀq
 //
-// S [Dk, Dv] is the request's slot of `state`. It starts from zeros if the request's first row in this forward is at
+// S [Dk, Dv] is the request's slot of `state`. S starts from zeros if the request's first row in this forward is at
 // position 0. A request's drafts are its last rows (ForwardBatch::draft_lens). They are computed on a copy of the
 // state, so that the slot afterwards holds the state before the drafts. The keys, the values and the row of ba of each
 // draft are stored in the request's slot of `draft_rows`. The request's next forward uses them to advance S over the
@@ -22,8 +22,9 @@
 //
 // A slot of draft_rows holds the values of D drafts, [D, Hv·Dv], and after them 2·D + 1 places for keys and ba,
 // [2·D + 1, Hk·Dk + 2·Hv]. The keys and the ba of the draft at position p of the sequence lie in place p mod (2·D + 1).
-// If a request has only one row besides its drafts, its new drafts do not replace accepted drafts. So each block of a
-// kernel may store its part of the new drafts while other blocks still read accepted keys.
+// If a request has only one row besides its drafts, the keys of its new drafts and of its accepted drafts therefore lie
+// in different places. Each block of a kernel may store its part of the new drafts while other blocks still read the
+// accepted drafts' keys.
 //
 // The recurrent form computes row by row, by the formulas above. The chunked form computes up to kDeltaChunk rows at a
 // time. The corrections u of a chunk solve a triangular system, so that nearly all work is matrix products. G_i is the
@@ -35,9 +36,9 @@
 //
 // Chunks begin at a request's first row of the forward. Both forms give the same results except for the order of sums.
 // The difference is a few 1e-6 for values around 1. Logits may depend on where a prompt is cut into forwards, but only
-// by a difference of this size. In a deterministic forward (ForwardContext) all rows use the recurrent form. A row's
-// bits then depend only on the request's rows up to it, not on other requests or on how the request is cut into
-// forwards.
+// by a difference of this size. In a deterministic forward (ForwardContext) all rows use the recurrent form, so a row's
+// bits depend only on the request's rows up to this row. They do not depend on other requests or on how the request is
+// cut into forwards.
 //
 // The operator's plan (StatePlan) writes lengths and slots before every forward. The kernel reads them when it runs, so
 // a recorded graph works for any batch. Rows that belong to no request are not written.

@@ -23,7 +23,7 @@ struct DeltaSizes {
   std::int64_t width() const { return 2 * key_heads * key_dim + heads * value_dim; }
   std::int64_t state() const { return heads * key_dim * value_dim; }
   std::int64_t keys() const { return key_heads * key_dim; }
-  // Numbers of elements: a draft's keys and its row of ba together, a draft's values, and a whole slot of drafts.
+  // Return numbers of elements: in a draft's keys and row of ba together, in a draft's values, and in a slot of drafts.
   std::int64_t key_width() const { return key_heads * key_dim + 2 * heads; }
   std::int64_t value_width() const { return heads * value_dim; }
   std::int64_t slot_width(std::int64_t held) const { return held * value_width() + (2 * held + 1) * key_width(); }
@@ -98,7 +98,7 @@ std::int64_t values_at(const DeltaSizes& s, std::int64_t held, std::int64_t slot
   return slot * s.slot_width(held) + number * s.value_width();
 }
 
-// Advances `state` over the request's accepted drafts, which it reads from the request's slot in `draft_rows`.
+// Reads the request's accepted drafts from its slot in `draft_rows`, and advances `state` over them.
 void accept_drafts(const DeltaSizes& s, const StateRequest& request, std::int64_t held, const Inputs& in,
                    const std::vector<double>& draft_rows, double* state) {
   std::vector<double> qkv(static_cast<std::size_t>(s.width()));  // the queries are zeros

@@ -20,7 +20,7 @@ extern const ir::OpDecl kScale;
 extern const KernelDef kScaleCpu;
 extern const KernelDef kScaleCuda;
 
-// copy(x) → the type of x, for any dtype
+// copy(x) → a copy of x, for any dtype
 extern const ir::OpDecl kCopy;
 extern const KernelDef kCopyCpu;
 extern const KernelDef kCopyCuda;

@@ -16,8 +16,8 @@ static_assert(kSearchThreads == 1 << kDigitBits && kNatBins <= kSearchThreads &&
 
 inline constexpr unsigned kMostRowBlocks = 8;  // the maximum number of blocks in a portable cluster
 
-// The blocks that share a row. In code for Hopper and later they are a cluster, and in code for older devices one
-// block.
+// The blocks that share a row. In code for Hopper and later they are a cluster. In code for older devices there is only
+// one block.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 struct RowBlocks {
   __device__ static unsigned count() { return cooperative_groups::this_cluster().num_blocks(); }
@@ -106,9 +106,9 @@ __device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure
   return scratch.found;
 }
 
-// Returns the bin of one digit, which is the calling thread's index, summed over the blocks that share the row. The
-// histograms of these blocks must be complete. Most digits have no tokens, and shared memory of other blocks is slow to
-// read. So if a block has no token with this digit, only the count is read from that block.
+// Returns the bin of the digit that equals the calling thread's index, summed over the blocks that share the row. The
+// histograms of these blocks must be complete. Most digits have no tokens, and reading other blocks' shared memory is
+// slow. So if a block has no token with this digit, only the count is read from that block.
 __device__ inline Bin merged_digit(SearchScratch& scratch) {
   const int digit = static_cast<int>(threadIdx.x);
   unsigned filled = 0;  // bit b is set if block b has tokens with this digit

@@ -26,10 +26,10 @@ extern const KernelDef kArgmaxCuda;
 //   top_k        keeps the first top_k tokens; a value <= 0 keeps all
 //   top_p        keeps the shortest sequence of first tokens whose weight is at least top_p times the weight of all
 //                tokens that top_k has kept; a value >= 1 keeps all
-//   min_p        keeps the remaining tokens that weigh at least min_p times as much as the most probable token, which
-//                are those with (x - max) / temperature >= ln min_p; a value that is not above 0 keeps all
+//   min_p        keeps the remaining tokens with (x - max) / temperature >= ln min_p; these weigh at least min_p times
+//                as much as the most probable token; a value that is not above 0 keeps all
 //   the draw     u = ⌊bits · weight / 2^64⌋, where bits = sampling_bits(seed, choice, position) (philox.h) and weight
-//                is that of all tokens kept; the token is the first one whose cumulative weight exceeds u
+//                is the weight of all tokens kept; the token is the first one whose cumulative weight exceeds u
 // A row whose greatest logit is infinite takes the argmax. V is at most 2^21.
 extern const ir::OpDecl kSample;
 extern const KernelDef kSampleCpu;

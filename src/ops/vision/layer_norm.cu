@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kBlockThreads) layer_norm_held(const LayerNorm
 }
 
 // Normalises rows of any length. A block reads its row three times: for the mean, for the variance and for the result.
-// The second and the third time it reads from the cache. It adds in the same order as layer_norm_held.
+// The second and the third time it reads from the cache. The block adds in the same order as in layer_norm_held.
 template <class T, int N>
 __global__ void layer_norm(const LayerNorm<T> norm) {
   __shared__ float scratch[2][kWarp];

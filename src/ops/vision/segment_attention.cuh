@@ -39,10 +39,10 @@ struct Shape {
   static constexpr int kKeys = kKeyWarps * kWarpKeys;
   static constexpr int kThreads = kRowWarps * kKeyWarps * kWarp;
 };
-// Shapes for different grid sizes. Rows32 is used if every block then has a multiprocessor to itself, because blocks
-// with fewer rows end sooner. Otherwise Rows64 is used if all blocks can run at once, at most two on a multiprocessor.
-// Two blocks on one multiprocessor hide each other's waits. For larger grids ManyBlocks has the least work, because its
-// warps share no rows.
+// Shapes for different grid sizes. Rows32 is used if its grid has at most one block for each multiprocessor, because
+// blocks with fewer rows end sooner. Otherwise Rows64 is used if all blocks of its grid can run at once, at most two on
+// a multiprocessor. Two blocks on one multiprocessor hide each other's waits. Larger grids use ManyBlocks. It has the
+// least work, because its warps share no rows.
 using Rows32 = Shape<2, 2, 64>;
 using Rows64 = Shape<4, 2, 32>;
 using ManyBlocks = Shape<4, 1, 64>;

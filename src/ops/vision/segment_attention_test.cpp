@@ -134,7 +134,7 @@ TEST(SegmentAttention, RangesPastTheRowsAreClipped) {
   testing::expect_close(out.results[0], reference(qkv, ranges, 1), allowed(DType::kFloat32), "cut ranges");
 }
 
-// A recorded graph runs on any images, so padding rows may hold anything.
+// Padding rows may hold anything, because the number of rows in images changes from run to run of a recorded graph.
 TEST(SegmentAttention, PaddingChangesNoRow) {
   for (const DType dtype : testing::kFloatingDTypes) {
     HostTensor qkv = random_tensor(dtype, {150, 3 * 2 * 80}, 1);

@@ -1,5 +1,5 @@
-// A plugin with a chat format "faulty" that works while it registers. Later, in a text of more than 20 bytes, the
-// format commits the fault that the environment variable TESSERA_TEST_FAULT names.
+// A plugin with the chat format "faulty". The format works while the plugin registers. Later, in a text of more than 20
+// bytes, it commits the fault that the environment variable TESSERA_TEST_FAULT names.
 #include <tessera_plugin.h>
 
 #include <cstdlib>

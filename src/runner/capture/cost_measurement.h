@@ -43,7 +43,7 @@ class CostMeasurement {
   // The sizes that this object has measured. A size that was measured only in an earlier run of the program is measured
   // again, because the earlier measurement may have been disturbed.
   std::set<std::pair<RunnerKind, std::int64_t>> measured_;
-  // For each RunnerKind, a size. This size and larger ones are not measured, because they take too long.
+  // For each RunnerKind, only sizes below this one are measured. Larger ones would take too long.
   std::array<std::int64_t, 3> measured_below_ = {INT64_MAX, INT64_MAX, INT64_MAX};
 };
 

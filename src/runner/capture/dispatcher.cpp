@@ -71,10 +71,10 @@ Status Dispatcher::capture_full(std::int64_t size) {
 }
 
 std::optional<Decision> Dispatcher::wait_padded(const BatchShape& batch, const Decision& wanted) {
-  // If a larger captured size needs at most kMostRows padding rows, the forward is padded to it, and its own size is
-  // not captured yet. After kMostWaits padded forwards of one size, the size is captured. On an H200 a capture takes 4
-  // to 10 ms. kMostRows padding rows add 6 ms to a prefill of a model with 8 billion parameters, and 0.5 ms to a
-  // prefill of one with 0.6 billion. They add less to a decode.
+  // If a larger captured size needs at most kMostRows padding rows, the forward is padded to that size, and the size of
+  // the forward itself is not captured yet. After kMostWaits padded forwards of one size, this size is captured. On an
+  // H200 a capture takes 4 to 10 ms. kMostRows padding rows add 6 ms to a prefill of a model with 8 billion parameters,
+  // and 0.5 ms to a prefill of one with 0.6 billion. They add less to a decode.
   constexpr std::int64_t kMostRows = 256;
   constexpr int kMostWaits = 8;
   if (parts_.model.options.capture != CaptureMode::kCore) return std::nullopt;

@@ -1,5 +1,5 @@
 // Measures whether a prefill size runs faster as one full graph, which includes attention, than as graphs of pieces
-// with attention between them. It measures in moments without requests.
+// with attention between them. The measurements run in moments without requests.
 //
 // A full graph has no gaps between pieces, and it runs attention on a grid that is fixed for the size. The full graph
 // is kept if both forms give the same bits and the full graph is faster in nearly all pairs of replays. Each pair

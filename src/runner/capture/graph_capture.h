@@ -35,8 +35,8 @@ class GraphCapture {
   // Returns whether capture_next() has something to do.
   bool has_pending() const;
 
-  // Returns the measured memory of graph objects divided by the memory that DeviceProperties estimates. If the device
-  // does not report graph memory, memory reports multiply estimates by this ratio.
+  // Returns the device memory that the captures took, divided by the estimate that follows from DeviceProperties. If
+  // the device does not report the memory of its graphs, memory reports multiply estimates by this ratio.
   double graph_bytes_of_estimate() const { return graph_bytes_of_estimate_; }
   std::int64_t available() const { return available_; }  // free bytes of device memory at the end of start()
 

@@ -1,5 +1,5 @@
-// The texts that Status::with_context adds to start-up errors from compiling or capturing graphs. The code that reports
-// an error searches its message for these texts, and then suggests a remedy.
+// The texts that Status::with_context adds to an error if compiling or capturing graphs fails during the start. The
+// code that reports the error searches its message for these texts. If it finds one, it suggests a remedy.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Catches: a kernel whose first run happens while a stream records. The tests capture at the start, on first use and in
-// idle moments, on one rank and on several. If a device or library loads code on the first run, such a recording fails.
+// Catches: a kernel whose first run happens while a stream records. If a device or library loads code on the first run,
+// the recording fails. The tests capture at the start, on first use and in idle moments, on one rank and on several.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,8 +24,8 @@ using testing::small_options;
 // The number of runs outside recordings, by the number of rows in the run.
 std::map<std::uint64_t, int> runs;
 
-// A silu_mul kernel that loads separate code for each number of rows, like a library that picks algorithms by size. It
-// loads the code on the first run, and returns an error if the stream is recording then.
+// A silu_mul kernel that loads separate code for each number of rows, like a library that picks algorithms by size. The
+// first run with a number of rows loads the code, and returns an error if the stream is recording then.
 class LazilyLoaded final : public BoundOp {
  public:
   LazilyLoaded(std::unique_ptr<BoundOp> kernel, std::int64_t rows, Device& device)

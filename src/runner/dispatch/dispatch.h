@@ -92,21 +92,21 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 // Returns how many of `tokens` prefill tokens to compute in the next forward, from 1 to `tokens`. The rest is left for
 // later forwards. Sizes in `waiting` do not count as captured. Allocates nothing.
 //   - Up to the largest size: returns `tokens`, or a captured size if two forwards are measured to be cheaper than one.
-//   - Above the largest size: returns that size, so that a graph is replayed. Returns `tokens` if one eager forward is
-//     measured to be cheaper, or if nothing was measured and the largest size is below 512: each of the many small
-//     replays would then spend most of its time reading the weights.
+//   - Above the largest size: returns the largest size, so that a graph is replayed. Returns `tokens` instead in two
+//     cases: if one eager forward is measured to be cheaper, or if nothing was measured and the largest size is below
+//     512. Replays of so few tokens would spend most of their time reading the weights.
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
-// Returns a number of tokens above which a prefill's time is about proportional to its number of tokens. It is the
-// smallest captured size whose time per token is at most a quarter above the minimum. Returns 512 if nothing was
+// Returns a number of tokens above which a prefill's time is about proportional to its number of tokens. The result is
+// the smallest captured size whose time per token is at most a quarter above the minimum. Returns 512 if nothing was
 // measured. Allocates nothing.
 std::int64_t filling_tokens(const DispatchTable& table);
 
 // Returns the time in milliseconds of a forward in which `requests` decoding requests have `rows` rows together, drafts
 // included. If `rows` exceeds the largest decode graph, the forward runs as a prefill. Prefills were measured with one
-// request, and several requests cost more. With decode(n) and prefill(n) as the times of a decode and of a prefill of n
-// rows, the estimate is then decode(requests) + prefill(rows) - prefill(requests), or prefill(rows) if that is more.
-// Returns nothing if a cost was not measured. Allocates nothing.
+// request, and several requests cost more. Let decode(n) and prefill(n) be the measured times of a decode and of a
+// prefill of n rows. The estimate for this case is decode(requests) + prefill(rows) - prefill(requests), or
+// prefill(rows) if that is more. Returns nothing if a cost was not measured. Allocates nothing.
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table);
 
 // Returns the time in milliseconds of a forward with prompts. `rows` counts the rows of prompts and decodes together.

@@ -1,5 +1,5 @@
-// Catches: an estimated time of a forward with drafts that leaves out padding rows, or that is a prefill's time
-// although a decode graph has enough rows; and an estimated time of a forward with prompts that is a decode's time.
+// Catches: an estimated time that leaves out padding rows; a forward with drafts that is estimated as a prefill
+// although a decode graph has enough rows; and a forward with prompts that is estimated as a decode.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/dispatch/dispatch.h"

@@ -71,7 +71,7 @@ class DraftStep {
   // Waits for the calls that were sent. `own` is this rank's status of the newest call.
   Status settle(const Status& own);
   // Counts failed replays, and drops the graphs of sizes whose replays failed three times in a row. `end` combines the
-  // outcomes, on all ranks, of the calls since the previous run of ended().
+  // outcomes, on all ranks, of all calls that were made after the previous run of ended().
   Status ended(const ForwardEnd& end);
 
   RunnerParts& parts_;

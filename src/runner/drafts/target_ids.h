@@ -1,5 +1,5 @@
-// Holds the input "target_ids" in device memory. It gives the model's id for each id of a draft's head. The draft's
-// graphs read it (draft_graphs.h).
+// Holds the input "target_ids" in device memory. For each id that a draft's head uses, it gives the model's id of the
+// same token. The draft's graphs read it (draft_graphs.h).
 #pragma once
 
 #include <cstdint>

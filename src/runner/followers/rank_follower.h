@@ -49,7 +49,8 @@ class RankFollower {
   ModelRunner* runner_ = nullptr;             // owned by the host; null before kLoad
   std::optional<FollowedForwards> forwards_;  // empty before kLoad
   ReceivedDraftInputs draft_inputs_;
-  // For each slot, the adapter's share that was written last. It is kept, because the stream may still be copying it.
+  // For each adapter slot, this rank's part of the adapter that was written to it last. The part is kept, because the
+  // stream may still be copying it.
   std::map<std::int64_t, std::shared_ptr<const AdapterShare>> written_;
 };
 

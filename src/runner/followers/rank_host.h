@@ -30,8 +30,8 @@ class RankHost {
 // A function that makes the host of a rank. It is called on the rank's thread.
 using MakeRankHost = std::function<std::unique_ptr<RankHost>(int rank)>;
 
-// Returns the function that each rank other than 0 runs on its thread. This function makes the rank's host and follows
-// rank 0 (rank_follower.h). Every message gets an answer, even if the host could not be made.
+// Returns the function that each rank other than 0 runs on its thread. The returned function makes the rank's host and
+// follows rank 0 (rank_follower.h). Every message gets an answer, even if the host could not be made.
 RankBody following(MakeRankHost make_host);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: batches of the tools verify and soak with pages that the engine would never assign: a page of another
-// group's pool; a page before a window; a page that two requests share; a page outside the pool.
+// Catches: in batches of the tools verify and soak, pages that the engine would never assign (a page of another group's
+// pool, a page before a window, a page that two requests share, or a page outside the pool).
 #include "tessera/runner/memory/group_pages.h"
 
 #include <fmt/format.h>

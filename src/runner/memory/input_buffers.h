@@ -38,7 +38,8 @@ InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options
 
 class InputBuffers {
  public:
-  // Reserves memory for the inputs in `step`, which must outlive this object. Allocate `step` before staging anything.
+  // Reserves space for the inputs in the step buffer `step`, which must outlive this object. The caller must allocate
+  // the step buffer's memory before it stages anything.
   static Result<InputBuffers> create(Device& device, InputLimits limits, StepBuffer& step);
   // Returns the device memory that the inputs take in bytes, including their part of the step buffer.
   static std::int64_t bytes_needed(const InputLimits& limits);
@@ -52,14 +53,16 @@ class InputBuffers {
   // position 0 and slot 0, which no request owns. The step buffer's next upload transfers them. Returns kInternal if
   // padded_tokens exceeds the limits. Precondition: tokens.batch.num_tokens() <= padded_tokens.
   Status stage_tokens(const StagedTokens& tokens, std::int64_t padded_tokens);
-  // Stages the indices of the body's output rows that the head computes. Padding has index -1, which is gathered as
-  // zeros. `sampling` describes the first rows. The other rows are sampled greedily. Each row gets the adapter that its
-  // token had in the most recent call of stage_tokens(). The step buffer's next upload transfers all of this.
+  // Stages the indices of the body's output rows that the head computes. A padding row has index -1, for which the
+  // graph reads zeros. `sampling` describes the first rows. The other rows are sampled greedily. Each row gets the
+  // adapter that its token had in the most recent call of stage_tokens(). The step buffer's next upload transfers all
+  // of this.
   Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows);
-  // Copies sampled ids from the arena to the elements of last_ids that begin at `first`. All memory is on the device.
+  // Copies `count` sampled ids from the arena to last_ids, beginning at its element `first`. All this memory is on the
+  // device.
   Status keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);
-  // Downloads the first elements of last_ids to `ids`, as many as `ids` holds. They are valid once the stream has
-  // completed the copy.
+  // Downloads the first elements of last_ids to `ids`, as many as `ids` holds. The ids are valid once the stream
+  // has completed the copy.
   Status download_sampled(std::span<TokenId> ids, Stream& stream) const;
 
  private:

@@ -31,8 +31,8 @@ struct SampleRow {
 };
 
 // The temporal, vertical and horizontal positions of the T tokens, for models with three-dimensional rotary positions.
-// Each list has T elements of at least 0. All three are empty if they equal the batch's positions. Cache slots and the
-// causal mask depend on the batch's positions alone.
+// Each list has T elements of at least 0. If the positions on all three axes equal the batch's positions, all three
+// lists are empty. Cache slots and the causal mask depend on the batch's positions alone.
 using RopeAxes = std::array<std::vector<std::int32_t>, 3>;
 inline constexpr RopeAxes kPlainRope{};
 
@@ -41,8 +41,8 @@ struct StagedTokens {
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
   TokenId padding_id{0};  // id for padding rows, which follow the batch's tokens
-  // Element t is the row of draft_hidden that holds the hidden state that token t continues. The list is empty for
-  // forwards of the model itself.
+  // Token t continues the hidden state in row draft_rows[t] of draft_hidden. The list is empty for forwards of the
+  // model itself.
   std::span<const std::int32_t> draft_rows = {};
 };
 struct StagedRows {

@@ -13,9 +13,9 @@
 
 namespace tessera {
 
-// How many sizes the prediction plans. With kTotals, it plans only the largest size of each runner, which suffices for
-// the totals because all sizes share one arena. This takes a few milliseconds for a large model. With kEverySize, it
-// plans every size, which takes tens of milliseconds.
+// How many sizes the prediction plans. With kTotals, it plans only the largest size of each runner. This suffices for
+// the totals, because all sizes share one arena. It takes a few milliseconds for a large model. With kEverySize, the
+// prediction plans every size in tens of milliseconds.
 enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 
 // Predicts the memory of every MemoryUse except weights and KV cache. The caller computes from the result how much

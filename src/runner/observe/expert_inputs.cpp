@@ -53,8 +53,8 @@ Result<GateUpLinear> gate_up_of(const ObservedCall& call, std::int64_t expert, c
   TRY(add(kGateUp, quantised));
   if (quantised) {
     const QuantisedFormat format = TRY(QuantisedFormat::of(node));
-    // The kernel reads groups of sixteen rows, whose blocks are stored together (blocks/packed_layout.h). The rows of
-    // one expert must therefore be whole groups.
+    // The kernel reads groups of sixteen rows, whose blocks are stored together (blocks/packed_layout.h). The number of
+    // one expert's rows must therefore be a multiple of sixteen.
     if (format.is_blocks() && 2 * sizes.intermediate % 16 != 0)
       return unimplemented(
           fmt::format("experts whose gate and up have {} rows in blocks of a GGUF file; accepted: a "

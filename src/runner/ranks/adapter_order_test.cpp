@@ -1,5 +1,5 @@
-// Catches: a share that changes on its way to a rank; a share that the wrong rank uses; and a read past the end of a
-// message.
+// Catches: a rank's share of an adapter that changes on its way to the rank; a share that the wrong rank uses; and a
+// read past the end of a message.
 #include "tessera/runner/ranks/adapter_order.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kModule = "model.layers.0.q_proj";
 
-// Divides the four rows of q among three ranks, which get two, one and one row.
+// Divides the four rows of q among three ranks. They get two rows, one row and one row.
 AdapterLayout layout_of(std::size_t rank) {
   const auto of_rank = [](std::int64_t first, std::int64_t rows) {
     return std::vector<AdaptableLinear>{

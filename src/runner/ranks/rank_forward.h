@@ -1,5 +1,5 @@
-// Packs a forward into a message from rank 0 to the other ranks. The message contains all inputs of rank 0's runner and
-// rank 0's Decision, which says for example which runner runs the forward and at which size.
+// Packs a forward into a message from rank 0 to the other ranks. The message contains all inputs of rank 0's runner,
+// and rank 0's Decision. The Decision says, for example, which runner runs the forward and at which size.
 #pragma once
 
 #include <cstdint>

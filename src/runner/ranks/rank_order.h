@@ -16,8 +16,8 @@
 
 namespace tessera {
 
-// The numbers are part of the message format. The comment on a kind first lists the values that such an order carries.
-// After a colon it says what a rank does, and then what the rank answers.
+// The numbers are part of the message format. The comment on a kind first lists the values that an order of this kind
+// carries. After the colon it says what each rank does, and then what each rank answers.
 enum class RankOrderKind : std::uint8_t {
   kPlan = 1,           // size (requests, or 0 for the number in the options): open the device, plan; answers RankLimits
   kLoad = 2,           // followed by the agreed RankLimits: load the weights and make the runner

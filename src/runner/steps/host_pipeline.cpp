@@ -93,8 +93,8 @@ ForwardEnd HostPipeline::end_oldest(const ForwardEnd& own) {
       return end;
     }
   }
-  // settle() restarts the communicator, which empties the links between stages. The data of later forwards is then
-  // lost, so all forwards in flight end here.
+  // settle() restarts the communicator. The restart empties the links between stages. The data of later forwards is
+  // then lost, so all forwards in flight end here.
   ranks_.communicator().abort(own.status.ok() ? end.status.message() : own.status.message());
   if (Status waited = ranks_.wait(sent_.back()); !waited.ok()) return {std::move(waited)};
   if (end.status.ok()) end = ranks_.cause(sent_, own);

@@ -15,8 +15,8 @@ namespace tessera {
 
 class ComparedRows {
  public:
-  // Selects the rows of the tokens with these indices. Some outputs (Symbol::kRows) have rows only for the tokens whose
-  // logits are wanted. Precondition: the i-th row of such an output belongs to the i-th of these tokens.
+  // Selects the rows of the given tokens. `tokens` has their indices in the batch. Some outputs (Symbol::kRows) have
+  // rows only for the tokens whose logits are wanted. Precondition: row i of such an output belongs to token tokens[i].
   void set(std::vector<std::int32_t> tokens) {
     tokens_ = std::move(tokens);
     wanted_.resize(tokens_.size());

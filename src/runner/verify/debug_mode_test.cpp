@@ -68,8 +68,9 @@ TEST_P(DebugModeOf, ChangesNoBitAndRefusesNoSoundForward) {
 INSTANTIATE_TEST_SUITE_P(Goldens, DebugModeOf,
                          ::testing::Values("llama", "llama3-rope-tied", "mistral-swa", "qwen2", "qwen2-swa", "qwen3"));
 
-// Without debug mode, the attention of the last layer skips the unwanted rows of a prompt, which then keep their NaNs.
-// Debug mode checks all rows, so it must compute all of them.
+// Without debug mode, the attention of the last layer skips the unwanted rows of a prompt. Debug mode fills the arena
+// with NaN before the forward and checks all rows afterwards. Skipped rows would keep their NaNs, so in debug mode the
+// attention must compute all rows.
 TEST(DebugMode, ComputesUnwantedRowsToo) {
   const auto logits_of = [](bool debug, MemoryPlanKind plan) {
     RunnerOptions options = debug_options();

@@ -63,8 +63,8 @@ Result<std::string> NanSearch::origin(const GraphRunner& runner, std::int64_t si
   return std::string("a second run of the same forward makes none");
 }
 
-// Runs the operators one by one until a result has a NaN. The operators before wrote no NaN, so this operator made the
-// NaN or read it from an external operand.
+// Runs the operators one by one until a result has a NaN. The operators before it wrote no NaN. So this operator made
+// the NaN, or read it from an external operand.
 Result<std::string> NanSearch::first_step(const Forward& forward) {
   for (std::size_t p = 0; p < forward.executable.parts(forward.bucket).size(); ++p) {
     const CompiledPart& part = forward.executable.parts(forward.bucket)[p];
@@ -92,8 +92,8 @@ Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, c
     const std::string& name = of.value_names[id.index()];
     if (value.kind == ir::ValueKind::kResult) continue;
     const TensorView view = TRY(forward.executable.value(forward.bucket, part, id));
-    // An earlier executable of the same forward left this value in the arena. Debug mode has already checked the
-    // outputs of that executable.
+    // An earlier executable of the same forward left this value in the arena. Debug mode has already searched the
+    // outputs of that executable for NaNs, so the value is not searched again.
     if (view.data.handle == arena_.base().handle) continue;
     // States and embeddings from prompts are not searched, because most of their rows belong to no request, and some
     // embedding rows have no memory.

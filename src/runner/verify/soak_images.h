@@ -25,12 +25,12 @@ struct SoakImageReport {
 // Computes each image three times. The first forward is eager and has only this image. The second forward packs several
 // images, and the tower chooses its size and graph. The third forward has the same images and the same size as the
 // second, but uses no graph. The results of the second and third forwards must be bitwise equal. An image's rows stay
-// at least as long as a sequence uses the image. Later calls compare these rows with the results of the second forward,
-// to find kernels that wrongly write to them.
+// at least as long as a sequence uses the image. Later calls of next() compare the image's rows with the results of the
+// second forward. This finds kernels that wrongly write to these rows.
 class SoakImages {
  public:
-  // Uses rows first_row … first_row + rows - 1 of the runner's embeddings, which must have memory. Precondition: the
-  // runner has a tower.
+  // Uses rows first_row … first_row + rows - 1 of the runner's embeddings. Precondition: these rows have memory, and
+  // the runner has a tower.
   SoakImages(ModelRunner& runner, std::int64_t first_row, std::int64_t rows, double tolerance);
 
   // Returns the images that sequences may use. Their addresses do not change.

@@ -81,8 +81,8 @@ class Verifier {
     return ok_status();
   }
 
-  // Compares the next-token layer, which runs without graphs here, at its largest size and at all sizes that are powers
-  // of two.
+  // Compares the next-token layer at its largest size and at all sizes that are powers of two. The layer runs without
+  // graphs here.
   Status compare_draft_layer(GraphRunner& runner, Executable& isolated) {
     const std::vector<std::int64_t>& ladder = runner.spec().ladder;
     for (std::size_t i = 0; i < ladder.size(); ++i) {
@@ -314,8 +314,8 @@ class Verifier {
     return content->data();
   }
 
-  // Downloads the compared rows of every output and, for each state, the batch's pages except page 0. Page 0 holds the
-  // keys and values of padding rows, which no request reads.
+  // Downloads the compared rows of every output and, for each state, the batch's pages except page 0. No request reads
+  // page 0, which holds the keys and values of padding rows.
   Status read(const Executable& executable, const ir::Bucket& bucket, bool states, VerifyOutcome& outcome) {
     std::vector<std::vector<MemoryRange>> sections;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {

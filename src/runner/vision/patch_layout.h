@@ -1,4 +1,4 @@
-// Computes the index inputs of a vision tower, which describe where the patches of packed images lie. The functions are
+// Computes the index inputs of a vision tower. They describe where the patches of packed images lie. The functions are
 // pure functions of the images' grids.
 #pragma once
 

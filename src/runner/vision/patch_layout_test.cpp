@@ -28,7 +28,8 @@ TEST(PatchLayout, OrdersWindowsByRowsWithSmallEdges) {
   append_image({.t = 1, .h = 6, .w = 6}, kWindows, layout);  // 3 × 3 units
   EXPECT_THAT(layout.units, ElementsAre(0, 1, 3, 4, 2, 5, 6, 7, 8));
   EXPECT_THAT(layout.token_order, ElementsAre(0, 1, 4, 2, 3, 5, 6, 7, 8));
-  // every(…, 8) takes the entry of each unit's first patch.
+  // A merge unit has four patches, and each patch has two entries. every(…, 8) takes the first entry of each unit's
+  // first patch.
   EXPECT_THAT(every(layout.window_ranges, 8), ElementsAre(0, 0, 0, 0, 16, 16, 24, 24, 32));
   EXPECT_THAT(every(layout.window_ranges, 8, 1), ElementsAre(16, 16, 16, 16, 24, 24, 32, 32, 36));
   EXPECT_THAT(every(layout.image_ranges, 2), ::testing::Each(0));

@@ -15,8 +15,9 @@
 namespace tessera {
 namespace {
 
-// Up to kSlice merge units are converted and uploaded at a time. They are converted by at most one thread for every
-// kUnitsPerThread merge units, rounded up, because a thread with less work is not worthwhile.
+// Up to kSlice merge units (squares of patches that become one token) are converted and uploaded at a time. They are
+// converted by at most one thread for every kUnitsPerThread merge units, rounded up, because a thread with less work is
+// not worthwhile.
 constexpr std::size_t kSlice = 128;
 constexpr std::int64_t kUnitsPerThread = 16;
 

@@ -50,7 +50,8 @@ class VisionInputs {
     std::size_t offset;  // offset in the step buffer
   };
 
-  // A buffer for uploading merge units, in host memory from which the device can copy asynchronously.
+  // A buffer for uploading merge units (squares of patches that become one token). It lies in host memory from which
+  // the device can copy asynchronously.
   struct Slice {
     std::unique_ptr<HostAllocation> memory;
     std::unique_ptr<Event> uploaded;

@@ -284,7 +284,8 @@ Result<bool> VisionRunner::capture_next() {
 }
 
 Result<bool> VisionRunner::measure_next() {
-  // All ranks must make the same choice. If each rank used its own measured times, the choices could differ.
+  // Several ranks measure nothing. All ranks must make the same choice, but if each rank used its own measured times,
+  // the choices could differ.
   if (!parts_.options.measure_costs || parts_.options.deterministic || parts_.options.communicator != nullptr)
     return false;
   for (const std::int64_t size : runner_->report().captured) {

@@ -58,7 +58,7 @@ void ask_each_engine(const EachEngine& engines, Task task, Done done) {
   });
 }
 
-// Returns the adapter's copy for this engine, which lies in host memory that belongs to the engine's device.
+// Returns the adapter's copy for this engine. The copy lies in host memory that belongs to the engine's device.
 std::shared_ptr<const Adapter> content_for(const Engine& engine, const LoadAdapterRequest& request,
                                            const ServedAdapters& adapters) {
   const auto at = std::ranges::find(adapters.devices(), &engine.device());

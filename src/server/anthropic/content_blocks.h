@@ -51,9 +51,9 @@ ApiResult<std::string> required_text(const ApiFields& block, std::string_view ke
 bool is_server_block(std::string_view type);
 
 // Reads a block of type "text", "document", "search_result", "compaction" or "image" into `content`. Appends images to
-// `images`. They borrow from the request. An image is an error unless `images_allowed`. A block of any other type than
-// these five is an error. The message of this error lists the accepted types, and then `others`, the types that only
-// the caller accepts.
+// `images`. These images borrow from the request. An image is an error unless `images_allowed`. A block of any other
+// type than these five is an error. The message of this error lists the accepted types, and then `others`, the types
+// that only the caller accepts.
 ApiStatus add_block(const ApiFields& block, std::string_view type, std::string_view others, bool images_allowed,
                     std::vector<GivenImage>& images, TurnContent& content);
 

@@ -14,8 +14,8 @@ namespace tessera {
 struct MessageTools {
   ToolFields called{};  // every tool that the model may call
   // The tools at the beginning of the prompt. Tools with "defer_loading", and tools that only a tool_addition block
-  // defines, are left out. The model is shown a left-out tool at the block that names it. Adding a tool therefore does
-  // not change the beginning of the prompt.
+  // defines, are left out. In the prompt, a left-out tool appears only at the block that names it. Adding a tool
+  // therefore does not change the beginning of the prompt.
   ToolFields shown{};
   // The types of tools that Anthropic's servers or models provide ("web_search_20250305", …). They are not passed on to
   // the model.

@@ -13,9 +13,9 @@
 namespace tessera {
 
 struct ThinkingFields {
-  // True if the request asks for thinking. If false, thinking is left out of the answer, because a client that does not
-  // expect thinking would mistake the first block for the answer's text. If the template has a variable for thinking,
-  // it is then set to off.
+  // True if the request asks for thinking. If false, the template's variables for thinking, if it has any, are set to
+  // off. Thinking is also left out of the answer, because a client that does not expect thinking would mistake the
+  // first block for the answer's text.
   bool on = false;
   bool omitted = false;                  // blocks of thinking have no text, only a signature
   std::optional<std::int64_t> budget{};  // in tokens; replaces a missing `effort`, but does not limit the thinking

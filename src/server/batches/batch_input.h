@@ -1,4 +1,4 @@
-// Reads the input file of a batch, which has one request per line.
+// Reads a batch's input file, which has one request per line.
 #pragma once
 
 #include <cstdint>

@@ -37,8 +37,8 @@ class BatchRun {
   // Puts back a request that could not start, so that next() returns it before all others.
   void put_back(Next request) { waiting_.push_front(std::move(request)); }
 
-  // begin() counts a request as running. end() no longer counts it and stores its answer, as BatchAnswers::add() does.
-  // If end() returns an error, the batch cannot continue.
+  // begin() counts a request as running. end() stops counting it, and stores its answer as BatchAnswers::add() does. If
+  // end() returns an error, the batch cannot continue.
   void begin() { ++running_; }
   Status end(const std::string& custom_id, std::string_view line, const std::optional<Usage>& usage);
   // Ends a running request that got no answer. next() returns it again.

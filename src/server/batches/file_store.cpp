@@ -100,7 +100,7 @@ Status FileStore::load() {
     log_warn("server", "the file {} is left out: {}", path.stem().string(),
              has_content ? file.status().message() : "its content is gone");
   }
-  // Removes content without a description, which an interrupted upload left behind.
+  // Removes content that has no description. An interrupted upload left it behind.
   for (const std::string& name : contents) {
     if (name.starts_with("file-")) fs::remove(folder_ / name, error);
   }

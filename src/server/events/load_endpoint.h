@@ -13,8 +13,8 @@ namespace tessera {
 // Returns the endpoint tcp://HOST:PORT of the first engine. Engine i publishes at PORT + i. Returns "" if nothing is
 // published. `text` is the flag's value:
 //   - "off" or "": nothing is published.
-//   - "auto": the ports are those after the ports of the KV cache events or, if these would overlap the replay ports,
-//     those after the replay ports.
+//   - "auto": the load ports follow the ports of the KV cache events. If they would then overlap the replay ports, they
+//     follow the replay ports instead.
 //   - tcp://HOST:PORT: this is the endpoint.
 // Gateways learn the port from the description of the events in /server_info. Publishing loads without events is
 // therefore an error. Other errors: any other `text`, and ports that overlap or are too large.

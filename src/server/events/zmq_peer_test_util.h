@@ -38,7 +38,7 @@ inline int free_ports(int count) {
     return bound;
   };
   int found = 0;
-  // Begins at a port of the process's own, so that tests that run at the same time do not take the same ports.
+  // Begins at a port that depends on the process id, so that tests that run at the same time take different ports.
   for (int port = 20'000 + getpid() % 12'000; port < 32'768; ++port) {
     found = is_free(port) ? found + 1 : 0;
     if (found == count) return port - count + 1;

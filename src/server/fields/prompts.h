@@ -36,8 +36,8 @@ ApiResult<Truncation> read_truncation(const ApiFields& fields, const ServedModel
 // Limits the engine requests and tokens of one HTTP request.
 class FanOut {
  public:
-  // Adds n requests of one prompt. Each request holds `ids` token ids, in its prompt and in its parameters. Returns a
-  // 400 if the requests so far, or their ids, exceed the limits of one HTTP request.
+  // Adds n requests of one prompt. `ids` is the number of token ids in one request: those of its prompt and those in
+  // its parameters. Returns a 400 if the requests so far, or their ids, exceed the limits of one HTTP request.
   ApiStatus add(int n, std::int64_t ids, const std::string& param);
 
  private:

@@ -33,9 +33,9 @@ TEST_F(RequestFields, AFieldThatIsServedHasAnEffect) {
   });
 }
 
-// Some fields have an effect only together with other fields, which the row lists in "with". The test sends such a
-// field without the others. If the row has "alone", the field must be accepted and have no effect. Otherwise, the field
-// must be refused or have an effect.
+// Some fields have an effect only together with other fields. The field's row in request_fields.json lists the others
+// in "with". The test sends the field without them. If the row has "alone", the field must be accepted and have no
+// effect. Otherwise, the field must be refused or have an effect.
 TEST_F(RequestFields, AQualifyingFieldAloneIsRefusedOrHarmless) {
   int harmless = 0;
   for_each({"served"}, [&](const Json& row, const std::string& object) {

@@ -45,8 +45,8 @@ struct StreamFields {
 };
 // Reads "stream" and "stream_options". Unknown members of stream_options are refused unless `ignore_unknown`.
 ApiResult<StreamFields> read_stream_fields(const ApiFields& fields, bool ignore_unknown);
-// Returns whether a stream sends an event now that a choice has `tokens` tokens. Events are due after the first token,
-// after each multiple of `interval` tokens, and at the end.
+// Returns whether a stream sends an event when a choice has `tokens` tokens. Events are due after the first token,
+// after each multiple of `interval` tokens, and at the end, when `finish` is not kNone.
 bool event_is_due(std::int64_t tokens, std::int64_t interval, FinishReason finish);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@ std::string client_of(const HttpRequest& request, std::span<const std::string> a
   if (api_keys.size() < 2) return request.peer;
   const std::string_view header = request.header("Authorization");
   if (header.empty()) return std::string(request.header("x-api-key"));
-  // Removes the scheme, which ends at the first space, such as "Bearer ".
+  // Removes the scheme, for example "Bearer ". The scheme ends at the first space.
   return std::string(header.substr(header.find(' ') + 1));
 }
 

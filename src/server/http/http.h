@@ -54,8 +54,8 @@ struct HttpOptions {
   // Accepted origins of web pages, in addition to the server's own: "*" or origins. Requests of other pages get 403.
   std::vector<std::string> cors_origins{};
   // Called on the I/O thread before the server sends an answer that it makes itself. `status` is the status of this
-  // answer. These answers are refusals, 500 for a handler that failed, 503 for a request that was not answered in time,
-  // and answers to OPTIONS. Must not throw. May be empty.
+  // answer. The server makes the following answers itself: refusals, 500 for a handler that failed, 503 for a request
+  // that was not answered in time, and answers to OPTIONS. Must not throw. May be empty.
   std::function<void(int status)> on_own_answer{};
   // Called on the I/O thread once for each request, after its answer was handed to the connection or was broken off.
   // Also called for requests that are not valid HTTP. May be empty.

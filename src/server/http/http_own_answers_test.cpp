@@ -1,4 +1,5 @@
-// Catches: answers that the HTTP layer makes itself but does not report, and a refusal of HEAD that has a body.
+// Catches: answers that the HTTP layer makes itself but does not report, and a refusal that has a body although the
+// request is a HEAD.
 #include <gmock/gmock.h>
 
 #include <mutex>

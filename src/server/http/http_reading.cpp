@@ -290,8 +290,8 @@ HttpSession::Task<void> HttpSession::linger() {
 
 bool HttpSession::refuse_unparsed(Reader& reader, error_code error) {
   const HttpOptions& options = sessions_.options;
-  // If the announced length of the body is too large, the parser fails before accept_head() has set the path. The
-  // target is then already parsed.
+  // If the announced length of the body is too large, the parser fails before accept_head() has set the path. But the
+  // parser has already read the target, which contains the path.
   if (const Result<RequestTarget> target = parse_target(reader.parser.get().target()); target.ok()) {
     error_shape_ = error_shape_of(target->path);
     finished_.method = reader.parser.get().method_string();
@@ -384,8 +384,8 @@ bool HttpSession::skip_body(Reader& reader) {
 }
 
 // Charges the part of the body that has arrived. If the length is not announced, the body's buffer grows by doubling.
-// The charge then has an extra half of the buffer, because the old buffer still exists while its bytes are copied into
-// the new one. Returns false if the request was refused.
+// The charge then covers one and a half buffers: the new buffer, and the old one, which is half as large. Both exist
+// while the bytes are copied. Returns false if the request was refused.
 bool HttpSession::charge_body(Reader& reader) {
   if (!reader.request.has_body) return true;
   const std::string& body = reader.parser.get().body();

@@ -313,7 +313,8 @@ void HttpSession::send(std::string_view data) {
   if (!socket_full_) flush();
 }
 
-// Writes the chunk directly into the buffer, because each stream sends one chunk per token.
+// Writes a chunk directly into the buffer. This avoids a copy for each token, because a stream sends one chunk per
+// token.
 void HttpSession::send_body(std::string_view data) {
   if (!chunked_) return send(data);
   if (lost_) return;

@@ -17,8 +17,8 @@ ApiResult<GivenImage> read_image_source(const Json& source, const std::string& p
 
 // Reads the member `key` of a message: a string, or a list of parts. A text part is OpenAI's "text" or the Responses
 // API's "input_text" and "output_text". An image part is "image_url" or "input_image". Images are refused unless
-// `images_allowed`. Returns the form that templates take (ChatMessages::list). Appends the images to `images`. They
-// borrow from the message.
+// `images_allowed`. Returns the form that templates take (ChatMessages::list). Appends the images to `images`. The
+// images borrow from the message.
 ApiResult<Json> read_content(const ApiFields& message, bool images_allowed, std::vector<GivenImage>& images,
                              std::string_view key = "content");
 

@@ -101,8 +101,8 @@ std::int64_t bytes_of(const Patches& patches) {
 }
 
 // Returns the bytes that are charged for make_patches(): the resized pixels, plus either the resized rows or the
-// patches, whichever takes more, because these two never exist together. Rows are resized before columns, so each row
-// of `image` gives a resized row.
+// patches, whichever take more. Only one of these two is charged, because they never exist together. Rows are resized
+// before columns, so each row of `image` gives a resized row.
 std::int64_t bytes_of_patches(const Image& image, const PatchGrid& grid, const ImageProcessorConfig& config) {
   constexpr std::int64_t kColours = 3;
   const std::int64_t row = kColours * grid.w * config.patch_size;

@@ -107,7 +107,8 @@ struct ServerMetrics::Impl {
 
   void add_sglang(Families& families, const EngineStats& stats) const;
   void add_vllm(Families& families, const EngineStats& stats) const;
-  // Adds a gauge of value 1 whose two labels, `names`, say how many tokens a page has and how many pages there are.
+  // Adds a gauge of value 1. Two of its labels say how many tokens a page has and how many pages there are. `names`
+  // gives the names of these two labels.
   void add_cache_config(Families& families, const std::string& prefix, std::pair<const char*, const char*> names,
                         const EngineStats& stats) const;
   void add_common(Families& families, const std::string& prefix, const EngineStats& stats) const;

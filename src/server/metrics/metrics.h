@@ -50,15 +50,15 @@ class ServerMetrics {
   void ended(const End& end);
   // Counts a generation that was cancelled, mostly because its client left. Such a generation is not passed to ended().
   void cancelled();
-  // Counts an HTTP request after all its generations have ended. The longest of them has `most_output_tokens` tokens.
+  // Counts an HTTP request after all its generations have ended. `most_output_tokens` is the length of the longest one.
   void call_ended(std::int64_t most_output_tokens);
 
   // Returns the latencies of the last minutes.
   ServerLatencies latencies() const;
 
   // Returns the current values of all metrics. Metrics of engines are summed over all engines. If there are several
-  // engines, some metrics are also given for each engine. Needs at least one engine. The throughput is measured since
-  // the previous scrape. `memory` is the budget for the memory that requests hold.
+  // engines, some metrics are also given for each engine. Needs at least one engine. The throughput is measured over at
+  // least 0.1 s, in general since the previous scrape. `memory` is the budget for the memory that requests hold.
   std::string scrape(std::span<const EngineStats> engines, const MemoryBudget& memory,
                      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 

@@ -12,9 +12,10 @@
 namespace tessera {
 
 // Checks what all requests share. The field "model" must name the model. A request without "model" may have "name"
-// instead. The tag ":latest" may be added to the model's name. `can`, if not null, checks that the model can do what
-// the route does. `object` is the request's bit of request_object. It decides which members are accepted. Errors: 400
-// without a name, 404 for another model, and the errors of `can` and check_request_fields().
+// instead. The tag ":latest" may be added to the model's name. If `can` is not null, it checks that the model can do
+// what the route does. `object` is one bit of request_object (request_fields.h). It decides which members are accepted.
+// Errors: 400 if the request names no model, 404 if it names another model, and the errors of `can` and
+// check_request_fields().
 ApiStatus check_ollama_request(const ServedModel& model, const ApiFields& fields, std::uint32_t object,
                                ApiStatus (ServedModel::*can)() const = nullptr);
 
@@ -22,8 +23,9 @@ ApiStatus check_ollama_request(const ServedModel& model, const ApiFields& fields
 // fields of other protocols.
 ApiResult<OutputFields> read_ollama_output(const ApiFields& fields, const ServedModel& model);
 
-// Reads "think" into the template's variables enable_thinking and reasoning_effort. Errors: a request to think if the
-// model has no reasoning parser, and an effort if the template has neither variable.
+// Reads "think" into the template's variables enable_thinking and reasoning_effort. Errors: the request asks for
+// thinking, but the model has no reasoning parser. Or the request names an effort, but the template has neither
+// variable.
 ApiResult<Json> read_think(const ApiFields& fields, const ServedModel& model, const ChatTemplate& chat);
 
 }  // namespace tessera

@@ -14,7 +14,8 @@ namespace {
 struct Choice {
   explicit Choice(const ChatTextStyle& style) : parts(style) {}
   ChatText parts;
-  // In a stream, the next members hold only what is not sent yet. Otherwise they hold the whole output.
+  // In a stream, the members down to `logprobs` hold only the output that is not sent yet. Otherwise they hold the
+  // whole output.
   std::string reasoning{};
   std::string content{};
   std::vector<ToolCallDelta> calls{};
@@ -57,8 +58,8 @@ class ChatAnswer : public Answer {
   }
 
   Status failure() const override {
-    // Only a plugin's parser can fail. The answer then reports an internal error, because the plugin is at fault and
-    // not the client.
+    // Only a plugin's parser can fail. If it fails, the answer reports an internal error, because the plugin is at
+    // fault and not the client.
     for (const Choice& choice : choices_) {
       if (!choice.parts.status().ok()) return internal_error(choice.parts.status().message());
     }
@@ -103,7 +104,7 @@ class ChatAnswer : public Answer {
   std::string body() override { return parts().all(); }
 
   // Returns the token counts of all choices together. The prompt counts once. Only the first choice's cached tokens
-  // count, because the later choices find the prompt in the cache only after the first choice has put it there.
+  // count, because the later choices find the prompt that the first choice has put into the cache.
   Usage usage() const override {
     Usage usage{.prompt_tokens = style_.prompt_tokens,
                 .cached_tokens = choices_.front().usage.cached_tokens,

@@ -16,8 +16,8 @@ namespace {
 
 bool is_off(const Json& value) { return value.is_null() || value == Json(false) || value == Json("none"); }
 
-// Sets a template variable from the request's field `key`. If the template does not name the variable, the field would
-// have no effect. Every value except null, false and "none" is then an error.
+// Sets a template variable from the request's field `key`. If the template does not name the variable, every value of
+// the field except null, false and "none" is an error, because the field would have no effect.
 ApiStatus set_variable(const ApiFields& fields, std::string_view key, const Json& value, const ChatTemplate& chat,
                        Json& variables) {
   if (!chat.names(key)) {

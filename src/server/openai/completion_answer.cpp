@@ -127,8 +127,8 @@ class CompletionAnswer : public Answer {
     choice.tokens = std::ssize(end.output_ids);
     usage_.completion_tokens += choice.tokens;
     usage_.drafts.add(end.drafts);
-    // Counts cached tokens only for the first choice of a prompt, because the later choices find the prompt in the
-    // cache only after the first choice has put it there.
+    // Counts cached tokens only for the first choice of a prompt. The later choices find the prompt in the cache
+    // because the first choice has put it there.
     if (index % static_cast<std::size_t>(style_.n) == 0) usage_.cached_tokens += end.cached_tokens;
     if (style_.stream.stream) return;
     if (style_.echo_logprobs) {

@@ -139,7 +139,7 @@ class OutputsOfPrompts {
   OutputFields output_;
 };
 
-// Compiles the grammars of one request's prompts. All of them together get the time limit of one HTTP request.
+// Compiles the grammars of one request's prompts. The grammars share the time limit of one HTTP request.
 class Grammars {
  public:
   explicit Grammars(const ServedModel& model) : model_(model) {}

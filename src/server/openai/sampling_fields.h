@@ -40,8 +40,8 @@ ApiError no_tokens_asked(const ApiFields& fields, std::string_view accepted);
 // Checks "metadata" against OpenAI's limits: at most 16 members, each with a string as its value, and with bounded
 // lengths of keys and values. Does not store the field.
 ApiStatus check_metadata(const ApiFields& fields);
-// Checks the object `key`, which clients of other protocols attach and which has no effect. It may have at most 64
-// members and 16 KiB of JSON text.
+// Checks the field `key`, an object that clients of other protocols attach to requests. The object has no effect. It
+// may have at most 64 members and 16 KiB of JSON text.
 ApiStatus check_attached(const ApiFields& fields, std::string_view key);
 
 // Returns the compiled grammar; null if none is wanted. Errors: `output` also names allowed tokens, the server cannot

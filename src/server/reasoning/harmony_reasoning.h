@@ -1,6 +1,6 @@
-// Splits the messages of gpt-oss (harmony.h). Messages of the channel "analysis" are reasoning; all others are content.
-// The headers and end tags are removed. Only a call keeps its header and its end tag in the content, so that
-// ToolCallParser "gpt-oss" finds it. A line break separates consecutive messages of one kind.
+// Splits the messages of gpt-oss (harmony.h). Messages of the channel "analysis" are reasoning, and all other messages
+// are content. The headers and end tags are removed. Only a call keeps its header and its end tag in the content, so
+// that ToolCallParser "gpt-oss" finds it. A line break separates consecutive messages of one kind.
 #pragma once
 
 #include <cstdint>

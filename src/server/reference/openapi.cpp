@@ -152,7 +152,7 @@ Json or_null(Json schema) {
 }
 
 Json field_schema(const AcceptedField& field) {
-  // The schemas are compiled in and are valid JSON; a test parses all of them.
+  // The schemas are constants of this program and valid JSON. A test parses all of them.
   Json schema = *Json::parse(field.schema, "request_fields.json");
   if (!field.required) schema = or_null(std::move(schema));
   std::string description(field.treatment == FieldTreatment::kHarmless ? "Accepted; it cannot change the answer." : "");

@@ -28,8 +28,8 @@ std::string clipped(std::string_view text, std::size_t most) {
   return replace_invalid_utf8(kept);
 }
 
-// Opens the file for appending. Returns its descriptor, or -1 with errno. The file may be a pipe; O_NONBLOCK keeps a
-// full pipe from blocking the server.
+// Opens the file for appending. Returns its descriptor, or -1 with errno. The file may be a pipe. O_NONBLOCK prevents a
+// write to a full pipe from blocking the server.
 int open_to_append(const std::string& path) {
   return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
 }

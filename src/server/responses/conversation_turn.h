@@ -1,7 +1,7 @@
 // A conversation as a chain of turns. Each turn has one response's input items and output items. Turns are shared: a
 // later turn keeps the turns before it, even after their responses were deleted.
 //
-// Threads: a turn does not change; any thread may read it.
+// Threads: a turn does not change, so any thread may read it.
 #pragma once
 
 #include <memory>

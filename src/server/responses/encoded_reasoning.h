@@ -1,5 +1,6 @@
-// Reasoning in the form that a client keeps (reasoning.encrypted_content), so that the server need not store it. The
-// text is encoded and has a checksum. It need not be secret, because the client also has it as plain text.
+// Encodes reasoning for the field reasoning.encrypted_content, which the client keeps and sends back. The server
+// therefore need not store it. The text is encoded and has a checksum. It need not be secret, because the client also
+// has it as plain text.
 #pragma once
 
 #include <optional>

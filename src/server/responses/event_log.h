@@ -1,5 +1,5 @@
-// The stored events of a background response. A client can follow the response, leave, and come back to the events
-// after the last one that it has seen.
+// The stored events of a background response. A client can follow the response, leave, and later continue after the
+// last event that it has seen.
 //
 // Threads: used on the I/O thread only.
 #pragma once

@@ -30,8 +30,8 @@ ResponseAnswer::ResponseAnswer(ResponseStyle style) : style_(std::move(style)), 
 
 Status ResponseAnswer::failure() const {
   if (parts_.status().ok()) return ok_status();
-  // Only a plugin's parser can fail. The answer then reports an internal error, because the plugin is at fault and not
-  // the client.
+  // Only a plugin's parser can fail. If it fails, the answer reports an internal error, because the plugin is at fault
+  // and not the client.
   return internal_error(parts_.status().message());
 }
 

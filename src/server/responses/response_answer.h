@@ -47,7 +47,7 @@ class ResponseAnswer : public Answer {
  public:
   explicit ResponseAnswer(ResponseStyle style);
 
-  // Returns the first events of a stream; "" if it has begun already, or if the answer is not streamed.
+  // Returns the first events of a stream. Returns "" if the stream has begun already, or if the answer is not streamed.
   std::string begin();
   // Stores the response in its present state. `events`: the log of its stream, or null.
   ApiStatus keep_running(std::shared_ptr<EventLog> events);

@@ -43,7 +43,7 @@ class ItemReader {
 // without a type.
 std::string_view item_type(const Json& item);
 
-// Returns the items in the form in which they are stored: each has an id, and a message's content is a list of parts.
+// Returns the items as the store keeps them. Each item has an id, and the content of a message is a list of parts.
 Json kept_items(const Json& items);
 
 }  // namespace tessera

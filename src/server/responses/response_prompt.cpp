@@ -138,8 +138,8 @@ ApiResult<ChatPrompt> fit_prompt(const ServedModel& model, Conversation conversa
   ChatPrompt prompt = TRY(render_from(0));
   const std::vector<std::size_t> turns = later_turns(conversation.messages.list.as_array());
   if (fits(prompt)) return prompt;
-  // A binary search finds the oldest turn at which a conversation that fits can begin. If even the last turn alone does
-  // not fit, the prompt begins at the last turn.
+  // A binary search finds the oldest turn at which the conversation can begin and still fit into the context. If even
+  // the last turn alone does not fit, the prompt begins at the last turn.
   std::size_t low = 0;
   std::size_t high = turns.size();
   while (low < high) {

@@ -210,8 +210,8 @@ TEST_F(ResponsesTest, NothingIsStoredUnlessAllowed) {
   EXPECT_EQ(param_of(running.json(ask_response(R"("input": "a", "background": true)"), 400)), "background");
 }
 
-// A stream begins with two events, and each contains the whole response object with its instructions. The store has
-// room for the response without a stream, but not for these two events.
+// A stream begins with two events. Each of them contains the whole response object, with the instructions of the
+// request. The store has room for one response object, but not for these two events.
 TEST_F(ResponsesTest, EventsThatDoNotFitAreRefusedAtOnce) {
   ServerOptions options;
   options.stored_response_bytes = 1500;

@@ -1,5 +1,6 @@
 // Turns the tools of a Responses request into functions that chat templates know. A custom tool becomes a function with
-// one string. A function in a namespace gets the namespace as a prefix of its name. Calls are mapped back to the tools.
+// one string parameter. A function in a namespace gets the namespace as a prefix of its name. Calls are mapped back to
+// the tools.
 #pragma once
 
 #include <string>

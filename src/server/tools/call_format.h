@@ -59,7 +59,7 @@ class CallFormat {
   // Called if the whole text ends within a head. `seen`: the mark and the text after it. Returns a complete body if
   // this is a call nevertheless, else null.
   virtual std::unique_ptr<CallBody> end_in_head(std::string_view /*seen*/) { return nullptr; }
-  // Classifies `seen`, the text after the body so far, without its leading white space. `seen` is not empty.
+  // Classifies `seen`, the text that has come after the body, without leading white space. `seen` is not empty.
   virtual Tail take_tail(std::string_view /*seen*/) { return Tail::kNone; }
 };
 

@@ -41,7 +41,7 @@ Json parameters_of(const Json& tool) {
 
 // Returns the schema of a tool's parameters, ready to be embedded in the schema of all calls. A schema without an "$id"
 // gets one, so that its references ("#/$defs/…") resolve inside it. In old drafts of JSON Schema, "$id" may be an
-// anchor ("#name"). The anchor is then moved to "$anchor".
+// anchor ("#name"). If it is one, the anchor is moved to "$anchor".
 Json embedded_parameters(const Json& tool) {
   Json parameters = parameters_of(tool);
   const Json* id = parameters.find("$id");

@@ -29,9 +29,9 @@ struct HarmonyHeader {
   std::string_view recipient{};  // for example "functions.get"; "": the user
 };
 
-// Reads a header. `text` is the text before <|message|>; the returned views point into it. A header consists of a role,
-// a channel, a recipient and a content type. Each of them is one word and may be missing, but none may come twice.
-// Returns nothing if `text` is not a header.
+// Reads a header. `text` is the text before <|message|>. The returned views point into `text`. A header consists of a
+// role, a channel, a recipient and a content type. Each of them is one word and may be missing, but none may come
+// twice. Returns nothing if `text` is not a header.
 std::optional<HarmonyHeader> read_harmony_header(std::string_view text);
 
 }  // namespace tessera

@@ -64,7 +64,7 @@ class HarmonyFormat final : public CallFormat {
   }
 
   // Accepts a call whose text ends directly after <|message|>, and gives it no arguments. The end tag may be missing,
-  // because it is a token that ends the turn and is then not part of the text.
+  // because it is a token that ends the turn and therefore does not appear in the text.
   std::unique_ptr<CallBody> end_in_head(std::string_view seen) override {
     seen = without_spaces_around(seen);
     if (!seen.ends_with(kHarmonyMessage)) return nullptr;

@@ -13,7 +13,8 @@ namespace {
 
 using GrammarKind = GrammarSpec::Kind;
 
-// Returns a schema, which is given as JSON or as a string of JSON text.
+// Returns the JSON text of the schema in the field `key`. The field has the schema itself, or a string with its JSON
+// text.
 ApiResult<std::string> schema_text(const ApiFields& fields, std::string_view key) {
   const Json* schema = fields.find(key);
   if (schema->is_string()) {
@@ -86,7 +87,8 @@ struct Key {
   Form form;
 };
 
-// Returns the grammar that `key` asks for; nothing if its value is false. Precondition: the field has a value.
+// Returns the grammar that the field `key` asks for; nothing if the field is false. Precondition: the field has a
+// value.
 ApiResult<std::optional<OutputGrammar>> read_key(const ApiFields& fields, const Key& key) {
   GrammarSpec spec;
   switch (key.form) {

@@ -1,4 +1,4 @@
-// Catches: calls of a plugin format that are numbered, named or split wrongly; arguments that are passed on although
+// Catches: a plugin format's calls that are numbered, named or split wrongly; arguments that are passed on although
 // they are not JSON; a plugin's error that is lost; and a plugin format that is accepted although it has the name of a
 // built-in format. tests/plugin/chat_formats_test.py tests formats in a whole server.
 #include "tessera/server/tools/outside_format.h"

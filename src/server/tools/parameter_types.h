@@ -1,5 +1,5 @@
-// Reads the types that a tool's schema gives to a parameter. Converts a value that a model wrote as text into JSON of
-// these types, for call formats that write values as text between tags.
+// Reads the types that a tool's schema gives to a parameter. Also converts a value into JSON of these types. Call
+// formats in which models write values as text between tags need this conversion.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Catches: a value in a tool call whose JSON type is not the schema's; text that is lost in the conversion; and invalid
-// JSON.
+// Catches: a tool call's value that has another JSON type than the schema says; text that is lost in the conversion;
+// and invalid JSON.
 #include "tessera/server/tools/parameter_types.h"
 
 #include <gmock/gmock.h>

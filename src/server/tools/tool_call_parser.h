@@ -23,10 +23,10 @@
 // A call counts once its name is known and its arguments begin. From then on its arguments are passed on as they
 // arrive, and all pieces of a finished call together are valid JSON. Values between tags become JSON by the function's
 // schema (tagged_call_body.h). Text that looks like a call but is not one is content, including its tags: a call in
-// another format, a call of a function that is not among the tools, or a call that the text breaks off before it
-// counts. If the JSON of the arguments becomes invalid, the call ends there, and its remaining text is content. White
-// space around calls is dropped. The concatenated results of push() and finish() do not depend on where the text was
-// cut. An object reads one text, on one thread at a time.
+// another format, a call of a function that is not among the tools, or a call that is cut off by the end of the text
+// before it counts. If the JSON of the arguments becomes invalid, the call ends there, and its remaining text is
+// content. White space around calls is dropped. The concatenated results of push() and finish() do not depend on where
+// the text was cut. An object reads one text, on one thread at a time.
 #pragma once
 
 #include <cstdint>

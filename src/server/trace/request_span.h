@@ -1,5 +1,5 @@
-// Makes an OpenTelemetry span for each request whose client records a trace, and for each request outside a client's
-// trace that ran the model.
+// Makes OpenTelemetry spans for requests. A request that belongs to a client's trace gets a span if the client records
+// this trace. Any other request gets a span if it ran the model.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ inline constexpr std::size_t kSpanDigits = 16;
 // The length of the header traceparent in bytes. Versions after the first may append more text, which is not read.
 inline constexpr std::size_t kTraceParentSize = 2 + 1 + kTraceDigits + 1 + kSpanDigits + 1 + 2;
 
-// Parses the header. Returns nothing if it is absent or malformed; the request's span then begins a new trace.
+// Parses the header. Returns nothing if the header is absent or malformed. In this case the request's span begins a new
+// trace.
 std::optional<TraceParent> read_trace_parent(std::string_view header);
 
 // Returns the span of a request that ended at `end_ns`, Unix time; nothing if the request gets no span. A request with

@@ -1,7 +1,7 @@
 // Sends spans to a collector as OTLP over HTTP, in JSON, on a thread of its own. Spans wait in a bounded queue and are
 // sent in batches, at most a second after the first span of a batch came. If the collector cannot be reached or is
-// overloaded, a batch is sent up to five times, with growing pauses. Batches that still fail, and spans that find the
-// queue full, are dropped and counted.
+// overloaded, a batch is sent up to five times, with growing pauses. If the batch still fails, its spans are dropped
+// and counted. Spans that come while the queue is full are also dropped and counted.
 //
 //   std::unique_ptr<SpanExporter> exporter = TRY(SpanExporter::create(options, model.name));
 //   exporter->add(span);

@@ -103,7 +103,7 @@ void write_generation(Attributes& out, const FinishedRequest& request, std::stri
   out.number("gen_ai.latency.e2e", request.seconds);
 }
 
-// Writes what an HTTP request and a request of a batch have in common.
+// Writes the attributes that spans of HTTP requests and spans of requests in batches have in common.
 void write_request(Attributes& out, const FinishedRequest& request, std::string_view model) {
   out.text("http.request.method", request.method);
   out.text("http.route", request.generation.route);

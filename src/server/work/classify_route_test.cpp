@@ -93,7 +93,7 @@ TEST(ClassifyRoute, FollowsTheConfigsProblemType) {
   }
 }
 
-// For a regression model, the score of a pair is also the logit.
+// A regression model returns its logit as the score of a text, and also as the score of a pair.
 TEST(ClassifyRoute, KeepsARegressionsLogits) {
   Classifier model("regression", R"({"0": "cat"})");
   const double logit = model.logits("The little fox").at(0);

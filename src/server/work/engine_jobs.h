@@ -1,6 +1,6 @@
-// Runs jobs whose answers stay in this process. EngineJobs passes each event of the engine to the answer of the job to
-// which the event belongs, and returns the answer's output. LiveJobs does the corresponding work for jobs that HTTP
-// clients wait for.
+// Runs jobs whose answers stay in this process. Each event of the engine belongs to a job. EngineJobs passes the event
+// to the job's answer, and returns the answer's output. LiveJobs does the corresponding work for jobs that HTTP clients
+// wait for.
 //
 //   EngineJobs jobs({.submit = submit, .cancel = cancel}, /*first_ticket=*/1);
 //   jobs.start(job);

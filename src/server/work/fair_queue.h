@@ -1,5 +1,5 @@
-// Chooses the next job among the jobs that wait for one of a few threads, fairly among clients. It identifies jobs by
-// number and only decides their order. It runs no jobs itself and has no threads.
+// Jobs of several clients wait for one of a few threads. The queue chooses the next job, so that the clients share the
+// threads fairly. It identifies jobs by number and only decides their order. It runs no jobs itself and has no threads.
 //
 //   FairQueue queue({.threads = 3, .most_waiting = 1024});
 //   if (const auto refused = queue.add(job, client)) …;   // answer 503 for that job

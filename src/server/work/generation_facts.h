@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Sets what is known at the job's start. `id` is the answer's id.
+// Sets the facts that are known at the job's start. `id` is the answer's id.
 void note_start(GenerationFacts& facts, std::string_view id, std::span<const Request> requests);
 // Adds a request that has ended.
 void note_end(GenerationFacts& facts, const Completion& end, FinishReason finish);

@@ -1,6 +1,6 @@
 // GET /health_generate: sends a request for one token, or one embedding, through the whole engine. The request has
-// priority over all waiting requests (kProbePriority). One probe runs at a time; calls that come meanwhile share its
-// result.
+// priority over all waiting requests (kProbePriority). Only one probe runs at a time. Calls that arrive while it runs
+// share its result.
 //
 //   HealthProbe probe(generates, submit);
 //   probe.ask(call);

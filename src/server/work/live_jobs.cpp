@@ -184,8 +184,8 @@ void LiveJobs::observe(Job& job, std::size_t index, const EngineThread::Event& e
   }
 }
 
-// Sends stream data. The head is sent with the first event, so that a refusal by the engine can still have its own HTTP
-// status.
+// Sends stream data. The head of the HTTP response is sent with the first event, so that a refusal by the engine can
+// still have its own HTTP status.
 void LiveJobs::send(Job& job, std::string_view data, Clock::time_point now) const {
   if (!data.empty()) job.last_sent = now;
   if (!job.streaming) {

@@ -45,8 +45,8 @@ class LiveJobs {
   // If the job with this id has a function ApiJob::deliver, cancels the job's requests and passes Answer::cancelled()
   // to this function.
   void cancel(std::string_view id);
-  // Ends the requests that have this id or belong to the answer with this id; all requests if `id` is empty. Their
-  // answers have the results so far. Returns the number of ended requests.
+  // Ends the requests that have this id or belong to the answer with this id. If `id` is empty, ends all requests. The
+  // answers to the ended requests have the results so far. Returns the number of ended requests.
   std::size_t abort(std::string_view id);
   // Ends every job with the error and cancels its requests. A stream gets the error as an event.
   void fail_all(const ApiError& error);

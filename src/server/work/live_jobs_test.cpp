@@ -1,6 +1,6 @@
-// Catches: an error in the middle of a stream that looks like the end of the stream; a refusal that does not get an
-// HTTP status of its own; a request that continues although another request of the same call has failed or the client
-// has left.
+// Catches: a stream that fails in the middle but looks as if it had ended normally; a refusal that does not get an HTTP
+// status of its own; a request that continues although another request of the same call has failed or the client has
+// left.
 #include "tessera/server/work/live_jobs.h"
 
 #include <gmock/gmock.h>

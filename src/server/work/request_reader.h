@@ -1,7 +1,7 @@
 // Reads the bodies of calls on the pools' threads: inflates a body, and converts it to the form that the call's route
 // needs. The memory for this is charged to the call.
 //
-// A body of up to kSmallTextBytes starts in the pool of small texts; a larger or compressed body starts in the pool of
+// A body of up to kSmallTextBytes starts in the pool of small texts. A larger or compressed body starts in the pool of
 // large texts. If a body turns out to need other work, it is read again in that work's pool (text_work.h).
 //
 // Threads: used on the I/O thread only.
@@ -61,8 +61,8 @@ class RequestReader {
 
  private:
   using Finish = std::function<void(Call call)>;
-  // Makes the result from the body. `whole` is an error if the body could not be inflated, or if there was no memory
-  // for reading it. The result is then made from this error instead. Returns a function that hands the result on.
+  // Makes the result from the body. If the body could not be inflated, or if there was no memory for reading it,
+  // `whole` is an error, and the result is made from this error instead. Returns a function that hands the result on.
   // `memory` is the call's charge. Afterwards it holds the charge for the result.
   using Make = std::function<Finish(MemoryCharge& memory, std::string_view body, const ApiStatus& whole)>;
   struct Reading;

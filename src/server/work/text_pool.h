@@ -45,8 +45,8 @@ class TextPool {
   ~TextPool();
 
   // Adds a job. Calls either its `run` or its `not_run`, unless the pool is destroyed while the job waits. If the pool
-  // is full, a waiting job of another client may be dropped to make room; the pool then calls the `not_run` of the
-  // dropped job (fair_queue.h).
+  // is full, it may drop a waiting job of another client to make room (fair_queue.h). It then calls the `not_run` of
+  // the dropped job.
   Id post(Job job);
   // Removes a job that has not begun.
   void cancel(Id id);

@@ -26,9 +26,9 @@ struct TextPoolsOptions {
 
 class TextPools {
  public:
-  // How many jobs may wait: in the pool of small texts, and in each other pool. Reading a thousand bodies of
-  // kSmallTextBytes takes some seconds; other work takes longer. It is better that a client retries later than that it
-  // waits in a longer queue.
+  // The maximum numbers of waiting jobs in the pool of small texts, and in each other pool. Reading a thousand bodies
+  // of kSmallTextBytes takes some seconds, and other work takes longer. Instead of waiting in a longer queue, a client
+  // should retry later.
   static constexpr std::size_t kMostSmall = 4096;
   static constexpr std::size_t kMostOthers = 1024;
   static constexpr int kHeavyNice = 10;

@@ -31,8 +31,8 @@ namespace tessera {
 
 struct TemplateProgram;
 
-// The defaults are far above what conversations need: the steps suffice to handle 64 MB of text. The defaults are
-// still so small that every template ends within a second.
+// The defaults are far above what conversations need. For example, the steps suffice to handle 64 MB of text. But the
+// defaults are also small enough that every template ends within a second.
 struct TemplateLimits {
   // The maximum number of steps. A step is an evaluated node, a loop round, a compared or printed element, or 16 bytes
   // of text that are read or written.

@@ -60,7 +60,7 @@ Result<Value> dict(Interpreter& interpreter, const CallArguments& call) {
 }
 
 Result<Value> make_namespace(Interpreter& interpreter, const CallArguments& call) {
-  // Builds a dict first, so that later names replace earlier ones, and values that a dict cannot hold are refused.
+  // Builds a dict first. This makes later names replace earlier ones, and refuses values that a dict cannot hold.
   const Value members = TRY(dict(interpreter, call));
   auto out = std::make_shared<Namespace>();
   for (const auto& [name, value] : members.as_dict().items) {

@@ -12,7 +12,7 @@ namespace tessera::jinja {
 namespace {
 
 // Spends the budget for the text that was appended after the offset `before`. A small value can refer to one large part
-// many times, so its text can be very long. The budget then ends the printing early.
+// many times, so the text of the value can be very long. The budget then ends the printing early.
 Status spend_growth(const std::string& out, std::size_t before, Budget& budget) {
   if (out.size() > budget.max_bytes()) return budget.spend_bytes(out.size());
   return budget.spend(1 + static_cast<std::int64_t>((out.size() - before) / Budget::kBytesOfStep));

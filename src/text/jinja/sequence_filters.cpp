@@ -31,8 +31,8 @@ struct KeyRule {
     return out;
   }
   // Returns the key by which sorting orders an item: a list with one element for each attribute in "a,b". The key is a
-  // list even for one attribute, because Python compares two lists by their first unequal elements. Two equal values in
-  // lists are therefore never compared by order, which fails for types without an order.
+  // list even for one attribute. Python compares two lists by their first unequal elements, so it never asks which of
+  // two equal values is less. For types without an order, this question would be an error.
   Result<Value> sort_key(const Value& item, Budget& budget) const {
     if (attribute == nullptr || !attribute->is_string()) return Value::list({TRY(key(item, budget))});
     std::vector<Value> parts;

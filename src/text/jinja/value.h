@@ -1,6 +1,7 @@
 // Defines the values of a template, which behave like Python's values. A Value is small and cheap to copy. Strings and
-// containers are shared and never change after they were made. Only a namespace can change; it cannot be put into a
-// container, so values never form a cycle.
+// containers are shared and never change after they were made. Only namespaces and loops can change. A namespace cannot
+// be put into a container. A loop may hold itself (Loop::changed), but only until it ends. Values therefore form no
+// lasting cycle.
 //
 // Not thread-safe: values belong to one render() call.
 #pragma once

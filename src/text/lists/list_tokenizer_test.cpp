@@ -1,5 +1,5 @@
-// Catches: a tokenizer made from lists that computes other ids than the library for which the model was made; and wrong
-// lists that are accepted.
+// Catches: a tokenizer, made from lists, that computes other ids than the library for which the model was made; and
+// wrong lists that are accepted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// A pre-tokenizer's settings as members of a tokenizer.json. The settings equal those in the tokenizer.json of the
-// model for which the name was made.
+// A pre-tokenizer's settings as members of a tokenizer.json. Each name was made for one model. The settings equal those
+// in this model's tokenizer.json.
 struct NamedPreTokenizer {
   Json normalizer;             // null: none
   Json pre_tokenizer;          // splits the text, and replaces bytes by their symbols

@@ -1,5 +1,6 @@
-// SentencePiece's table of replacements ("precompiled_charsmap"), which maps sequences of characters to others. It is a
-// double-array trie followed by the replacement texts. Every look-up is checked, because the bytes come with a model.
+// SentencePiece's table of replacements ("precompiled_charsmap"), which maps sequences of characters to other
+// sequences. It is a double-array trie followed by the replacement texts. Every look-up is checked, because the bytes
+// come with a model.
 #pragma once
 
 #include <cstdint>

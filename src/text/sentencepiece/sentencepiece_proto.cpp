@@ -11,8 +11,9 @@ namespace {
 
 using namespace proto_fields;
 
-// The bytes of a field normalizer_spec with an empty charsmap and both flags off. These bytes are appended to a file
-// and replace the file's own settings, because the last one of repeated fields counts.
+// The bytes of a field normalizer_spec with an empty charsmap, and with add_dummy_prefix and remove_extra_whitespaces
+// off. If these bytes are appended to a file, they replace the file's own settings, because the last occurrence of a
+// field counts.
 constexpr std::string_view kNoNormalization("\x1a\x06\x12\x00\x18\x00\x20\x00", 8);
 
 struct ProtoField {

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// The score of an unknown character is the lowest score of a token minus this penalty (SentencePiece's constant).
+// The score of an unknown character is the lowest score of all tokens, minus this penalty (SentencePiece's constant).
 constexpr double kUnknownPenalty = 10.0;
 
 }  // namespace

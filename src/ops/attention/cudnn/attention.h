@@ -17,8 +17,8 @@ class CudaAttentionPlanner;
 
 namespace cudnn {
 
-// Returns ok if attention can run on cuDNN here. Otherwise the error says why it cannot: it is not built in, or the
-// library is missing or too old. Thread-safe.
+// Returns ok if attention can run on cuDNN here. Otherwise the error says why it cannot: cuDNN is not built in, or
+// libcudnn is missing or too old. Thread-safe.
 Status check_available();
 bool attention_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
 
@@ -38,7 +38,7 @@ class PlanCache {
 };
 
 // Binds cuDNN's attention. Launches allocate host memory, so they should be recorded and replayed. Preconditions:
-// attention_serves() the shape, and the planner chose this kernel. `plans` belongs to that planner.
+// attention_serves() accepts the shape, and the planner chose this kernel. `plans` belongs to that planner.
 Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention& attention, const CudaAttentionPlanner& planner,
                                                 PlanCache& plans, Device& device);
 

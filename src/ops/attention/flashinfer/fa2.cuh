@@ -133,8 +133,9 @@ struct WithSinks : Base {
 using Fa2Plain = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/true, /*soft_cap=*/false,
                                       /*alibi=*/false>;
 
-// The variant with a softcap: cap · tanh(scale · q·k / cap). FlashInfer's own variant uses the hardware's tanh, with a
-// relative error of 2^-11, which changes a score of 40 by 0.02. The error of this variant is about 1e-7 of the cap.
+// The variant with a softcap: cap · tanh(scale · q·k / cap). FlashInfer's own variant uses the hardware's tanh. The
+// relative error of this tanh, 2^-11, changes a score of 40 by 0.02. The error of this variant is about 1e-7 of the
+// cap.
 struct Fa2Capped : Fa2Plain {
   // 2 · scale / cap · log2(e), so that tanh(scale · q·k / cap) = 1 - 2 / (1 + 2^(q·k · to_argument))
   float to_argument;

@@ -2,8 +2,9 @@
 // NAME.cu, instantiates it, because FlashInfer's headers take long to compile. kernels.cpp dispatches to the
 // instantiations.
 //
-// Every launch depends only on addresses and on sizes of the bucket. When the kernel runs, it reads the lengths and the
-// work lists from device memory. So a launch can be recorded once and replayed with any lengths.
+// Every launch depends only on addresses and on the sizes to which the forward is padded (the bucket). When the kernel
+// runs, it reads the lengths and the work lists from device memory. So a launch can be recorded once and replayed with
+// any lengths.
 #pragma once
 
 #include <memory>

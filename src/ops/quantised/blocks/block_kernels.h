@@ -33,14 +33,15 @@ struct PanelForm {
 
 struct BlockKernels {
   const char* name;
-  // Multiplies the rows [first, first + count) of x by sixteen packed rows of w. Writes the product of x's row first +
-  // r and w's row n to sums[r · stride + n]. Precondition: count <= kMostFewRows.
+  // Multiplies the rows [first, first + count) of x by sixteen packed rows of w. Writes the product of row first + r of
+  // x and row n of w to sums[r · stride + n]. Precondition: count <= kMostFewRows.
   void (*few)(BlockType type, const std::uint8_t* w, const Inputs& x, std::int64_t first, std::int64_t count,
               float* sums, std::int64_t stride);
   // Unpacks one record: sixteen rows of one chunk.
   void (*unpack)(BlockType type, const std::uint8_t* record, std::int64_t parts, Panel& to);
   PanelForm (*form)(BlockType type);
-  // Adds one chunk's part of the product of x's row first + r and w's row n to sums[r · stride + n], for all r < count.
+  // Adds one chunk's part of the product of row first + r of x and row n of w to sums[r · stride + n], for all r <
+  // count.
   void (*add_panel)(BlockType type, const Panel& w, const Inputs& x, std::int64_t chunk, std::int64_t first,
                     std::int64_t count, float* sums, std::int64_t stride);
 };

@@ -1,6 +1,6 @@
 // Vectors and single instructions for the kernels of packed blocks, one struct for each instruction set. A kernel is
-// written once, over one of these structs. A native vector has kLanes numbers of 32 bits, one for each of kLanes rows.
-// Sixteen rows take kNative vectors.
+// written once, as a template that takes one of these structs. A native vector has kLanes numbers of 32 bits, one for
+// each of kLanes rows. Sixteen rows take kNative vectors.
 //
 // The instructions are inline assembly, because the intrinsics cannot be used in functions that are compiled for
 // several instruction sets. Everything is inlined into a function that is compiled for the instruction set

@@ -56,8 +56,8 @@ void dequantise_iq1_s(const std::uint8_t* b, float* y) {
 
 void dequantise_iq1_m(const std::uint8_t* b, float* y) {
   const std::uint8_t* scales = b + 48;
-  // The block's float16 scale is cut into four parts of four bits, which are the upper bits of the four words of
-  // scales.
+  // The block's float16 scale is cut into four parts of four bits. Each part is the upper bits of one of the four words
+  // of scales.
   std::uint32_t bits = 0;
   for (int i = 0; i < 4; ++i) bits |= static_cast<std::uint32_t>(u16(scales + 2 * i) >> 12u) << (4 * i);
   const float d = to_float(Float16{static_cast<std::uint16_t>(bits)});

@@ -20,14 +20,14 @@ bool uses_importance(BlockType type);
 // numbers. A plain type has blocks of one number.
 //
 // Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and MXFP4 take their scale from the block's extremes, with the same bits as gguf-py. The
-// other types search: they try some twenty scales around the one that the extremes give. Each tried scale gives
+// other types search: they try about twenty scales around the one that the extremes give. Each tried scale gives
 // integers. For these integers the scale (and the minimum) with the least weighted squared error is computed. Greater
 // numbers weigh more. The best result of all is kept, and is the same on every CPU.
 //
 // If `importance` is not null, it has an importance for each number of x: the mean square of the input by which the
-// number is multiplied, in any unit. Then Q4_0, Q4_1, Q5_0 and Q5_1 search too, and the weight of x[i] in every search
-// is importance[i] · sqrt(m + x[i]²), where m is the mean square of x in the block. Types for which uses_importance()
-// is false ignore it.
+// number is multiplied, in any unit. With importances, Q4_0, Q4_1, Q5_0 and Q5_1 search too, and the weight of x[i] in
+// every search is importance[i] · sqrt(m + x[i]²), where m is the mean square of x in the block. Types for which
+// uses_importance() is false ignore it.
 //
 // Preconditions: can_quantise(type). The numbers are finite. Except for F32 and BF16, their magnitudes are at most
 // kMostQuantised. Importances are positive, and the sum of a block's importances is at most 1e12 times the least

@@ -1,5 +1,6 @@
-// Rounds numbers to Q4_0, Q4_1, Q5_0 and Q5_1 if the importance of each number is known. The scales are then found by a
-// search. The file is compiled without fused multiply-add instructions, so that the results are equal on all CPUs.
+// Rounds numbers to Q4_0, Q4_1, Q5_0 and Q5_1 if the importance of each number is known. In this case the scales are
+// found by a search. The file is compiled without fused multiply-add instructions, so that the results are equal on all
+// CPUs.
 #include "tessera/base/cpu_clones.h"
 #include "tessera/ops/quantised/blocks/block_bytes.h"
 #include "tessera/ops/quantised/blocks/put_codes.h"

@@ -1,10 +1,10 @@
 // Finds the scale that gives the least weighted squared error if a few numbers are rounded to small integers.
 //
 // For given integers q, weighted least squares gives the best scale. But the integers depend on the scale too. So the
-// search tries scales around the one that follows from the extremes. All sums are in a fixed order, so that the result
-// does not depend on the CPU. The order suits vector instructions. Everything is inlined into functions that are
-// compiled for several CPUs. The pragma keeps g++ from unrolling loops of sixteen iterations before its vectoriser sees
-// them. The unrolling would cost half of the speed.
+// search tries scales around the scale that follows from the extremes of the numbers. All sums are in a fixed order, so
+// that the result does not depend on the CPU. The order suits vector instructions. Everything is inlined into functions
+// that are compiled for several CPUs. The pragma keeps g++ from unrolling loops of sixteen iterations before its
+// vectoriser sees them. The unrolling would cost half of the speed.
 #pragma once
 
 #include <algorithm>
@@ -44,8 +44,8 @@ TESSERA_INLINE float sum_of_products(const float* a, const float* b) {
   return sum_of<kCount>(v);
 }
 
-// Writes the weights. A number's weight is its magnitude plus the root of the mean square, so that small numbers count
-// too.
+// Writes the weights. A number's weight is its magnitude plus the root of the mean square of all numbers, so that small
+// numbers count too.
 template <int kCount>
 TESSERA_INLINE void weigh_by_magnitude(const float* x, float* w) {
   const float mean = std::sqrt(sum_of_products<kCount>(x, x) / kCount);

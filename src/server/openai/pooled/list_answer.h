@@ -40,7 +40,7 @@ class ListAnswer : public Answer {
   PooledUsage usage_;
 };
 
-// Reads "input" and makes a request for each of its texts or lists of ids. The caller then sets what each request
+// Reads "input" and makes a request for each of its texts or lists of ids. The caller must set what each request
 // returns.
 ApiResult<std::vector<Request>> read_inputs(const ApiFields& fields, const PooledFields& pooled,
                                             const ServedModel& model);

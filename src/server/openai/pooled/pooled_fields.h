@@ -23,8 +23,8 @@ struct PooledFields {
   std::int64_t priority = 0;
   double timeout_s = 0;
 
-  // Makes a request from a prompt. Truncates the prompt if the fields say so. The request generates no tokens. A prompt
-  // that is empty or too long for the context is a 400 that names `param`.
+  // Makes a request from a prompt. Truncates the prompt if the fields say so. The request generates no tokens. If the
+  // prompt is empty or too long for the context, returns a 400 that names `param`.
   ApiResult<Request> make_request(std::vector<TokenId> prompt, const ServedModel& model,
                                   const std::string& param) const;
 };

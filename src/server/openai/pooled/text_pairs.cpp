@@ -55,7 +55,7 @@ std::string filled(std::string_view form, const std::string& first, const std::s
   return text;
 }
 
-// Joins the texts of a pair in the first of these ways that is available: by the template from --chat-template; by the
+// Joins the texts of a pair. Uses the first available one of these ways: by the template from --chat-template; by the
 // text in the model's files that has placeholders for a query and a document; by the tokenizer's form for pairs; by
 // concatenation.
 ApiResult<std::vector<TokenId>> join(const ServedModel& model, const PooledFields& fields, const std::string& first,
