@@ -138,7 +138,8 @@ class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInter
     }
   }
 };
-// These tests inject faults whose effect does not depend on the steps in flight.
+// The tests of StartFaults and StepFaults inject faults that have the same effect with one step in flight as with
+// several.
 using StartFaults = RankFaults;
 using StepFaults = RankFaults;
 

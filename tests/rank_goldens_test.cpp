@@ -47,7 +47,8 @@ void expect_scores(const char* name, int ranks, const Golden& golden, Engine& en
   std::printf("%s on %d ranks, %s: greatest difference %.2e\n", name, ranks, way, worst);
 }
 
-// Runs all prompts in one batch, again from the prefix cache, and then each alone.
+// Runs all prompts in one batch, then the same batch from the prefix cache, and then the first prompt alone without the
+// cache.
 void expect_greedy(const Golden& golden, Engine& engine) {
   const std::vector<Request> requests = testing::greedy_requests(golden);
   for (const bool cached : {false, true}) {

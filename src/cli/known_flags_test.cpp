@@ -1,5 +1,5 @@
-// Catches: a flag of SGLang for a missing feature that is ignored, reported as mistyped, or refused without naming what
-// is supported; and a supported flag that is refused.
+// Catches: a flag of SGLang that is ignored, reported as mistyped, or refused without naming what is supported,
+// although its feature is missing here; and a supported flag that is refused.
 #include "tessera/options/known_flags.h"
 
 #include <gmock/gmock.h>

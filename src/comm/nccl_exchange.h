@@ -10,10 +10,10 @@
 //
 // The end of a group: a group ends when a node is lost or a rank fails. Every 50 ms, a thread of each rank checks
 // whether the group has ended. The thread also checks whether NCCL has lost a connection, and ends the group if so.
-// After the end of the group, the rank has one second to end by itself. If it does not, it hangs in a kernel or in an
-// NCCL call. The thread waits at most one more second for an NCCL call to return. After that, the thread aborts NCCL's
-// communicator. The abort ends kernels that wait for other GPUs. The results of these kernels are incomplete, so
-// whoever reads the results must check that the group has not ended.
+// After the end of the group, the rank has one second to end by itself. A rank that has not ended by then must be
+// hanging in a kernel or in an NCCL call. If it is in an NCCL call, the thread waits at most one more second for the
+// call to return. Then the thread aborts NCCL's communicator. The abort ends kernels that wait for other GPUs. The
+// results of these kernels are incomplete, so whoever reads the results must check that the group has not ended.
 //
 // A rank that ends by itself does not destroy its NCCL communicator. If it did, NCCL would wait for the other processes
 // of the machine, which end only later, when this process tells them to. The communicator therefore exists, and keeps

@@ -1,7 +1,7 @@
 // A stitching graph is a forward that is cut into parts, which run one after another. A *piece* is compiled and
-// captured as one graph. A *split op* is a single operator that runs between the graphs of two pieces. Every value has
-// a slot of the whole forward. The graph of each part refers to values by its own ids, and Part::slots maps these ids
-// to slots.
+// captured as one graph. A *split op* is a single operator that runs between the graphs of two pieces. The
+// values of the whole forward are numbered once, for all parts together, and these numbers are called slots. The graph
+// of a part numbers its values separately, and Part::slots maps each of these value ids to a slot.
 #pragma once
 
 #include <cstdint>

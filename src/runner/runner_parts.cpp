@@ -134,7 +134,8 @@ Status RunnerParts::build_runners() {
   TRY(reserve_arenas());
   if (options.debug) debug_ = std::make_unique<DebugMode>(*stream_, *arena_, model.ranks());
   TRY(name_externals());
-  // All ranks of a stage compile the same programs. Only rank 0 logs its programs.
+  // All ranks of a stage compile the same programs, so not every rank logs them. Only world rank 0 does, so only the
+  // first stage's programs are logged.
   const bool is_logged = options.communicator == nullptr || options.communicator->world_rank() == 0;
   std::vector<RunnerSpec> specs = TRY(make_runner_specs(model.graphs, options));
   Progress progress("Compiling graphs", std::ssize(specs), "graphs", options.show_progress);

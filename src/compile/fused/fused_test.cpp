@@ -1,6 +1,6 @@
 // Catches: a fused program that computes something other than the operators that it replaces; a value that is stored
-// although only the group that makes it reads it; a piece that is compiled again although the cache has it; and an
-// error for a piece that the eager compiler could run.
+// although it is read only within the group of fused operators that computes it; a piece that is compiled again
+// although the cache has it; and an error for a piece that the eager compiler could run.
 #include "tessera/compile/fused/fused.h"
 
 #include <gmock/gmock.h>

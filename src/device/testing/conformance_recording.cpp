@@ -323,7 +323,7 @@ TEST_P(DeviceConformance, DestroyingARecordingStreamEndsIt) {
   EXPECT_NE(record("next", [] {}), nullptr);
 }
 
-// Bug caught: an end without a begin that returns an empty graph instead of an error.
+// Bug caught: end_recording() returns an empty graph instead of an error if begin_recording() was not called.
 TEST_P(DeviceConformance, EndWithoutBeginIsRefused) { expect_refused(stream_->end_recording().status(), {"main"}); }
 
 // Bug caught: a graph that refers to a host array that no longer exists. Many replays make this visible.

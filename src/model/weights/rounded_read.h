@@ -21,10 +21,10 @@ namespace tessera {
 // function and of read_rounded(): `stored` is F32, F16 or BF16 and has the storage's shape.
 Result<float> read_factor(const StoredTensor& stored, const RoundedStorage& storage);
 
-// Writes elements of the part to `dst`, without gaps. `runs` says which elements. storage.content says whether the part
-// contains values, scales or the factor. `factor` is the result of read_factor(). If `importance` is not empty, it has
-// an importance for each column of the matrix. In this case search_scales() searches the scales, and its preconditions
-// apply. Returns the same errors as read_factor().
+// Writes elements of the part of a weight that `storage` describes to `dst`, without gaps. `runs` says which elements.
+// storage.content says whether the part contains values, scales or the factor. `factor` is the result of read_factor().
+// If `importance` is not empty, it has an importance for each column of the matrix. In this case search_scales()
+// chooses the scales, and its preconditions apply. Returns the same errors as read_factor().
 Status read_rounded(const StoredTensor& stored, const RoundedStorage& storage, float factor, const SliceRuns& runs,
                     std::span<std::byte> dst, std::span<const float> importance = {});
 

@@ -23,7 +23,8 @@ std::int64_t decode_tile_keys(const AttentionShape& shape);
 // following function: decode_attention_serves() accepts the shape.
 Result<int> decode_attention_residency(const AttentionShape& shape);
 
-// Binds the kernel. Precondition: the planner chose it for this kind of batch, or for the single rows of extend steps.
+// Binds the kernel. Precondition: the planner chose this kernel for batches of attention.kind, or for the single-row
+// requests of extend steps.
 Result<std::unique_ptr<BoundOp>> bind_decode_attention(const CudaAttention& attention,
                                                        const CudaAttentionPlanner& planner);
 

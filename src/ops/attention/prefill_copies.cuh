@@ -1,7 +1,7 @@
 // The copying warps of a block of prefill attention (prefill_attention.cuh). One warp copies the block's half of each
 // tile of keys. A second warp copies the block's half of each tile of values, and the queries of each work item. The
-// slots of the ring are filled in the order in which the products use them: first the keys of a tile, and then the
-// values of the tile whose keys were used just before.
+// slots of the ring are filled in the order in which the products use them. After the keys of each tile come the values
+// of the tile before it, so the values of a tile follow the keys of the next tile.
 //
 // A thread needs about 100 cycles to request a box, and the first product waits for all boxes of a tile. So this code
 // computes nothing between the requests for the boxes of a tile.

@@ -1,5 +1,6 @@
-// kCudaPrelude is the start of every generated CUDA kernel. It defines storage types, their conversions, packs and
-// sums. It repeats code of ops/cuda/cuda_math.cuh, because NVRTC could compile that file only with the toolkit's
+// kCudaPrelude is the start of every generated CUDA kernel. It defines storage types and their conversions,
+// vectors of several elements that are loaded and stored at once (Pack), and sums over lanes and blocks. The prelude
+// repeats code of ops/cuda/cuda_math.cuh, because NVRTC could compile that file only with the toolkit's
 // headers.
 #pragma once
 

@@ -107,7 +107,8 @@ struct Tile {
   int unused;  // pads the struct to 16 bytes
 };
 
-// The list of the pairs (token, k), sorted by expert. order_rows() writes the list on the device (moe_order.cuh).
+// The list of the pairs (token, k), sorted by expert. A pair stands for the k-th of the experts that a token chose.
+// order_rows() writes the list on the device (moe_order.cuh).
 struct Order {
   int* num_tiles;  // [1]
   Tile* tiles;     // [num_tiles]

@@ -47,7 +47,7 @@ TESSERA_INLINE VecPairs widen_halves(const std::uint8_t* p) {
 
 TESSERA_INLINE VecPairs splat(std::uint16_t value) { return VecPairs{} + value; }
 
-// The bfloat16 numbers −16 … 15, indexed by the lowest five bits of 16 + value.
+// The bfloat16 numbers −16 … 15 in ascending order: element i is i − 16.
 constexpr VecPairs kIntegers{0xc180, 0xc170, 0xc160, 0xc150, 0xc140, 0xc130, 0xc120, 0xc110, 0xc100, 0xc0e0, 0xc0c0,
                              0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0x0000, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
                              0x40c0, 0x40e0, 0x4100, 0x4110, 0x4120, 0x4130, 0x4140, 0x4150, 0x4160, 0x4170};

@@ -254,8 +254,8 @@ struct FixedProduct {
                    : "r"(here.groups + static_cast<std::uint32_t>((group * kN + j * 4) * sizeof(FixedGroup))));
   }
 
-  // Multiplies the scales of a group of x with those of w. The products stay in registers, so that the loads have ended
-  // when the caller releases the slot.
+  // Multiplies the scales of a group of x with those of w. hold() keeps the compiler from moving these multiplications
+  // to a later place. They need the loaded scales, so the loads have ended when the caller releases the slot.
   __device__ static void multiply_scales(const RowGroups& rows, const ScalesOfRows& scales, int group,
                                          Factors& factors) {
 #pragma unroll

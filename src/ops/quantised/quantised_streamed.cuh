@@ -1,16 +1,17 @@
-// Computes quantised_linear of few rows on Hopper, alone or together with the gate after it. The time is bounded by
+// Computes quantised_linear of few rows of x on Hopper, alone or joined with the operator after it if that is a gate
+// (silu_mul or gelu_mul). The time is bounded by
 // reading w.
 //
 // The kernel is built like the kernel of linear_streamed.cuh, and that file gives the reasons. A block processes tiles
-// of 16 rows of w and all of k. A ninth warp lets the copy engine (TMA) load a tile in stages through a ring in shared
-// memory, and begins before the preceding kernels have ended. Eight warps divide the columns of a stage among
-// themselves. At the end of a tile, the sums of the warps are added in an order that depends neither on the number of
-// rows nor on the tile.
+// of 16 rows of w, each with all of the k columns. It has nine warps. Eight of them divide the columns of a stage among
+// themselves. The ninth lets the copy engine (TMA) load a tile in stages through a ring in shared memory, and begins
+// before the preceding kernels have ended. At the end of a tile, the sums of the eight warps are added in an order that
+// depends neither on the number of rows of x nor on the tile.
 //
-// The four threads of a quad read 64 neighbouring bytes of a row. Each reads 16 bytes (16 or 32 values) and converts
-// them to pairs (quantised_values.cuh). A tensor-core product multiplies 16 rows of w by eight rows of x. The columns
-// of k may be in any order, as long as both matrices use the same order. The conversion decides which columns of w form
-// a pair, and x's columns are paired in the same way. streamed_tile.cuh says where scales are applied.
+// The four threads of a quad read 64 neighbouring bytes of a row of w. Each reads 16 bytes (16 or 32 values) and
+// converts them to pairs (quantised_values.cuh). A tensor-core product multiplies 16 rows of w by eight rows of x. The
+// columns of k may be in any order, as long as both matrices use the same order. The conversion decides which columns
+// of w form a pair, and x's columns are paired in the same way. streamed_tile.cuh says where scales are applied.
 #pragma once
 
 #include <cstdint>

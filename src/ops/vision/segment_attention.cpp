@@ -65,7 +65,7 @@ TESSERA_INLINE void gather_head(const T* from, std::int64_t stride, std::int64_t
     for (std::int64_t i = 0; i < dim; ++i) to[k * dim + i] = to_float(from[k * stride + i]);
 }
 
-// Computes the scores of all rows with kCount keys.
+// Computes the scores of kCount keys, each for all rows that are computed together.
 template <std::int64_t kCount>
 TESSERA_INLINE void score_keys(const Vec16* q, const float* keys, std::int64_t dim, Vec16* scores) {
   Vec16 sums[kCount] = {};

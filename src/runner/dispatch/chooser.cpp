@@ -51,8 +51,8 @@ Status Chooser::take_chunk(const ForwardInputs& inputs, const HeadRows& rows, St
   return read_logprobs(rows, results);
 }
 
-// Runs `choose` on the first `sampled` rows, and returns the sampled ids in device memory. Rows with edits are sampled
-// from the edited logits. Rows without edits are sampled from the head's logits.
+// Runs the graph `choose` (RunnerRole::kChoose) on the first `sampled` rows, and returns the sampled ids in device
+// memory. Rows with edits are sampled from the edited logits. Rows without edits are sampled from the head's logits.
 Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled) {
   GraphRunner& runner = parts_.runner(RunnerRole::kChoose);
   const std::int64_t size = runner.padded_size(sampled);

@@ -129,7 +129,8 @@ inline Json without(const Json& object, const std::string& key) {
   return out;
 }
 
-// Returns the request that tests a row. The row's field has `value`. If `value` is null, the field is absent.
+// Returns the request that tests a row of request_fields.json. The request has the field that the row names, with the
+// value `value`. If `value` is null, the request lacks this field.
 inline std::string request_of(const Json& row, const std::string& object, const Json* value) {
   const Place& place = place_of(object);
   Json request = *Json::parse(place.request, "request");

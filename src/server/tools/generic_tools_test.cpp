@@ -1,5 +1,6 @@
 // Catches: tools that a model without a known call format does not see; earlier turns of the conversation in a form
-// that the model's template refuses; calls in the generic format that are not found; and answers without the note.
+// that the model's template refuses; calls in the generic format that are not found; and answers without the note
+// (header X-Tessera-Note) that says how tools were shown.
 #include "tessera/server/tools/generic_tools.h"
 
 #include <gmock/gmock.h>

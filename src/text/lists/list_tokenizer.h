@@ -7,9 +7,10 @@
 
 namespace tessera {
 
-// Returns a tokenizer that computes the same ids as the library for which the model was made: Hugging Face's for
-// byte-pair encoding, SentencePiece's for "llama". Returns invalid_argument for lists that contradict each other and
-// for tokens that are not UTF-8, and unimplemented for an unknown value of TokenLists::model or TokenLists::pre.
+// Returns a tokenizer that computes the same ids as the library for which the model was made. If TokenLists::model is
+// "llama", this library is SentencePiece. For its other values, which use byte-pair encoding, it is Hugging Face's
+// tokenizers. Returns invalid_argument for lists that contradict each other and for tokens that are not UTF-8. Returns
+// unimplemented for an unknown value of TokenLists::model or TokenLists::pre.
 Result<TokenizerParts> make_list_tokenizer(const TokenLists& lists);
 
 }  // namespace tessera
