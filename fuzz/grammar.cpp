@@ -1,5 +1,5 @@
-// Catches: crashes, escaped exceptions and endless work on a client's JSON schema, regex or EBNF; masks that allow
-// tokens which accept() then refuses.
+// Catches: crashes, escaped exceptions and endless work on a client's JSON schema, regex or EBNF; token masks that
+// allow a token which the grammar's accept() then refuses.
 #include "tessera/engine/grammar/grammar.h"
 
 #include <vector>

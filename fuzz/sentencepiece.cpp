@@ -1,4 +1,5 @@
-// Catches: crashes and endless work when a SentencePiece file is read or encodes a text; ids outside the vocabulary.
+// Catches: crashes and endless work when a SentencePiece file is read or its tokenizer encodes a text; ids outside the
+// vocabulary.
 #include "fuzz.h"
 #include "tessera/text/sentencepiece/sentencepiece_model.h"
 

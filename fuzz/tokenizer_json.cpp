@@ -1,5 +1,5 @@
-// Catches: crashes and endless work when a tokenizer.json is read, encodes or decodes; ids outside the vocabulary;
-// decoded text that is not UTF-8.
+// Catches: crashes and endless work when a tokenizer.json is read or its tokenizer encodes or decodes; ids outside the
+// vocabulary; decoded text that is not UTF-8.
 #include "fuzz.h"
 #include "tessera/text/stream_decoder.h"
 #include "tessera/text/tokenizer.h"

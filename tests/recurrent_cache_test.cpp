@@ -1,5 +1,6 @@
 // Catches, for models with gated delta nets: a sequence that continues from the wrong state (after a chunk, after a
-// preemption, or from another prompt's checkpoint); a shared system prompt that is computed again for every request.
+// preemption, or from the saved state of another prompt); a shared system prompt that is computed again for every
+// request.
 #include <gtest/gtest.h>
 
 #include <algorithm>

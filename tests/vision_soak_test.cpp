@@ -1,5 +1,6 @@
 // Catches, for models with a vision tower: a soak test that never uses an image; a soak test that never reuses an
-// image; a soak test that does not notice overwritten rows of a kept image.
+// image; a soak test that does not notice when the stored embedding rows of an image are overwritten while the image
+// may still be reused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

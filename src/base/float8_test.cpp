@@ -1,5 +1,5 @@
-// Catches: a number that is converted inexactly; ties that are not rounded to even; magnitudes that wrap instead of
-// saturating; NaN that becomes a number.
+// Catches: a bit pattern of the 8-bit format E4M3 that stands for the wrong number or does not survive a round trip;
+// ties that are not rounded to even; magnitudes that wrap instead of saturating; NaN that becomes a number.
 #include "tessera/base/float8.h"
 
 #include <gtest/gtest.h>

@@ -2,8 +2,9 @@
 // (server/adapters/adapter_changes.h).
 //
 // Threads: any thread may call any function. load() reads the folder on the calling thread. load(), unload() and list()
-// block until the engine's running step ends. A callback may call none of these functions, not even wait(). In a forked
-// process, and once the engine has stopped, all functions return kFailedPrecondition.
+// block until the engine's running step ends. A callback may call none of these functions, not even wait(), which waits
+// until no request uses an unloaded adapter any more. In a forked process, and once the engine has stopped, all
+// functions return kFailedPrecondition.
 #pragma once
 
 #include <cstdint>

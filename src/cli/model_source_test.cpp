@@ -1,4 +1,4 @@
-// Catches: a command that runs an engine without a cache folder, so that every start measures again.
+// Catches: a command that runs an engine without the cache folder, so that every start repeats its measurements.
 #include "tessera/cli/model_source.h"
 
 #include <gtest/gtest.h>

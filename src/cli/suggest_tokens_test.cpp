@@ -1,6 +1,6 @@
-// Catches: a damaged histogram or trace that is accepted or misread; forwards that are counted at the wrong size; a
-// suggestion that serves fewer forwards than it says, or wastes more on padding than the present sizes; a suggestion
-// that cannot be pasted into a command.
+// Catches: a damaged histogram of forwards, or a damaged trace of requests, that is accepted or misread; forwards that
+// are counted at the wrong graph size; suggested graph sizes that serve fewer forwards than stated, waste more on
+// padding than the present sizes, or cannot be pasted into a command.
 #include "tessera/cli/suggest_tokens.h"
 
 #include <gmock/gmock.h>

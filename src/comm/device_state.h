@@ -1,6 +1,7 @@
 // Holds the objects through which a rank's device exchanges data with other devices: mailboxes, links, and an NCCL
-// communicator. Each object is made when a bound operator first needs it. The rank's bound operators own the object, so
-// it is destroyed with them, before the device. The Communicator only holds a weak reference.
+// communicator. The users of these objects are the rank's bound operators (operators whose kernels and addresses are
+// fixed). Each object is made when a bound operator first needs it. The bound operators own the object, so it is
+// destroyed with them, before the device. The Communicator only holds a weak reference.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
-// Catches: values in host memory that the prediction leaves out; predicted values that take no memory; freed memory
-// that is still reported; links or mailboxes that are predicted for ranks without them.
+// The test compares the predicted memory of the exchanges between ranks with the memory in use. Catches: host memory
+// for exchanged values that the prediction leaves out; memory that is predicted for values that take none; freed memory
+// that is still reported; links between ranks, or mailboxes (buffers on a GPU into which other ranks write), that are
+// predicted for ranks without them.
 #include "tessera/comm/exchange_memory.h"
 
 #include <gtest/gtest.h>

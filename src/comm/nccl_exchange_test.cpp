@@ -1,7 +1,8 @@
-// Catches: ranks that do not use rank 0's id; a rank that continues although the ranks' settings differ; a start that
-// waits for ever; a communicator that is not aborted when its group ends, so that kernels and calls wait for ever; a
-// communicator that is used after its group has ended; and a library that is used although it is too old or lacks a
-// function. The tests run over connections of two nodes, with a fake NCCL that moves no data (testing/fake_nccl.h).
+// Catches: ranks that do not use the NCCL id of rank 0; a rank that continues although the ranks' settings differ; a
+// start that waits for ever; a communicator that is not aborted when its group ends, so that kernels and calls wait for
+// ever; a communicator that is used after its group has ended; and a library that is used although it is too old or
+// lacks a function. The tests run over connections of two nodes, with a fake NCCL that moves no data
+// (testing/fake_nccl.h).
 #include "tessera/comm/nccl_exchange.h"
 
 #include <dlfcn.h>

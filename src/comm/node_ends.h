@@ -1,9 +1,9 @@
 // Sends and handles the messages by which the nodes of a group of ranks tell each other that the group has ended or
 // restarts.
 //
-// The template parameter `Group` must have two functions: begin(epoch), and end_once(why), which returns whether this
-// call ended the group. A failing rank may destroy the group before the node's connections close. Messages that arrive
-// in between are dropped.
+// The template parameter `Group` must have two functions. begin(epoch) restarts the group, and `epoch` is the number of
+// the restart. end_once(why) ends the group, and returns whether this call did so. A failing rank may destroy the group
+// before the node's connections close. Messages that arrive in between are dropped.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // Implements pipeline parallelism. A stage is a range of consecutive layers, and ranks pass values from one stage to
-// the next. Rank r of a stage sends to rank r of the next stage. There are also links in the other direction. A link is
-// a first-in, first-out queue.
+// the next. Two links connect rank r of a stage with rank r of the next stage, one in each direction. A link is a
+// first-in, first-out queue.
 //
 // The two ranks of a link run the same steps in the same order, so values need no names. Only their sizes are checked.
 //

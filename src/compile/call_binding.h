@@ -1,5 +1,6 @@
-// Makes the tensors of a program's instructions for a bucket, and binds the instructions to these tensors. An
-// instruction runs on all rows of the bucket at once, or on each half of the rows separately (halves.h).
+// Makes the tensors that the instructions of a compiled program use in one bucket, and binds the instructions to these
+// tensors. A bucket gives a number to every symbolic size, such as the number of rows. An instruction runs on all rows
+// of the bucket at once, or on each half of the rows separately (halves.h).
 #pragma once
 
 #include <memory>

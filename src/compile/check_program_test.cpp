@@ -1,5 +1,5 @@
 // Catches mistakes of a compiler that would otherwise only cause wrong results: a value that no instruction makes; a
-// value whose type differs from its type in the piece; an instruction without a kernel.
+// value whose type differs from its type in the graph that was compiled; an instruction without a kernel.
 #include "tessera/compile/check_program.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// A compiler turns the graph of a piece into a Program. The compiler *eager* runs each operator by its registered
-// kernel. Other compilers may fuse operators, remove values and generate code. A new compiler registers in a
-// CompilerRegistry (compiler_registry.h).
+// A compiler turns the graph of a piece into a Program. A piece is a part of the model's graph between two operators at
+// which the graph is cut. The compiler *eager* runs each operator by its registered kernel. Other compilers may fuse
+// operators, remove values and generate code. A new compiler registers in a CompilerRegistry (compiler_registry.h).
 //
 // Later processes can use a compiler's result again. compile() returns a handle together with the program. In a later
 // process, load() makes the program from the piece and that handle. compile_piece() calls load() if the cache has a

@@ -1,5 +1,7 @@
-// Catches: a piece that is compiled again although an earlier process saved it; a handle that is loaded although the
-// piece, the compiler's version or an option differs; and a broken handle or program that is run.
+// A compiler turns a piece of a model's graph into a program. It also returns a handle, from which a later process can
+// load the program. Catches: a piece that is compiled again although an earlier process saved its handle; a handle that
+// is loaded although the piece, the compiler's version or an option differs; and a broken handle or program that is
+// used.
 #include "tessera/compile/compiler.h"
 
 #include <gmock/gmock.h>

@@ -5,7 +5,7 @@
 //   halves   o₁  o₂          norm₁, gate₁, down₁   norm₂, gate₂, down₂   norm₁, qkv₁   norm₂, qkv₂
 //   beside       all_reduce₁ all_reduce₂           all_reduce₁           all_reduce₂
 //
-// The exchanges in the row "beside" run on the side stream (device.h), which is recorded in the same graph. The two
+// The exchanges in the line "beside" run on the side stream (device.h), which is recorded in the same graph. The two
 // halves use separate rows of every value. The memory of these values is not reused before the whole range has ended
 // (piecewise/liveness.h).
 #pragma once

@@ -1,6 +1,8 @@
-// Catches: a range that runs in halves (halves.h) although an operator reads other rows than it writes, an exchange
-// needs scratch, or there is no exchange; a half that is read before it was exchanged; a side stream that is not used;
-// rows that are left out or computed twice; and scratch memory that is too small for a half.
+// A range of consecutive instructions can run twice, each time on one half of the rows, while the ranks exchange the
+// other half (halves.h). Catches: a range that runs in halves although one of its operators reads other rows than it
+// writes, one of its exchanges needs scratch memory, or it contains no exchange; a half that is read before it was
+// exchanged; a side stream that is not used; rows that are left out or computed twice; and scratch memory that is too
+// small for a half.
 #include "tessera/compile/halves.h"
 
 #include <gmock/gmock.h>

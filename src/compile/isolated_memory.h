@@ -1,4 +1,4 @@
-// Memory that checks use in place of the planned arena (MemoryPlanKind::kIsolated). Every value has its own allocation,
+// Memory for checks, in place of the planned arena (MemoryPlanKind::kIsolated). Every value has its own allocation,
 // which is filled with NaN and lies between two guard zones. No two values share bytes, so an error in the memory plan
 // shows as a difference from the results with the planned arena. The guard zones reveal a kernel that writes past its
 // result.

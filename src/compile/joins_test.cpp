@@ -1,6 +1,7 @@
-// Catches: a joined kernel that runs although a result of one of its operators is needed elsewhere, or although it does
-// not accept the number of rows; operators that run in addition to the joined kernel, or not at all; and a wrong choice
-// among several joins.
+// A joined kernel runs several consecutive operators at once. Catches: a joined kernel that runs although a result of
+// one of its inner operators is needed elsewhere, or although the kernel does not accept the number of rows; operators
+// that run in addition to the joined kernel; operators that neither the joined kernel nor their own kernels run; and a
+// wrong choice among several joined kernels.
 #include "tessera/compile/joins.h"
 
 #include <gmock/gmock.h>

@@ -1,9 +1,9 @@
-// Computes the memory plan. It gives each value an offset in one arena, and depends on the steps in which the values
-// are live.
+// Computes the memory plan, which gives each value an offset in one arena. The plan depends on the steps in which the
+// values are live.
 //
-// The shapes of every bucket are known in advance, so nothing is allocated while a forward runs. Two values may share
-// bytes only if no step needs both. check_memory_plan() checks a plan for this. plan_memory() is a pure function. The
-// caller decides when a value is live (piecewise/liveness.h).
+// The shapes in every bucket (a set of sizes) are known in advance, so nothing is allocated while a forward runs. Two
+// values may share bytes only if no step needs both. check_memory_plan() checks a plan for this. plan_memory() is a
+// pure function. The caller decides when a value is live (piecewise/liveness.h).
 //
 //   steps:     0      1      2      3
 //   a (256 B)  [======]                    a at 0

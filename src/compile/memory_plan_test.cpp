@@ -1,5 +1,5 @@
-// Catches: two live values that share bytes; a plan that wastes memory, moves fixed ranges or changes from run to run;
-// and a checker that accepts such a plan.
+// Catches: two values that share bytes although both are live in one step; a memory plan that wastes memory, moves a
+// range that has a fixed offset, or changes from run to run; and a checker that accepts an invalid plan.
 #include "tessera/compile/memory_plan.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Finds the regions of a program that a single kernel of the device may run. A region consists of repetitions of a
-// pattern of instructions (ops/contract/region.h).
+// Finds the regions of a program. A region is a sequence of instructions that a single kernel of the device may run. It
+// consists of repetitions of a pattern of instructions (ops/contract/region.h).
 #pragma once
 
 #include <cstddef>

@@ -3,9 +3,9 @@
 //   EngineThread thread(*engine, [&](std::span<EngineThread::Event> events) { … });
 //   thread.submit(ticket, std::move(request));
 //
-// Threads: any thread may call all functions. The sink runs on the engine's thread, once after each step in which a
-// request progressed, and must return soon. Nothing else may use the engine until the EngineThread is destroyed. In a
-// steady decode neither a step nor its events allocate.
+// Threads: any thread may call all functions. The sink (the function that receives the events) runs on the engine's
+// thread, once after each step in which a request progressed, and must return soon. Nothing else may use the engine
+// until the EngineThread is destroyed. In a steady decode neither a step nor its events allocate.
 #pragma once
 
 #include <cstdint>

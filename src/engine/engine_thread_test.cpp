@@ -1,5 +1,5 @@
-// Catches: events that are lost or given to another ticket; a thread that hangs when it must end or while it has work;
-// and requests that wait forever for a failed engine.
+// Catches: events that are lost or given to another request's ticket (the number by which its caller identifies it); a
+// thread that hangs when it must end or while it has work; and requests that wait forever for a failed engine.
 #include "tessera/engine/engine_thread.h"
 
 #include <gmock/gmock.h>

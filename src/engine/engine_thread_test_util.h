@@ -1,4 +1,5 @@
-// A helper for tests of engines that run on threads of their own: a sink for the engines' events.
+// A helper for tests of engines that run on threads of their own: a sink, which is a function that receives the
+// engines' events.
 #pragma once
 
 #include <gtest/gtest.h>

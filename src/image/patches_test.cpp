@@ -1,5 +1,5 @@
 // Catches: patches whose values, grid or order differ from Hugging Face's; two different images with equal cache keys;
-// image sizes that no tower accepts.
+// image sizes that no vision tower accepts.
 #include "tessera/image/patches.h"
 
 #include <fmt/format.h>

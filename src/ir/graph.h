@@ -9,7 +9,7 @@
 //   state   memory that outlives a forward: a layer's keys and values    %k_cache.0: bf16[P, 16, 8, 128]
 //   result  made by a node of this graph
 //
-// A copy of a Graph object copies the whole graph. The class is not thread-safe while a graph changes.
+// Copying a Graph object copies the whole graph. The class is not thread-safe while a graph changes.
 #pragma once
 
 #include <cstdint>

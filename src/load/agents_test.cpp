@@ -1,6 +1,7 @@
 // Catches: a turn whose prompt does not begin with the previous prompt and its output; sessions that share more than
-// their system prompt; a session that does not wait for its sub-agent; known tokens that no cache can have; and
-// sessions whose prompts take more memory than a machine has.
+// their system prompt; a session that does not wait for its sub-agent; a count of cacheable prompt tokens
+// (known_tokens) that includes tokens that no cache can have; and sessions whose prompts take more memory than a
+// machine has.
 #include "tessera/load/agents.h"
 
 #include <gmock/gmock.h>

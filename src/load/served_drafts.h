@@ -1,5 +1,5 @@
-// Reads a server's counters of speculative decoding. The counts of a load are the counters after the load
-// minus the counters before the load.
+// Reads a server's counters of speculative decoding. The counts of a load are the counters after the load minus the
+// counters before the load.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Catches: a stage that lacks a value of an earlier stage; a stage that sends a value that later stages do not read; a
-// stage that repeats nodes with weights; a stage that reads the cache of another stage's layer; stages whose weights
-// together are not the model's weights.
+// Tests how a model is divided into pipeline stages. Catches: a stage that lacks a value of an earlier stage; a stage
+// that sends a value that later stages do not read; a stage that repeats nodes with weights; a stage that reads the
+// cache of another stage's layer; stages whose weights together are not the model's weights.
 #include "tessera/model/stages.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// Catches: a body in text form that is accepted although the engine cannot fill its inputs, keep its states or load its
-// weights; weights that are made from other tensors than specified; an error message that does not give the line and
-// the name of the faulty item.
+// Tests bodies in text form. A body is the graph that computes a model's hidden states. Catches: a body that is
+// accepted although the engine cannot fill its inputs, keep its states or load its weights; weights that are made from
+// other tensors than specified; an error message that does not give the line and the name of the faulty item.
 #include "tessera/model/text_body.h"
 
 #include <gmock/gmock.h>

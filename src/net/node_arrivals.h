@@ -4,9 +4,10 @@
 //   NodeArrivals arrivals(TRY(Listener::open(address, deadline)));
 //   const std::optional<NodeArrivals::Arrival> come = TRY(arrivals.next(deadline));
 //
-// Anyone who reaches the port may connect. All connections without a complete hello are read at the same time, each for
-// a limited time, so a silent or slow connection delays no node. The number of these connections is limited too. If a
-// new connection would exceed the limit, the oldest one is closed.
+// Anyone who reaches the port may connect. A node identifies itself by its first message, called hello (node_hello.h).
+// All connections without a complete hello are read at the same time, each for a limited time, so a silent or slow
+// connection delays no node. The number of these connections is limited too. If a new connection would exceed the
+// limit, the oldest one is closed.
 #pragma once
 
 #include <chrono>

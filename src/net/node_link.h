@@ -1,8 +1,9 @@
 // A connection to another node. Any thread may send frames. Received frames are handled on the link's own thread.
 //
-// An end that has sent no frame for a second, or for a quarter of `silence` if that is less, sends a heartbeat
-// (FrameKind::kAlive). A node is lost if it closed or broke the connection, or sent nothing for `silence`. The link
-// then calls its TakeEnd at once. A send fails if the other end accepts no bytes for the time `silence`.
+// The constructor takes a time limit, `silence`. An end that has sent no frame for a second, or for a quarter of
+// `silence` if that is less, sends a heartbeat (FrameKind::kAlive). A node is lost if it closed or broke the
+// connection, or sent nothing for the time `silence`. The link then calls its callback TakeEnd at once. A send fails if
+// the other end accepts no bytes for the time `silence`.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
-// Renames options in messages. Messages of the layers below contain option names (mem_fraction_static), because those
-// layers do not know where options come from. The command line calls with_flags() for errors, log lines and explain's
-// notes, because its users know options as flags (--mem-fraction-static). Messages of this layer already name flags.
-// The C interface calls with_option_names() for log lines, because programs give options by name.
+// Renames options in messages. Messages of the layers below src/options contain option names (mem_fraction_static),
+// because those layers do not know where options come from. The command line calls with_flags() for errors, log lines
+// and explain's notes, because its users know options as flags (--mem-fraction-static). Messages of src/options already
+// name flags. The C interface calls with_option_names() for log lines, because programs give options by name.
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
-// A forward that is bound for one bucket, so all its addresses and kernels are chosen. It is one flat list of steps.
-// Each step enqueues a kernel or launches a captured graph. A replay goes through the list and allocates nothing.
+// A forward that is bound for one bucket (a number for each symbolic size of the graph, ir/type.h), so all its
+// addresses and kernels are chosen. It is one flat list of steps. Each step enqueues a kernel or launches a captured
+// graph. A replay goes through the list and allocates nothing.
 #pragma once
 
 #include <cstdint>

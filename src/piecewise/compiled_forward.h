@@ -1,5 +1,5 @@
-// A stitching graph (stitching.h) whose parts are compiled to programs. The programs work on the slots of the whole
-// forward.
+// A stitching graph (stitching.h) whose parts are compiled to programs. The programs refer to values by slots, which
+// are the numbers of the values of the whole forward.
 //
 // Parts with the same structure, such as layers 2 to n of a model, share one program and differ only in their slots.
 // Some values of a part's graph do not occur in its program, because the compiler has fused the operators that make and

@@ -1,6 +1,6 @@
 // Holds a stitching graph (stitching.h) in runnable form. Its parts are compiled to programs. The memory plan of each
-// bucket follows from a liveness analysis of the programs. A bucket is bound to the plan's addresses once, and then
-// run, captured and replayed.
+// bucket (a number for each symbolic size of the graph, ir/type.h) follows from a liveness analysis of the programs. A
+// bucket is bound to the plan's addresses once, and then run, captured and replayed.
 //
 //   create:   StitchingGraph ─▶ CompiledForward ─▶ Liveness
 //   bind:     Liveness + sizes ─▶ memory plan ─▶ BoundForward: one flat list of kernels

@@ -1,4 +1,5 @@
-// Catches: an input that gets its address for another bucket; and an unknown name for which an address is returned.
+// Catches: a value that gets the address for another bucket (another padded size of the batch); and an unknown name for
+// which an address is returned.
 #include "tessera/piecewise/external_values.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Plans where the values of a forward lie in the arena, for each bucket. The plan depends only on shapes. Planning
-// allocates no device memory.
+// Plans where the values of a forward lie in the arena, for each bucket (a number for each symbolic size of the graph,
+// ir/type.h). The plan depends only on shapes. Planning allocates no device memory.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Describes the state of each part of a forward (stitching.h) for one bucket, so that users can inspect it.
+// Describes the state of each part of a forward (stitching.h) for one bucket (a number for each symbolic size of the
+// graph, ir/type.h), so that users can inspect it.
 #pragma once
 
 #include <cstdint>

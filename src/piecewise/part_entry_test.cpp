@@ -1,4 +1,5 @@
-// Catches: an entry that describes the state of its part wrongly, or has a wrong address of a value.
+// Tests the entries with which users inspect the parts of a forward. Catches: an entry that gives a wrong state of its
+// part (such as compiled or captured), or a wrong address of an input or output.
 #include "tessera/piecewise/part_entry.h"
 
 #include <gmock/gmock.h>

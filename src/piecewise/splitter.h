@@ -1,5 +1,6 @@
-// Cuts a graph at its split ops. A split op becomes a separate part, and all nodes between two split ops form one
-// piece. Parts run in the order of the nodes in the source graph. A value has the same slot, and therefore the same
+// Cuts a graph at its split ops, which are single operators that run between captured pieces, such as attention. A
+// split op becomes a separate part, and all nodes between two split ops form one piece. Parts run in the order of the
+// nodes in the source graph. A value has the same slot (its number in the whole forward), and therefore the same
 // address, on both sides of a cut. Order and slots together preserve all dependencies between nodes.
 //
 //   a b attention c d attention e   ─split at attention─▶   [a b] attention [c d] attention [e]

@@ -1,5 +1,6 @@
-// Catches: nodes that a cut loses, repeats or reorders; a split op whose part contains other nodes; values that are
-// lost at a cut or get another slot there; and a piece with an operator that cannot be captured.
+// Tests how a graph is cut at split ops. Catches: nodes that a cut loses, repeats or reorders; a split op whose part
+// contains other nodes; values that are lost at a cut or get another number (slot) there; and a piece with an operator
+// that cannot be captured.
 #include "tessera/piecewise/splitter.h"
 
 #include <gmock/gmock.h>

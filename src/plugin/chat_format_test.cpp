@@ -1,6 +1,6 @@
-// Catches: a chat format that is accepted although its own example fails; a character that is lost because two
-// fragments each contain a part of its bytes; a wrong table that is accepted. tests/plugin/chat_formats_test.py tests
-// formats in a server.
+// Catches: a chat format that is accepted although it fails on the example in its own table; a character that is lost
+// because two fragments of the text each contain a part of its bytes; a plugin's table that is accepted although it is
+// faulty. tests/plugin/chat_formats_test.py tests formats in a server.
 #include "tessera/plugin/chat_format.h"
 
 #include <gmock/gmock.h>

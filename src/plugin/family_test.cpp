@@ -1,4 +1,4 @@
-// Catches: an exception that a function of a plugin's family throws, and that is dropped without a warning.
+// Catches: a function of a plugin's model family whose exception is dropped without a warning.
 #include "tessera/plugin/family.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Catches: a faulty plugin that is loaded, that crashes the program, or whose error does not say what is wrong;
-// a plugin's additions that do not reach the registry; a table of the first version that is refused.
+// Catches: a faulty plugin that is loaded, that crashes the program, or whose error does not say what is wrong; an
+// operator, kernel or other addition of a plugin that does not reach the registry; a table of a plugin (a C struct that
+// grows with new versions) that is refused although it has the layout of the first version.
 #include "tessera/plugin/load.h"
 
 #include <gmock/gmock.h>

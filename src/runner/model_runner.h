@@ -4,12 +4,12 @@
 //   TRY(runner->capture());
 //   ForwardOutputs out = TRY(runner->forward({.batch = batch, .sampling = rows}));
 //
-// RunnerParts holds everything that forwards run on, and GraphCapture prepares it. A StepWay runs each forward: the
-// Dispatcher chooses the runner and the size, and LocalForwards enqueues the work. CostMeasurement and FullMeasurement
-// run when no request waits.
+// RunnerParts holds everything that forwards run on, and GraphCapture prepares it. A StepWay runs each forward on the
+// model's ranks: the Dispatcher chooses the GraphRunner (for example prefill or decode) and the size, and LocalForwards
+// enqueues the work. CostMeasurement and FullMeasurement run when no request waits.
 //
-// Threads: one thread owns a runner. After an error of a forward the runner stays usable. Only kDeviceLost makes it
-// unusable.
+// Threads: one thread owns a ModelRunner. After an error of a forward the ModelRunner stays usable. Only kDeviceLost
+// makes it unusable.
 #pragma once
 
 #include <cstdint>

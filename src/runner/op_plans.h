@@ -1,4 +1,4 @@
-// Makes the plans of a model's operators, and runs them before every forward. A plan is CPU code that prepares an
+// Makes the plans of a model's operators, and runs the plans before every forward. A plan is CPU code that prepares an
 // operator's kernels for the forward's batch (ops/contract/op_plan.h). Operators whose kernels need a plan are called
 // planned operators. A planned operator has one plan for each cache group that its nodes use.
 #pragma once

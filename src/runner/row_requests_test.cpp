@@ -1,5 +1,6 @@
-// Catches: drafts that are planned with the length or the pages of another row; prompts that are divided into single
-// rows; and a batch that keeps rows of an earlier, larger batch.
+// RowRequests turns each request with drafts into requests of one row each, so that decode kernels can verify the
+// drafts. Catches: rows of drafts that get the length or the pages of another row; prompts that are divided into single
+// rows too; and rows of an earlier, larger batch that remain in the next batch.
 #include "tessera/runner/row_requests.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // RunnerParts holds everything that the forwards of one model use: the fixed RunnerModel, the stream, the memory, and
-// the compiled runners. It is made once, and its memory keeps its addresses. Launcher stages and enqueues forwards on
-// it, and SizeCapture captures its runners.
+// the compiled runners. The object is made once, and the addresses of its memory never change. Launcher uses it to
+// stage and enqueue forwards, and SizeCapture captures its runners as graphs.
 //
 // Threads: one thread owns a RunnerParts object and everything that it points to.
 #pragma once

@@ -16,15 +16,15 @@
 //   draft decode  draft and draft head, chained, and the hidden states   rows and drafts    captured
 //                 of the wanted rows
 //
-// "Rows and drafts" means one row for each request and one row for each draft. The roles adapter prefill, adapter head
-// and adapter decode are like prefill, head and decode, but for forwards in which some row has a low-rank adapter
-// (adapters/adapted_graphs.h). They are absent if the model's graphs have no adapters. The three draft roles
-// (drafts/draft_step.h, drafts/draft_graphs.h) are absent without ModelGraphs::draft. Draft decode is also absent if
-// decodes are not captured.
+// A wanted row is a row whose logits are wanted. "Rows and drafts" means one row for each request and one row for each
+// draft. The roles adapter prefill, adapter head and adapter decode are like prefill, head and decode, but for forwards
+// in which some row has a low-rank adapter (adapters/adapted_graphs.h). They are absent if the model's graphs have no
+// adapters. The three draft roles (drafts/draft_step.h, drafts/draft_graphs.h) are absent without ModelGraphs::draft.
+// Draft decode is also absent if decodes are not captured.
 //
 // All runners share one arena. The outputs of the prefill runner lie at the arena's start, and the head does not
-// overwrite them. The runners of the roles choose and logprobs read the logits choice_logits, which lie after all
-// outputs of head and decode. These two runners do not overwrite anything before choice_logits.
+// overwrite them. The runners of the roles choose and logprobs read their logits from the graph input choice_logits,
+// which lies after all outputs of head and decode. These two runners do not overwrite anything before choice_logits.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // Computes the end of a forward only for the wanted rows, which are the rows whose logits are wanted. After the
 // attention of the last layer no row reads another row, and the head of a prompt reads only the prompt's last row. The
 // rest of the last layer is therefore skipped for the other rows. T counts all rows, and R counts the wanted rows. The
-// first line below shows the old graphs, and the second line the new ones.
+// line "body" shows the two graphs of a prompt before the change, and the line "prefill" shows them after it.
 //   body     … attention │ o_proj, norm, mlp, norm → hidden [T]        head  gather, lm_head → logits [R]
 //   prefill  … attention → its rows [T], residual [T]                  head  gather both, o_proj … norm, lm_head
 //

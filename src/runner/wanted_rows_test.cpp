@@ -1,6 +1,8 @@
-// Catches: an attention that computes unwanted rows or leaves out rows that are read; a moved node that reads other
-// rows or a state; a value that the body passes to the head although the head cannot gather its rows; moved nodes that
-// still have a row for each token; and a model that silently computes its last layer for every token.
+// Tests end_with_wanted_rows(). It moves nodes after the last attention from the body, which computes a row for each
+// token, to the head, which computes only the rows whose logits are wanted. Catches: a last attention that computes
+// unwanted rows, or that leaves out rows that another node reads; a moved node that reads other rows or a state; a
+// value that the body passes to the head although the head cannot gather its rows; moved nodes that still compute a row
+// for each token; and a model that silently computes its last layer for every token.
 #include "tessera/runner/wanted_rows.h"
 
 #include <gmock/gmock.h>

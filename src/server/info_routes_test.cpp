@@ -1,5 +1,5 @@
-// Catches: routes of gateways and balancers that answer wrongly end to end; requests that /abort_request does not end;
-// and administrators' routes that accept a client's key.
+// Tests, end to end, the routes that gateways and load balancers use. Catches: routes that answer wrongly; requests
+// that /abort_request does not end; and administrators' routes that accept a client's key.
 #include "tessera/server/info_routes.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,7 @@
-// Catches: a conversation that is evicted although its client wants to continue it, or that is kept after its end; a
-// client that ends another client's session; hints that a protocol drops; and wrong hints that are accepted.
+// Clients can send hints about a conversation, for example how long the cache should keep it. Catches: a conversation
+// that is evicted although its client wants to continue it, or that is kept after its end; a client that ends another
+// client's session; an API (such as chat completions or messages) that ignores the hints; and wrong hints that are
+// accepted.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Catches: ids that belong to another text, or to another way to encode the same text; memory beyond the limit; a
-// text that is dropped before texts that were used less recently; and a conversation whose ids the cache changes.
+// Tests a cache that keeps the token ids of texts. Catches: ids that were computed for another text or with other
+// encoding options; memory beyond the limit; a text that is dropped before texts that were used less recently; and a
+// conversation that gets other ids with the cache than without it.
 #include "tessera/text/encoded_spans.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // Catches differences from the reference tokenizers of real models on real multilingual text: a split pattern that is
-// read differently, a merge in the wrong order, a wrong normal form, wrong spaces at added tokens, and a decoder that
-// loses text. Also prints the encoding speed. Needs the shared data.
+// read differently; a merge in the wrong order; a wrong Unicode normal form; wrong spaces at added tokens; a decoder
+// that loses text. Also prints the encoding speed. The tests are skipped without the directory of shared data
+// (test_data.h).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

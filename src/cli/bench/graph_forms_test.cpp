@@ -1,6 +1,7 @@
-// Catches: ratios of medians instead of medians of ratios; a form that serves batches but is not compared; a verdict
-// that hides a median above kMostGraphToEager; a cost per cut between pieces that has the wrong sign or unit; a table
-// whose rows do not match its header.
+// A batch is measured in several forms: eagerly, with a graph for each piece of the forward, and as one graph. Catches:
+// ratios of medians instead of medians of ratios; a form that serves batches but is not compared with the eager form; a
+// verdict that hides a median ratio above the limit kMostGraphToEager; a cost of a cut between two pieces that has the
+// wrong sign or unit; a table whose rows do not match its header.
 #include "tessera/cli/bench/graph_forms.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Catches: intervals that are off by a rank or too narrow for the number of values, and a median of unsorted values.
+// Catches: confidence intervals of medians that begin or end at the wrong rank of the sorted values; confidence
+// intervals that are too narrow for the number of values; a median that is taken from unsorted values.
 #include "tessera/cli/bench/statistics.h"
 
 #include <gtest/gtest.h>

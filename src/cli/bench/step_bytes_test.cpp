@@ -1,5 +1,6 @@
-// Catches: wrong numbers of bytes because one head size is used for all layers, because a window or a shared cache is
-// overlooked, or because more or fewer bytes of a state or a lookup table are counted than a step moves.
+// Catches: a wrong count of the bytes that a decode step moves, because one head size is used for all layers, because
+// an attention window or a cache that several layers share is overlooked, or because more or fewer bytes of a recurrent
+// state or a lookup table are counted than the step moves.
 #include "tessera/cli/bench/step_bytes.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: results of an earlier start that the engine uses but `explain` does not show; results that `explain` shows
-// but the engine does not use.
+// Catches: stored measurements or choices of an earlier start that the engine uses but `explain` does not show;
+// measurements or choices that `explain` shows but the engine does not use.
 #include "tessera/cli/inspect/explanation_text.h"
 
 #include <fmt/format.h>

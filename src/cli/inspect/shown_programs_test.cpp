@@ -1,5 +1,7 @@
-// Catches: a program that is shown with another layer's values; kernels that are missing; entries that lack a size or a
-// part; a request for a part that does not exist, if it shows another part instead of an error.
+// The forward of a prefill is compiled in parts, which are pieces and split operators. `explain --graph` shows the
+// program of one part (`program:N`), or all parts at all graph sizes (`entries`). Catches: a program that is shown with
+// another layer's values; kernels that a program lacks; `entries` that lack a size or a part; a request for a part that
+// does not exist, if it shows another part instead of an error.
 #include "tessera/cli/inspect/shown_programs.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Runs commands whose engine has ranks on several machines. Says which commands can have such an engine, and runs the
-// processes that follow node 0.
+// Runs commands whose engine has ranks on several machines. Says which commands can have such an engine. On every node
+// except node 0, the process follows node 0 instead of running the command.
 #pragma once
 
 #include "tessera/base/status.h"

@@ -1,4 +1,5 @@
-// Catches: headers for a collector that are cut or joined wrongly, and a key that an error shows.
+// Catches: HTTP headers for the OpenTelemetry collector that are cut or joined wrongly; an error that shows a header's
+// value, which may be a secret key.
 #include "tessera/cli/serve/trace_environment.h"
 
 #include <gmock/gmock.h>

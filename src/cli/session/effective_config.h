@@ -1,5 +1,5 @@
-// Implements --print-config: shows the final values of all flags. They take into account the defaults, the
-// configuration file and the engine's own decisions.
+// Implements --print-config: shows the final values of all flags. The values include the defaults, the settings of the
+// configuration file, and the engine's own decisions.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // The compiler *fused*, which fuses operators. The corresponding compiler in SGLang is *inductor*. The compiler makes
 // one kernel for each group of pointwise operators, row reductions and reshapes (fusion_plan.h). The device generates
 // the kernel's code (ops/fused/row_kernel_builder.h). Other operators run with their registered kernels. A value takes
-// no memory if only the group that computes it reads it.
+// no memory if it is read only within the group that computes it.
 //
 // A generated kernel rounds a row at the same points as the operators do. Results therefore differ from those of the
 // eager compiler only through the order of sums, by a few units in the last place. The bits of a row do not depend on

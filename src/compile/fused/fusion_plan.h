@@ -1,5 +1,5 @@
-// Decides which operators of a piece are fused into one kernel. The decision is a pure function of the graph, so every
-// device gets the same groups.
+// Decides which operators of a piece (a part of the model's graph) are fused into one kernel. The decision is a pure
+// function of the graph, so every device gets the same groups.
 //
 // First, hand-fused operators are replaced by their native forms (equivalent graphs of simpler operators). But if some
 // operator of the native form could not be part of a group, the hand-fused operator stays. After all replacements, the

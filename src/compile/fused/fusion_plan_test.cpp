@@ -1,5 +1,5 @@
-// Catches: an operator that is missing from a group; an operator that joins a group although it must run later than the
-// group; and an operator that a group computes wrongly.
+// Catches: a group of fused operators that lacks an operator; an operator that joins a group although it must run later
+// than the group; and an operator that its group computes wrongly.
 #include "tessera/compile/fused/fusion_plan.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,8 @@
-// Catches: fusion of nodes that only look like a native form (another epsilon, split or head size); fusion although
-// other nodes read an inner value; fusion although a node in between writes an operand; a fused operator at a place
-// where one of its operands does not exist yet; and forms that are never found.
+// An operator's native form is its decomposition into simpler operators. The pass finds nodes that are such a form and
+// fuses them into the operator. Catches: fusion of nodes that only resemble a native form (another epsilon, split or
+// head size); fusion although other nodes read an inner value of the form; fusion although another node between the
+// fused nodes writes one of their operands; a fused operator at a place where one of its operands does not exist yet;
+// and native forms that the pass never finds.
 #include "tessera/compile/passes/fuse_native_forms.h"
 
 #include <set>

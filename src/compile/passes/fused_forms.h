@@ -1,9 +1,10 @@
 // The operators that fuse_native_forms searches for.
 //
 // There are no hand-written patterns. The pattern of an operator is its native form, an equivalent graph of simpler
-// operators. A form has example operand types and boolean attributes. The pattern is the operator's decomposition for
-// these types and attributes. Each match is then compared with the operator's decomposition for the real types
-// (native_form.h). If an operator's native form depends on a boolean, the operator has several forms.
+// operators. A FusedForm contains operand types and boolean attributes as an example. The operator is decomposed for
+// this example, and the result is the pattern. Each match is then compared with the operator's decomposition for the
+// real types (native_form.h). If an operator's native form depends on a boolean attribute, the operator has several
+// FusedForms.
 #pragma once
 
 #include <span>

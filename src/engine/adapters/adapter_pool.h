@@ -1,5 +1,5 @@
-// The adapters that requests can name. Their matrices are in host memory. The adapters in use also have slots on the
-// device (adapter_slots.h).
+// The low-rank adapters (LoRA) that requests can name. Their matrices are in host memory. The adapters in use also have
+// slots on the device (adapter_slots.h).
 //
 // Only the engine's thread uses this class.
 #pragma once

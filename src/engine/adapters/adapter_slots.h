@@ -1,6 +1,7 @@
-// Decides which adapter has which slot of the device's tables (runner/adapters/adapter_tables.h). A running sequence
-// keeps its adapter's slot. An adapter without running sequences keeps its slot until another adapter needs one. The
-// least recently used of these adapters loses its slot first. A pinned adapter keeps its slot until it is unloaded.
+// Decides which low-rank adapter (LoRA) has which slot of the device's tables (runner/adapters/adapter_tables.h). A
+// running sequence keeps its adapter's slot. An adapter without running sequences keeps its slot until another adapter
+// needs one. The least recently used of these adapters loses its slot first. A pinned adapter keeps its slot until it
+// is unloaded.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once

@@ -1,6 +1,7 @@
-// Catches: given embeddings at the wrong tokens; embeddings that come from another request's rows; lost rows; and
-// memory taken for requests without embeddings. The prompts are cut into chunks, wait for rows, and are preempted and
-// computed again.
+// Requests may give embeddings instead of token ids. The engine holds them in rows, one for each token, until the
+// prompt is computed. Catches: embeddings that are used at the wrong tokens; embeddings that come from another
+// request's rows; lost rows; and memory taken for requests without embeddings. The prompts are cut into chunks, wait
+// for rows, and are preempted and computed again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-// Events that say what changed in a prefix cache, for observers outside the engine. A gateway, for example, sends a
-// prompt to the server whose cache already has the prompt's beginning.
+// Events that say what changed in a prefix cache, for observers outside the engine. For example, a gateway uses them to
+// send a prompt to a server whose cache already has the prompt's beginning.
 //
-// A block is a full page of tokens, which continues the tokens of its parent block. A block's id is a 64-bit hash. The
-// hash covers the adapter, and the tokens and images of the block and of all its ancestors. So two servers with the
-// same page size compute equal ids for equal beginnings.
+// A block consists of the tokens of a full page. They continue the tokens of the block's parent. A block's id is a
+// 64-bit hash. The hash covers the adapter, and the tokens and images of the block and of all its ancestors. So two
+// servers with the same page size compute equal ids for equal beginnings.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
-// Decides which pages of the KV cache belong to which sequence. It has one pool for each cache group, and one prefix
-// cache over all groups. A SequenceCache holds the pages of one sequence.
+// Decides which pages of the KV cache belong to which sequence. A cache group is a set of layers whose caches keep
+// tokens by the same rule: all tokens (paged, latent), the tokens of a sliding window (window), or one recurrent state
+// (state). This class has one pool for each cache group, and one prefix cache over all groups. A SequenceCache holds
+// the pages of one sequence.
 //
 //   cache.find(own, tokens);                       // finds and locks the cached prefix of the tokens
 //   … cache.needed(group, own, n) <= cache.available(group) for every group …
@@ -18,10 +20,10 @@
 //                   chunk while the chunk is computed
 //   state           one slot
 //
-// A state group's slot is copied when a sequence continues from a checkpoint or leaves one behind. The copies run
-// before everything else in the next forward, in the order in which they were requested. A slot that a copy will read
-// can therefore be given to another sequence before the copy has run. That sequence writes the slot only after the
-// copy.
+// A checkpoint is a slot with an earlier state of a sequence, from which other sequences can continue. A state group's
+// slot is copied when a sequence continues from a checkpoint or leaves one behind. The copies run before everything
+// else in the next forward, in the order in which they were requested. A slot that a copy will read can therefore be
+// given to another sequence before the copy has run. That sequence writes the slot only after the copy.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once

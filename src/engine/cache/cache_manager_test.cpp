@@ -1,6 +1,6 @@
-// Catches: a window that keeps pages it does not need or frees pages it needs; a prefix that is reused although a group
-// has lost its part of that prefix; a checkpoint that is not copied, copied late or lost with its slot; and leaked
-// pages.
+// Catches: a sliding window that keeps pages it does not need or frees pages it needs; a prefix that is reused although
+// one group of layers has lost its pages of that prefix; a checkpoint of a recurrent state that is not copied, copied
+// late or lost with its slot; and leaked pages.
 #include "tessera/engine/cache/cache_manager.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// The free pages of one cache group. Page 0 is reserved for padding and never handed out. The pages of a state group
-// are slots, one for each sequence or checkpoint.
+// The free pages of one cache group (a set of layers whose caches keep tokens by the same rule). Page 0 is reserved for
+// padding and never handed out. In a group of recurrent states, a page is a slot for the state of one sequence or
+// checkpoint.
 #pragma once
 
 #include <cstdint>

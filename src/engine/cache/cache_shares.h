@@ -1,4 +1,5 @@
-// Divides the bytes of the KV cache into pages for each cache group.
+// Divides the bytes of the KV cache into pages for each cache group. A cache group is a set of layers whose caches keep
+// tokens by the same rule (ir/graph.h).
 //
 // A page has p tokens, at most R sequences run at once, and a forward has at most `chunk` tokens. The context is the
 // tokens of all running sequences together. If the context has n pages, a group needs
@@ -9,8 +10,8 @@
 //                                                       that is being computed
 //   state           min(2 R, 2 · ⌈n · p / 1024⌉)        one slot and one checkpoint for each 1024 tokens
 //
-// n is the greatest number, up to `useful`, for which all groups together fit the given bytes. With a single paged
-// group, n is bytes / page bytes.
+// n is the greatest number, up to a given limit (`useful`), for which all groups together fit the given bytes. With a
+// single paged group, n is bytes / page bytes.
 #pragma once
 
 #include <cstdint>

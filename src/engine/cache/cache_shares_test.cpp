@@ -1,5 +1,6 @@
-// Catches: groups that together exceed the given bytes; bytes that stay unused; a window group with pages for the whole
-// context; and a group too small for the running sequences.
+// A cache group consists of layers that share a page table and a pool of pages. Catches: groups that together exceed
+// the given bytes; bytes that stay unused; a group of sliding-window layers that gets pages for the whole context; and
+// a group that is too small for the running sequences.
 #include "tessera/engine/cache/cache_shares.h"
 
 #include <gmock/gmock.h>

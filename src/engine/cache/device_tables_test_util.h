@@ -1,6 +1,6 @@
 // Test helper for the scheduler: keeps the page tables of every cache group on a device, and updates them batch by
-// batch as attention plans do. A page table gets a new number if earlier entries change. If the number has not changed,
-// the helper checks that the table only has new entries at its end.
+// batch as attention plans do. Each page table has a number, which changes if existing entries change. If the number
+// has not changed, the helper checks that the table has changed only by new entries at its end.
 #pragma once
 
 #include <algorithm>

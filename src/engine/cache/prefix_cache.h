@@ -3,11 +3,12 @@
 //
 // The cache is a radix tree. Each node has one full page of tokens. The path from the root to a node spells all tokens
 // up to that node. An image's token is spelt by the token's id, the image's content and the token's index within the
-// image. A node has a page of every paged and latent group. It has a page of a window group until that page is evicted.
-// It may have a checkpoint, which is a slot of a state group with the state after the node's last token. A prefix can
-// be reused if every group still has what the next token needs. A paged or latent group needs all pages of the prefix,
-// a window group needs the pages that the next token's window reaches, and a state group needs the checkpoint of the
-// prefix's last node.
+// image. The model's layers form cache groups: paged and latent groups keep all tokens, window groups keep those of a
+// sliding window, and state groups keep one recurrent state for each sequence. A node has a page of every paged and
+// latent group. It has a page of a window group until that page is evicted. It may have a checkpoint, which is a slot
+// of a state group with the state after the node's last token. A prefix can be reused if every group still has what the
+// next token needs. A paged or latent group needs all pages of the prefix, a window group needs the pages that the next
+// token's window reaches, and a state group needs the checkpoint of the prefix's last node.
 //
 // A node that a running sequence uses is locked, as are all its ancestors. Unlocked nodes stay until a paged group
 // needs their page. They are evicted least recently used first, and leaves before their ancestors. The pages of window

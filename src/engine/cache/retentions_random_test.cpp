@@ -1,6 +1,7 @@
-// Catches: a place that is sorted by an old level; a text that loses its retention when another text is marked at one
-// of its places; and a retention that stays when its text is gone. Random use is compared with a naive model of the
-// cache.
+// A retained text is evicted later than other texts. It is marked at a few places of the cache, and the level of a
+// place is the highest priority of the texts that are marked there. Catches: a place that is sorted by an old level; a
+// text that loses its retention when another text is marked at one of its places; and a retention that stays when its
+// text is gone. Random use is compared with a naive model of the cache.
 #include <gtest/gtest.h>
 
 #include <algorithm>

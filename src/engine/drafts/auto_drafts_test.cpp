@@ -1,5 +1,5 @@
-// Catches: a start with speculative_algorithm AUTO that chooses drafts although the model or an option excludes them;
-// that chooses no drafts although it could; that fails; or that does not say what it chose.
+// Catches: a start with speculative_algorithm AUTO that chooses drafts although the model or an option excludes them,
+// chooses no drafts although it could, fails, or does not say what it chose.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Chooses how many drafts each request of a step makes, so that the step gives the most tokens for its time.
+// Chooses how many draft tokens each request of a step makes. The choice gives a step without prompts the most tokens
+// per unit of time. In a step with prompts, it saves the most time.
 #pragma once
 
 #include <cstdint>

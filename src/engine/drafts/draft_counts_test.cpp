@@ -1,6 +1,6 @@
 // Catches: drafts that cost more than they bring; drafts that are not made although they cost nothing; a request's
-// improbable drafts that take the place of another request's probable ones; and drafts of a layer whose time is not
-// counted.
+// improbable drafts that take the place of another request's probable ones; and a choice of drafts that ignores the
+// time of the layer that makes them.
 #include "tessera/engine/drafts/draft_counts.h"
 
 #include <gmock/gmock.h>

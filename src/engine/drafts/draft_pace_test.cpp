@@ -1,6 +1,7 @@
-// Catches: estimates that do not follow the share of the request's drafts that are kept, or other requests' share while
-// the request has no drafts; pauses that do not grow while no draft is kept; and a good source of drafts that pauses
-// after one refused draft.
+// The test covers the estimated probability that a request's next drafts are kept. Catches: an estimate that does not
+// follow how many of the request's own drafts are kept; an estimate for a request without earlier drafts that does not
+// follow how many drafts of other requests are kept; pauses of drafting that do not grow while no draft is kept; and a
+// request that pauses after one refused draft although most of its drafts were kept.
 #include "tessera/engine/drafts/draft_pace.h"
 
 #include <gtest/gtest.h>

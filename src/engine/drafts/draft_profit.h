@@ -1,6 +1,7 @@
-// Tells whether drafting saves less time than it costs. While any request may draft, no step is scheduled ahead, so the
-// device waits in every step for the host and for the next-token layer. DraftCounts does not count this wait, because
-// the number of a step's drafts does not change it. Steps without measured costs are not recorded.
+// Tells whether drafting saves less time than it costs. While any request may draft, no step is scheduled before the
+// previous step has ended. The device therefore waits in every step for the host, and for the next-token layer that
+// makes the drafts. DraftCounts, which chooses the number of a step's drafts, does not count this wait, because the
+// wait does not depend on that number. Steps without measured costs are not recorded.
 //
 // Only the engine's thread uses this class.
 #pragma once

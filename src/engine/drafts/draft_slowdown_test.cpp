@@ -1,6 +1,6 @@
-// Catches: a slowdown that is never learned or never forgotten; a slowdown that is learned for other numbers of
-// requests too; a slowdown that includes what slows all steps; and a slowdown that includes the time between two decode
-// steps.
+// The slowdown is the factor by which drafts make a decode step slower than predicted. Catches: a slowdown that is
+// never learned or never forgotten; a slowdown that is learned for other numbers of requests too; a slowdown that
+// includes what also slows steps without drafts; and a slowdown that includes the time between two decode steps.
 #include "tessera/engine/drafts/draft_slowdown.h"
 
 #include <gtest/gtest.h>

@@ -1,10 +1,12 @@
-// Decides which new requests get drafts, and learns from all requests how often a layer's drafts are kept.
+// Decides which new requests get drafts, and learns from all requests how often the drafts of the model's next-token
+// layer or draft model are kept.
 //
 // While drafts pay, all new requests get them. There are two reasons to end this:
 //   - Several requests in a row kept too few drafts (end()). Then only one request at a time tries again, and only
 //     after a pause.
 //   - Drafting costs all requests together more time than it saves (stop()). Then no new request drafts for a while.
-//     After that all new requests do, because the drafts of one among many requests cannot show whether drafting pays.
+//     After that all new requests draft again, because the drafts of one among many requests cannot show whether
+//     drafting pays.
 // Both rules limit the cost of trials: while any request has drafts, no request's steps can be scheduled ahead.
 //
 // Only the engine's thread uses this class.

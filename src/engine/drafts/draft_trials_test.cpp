@@ -1,6 +1,7 @@
-// Catches: requests that make drafts one after another although drafts never pay; trials that follow each other too
-// fast or never come; requests that make no drafts although drafts pay; a stop that ends too early or, under a lighter
-// load, too late; and a typical acceptance that does not follow the drafts.
+// Catches: many requests that draft one after another although drafts never pay; trials (single requests that draft
+// after a pause) that follow each other too fast or never come; requests that make no drafts although drafts pay; a
+// stop of all drafting that ends too early, or that ends too late although the load became lighter; and an estimate of
+// the typical share of kept drafts that does not follow the drafts.
 #include "tessera/engine/drafts/draft_trials.h"
 
 #include <gtest/gtest.h>

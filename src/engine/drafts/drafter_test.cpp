@@ -1,6 +1,7 @@
-// Catches: drafts that differ from the tokens after the earlier occurrence; more drafts than there is room for; drafts
-// for a text without repetition; drafts by a layer for a text that repeats itself, where copying the text gives better
-// drafts; and drafting that goes on although no draft is kept.
+// Drafts are copied from an earlier occurrence of the text's last tokens, or come from the model's next-token layer.
+// Catches: copied drafts that differ from the tokens after the earlier occurrence; more drafts than there is room for;
+// copied drafts for a text without repetition; drafts by the layer for a text that repeats itself, where copying gives
+// better drafts; and drafting that goes on although no draft is kept.
 #include "tessera/engine/drafts/drafter.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
-// Catches: drafts of a model on several ranks that change a request's output; a rank with another rank's slice of the
-// draft layer or of its head; ranks that draft different tokens; a rank's memory report or prediction that leaves out
-// the draft layer; and keys and values of a draft layer at a wrong place beside latent vectors. The ranks are CPU ranks
-// of one process.
+// Catches: drafts on several ranks that change a request's output; a rank with another rank's slice of the draft layer
+// or of its output head; ranks that draft different tokens; a rank's memory report or prediction that leaves out the
+// draft layer; and keys and values of a draft layer that are stored at a wrong place because the model's own cache
+// holds latent vectors (MLA). The ranks are CPU ranks of one process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

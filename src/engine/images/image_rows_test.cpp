@@ -1,5 +1,6 @@
-// Catches: rows of one image that are given to another; rows that are evicted while a sequence holds them; unwritten
-// rows that are kept; and rows that never become free again.
+// The rows of an image are the vision tower's outputs for the image. Catches: rows of one image that are given to
+// another image; rows that are evicted while a sequence holds them; rows that are kept although they were never
+// written; and rows that never become free again.
 #include "tessera/engine/images/image_rows.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: a row with two owners; free rows that are not found; rows that are handed out although they are not free;
-// and lost rows.
+// Ranges of neighbouring rows are allocated from a pool. Catches: a row that belongs to two ranges; free rows that are
+// not found; rows that are handed out although they are not free; and lost rows.
 #include "tessera/engine/images/row_ranges.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Catches: a graph that is missing from the export or has the wrong name; text of another graph; a pass with equal
-// "before" and "after"; equal models with different folders, or different models with one folder; and an unwritable
-// folder that is not reported.
+// Catches: a graph that is missing from the export, has the wrong name, or has the text of another graph; a compiler
+// pass that is exported with equal graphs before and after it; equal models that are exported to different folders, or
+// different models that share a folder; and an unwritable folder that is not reported.
 #include "tessera/engine/plan/graph_export.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,7 @@
-// Divides the device's memory. Weights, the activations and exchanges of forwards, graphs and a reserve are subtracted
-// from the capacity. The KV cache gets the rest, which cache_shares.h divides among its groups. The plan chooses
-// the option mem_fraction_static (auto), or the user gives it (given):
+// Divides the device's memory. The capacity is reduced by what other processes and the driver have taken, and by
+// weights, the activations and exchanges of forwards, graphs and a reserve. The KV cache gets the rest, which
+// cache_shares.h divides among its groups. The plan chooses the option mem_fraction_static (auto), or the user gives it
+// (given):
 //
 //   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve. Weights and KV cache take
 //           at most 95 % of the capacity, and the KV cache takes at most 2 GiB on a CPU.

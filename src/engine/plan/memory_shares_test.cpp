@@ -1,5 +1,5 @@
-// Catches: a KV cache that takes memory of forwards or graphs, or leaves memory unused; a fraction that is ignored;
-// graphs captured beyond their budget; and a start that fails without advice.
+// Catches: a KV cache that takes memory of forwards or graphs, or leaves memory unused; a requested fraction of the
+// device's memory that is ignored; graphs captured beyond their budget; and a start that fails without advice.
 #include "tessera/engine/plan/memory_shares.h"
 
 #include <gmock/gmock.h>

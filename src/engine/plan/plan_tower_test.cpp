@@ -1,5 +1,5 @@
-// Catches: a tower whose largest forward is smaller than the images that the model's processor makes, or larger than
-// the memory allows.
+// Catches: a vision tower whose largest forward is smaller than the images that the model's processor makes, or larger
+// than the memory allows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Catches: weights that are widened to float32 because config.json names no type (GPT-OSS's names none); and a model
-// that computes in float32 on a GPU without a note.
+// Catches: weights that are widened to float32 because config.json names no type (GPT-OSS's names none); and a plan
+// that does not tell the user that the model computes in float32 on a GPU although no option asks for it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Catches: stages of unequal layers that cannot start together because one stage has room for fewer states than
-// another; a start that uses another stage's number of requests or plans sizes for another stage; and a plan
-// (plan_as_ranks) that contradicts the start.
+// Pipeline stages with unequal layers have room for the states of different numbers of requests. All stages must use
+// the least of these numbers. Catches: stages that cannot start together; a start with another number of requests, or
+// with graph sizes for another number; and a plan (plan_as_ranks) that contradicts the start.
 #include "tessera/engine/ranks/engine_rank.h"
 
 #include <fmt/format.h>

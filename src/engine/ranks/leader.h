@@ -1,4 +1,5 @@
-// Makes the peers of an engine that leads: it is rank 0 of its model's ranks (engine_rank.h).
+// Makes the peers of an engine that is rank 0 of its model's ranks (engine_rank.h). The peers are the other ranks,
+// which compute the engine's forwards too.
 #pragma once
 
 #include <memory>

@@ -7,8 +7,9 @@
 // If an engine fails for good, its requests end with its error, and it gets no more requests. The other engines
 // continue.
 //
-// Threads: any thread may call all functions. The sink runs on the engines' threads (see EngineThread), sometimes on
-// several of them at once. Nothing else may use the engines until the Replicas are destroyed.
+// Threads: any thread may call all functions. The sink (the function that receives the events) runs on the engines'
+// threads (see EngineThread), sometimes on several of them at once. Nothing else may use the engines until the Replicas
+// are destroyed.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-// Catches: outputs that depend on the replica, or that go to another ticket; events lost between engines' threads;
-// requests that wait forever for a failed engine; and statistics that leave out an engine.
+// Catches: outputs that depend on the replica, or that go to another request's ticket (the number by which its caller
+// identifies it); events lost between engines' threads; requests that wait forever for a failed engine; and statistics
+// that leave out an engine.
 #include "tessera/engine/ranks/replicas.h"
 
 #include <gmock/gmock.h>

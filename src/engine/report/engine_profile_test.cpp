@@ -1,5 +1,5 @@
-// Catches: forwards with the facts of other forwards; a profile that continues after its end; and texts or tokens that
-// change because of a profile.
+// Catches: a forward that a profile describes with the facts of another forward; a profile that continues after its
+// end; and texts or tokens that change because of a profile.
 #include "tessera/engine/report/engine_profile.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Catches: unreported fallbacks; a separate warning for each fallback; warnings about eager runs that were requested or
-// cost less than a padded replay; and counts from another minute.
+// A fallback is a forward that runs without a graph, or that waits until its size is bound to kernels and addresses.
+// Catches: frequent fallbacks that are not reported; a separate warning for each fallback; warnings about eager runs
+// that were requested or cost less than a padded replay; and a warning with the counts of another minute.
 #include "tessera/engine/report/fallback_watch.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,8 @@
-// Catches: drafts that divide a prompt although the whole prompt would fit; drafts that take most of the prompts' rows;
-// drafts that take the sampled row of another request; requests that still draft after drafting was stopped; and waits
-// for results that count as a cost of drafting although a request without drafts needs the results too.
+// A step has a limited number of rows. Each token and each draft takes one row. Catches: drafts that force the
+// scheduler to divide a prompt although the whole prompt would fit without them; drafts that take most of the rows that
+// prompts could use; drafts that take the row in which another request would be sampled; requests that still draft
+// after drafting was stopped; and waits for results that count as a cost of drafting although a request without drafts
+// needs the results too.
 #include <gtest/gtest.h>
 
 #include "tessera/engine/schedule/scheduler_test_util.h"

@@ -1,5 +1,6 @@
-// Catches: a prompt that delays decodes by more than its share; later prompts that lengthen a step without a gain; a
-// deep backlog that is computed in small steps; and a share that a blocked prompt keeps from later prompts.
+// A prompt's share is the number of its tokens that a step may compute. Catches: a prompt that takes more than its
+// share and so delays decodes; later prompts that lengthen a step without a gain; a long queue of prompts that is
+// computed in small steps; and a blocked prompt whose share is not left to later prompts.
 #include "tessera/engine/schedule/prompt_share.h"
 
 #include <gtest/gtest.h>

@@ -9,16 +9,18 @@
 // postponed. A decoding sequence keeps its place in the batch as far as possible, because attention plans keep each
 // place's page table on the device and write only what changes.
 //
-// A sequence is admitted when every cache group has enough pages for its tokens so far (except those found in the
-// prefix cache) and for what the running sequences are expected to take soon (cache_manager.h). It takes further pages
-// as it grows. If no page is left, pages that only the prefix cache holds are evicted. If there are no such pages
-// either, the last running sequence is preempted. It gives its pages back and waits in its old place in the queue.
-// Later it is computed again, except for what the prefix cache still has. To be admitted, a sequence may also preempt
-// sequences of lower priority. A sequence that begins like a prompt that is being computed waits for that prompt. A
-// sequence whose adapter finds no slot waits too. Other sequences may pass it, but if they use adapters, only a limited
-// number of them may. If window groups lack pages for a whole chunk, less of the prompt is computed.
+// A cache group is a set of layers whose caches keep tokens by the same rule. A sequence is admitted when every cache
+// group has enough pages for its tokens so far (except those found in the prefix cache) and for what the running
+// sequences are expected to take soon (cache_manager.h). It takes further pages as it grows. If no page is left, pages
+// that only the prefix cache holds are evicted. If there are no such pages either, the last running sequence is
+// preempted. It gives its pages back and waits in its old place in the queue. Later it is computed again, except for
+// what the prefix cache still has. To be admitted, a sequence may also preempt sequences of lower priority. A sequence
+// that begins like a prompt that is being computed waits for that prompt. A sequence whose adapter finds no slot waits
+// too. Other sequences may pass it, but if they use adapters, only a limited number of them may. If window groups lack
+// pages for a whole chunk, less of the prompt is computed.
 //
-// For a model with state groups, a prompt's forwards end at a page's end, and the state there is kept as a checkpoint.
+// For a model with state groups (recurrent states), a prompt's forwards end at a page's end, and the state there is
+// kept as a checkpoint.
 //
 // A step may be scheduled before the previous one is done. mark_submitted() counts the step's tokens as computed, and
 // appends a placeholder to the sequence of each sampled row. settle() replaces the placeholder once the token is known.

@@ -1,5 +1,5 @@
 // Catches: sequences that overtake earlier ones, starve or are missing in a batch; a chunk above its limit; leaked
-// pages; preemption of the wrong sequence; and a prefix that is computed twice, or reused although its rows are wanted.
+// pages; preemption of the wrong sequence; and a prefix computed twice, or reused although its logits are wanted.
 #include "tessera/engine/schedule/scheduler.h"
 
 #include <gmock/gmock.h>

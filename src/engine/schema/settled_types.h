@@ -1,5 +1,6 @@
 // Reduces a schema's types to the values that are generated: removes values that "oneOf" and "not" exclude, removes the
-// names of an object's members from its name classes (NameClass in shapes.h), and finds types without values.
+// names of properties that the schema lists one by one from the sets of names that it describes by a rule (NameClass in
+// shapes.h), and finds types without values.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Defines the result of reading a schema. A type is a set of JSON values: a union of shapes, each with values of
-// one kind.
+// Defines the result of reading a schema. A type is a set of JSON values: a union of shapes, each with values of one
+// kind.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Catches: a slot that counts as having draft keys although another token was written to it; and a position without
-// draft keys that is overlooked.
+// Draft keys are the keys and values of the layer or model that makes drafts. Catches: a slot of the KV cache that
+// counts as having draft keys although another token was written to it without draft keys; and a position without draft
+// keys that is overlooked.
 #include "tessera/engine/steps/draft_keys.h"
 
 #include <gtest/gtest.h>

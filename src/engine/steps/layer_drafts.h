@@ -1,5 +1,5 @@
-// Makes drafts for all sequences of a forward at once, with the model's next-token layer (model/layers/draft.h) or with
-// a draft model (model/families/draft_model.h).
+// Makes drafts for all sequences of a forward at once, with the model's next-token layer (multi-token prediction,
+// model/layers/draft.h) or with a draft model (model/families/draft_model.h).
 //
 // After each forward the layer's body reads the forward's tokens. It reads each computed row together with the next
 // token, so it has keys and values at every position where the model has them. Drafts are made when the next step is

@@ -1,5 +1,6 @@
-// Catches: rows of one module that are assigned to another module; a linear that is chosen although it is not a target;
-// a rank that holds only some columns but takes the wrong columns of A; padded matrices that are not refused.
+// Catches: rows of one module that are assigned to another module; a linear that may be changed by adapters although it
+// is not a target of the options; a tensor-parallel rank that has only some columns of a matrix, but takes other
+// columns of LoRA's A; a padded matrix that may be changed by adapters.
 #include "tessera/model/adapters/adapter_layout.h"
 
 #include "tessera/model/layers/linear_parts.h"

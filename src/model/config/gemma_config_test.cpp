@@ -1,5 +1,6 @@
-// Catches: a default, soft cap, scale, second rotation or pattern of windows that is read differently than in
-// transformers, in the old or the new spelling; contradictory fields that are accepted.
+// Catches: a default, soft cap, scale, second rotation (RoPE of layers with a sliding window) or order of windowed
+// layers that is read differently than in transformers, with the field names of old or new config files; contradictory
+// fields that are accepted.
 #include <cmath>
 
 #include "tessera/model/config/config.h"

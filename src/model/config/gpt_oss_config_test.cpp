@@ -1,5 +1,5 @@
-// Catches: a default, window, rotation, mixture or activation of GPT-OSS that is read differently than in transformers;
-// values that the graph does not implement but that are accepted.
+// Catches: a default, sliding window, RoPE, mixture of experts or activation of GPT-OSS that is read differently than
+// in transformers; values that the graph does not implement but that are accepted.
 #include "tessera/model/config/config_test_util.h"
 #include "tessera/model/model.h"
 #include "tessera/model/test_support.h"

@@ -1,5 +1,6 @@
-// Catches: a vision-language config that is read differently than in transformers, in either spelling; placeholders or
-// three-dimensional positions that are missing or wrong; a text model that gets placeholders or such positions.
+// Catches: a vision-language config that is read differently than in transformers, whether the text model's fields are
+// at the top level or in text_config; image placeholders or three-dimensional positions that are missing or wrong; a
+// model for text only that gets placeholders or such positions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Catches: a tower's sizes that are accepted although no kernel supports them or they contradict other fields; a field
-// of a published file that is overlooked.
+// Catches: sizes of a vision tower that are accepted although no kernel supports them or they contradict other fields;
+// a field of a published config that is not read.
 #include "tessera/model/config/vision_config.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: a module that a list names but that no pattern matches; a module that a pattern matches although its name is
-// only similar.
+// Catches: a pattern in quantisation settings that does not match a module which it describes; a pattern that matches a
+// module whose name is only similar.
 #include "tessera/model/formats/name_patterns.h"
 
 #include "tessera/model/test_support.h"

@@ -1,5 +1,7 @@
-// Catches: a start format that differs from the published format of that name; a matrix that is quantised although its
-// number of columns does not fit the format; settings for which WeightFormats::kind() returns the wrong start format.
+// Tests the formats to which an engine quantises an unquantised checkpoint when it starts. Catches: such a format that
+// differs from the published format of the same name; a matrix that is quantised although its number of columns does
+// not fit the format; settings of a quantised checkpoint for which WeightFormats::kind() returns the wrong one of these
+// formats.
 #include "tessera/model/formats/start_format.h"
 
 #include "tessera/model/formats/formats_test_util.h"

@@ -1,5 +1,5 @@
-// Catches: settings that are not found in a config.json; a method that is taken for another method; a crash on
-// untrusted settings.
+// Catches: quantisation settings that are not found in a config.json; a quantisation method that is taken for another
+// one; a crash on untrusted settings.
 #include "tessera/model/formats/weight_formats.h"
 
 #include "tessera/model/formats/formats_test_util.h"

@@ -1,4 +1,5 @@
-// Catches: a split set that lacks files or contains files of another set; a path that is resolved to the wrong file.
+// Catches: a model that is split into several GGUF files, but is opened without some of them or with files of another
+// model; a path that is resolved to the wrong file.
 #include "tessera/model/gguf/gguf_model.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Converts the tensors of a projector to the tensors of a vision tower in a Hugging Face checkpoint.
+// Converts the tensors of a projector, which is a GGUF file with a vision tower (gguf_projector.h), to the tensors that
+// the vision tower has in a Hugging Face checkpoint.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// Catches: a chosen file that belongs to another model of the repository than the selected one; a split set without all
-// of its files.
+// Catches: a file that is chosen although it belongs to another model of the repository than the selected one; a model
+// in several GGUF files of which only some are chosen.
 #include "tessera/model/hub/hub_gguf.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Declares a model's KV cache: the heads of a rank, the cache groups, and the keys and values of a layer.
+// Declares a model's KV cache: the numbers of heads on one rank, the cache groups (layers that share a page table), and
+// the keys and values of a layer.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Catches: a linear that gets the importances of another matrix or expert, or its own importances in another order of
-// columns; an entry or a linear that is left out without being named.
+// columns; an unused entry of the importance matrix, or a linear without an entry, that the notes do not report.
 #include "tessera/model/quantise/folder_importance.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Writes the metadata of a tokenizer: lists of tokens, special tokens and chat templates. Also writes the sampling
-// defaults.
+// Writes the tokenizer of a model folder to the metadata of a GGUF file: lists of tokens, special tokens and chat
+// templates. Also writes the folder's sampling defaults to the metadata.
 #pragma once
 
 #include <string>

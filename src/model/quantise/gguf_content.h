@@ -1,5 +1,5 @@
-// Describes the content of a GGUF file before the types of its tensors are chosen: the metadata, and the tensors as
-// numbers.
+// Describes what a GGUF file will contain, before the types of its tensors are chosen: the metadata, and the tensors
+// with their elements as float32.
 #pragma once
 
 #include <cstdint>

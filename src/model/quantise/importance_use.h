@@ -1,4 +1,5 @@
-// Checks the entries of an importance matrix against an output's tensors, and counts entries that are not used.
+// Checks the entries of an importance matrix against the tensors of a quantised model that will be written, and counts
+// entries that are not used.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Catches: sums that are stored under the name of another tensor; columns that are not in the order of GGUF files;
-// entries that contain sums of padding columns.
+// Tests how the entries of an importance matrix are made. An entry holds, for each column of a tensor, the sum of the
+// squared inputs. Catches: sums that are stored under the name of another tensor; columns that are not in the order of
+// GGUF files; entries that contain sums of padding columns.
 #include "tessera/model/quantise/observed_input.h"
 
 #include <gmock/gmock.h>

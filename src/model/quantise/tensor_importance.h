@@ -1,4 +1,5 @@
-// Prepares an importance matrix for the tensors of an output: chooses the entries that are used, and scales them.
+// Prepares an importance matrix for the tensors of a GGUF file that will be written: chooses the entries that are used,
+// and scales them.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Catches: a row that is rounded with the importances of another row or expert; an unused entry that no note reports; a
-// matrix of another model that is accepted; an importance matrix that does not reduce the weighted error of a written
-// file.
+// Catches: a row that is rounded with the importances of another row or expert; an unused entry of the importance
+// matrix that the output's notes do not report; an importance matrix of another model that is accepted; an importance
+// matrix that does not reduce the weighted error of a written file.
 #include "tessera/model/quantise/tensor_importance.h"
 
 #include <fmt/format.h>

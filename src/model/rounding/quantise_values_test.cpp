@@ -1,5 +1,6 @@
-// Catches: a scale, factor or value that differs from the result of a search among all values in double precision; ties
-// that do not go to the even code; a column at the end of a block that gets the scale of the next block.
+// Catches: a value that is not the nearest one that a search among all values of the type finds in double precision; a
+// scale or factor that differs from its formula; ties that do not go to the even code; a column at the end of a block
+// that gets the scale of the next block.
 #include "tessera/model/rounding/quantise_values.h"
 
 #include <gmock/gmock.h>

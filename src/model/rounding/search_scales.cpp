@@ -1,4 +1,4 @@
-// The file is compiled without fused multiply-add instructions, so that the results are equal on all CPUs.
+// This file is compiled without fused multiply-add instructions, so that the results are equal on all CPUs.
 #include "tessera/model/rounding/search_scales.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// In a weight, a part may be padded with zero rows and columns, because kernels are faster at certain sizes. The code
-// that declares the padded weight must ensure that the zeros do not change any result.
+// A weight consists of parts (WeightPart). A part may be padded with zero rows and columns, because kernels are faster
+// at certain sizes. The code that declares the padded weight must ensure that the zeros do not change any result.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Reads the parts of a quantised matrix that must be converted: 4-bit values in words, scales for blocks that are
-// smaller than the stored blocks, and indices.
+// Reads those parts of a quantised matrix that must be converted: 4-bit values that are packed in words; scales, if the
+// checkpoint has one scale for a larger block than the kernels need; and the indices of the columns' groups.
 //
 // In every function, `runs` says which elements of the part to read. It is the result of slice_runs() for the part's
 // shape. The elements are written densely to `dst`. An error names the tensor, the wrong value and what is accepted.

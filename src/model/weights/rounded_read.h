@@ -1,5 +1,5 @@
-// Quantises an unquantised matrix while it is read. read_rounded() writes the quantised values, the scales of
-// blocks or the factor of the whole matrix, as the caller asks (quantise_values.h).
+// Quantises an unquantised matrix while it is read. A call of read_rounded() writes one of three results, which the
+// caller chooses: the quantised values, the scales of blocks, or the factor of the whole matrix (quantise_values.h).
 //
 // A slice has the same scales as the whole matrix, because a block's scale depends on all elements of the block, even
 // if the slice contains only some of them. The functions need memory for the scales of the elements that are read, and

@@ -1,4 +1,5 @@
-// Describes how the weights of a graph are made from a checkpoint. A weight has three independent properties:
+// Describes how the weights of a graph are made from a checkpoint. A weight consists of parts, which are concatenated
+// along the rows. A weight has three independent properties:
 //
 //   type      the dtype and shape that a kernel reads (WeightSpec::type)
 //   dtype     the dtype in the checkpoint: any that the layout accepts. The elements are converted while they are read

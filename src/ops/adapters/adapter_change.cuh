@@ -1,5 +1,5 @@
-// Lets a linear's kernel also add the change that low-rank adapters make, so that adapter_add need not run. Like
-// adapter_add, the kernel rounds the linear's value before it adds the change.
+// Lets a linear's kernel also add the change that low-rank adapters make, so that the operator adapter_add
+// (adapter_linear.h) need not run. Like adapter_add, the kernel rounds the linear's value before it adds the change.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Catches: a row that uses another row's slot, module or rank; a read of the tables' padding; a change to a row without
-// an adapter; sums whose order depends on the number of rows; operands of wrong shapes that are accepted.
+// Catches: a row that uses another row's adapter slot, module or LoRA rank; a read of undefined memory (rows of A past
+// an adapter's rank, or padding in the table of rows); a change to a row without an adapter; sums whose order depends
+// on the number of rows; operands of wrong shapes that are accepted.
 #include "tessera/ops/adapters/adapter_linear.h"
 
 #include <gmock/gmock.h>

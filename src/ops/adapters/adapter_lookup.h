@@ -7,9 +7,9 @@
 //
 // T is the number of rows, S is the number of slots, and R is the largest rank. `slots` is the table of adapter_rows.h.
 // If a row has the adapter of slot s, then t[row, r] is a[s, r, ids[row] - first_row] for r below ranks[s], and 0 for
-// larger r. There are three exceptions, in which the whole row of t is 0: the row has no adapter, `rows` replaces the
-// row (rows[row] ≥ 0, as for a row of an image), or the id is outside the V columns of `a`. These columns are the part
-// of the vocabulary that one tensor-parallel rank has.
+// larger r. The whole row of t is 0 in three cases: the row has no adapter; another embedding, such as a row of an
+// image, takes the place of the token's (rows[row] ≥ 0); the id is outside the V columns of `a`. These columns are the
+// part of the vocabulary that one tensor-parallel rank has.
 #pragma once
 
 #include <cstdint>

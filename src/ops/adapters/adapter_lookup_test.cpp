@@ -1,5 +1,6 @@
-// Catches: a read of another token's column, of another slot, or past the adapter's rank; a change to a row that an
-// image replaces; a read for an id that another tensor-parallel rank has; operands of wrong shapes that are accepted.
+// Tests the operator that reads, for each token, the column of an embedding adapter's matrix A. Catches: a read of
+// another token's column, of another adapter's slot, or past the adapter's rank; a change to a row that an image
+// replaces; a read for an id that another tensor-parallel rank has; operands of wrong shapes that are accepted.
 #include "tessera/ops/adapters/adapter_lookup.h"
 
 #include <gmock/gmock.h>

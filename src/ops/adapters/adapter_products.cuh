@@ -1,5 +1,6 @@
-// Makes the operators that multiply x by matrices in adapter slots: adapter_shrink and adapter_whole_linear. Args is
-// AdapterShrinkArgs or AdapterWholeLinearArgs.
+// Binds the operators that multiply a linear's input x by adapters' matrices: adapter_shrink (adapter_linear.h) and
+// adapter_whole_linear (adapter_whole.h). The template parameter Args is AdapterShrinkArgs for the first and
+// AdapterWholeLinearArgs for the second.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Catches: a row that is in no chunk, or in two; a chunk with several slots; more chunks than kernels have blocks for;
-// padding with an adapter.
+// Tests the table that tells kernels which adapter each row has. A slot holds one adapter's matrices, and a chunk is a
+// list of rows for one thread block. Catches: a row with an adapter that is in no chunk or in two; a chunk whose rows
+// have different slots; more chunks than the maximum for which kernels are launched; padding rows with an adapter.
 #include "tessera/ops/adapters/adapter_rows.h"
 
 #include <gmock/gmock.h>

@@ -4,14 +4,14 @@
 // layer, so latency matters most. The matrices and the table of rows do not depend on the preceding kernels. So a block
 // first loads as much of its matrix as its registers hold, then waits for the preceding kernels (cuda_launch.cuh).
 //
-// shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A cluster takes
-// 16 rows of A, and its blocks divide the columns of these rows. With up to 8 rows of x, blocks are large, because
-// small blocks in large clusters would start too slowly. With more rows of x, blocks are small, so that a
-// multiprocessor has room for blocks of the preceding and the next kernel too. In product_many a block multiplies up to
-// 64 rows of x by 48 rows of A, so it reads x once for 48 rows of A. The order of its sums does not depend on the
-// number of rows, so deterministic forwards always use it. adapter_whole_linear also uses it, because a whole matrix is
-// far too large for registers. In add_tiles a warp takes 64 columns of y and 16 rows of a chunk at a time. split_two()
-// splits each value of t into two numbers, and the warp multiplies both by b.
+// The kernel shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A
+// cluster takes 16 rows of A, and its blocks divide the columns of these rows. With up to 8 rows of x, blocks are
+// large, because small blocks in large clusters would start too slowly. With more rows of x, blocks are small, so that
+// a multiprocessor has room for blocks of the preceding and the next kernel too. In product_many, a block multiplies up
+// to 64 rows of x by 48 rows of A, so it reads x once for 48 rows of A. The order of a sum does not depend on the
+// number of rows, so deterministic forwards always use product_many. adapter_whole_linear also uses it, because a whole
+// matrix is far too large for registers. In add_tiles, a warp takes 64 columns of y and 16 rows of a chunk at a time.
+// split_two() splits each value of t into two numbers, and the warp multiplies both by b.
 #pragma once
 
 #include <cstdint>

@@ -5,12 +5,14 @@
 //   adapter_whole_embedding(mut y X[T, M], ids i32[T], w X[S, V, M], sizes i32[S, 1], slots i32[5, T], [rows i32[T]])
 //     {first_row = 0}
 //
-// T is the number of rows, M is the width of y, and S is the number of slots. `rows` and `slots` are the table of
-// adapter_rows.h. sizes[slot] is M if the slot's adapter has a matrix, and 0 otherwise. Other values are not accepted.
-// adapter_whole_linear sets y[row] to w[slot] · x[row], and adapter_whole_embedding sets y[row] to w[slot, ids[row] -
-// first_row]. A row keeps its bits if it has no adapter or if its adapter has no matrix. adapter_whole_embedding also
-// does not change a row that `rows` replaces (rows[row] ≥ 0, as for a row of an image), or a row whose id is outside
-// the V rows of `w`. These V rows are the part of the vocabulary that one tensor-parallel rank has.
+// T is the number of rows, M is the width of y, and S is the number of slots. The table of adapter_rows.h is the
+// operand `rows` of adapter_whole_linear and the operand `slots` of adapter_whole_embedding. sizes[slot] is M if the
+// slot's adapter has a matrix, and 0 otherwise. Other values are not accepted. adapter_whole_linear sets y[row] to
+// w[slot] · x[row], and adapter_whole_embedding sets y[row] to w[slot, ids[row] - first_row]. A row keeps its bits if
+// it has no adapter or if its adapter has no matrix. adapter_whole_embedding also does not change two kinds of rows:
+// rows in which another embedding, such as a row of an image, takes the place of the token's (rows[row] ≥ 0 in the
+// optional operand `rows`), and rows whose id is outside the V rows of `w`. These V rows are the part of the vocabulary
+// that one tensor-parallel rank has.
 //
 // A row's result depends only on that row, its slot and the number of rows. In a deterministic forward it does not
 // depend on the number of rows either. Sums are float32, and are rounded once.

@@ -1,6 +1,6 @@
-// Catches: a row that gets the matrix of another slot, or a matrix although its adapter has none; a change to a row
-// that an image replaces, or to a row whose id belongs to another tensor-parallel rank; sums whose order depends on the
-// number of rows.
+// Tests adapters that replace the whole matrix of the LM head or the embedding. Catches: a row that gets the matrix of
+// another adapter, or gets one although its own adapter has none; a change to a row that an image replaces, or to a row
+// whose id belongs to another tensor-parallel rank; sums whose order depends on the number of rows.
 #include "tessera/ops/adapters/adapter_whole.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// The work lists of attention's kernels for one cache group. They are made on the host before every forward and copied
-// to the device with the step buffer. Bound kernels read them at fixed addresses.
+// The work lists of attention's kernels for one cache group (layers that share a page table). They are made on the host
+// before every forward and copied to the device with the step buffer. Bound kernels read them at fixed addresses.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
-// Tests how plan_segments() divides keys among workers. Catches: keys that no worker processes, or that two workers
-// process; keys outside a window; a worker with far more work than another; parts that share a slot or lie past the
-// last slot; segments for requests of which several rows are computed.
+// Tests how plan_segments() divides the keys of single query rows among workers. Catches: keys that no worker
+// processes, or that two workers process; keys outside a window; a worker with far more work than another; partial
+// results of a request that share a slot or lie past the last slot; work that is planned for requests of which several
+// rows are computed.
 #include "tessera/ops/attention/decode_schedule.h"
 
 #include <gmock/gmock.h>

@@ -3,7 +3,8 @@
 // before it waits for the units of those ranks, so that ranks that wait for each other cannot deadlock.
 //
 // Values are added in rank order in float32, and the sum is rounded once. A rank applies present() to its own values
-// before it sends them, and also before it adds them itself. So every rank adds the same bits.
+// before it sends them, and also before it adds them itself. So every rank adds the same bits. present() writes 0 in
+// place of the word that means that nothing has arrived yet.
 #pragma once
 
 #include <cstdint>

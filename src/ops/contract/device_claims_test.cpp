@@ -1,5 +1,6 @@
-// Catches: two engines that both run, on one device, a kernel whose blocks wait for one another; an engine that already
-// has the claim and does not get it for another kernel; a claim that outlives its engine.
+// Tests the claim that an engine must hold on a device to run kernels whose blocks wait for one another. Catches: two
+// engines that hold the claim on one device at once; an engine that holds the claim but does not get it for another
+// kernel; a claim that outlives its engine.
 #include "tessera/ops/contract/device_claims.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,8 @@
-// Catches: tables on the device that differ from the batch's tables; work that grows with the tables' size instead of
-// with the changes; unchecked entries that reach the device; a failed upload that is not repeated. Tables are compared
-// after random histories of a row. At each step the row's table may grow, lose pages that have left the window, be
-// absent, come back with the same or fewer entries, or give way to another request's table.
+// Tests the copies of the requests' page tables on the device. Catches: copies that differ from the batch's tables;
+// updates whose time grows with the tables' size instead of with the changes; unchecked entries that reach the device;
+// a failed upload that is not repeated. The copies are compared with the batch's tables during a long random sequence
+// of steps. At each step a table may grow, lose pages that have left the window, be absent, come back with as many or
+// fewer entries, or give way to another request's table.
 #include "tessera/ops/contract/device_page_tables.h"
 
 #include <gmock/gmock.h>

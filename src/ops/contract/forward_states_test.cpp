@@ -1,4 +1,5 @@
-// Catches: an inner scope whose end closes the state of the outer scope; an error that leaves a state open.
+// Tests the states in which operators are bound or run, such as capturing. A scope opens one state. Catches: an inner
+// scope whose end closes the state of the outer scope; an error that leaves a state open.
 #include "tessera/ops/contract/forward_states.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // An operator's plan prepares a forward. The plan's code runs on the CPU. For example, it writes the batch's lengths
 // and page tables to device memory, and decides how the work is spread over the multiprocessors. A kernel that needs a
-// plan names an OpPlanner. The runner makes one OpPlan for each planned operator and cache group, and calls plan() of
-// each before every forward. The runner does not know these operators by name. A kernel finds its plan in the
-// ForwardContext when it is bound. When the kernel runs, it reads the plan's data at fixed addresses, so that a
-// recorded graph works for any batch.
+// plan names an OpPlanner. The runner makes one OpPlan for each planned operator and each cache group (layers that
+// share a page table), and calls plan() of each OpPlan before every forward. The runner does not know these operators
+// by name. A kernel finds its plan in the ForwardContext when it is bound. When the kernel runs, it reads the plan's
+// data at fixed addresses, so that a recorded graph works for any batch.
 //
 //   OpPlanner::make(device, args, step) → OpPlan    once per runner, operator and cache group
 //   OpPlan::plan(batch, kind, padded, stream)       before every forward

@@ -1,6 +1,6 @@
-// The page table of one request in one cache group. A batch borrows it from its owner and passes it to plans. Each
-// table has a number. A plan that keeps a copy of the table on the device uses the number to tell which entries the
-// copy already has.
+// The page table of one request for one cache group, which is a set of layers that share page tables. A batch borrows
+// the page table from its owner and passes it to plans. Each table has a number. A plan that keeps a copy of the table
+// on the device uses the number to tell which entries the copy already has.
 #pragma once
 
 #include <cstdint>

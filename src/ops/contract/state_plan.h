@@ -1,6 +1,6 @@
-// The plan of operators that keep one state for each sequence and layer. These layers form a *state* cache group. The
-// plan holds the lengths of the forward's requests, and the slot of each request's state. Kernels read both from device
-// memory when they run.
+// The plan of operators that keep one state for each sequence and layer. The layers of these operators form a *state*
+// cache group. The plan holds the lengths of the forward's requests, and the slot of each request's state. Kernels read
+// both from device memory when they run.
 #pragma once
 
 #include <cstdint>

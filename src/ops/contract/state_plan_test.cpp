@@ -1,5 +1,6 @@
-// Catches: batches whose slots contradict their requests and still reach kernels; plans that take another amount of
-// memory than bytes_needed() returns.
+// Tests the plan of operators that keep a state for each sequence. Catches: batches whose state slots or draft tokens
+// contradict their requests and still reach kernels; plans that take another amount of memory than bytes_needed()
+// returns.
 #include "tessera/ops/contract/state_plan.h"
 
 #include <gtest/gtest.h>

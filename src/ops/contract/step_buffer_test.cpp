@@ -1,5 +1,6 @@
-// Catches: bytes of a step that do not reach the device; more copies than the ranges need; an upload that changes the
-// device's bytes in the gaps between ranges; bytes of a failed upload that the next upload leaves out.
+// Tests the buffer that collects a step's host data and uploads it to the device. Catches: bytes of a step that do not
+// reach the device; more copies than the written ranges need; an upload that changes the device's bytes between two
+// ranges; bytes of a failed upload that the next upload leaves out.
 #include "tessera/ops/contract/step_buffer.h"
 
 #include <gmock/gmock.h>

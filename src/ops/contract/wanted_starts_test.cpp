@@ -1,5 +1,6 @@
-// Catches: a wanted row that is assigned to a neighbouring request; a result that is not the first wanted row of its
-// request; wanted rows that are missed because they are not in order.
+// Tests the search for each request's first wanted row, the first row whose logits are wanted. Catches: a wanted row
+// that is assigned to a neighbouring request; a later wanted row that is returned instead of the first; wanted rows
+// that are missed because they are not in order.
 #include "tessera/ops/contract/wanted_starts.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// The two forms, E4M3 and fixed point, to which rows of x are converted for kernels of quantised matrices.
+// The two forms to which rows of an input x are converted for kernels that multiply x by a quantised matrix: E4M3
+// (rounded_rows.cuh) and fixed point (fixed_rows.cuh).
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Catches: rows that belong to another id; numbers that differ from those that the blocks encode; a scale that is left
-// out; a rank that uses a wrong slice of the table.
+// Tests embedding tables that are stored as GGUF blocks. Catches: a token that gets another token's row; numbers that
+// differ from those that the blocks encode; a scale that is left out; a rank that uses a wrong slice of the table.
 #include "tessera/ops/embedding/block_table.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Catches: reads outside the table for wrong ids or for the ids of padding rows; rows that use ids of the wrong step.
+// Catches: reads outside the table for wrong ids or for the ids of padding rows; a row that should use an id sampled in
+// the last step, but uses another id.
 #include "tessera/ops/embedding/embedding.h"
 
 #include <gmock/gmock.h>

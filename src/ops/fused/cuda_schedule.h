@@ -1,10 +1,12 @@
-// A CudaSchedule divides a row kernel's work among the threads of a GPU. Every task (row_kernel.h) has blocks of its
-// own. A unit is a sequence of elements that are reduced together or, if nothing is reduced, a part of a row.
-// Neighbouring lanes of a warp, or a whole block, work on one unit. The schedule counts two things:
+// A CudaSchedule divides a row kernel's work among the threads of a GPU. A row kernel (row_kernel.h) consists of tasks,
+// which are groups of values that one block can compute together. Every task has blocks of its own. Its
+// CudaTaskSchedule divides a row into units, and a unit into items:
 //
-//   item   has `pack` neighbouring elements, which a thread loads at once. With a rotation it also has the elements
+//   unit   a sequence of elements that are reduced together or, if nothing is reduced, a part of a row. A unit has
+//          `items` items. Neighbouring lanes of a warp, or a whole block, work on one unit. There are `lanes` of these
+//          threads, and each has `held` items in registers.
+//   item   `pack` neighbouring elements, which a thread loads at once. With a rotation an item also has the elements
 //          that lie half a head after them.
-//   unit   has `items` items. Each of the unit's `lanes` threads has `held` of these items in registers.
 //
 // The schedule depends on the kernel alone and not on the number of rows, so a row has the same bits in every batch.
 #pragma once

@@ -1,5 +1,7 @@
-// Catches: packs that are larger than an address's alignment; units that do not fit a warp or block; arguments in
-// another order than the generated kernel reads.
+// Tests how a generated row kernel divides its work among threads. A pack is the neighbouring elements that a thread
+// loads at once. A unit is the elements that are reduced together or, if nothing is reduced, a part of a row. Catches:
+// packs that are larger than an address's alignment; units that do not fit a warp or block; arguments in another order
+// than the generated kernel reads.
 #include "tessera/ops/fused/cuda_schedule.h"
 
 #include <gmock/gmock.h>

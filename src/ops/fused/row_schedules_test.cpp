@@ -1,5 +1,6 @@
-// Catches: schedules that are measured twice or on another device; a process that does not get an earlier process's
-// results, or loses its own; a damaged list that is accepted in part.
+// Tests the list of the fastest schedules. A schedule is how a device divides a row kernel's rows among threads.
+// Catches: schedules that are measured twice or on another device; a process that does not get the results of an
+// earlier process, or loses its own; a damaged list that is accepted in part.
 #include "tessera/ops/fused/row_schedules.h"
 
 #include <gmock/gmock.h>

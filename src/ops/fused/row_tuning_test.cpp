@@ -1,5 +1,7 @@
+// Tests how the fastest schedule of a row kernel is found. A schedule is how a device divides the rows among threads.
 // Catches: a slower schedule that is kept; a faster schedule that is not used; a schedule that is used although its
-// results have other bits; choices that do not reach later binds; a disturbed measurement that is kept.
+// results have other bits; a chosen schedule that the kernel does not use when it is bound later; a disturbed
+// measurement that is kept.
 #include "tessera/ops/fused/row_tuning.h"
 
 #include <gtest/gtest.h>

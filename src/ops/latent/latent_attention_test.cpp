@@ -1,7 +1,9 @@
-// Catches: a causal mask that is off by one; values that are not the first columns of a row; mixed-up heads or tokens
-// of a tile; pages read out of order or past a request's length; wrong results for sizes that are not a multiple of the
-// vector length; a request that both forms compute, or that is computed in the wrong form's memory; recorded graphs
-// that depend on lengths; rows whose bits depend on other rows in a deterministic forward.
+// Tests both forms of latent attention: the absorbed form attends to latents, and the direct form first makes keys and
+// values from them. Catches: a causal mask that is off by one; values that are not made from the first columns of a
+// cache row; mixed-up heads or tokens of a tile; pages read out of order or past a request's length; wrong results for
+// sizes that are not a multiple of the vector length; a request that both forms compute, or that is computed in the
+// wrong form's memory; recorded graphs that depend on lengths; rows whose bits depend on other rows in a deterministic
+// forward.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// Describes the decoder layers of a dense model as a region, which one kernel can run whole (contract/region.h). The
-// region's first call is the first layer's norm. One repetition is the attention and the MLP of one layer, and then the
-// norm of the next layer.
+// Describes the decoder layers of a dense model as a region, a sequence of operator calls that one kernel can run as a
+// whole (contract/region.h). The first call is the norm of the first layer. The calls after it repeat once for each
+// layer. They are the attention and the MLP of the layer, and then the norm of the next layer.
 #pragma once
 
 #include <array>

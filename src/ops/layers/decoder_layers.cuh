@@ -12,9 +12,9 @@
 // Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on. Gate and up count as two matrices here.
 // The matrices o and down have 1024 rows, so block b owns columns 8b … 8b + 7 of the residual stream, and keeps them in
 // registers. Each KV head has 16 blocks, which share the keys of all requests evenly, in tiles of 64. If a norm
-// precedes a product, x is multiplied by the norm's weight before the product, and the result of the product is
-// multiplied by 1/rms (layer_products.cuh). Except for that, values are rounded where the operators' own kernels round
-// them.
+// precedes a product, the norm's input x is multiplied by the norm's weight before the product, and the result of the
+// product is multiplied by 1/rms(x) (layer_products.cuh). Except for that, values are rounded where the operators' own
+// kernels round them.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Exchanges values between blocks of one launch without a barrier. Each word of 8 bytes has a payload and a tag, and is
 // written and read atomically. A reader polls the words until all have the tag that it expects. So a value travels once
 // through the L2 cache, and needs no fence or counter. Two sets of words are used in turn. Before a block overwrites a
-// set, it has read a newer value. All readers of the set contributed to this value after they had read the set. So no
-// block still needs the set's old content.
+// set, it has read a value that is newer than the set's content. All readers of the set contributed to this value after
+// they had read the set. So no block still needs the set's old content.
 //
 // All blocks that wait for one another must be resident at once.
 #pragma once

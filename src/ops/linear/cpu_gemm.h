@@ -1,5 +1,5 @@
-// Multiplies float32 blocks of matrices that fit the cache, on one thread. Attention's prefill and the CPU's linears
-// use this product. Callers convert and pack the operands, and divide the work among threads.
+// Multiplies blocks of float32 matrices on one thread. The blocks fit the cache. Attention's prefill and the CPU's
+// linears use this product. Callers convert and pack the operands, and divide the work among threads.
 #pragma once
 
 #include <cstdint>

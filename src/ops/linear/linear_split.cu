@@ -1,5 +1,5 @@
 // Binds the kernel of linear_split.cuh, whose blocks split a linear's k among themselves. The kernel computes a linear
-// alone, or a linear and the gate after it.
+// alone, or a linear and the gate after it (silu_mul or gelu_mul).
 #include "tessera/ops/linear/linear_split.cuh"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Computes a linear of up to 64 rows on Hopper, alone or together with the gate after it.
+// Computes a linear of up to 64 rows on Hopper, alone or together with the gate after it (silu_mul or gelu_mul).
 //
 // Reading a matrix of a small model takes two microseconds and multiplying it takes one. Latency dominates such a
 // linear: placing its blocks, waiting for the first columns, and the loop over k. The kernel therefore does three

@@ -1,5 +1,5 @@
 // Binds the streamed linear (linear_streamed.cuh), alone or with the silu_mul or gelu_mul after it, and lists all
-// joined kernels of linears.
+// kernels that compute a linear together with operators after it.
 #include <cstdint>
 #include <limits>
 

@@ -1,5 +1,5 @@
-// Computes a linear of few rows on Hopper. The kernel can also compute the gate after the linear, and the change that
-// adapters make to the linear's result.
+// Computes a linear of few rows on Hopper. The kernel can also compute the gate after the linear (silu_mul or
+// gelu_mul), and the change that adapters make to the linear's result.
 //
 // A decode of few requests reads every weight once, and reading a small model's matrix takes less time than starting a
 // kernel. Weights do not depend on the preceding kernels. So a block asks the copy engine (TMA) for its first weights

@@ -1,5 +1,5 @@
 // Binds the streamed linear (linear_streamed.cuh) joined with the change that adapters make to its result, and with the
-// gate after it, if there is one.
+// gate after that change (silu_mul or gelu_mul), if there is one.
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/linear/linear_streamed_bind.cuh"
 

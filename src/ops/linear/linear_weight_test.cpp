@@ -1,7 +1,7 @@
 // Catches, in the kernels that read weights before the preceding kernels have ended: results that differ from the
-// general kernel's for some number of rows, matrix size or type, or with a bias and a residual; rows past the last one
-// that change other rows or are written; results that change from run to run; and rows whose bits depend on the number
-// of rows.
+// general kernel's for some number of rows, matrix size or type, or with a bias and a residual; memory past the last
+// row of x that changes y; memory past the last row of y that is written; results that change from run to run; and rows
+// whose bits depend on the number of rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>

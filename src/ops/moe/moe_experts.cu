@@ -1,6 +1,6 @@
-// Binds moe_experts on CUDA. bind() chooses one of six algorithms, by sizes and types alone. A row of the table has the
-// algorithm's name, the conditions for its use, the file that describes it, and after the colon its launches.
-// "down + sum" is one launch that computes both:
+// Binds moe_experts on CUDA. bind() chooses one of six algorithms, by sizes and types alone. Each line below has the
+// algorithm's name, the conditions for its use, the file that describes it, and after the colon its launches. "order"
+// sorts the rows of x by expert, and "down + sum" is one launch that computes both:
 //
 //   one token  4-bit weights, one token, short rows, Hopper (moe_one_token.h): gate and up; down + sum
 //   streamed   16-bit types, a decode's tokens, Hopper (moe_streamed.cuh): gate and up; down + sum

@@ -6,11 +6,12 @@
 // is x, must have its columns in the same order. So the kernel that sorts x, and the kernel of gate and up, store
 // columns in this order. Within 32 columns, column 4 i + j goes to place 8 j + i.
 //
-// A thread spends about 122 instructions on a stage if a tile has up to 64 tokens, and 142 with 256 tokens. Among these
-// instructions, 88 unpack. The others are for addresses, barriers and the operands of products. With 256 tokens, the
-// products of a stage last 1024 cycles of the multiprocessor. A scheduler has two warps and issues their 2 · 142 = 284
-// instructions in 284 of these cycles. The products of a stage run while the next stage is unpacked. After the last
-// stage of a box, only the other warpgroup fills the tensor cores. With few tokens, unpacking limits the speed.
+// A thread spends about 122 instructions on a stage (64 columns of k) if a tile has up to 64 tokens, and 142 with 256
+// tokens. Among these instructions, 88 unpack. The others are for addresses, barriers and the operands of products.
+// With 256 tokens, the products of a stage last 1024 cycles of the multiprocessor. A scheduler has two warps and issues
+// their 2 · 142 = 284 instructions in 284 of these cycles. The products of a stage run while the next stage is
+// unpacked. After the last stage of a box, only the other warpgroup fills the tensor cores. With few tokens, unpacking
+// limits the speed.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper_parts.cuh"

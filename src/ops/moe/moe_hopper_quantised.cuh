@@ -4,13 +4,14 @@
 // In a box of weights (one copy by TMA) each row has 128 bytes, which are 128 columns, or 256 if values have four bits.
 // A thread converts a word into pairs of columns that are not neighbours. The kernel that sorts x brings the columns of
 // x into the same order (ColumnOrder), and the kernel of gate and up stores its results in the order that the weights
-// of down need. Scales are loaded from global memory one slot of x ahead. If a scale belongs to a whole row, the row's
-// sums are multiplied by it. Otherwise the weights are multiplied by their scales and rounded to bfloat16.
+// of down need. Scales are loaded from global memory one slot of the ring of x ahead. If a scale belongs to a whole
+// row, the row's sums are multiplied by it. Otherwise the weights are multiplied by their scales and rounded to
+// bfloat16.
 //
-// Each thread of a warpgroup converts its part of a stage in about 100 instructions. With 256 tokens per tile, the
-// products of a stage last 1024 cycles of the multiprocessor. Converting issues instructions in a fifth of these
-// cycles, while the other warpgroup fills the tensor cores. With few tokens, converting limits the speed. In this case
-// a slot of x holds several stages, called parts.
+// Each thread of a warpgroup converts its part of a stage (64 columns of k) in about 100 instructions. With 256 tokens
+// per tile, the products of a stage last 1024 cycles of the multiprocessor. Converting issues instructions in a fifth
+// of these cycles, while the other warpgroup fills the tensor cores. With few tokens, converting limits the speed. In
+// this case a slot of the ring of x holds several stages, called parts.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper_parts.cuh"

@@ -2,8 +2,8 @@
 //
 // A stage has whole weight rows, or up to 2048 bytes of each row. The threads of a quad take neighbouring pieces of a
 // row (16 bytes each, moe_quantised_pieces.cuh). The conversion makes pairs of the columns of w, and x is arranged in
-// the same pairs. The scales and x are loaded from global memory one chunk ahead. The cache lines of scales are
-// prefetched when the item's weights are requested.
+// the same pairs. The scales and x are loaded from global memory one chunk (kStreamedChunk columns) ahead. The cache
+// lines of scales are prefetched when the item's weights are requested.
 //
 // Scales are applied in one of two places:
 //   - to partial sums (kSums), if the columns that a quad reads at a time share a scale: the products with the unscaled

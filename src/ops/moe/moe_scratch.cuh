@@ -1,4 +1,5 @@
-// Lays out the workspace of moe_experts on CUDA, with room for the tokens that are computed at a time.
+// Lays out the workspace of moe_experts on CUDA, with room for the largest number of tokens that are computed at once
+// (most_tokens()).
 #pragma once
 
 #include <algorithm>

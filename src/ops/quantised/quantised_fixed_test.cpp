@@ -1,6 +1,6 @@
-// Catches: products of rows in fixed point that are less precise than sixteen bits allow; a scale, zero or sum of
-// another group; a stage of the ring that is read too early or too late; a NaN that is lost or reaches other rows;
-// scratch memory that is reserved for many rows and is too small for few.
+// Catches: products of rows in fixed point that are less precise than sixteen bits allow; a scale, zero point or sum of
+// another group; a stage of the ring buffer in shared memory that is read too early or too late; a NaN that is lost or
+// reaches other rows; scratch memory that is reserved for many rows and is too small for few.
 #include <gtest/gtest.h>
 
 #include <cmath>

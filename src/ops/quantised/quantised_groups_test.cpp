@@ -1,5 +1,6 @@
-// Catches: int4's weights or scales that are rounded although scales are applied to the sums of groups; a scale or zero
-// of another group; and a stage of the ring that is read too early or too late.
+// Tests products with int4 weights in which the sum of each group is multiplied by the group's scale, so that no weight
+// needs rounding. Catches: weights or scales that are rounded; a scale or zero point of another group; and a stage of
+// the ring buffer in shared memory that is read too early or too late.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Binds the kernel that computes quantised_linear for very few rows (quantised_staged.cuh). One variant also computes
-// the gate that follows the matmul.
+// the gate that follows the matmul (silu_mul or gelu_mul).
 #include "tessera/ops/quantised/quantised_staged.cuh"
 
 #include <algorithm>

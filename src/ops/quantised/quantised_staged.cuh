@@ -1,5 +1,5 @@
-// Computes quantised_linear for very few rows on Hopper, alone or together with the gate after it. The time to read w
-// from memory bounds the kernel.
+// Computes quantised_linear for very few rows on Hopper, alone or together with the gate after it (silu_mul or
+// gelu_mul). The time to read w from memory bounds the kernel.
 //
 // The kernel keeps x in shared memory beside the ring, so that all tiles read x from there. This needs a small x. The
 // kernel differs from quantised_streamed.cuh in three more ways, which save time:

@@ -1,6 +1,5 @@
 // Computes quantised_linear of few rows of x on Hopper, alone or joined with the operator after it if that is a gate
-// (silu_mul or gelu_mul). The time is bounded by
-// reading w.
+// (silu_mul or gelu_mul). The time is bounded by reading w.
 //
 // The kernel is built like the kernel of linear_streamed.cuh, and that file gives the reasons. A block processes tiles
 // of 16 rows of w, each with all of the k columns. It has nine warps. Eight of them divide the columns of a stage among

@@ -1,5 +1,5 @@
 // Binds the tile kernels of quantised_linear (quantised_tiles.cuh, quantised_groups.cuh), both for the operator alone
-// and for the operator joined with the gate after it.
+// and for the operator joined with the gate after it (silu_mul or gelu_mul).
 #include "tessera/ops/quantised/quantised_tiles.cuh"
 
 #include "tessera/ops/cuda/sm90a_code.h"

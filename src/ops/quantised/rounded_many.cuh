@@ -1,6 +1,6 @@
-// Computes quantised_linear, alone or together with the gate after it, on Hopper. The kernel is for many rows of x,
-// which are rounded to E4M3 (rounded_rows.cuh), and for w in E4M3. The throughput of the tensor cores for 8-bit
-// products limits the speed. An H100's data sheet gives 1979 TFLOP/s.
+// Computes quantised_linear, alone or together with the gate after it (silu_mul or gelu_mul), on Hopper. The kernel is
+// for many rows of x, which are rounded to E4M3 (rounded_rows.cuh), and for w in E4M3. The throughput of the tensor
+// cores for 8-bit products limits the speed. An H100's data sheet gives 1979 TFLOP/s.
 //
 // x is wgmma's A operand, so a thread has the sums of two rows of x. A stage has 128 columns. For a stage's sums a
 // thread needs only two scales of x and, if blocks of 128 rows of w share a scale, one scale of w. The tensor cores

@@ -1,7 +1,7 @@
 // Computes causal_conv on CUDA. A thread processes neighbouring channels of up to kTileRows rows, and loads the inputs
-// of all these rows before it computes the first row. A second launch writes the slots, because blocks of the first
-// launch still read them. In a decode step requests have few rows, so one launch is enough: a thread computes all rows
-// of its request, and then writes the slot.
+// of all these rows before it computes the first row. A second launch writes the requests' slots of the state, because
+// blocks of the first launch still read them. In a decode step requests have few rows, so one launch is enough: a
+// thread computes all rows of its request, and then writes the slot.
 #include "tessera/ops/recurrent/causal_conv.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Binds gates (on the output of attention or of a delta net) before a quantised_linear that reads converted rows
-// (cuda/converted_rows.cuh).
+// Binds gates on the output of attention or of a delta net. The result of each gate goes to a quantised_linear that
+// reads converted rows (cuda/converted_rows.cuh).
 #pragma once
 
 #include <memory>

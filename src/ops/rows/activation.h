@@ -1,6 +1,6 @@
-// Activations of feed-forward layers. The arithmetic is float32. The gate's activation is rounded to the storage type
-// before it is multiplied, as in Hugging Face's models. So a fused operator gives the same bits as its native form, a
-// sequence of simpler operators.
+// Activations of feed-forward layers. The arithmetic is float32. In silu_mul and gelu_mul, the activation of a row's
+// first half is rounded to the storage type before it is multiplied by the second half, as in Hugging Face's models. So
+// a fused operator gives the same bits as its native form, a sequence of simpler operators.
 //   silu(x) = x / (1 + e^-x)
 //   gelu(x) = x · Φ(x), where Φ is the distribution function of the standard normal distribution;
 //             with tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))

@@ -1,6 +1,6 @@
-// Binds norms and gates before a quantised_linear that reads converted rows (cuda/converted_rows.cuh). The kernels of
-// these norms and gates write the first result as converted rows, with the same bits as if the operator's own result
-// were converted.
+// Binds norms and gates whose first result goes to a quantised_linear that reads converted rows
+// (cuda/converted_rows.cuh). The kernels of these norms and gates write this result as converted rows, with the same
+// bits as if the result of the operator's own kernel were converted.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // Catches: a rotation that has the wrong sign or rotates the wrong pairs; angles whose precision differs from Hugging
-// Face's; a range reduction that fails for large angles; values past the first Dr of a head that are rotated or lost.
+// Face's; a range reduction that fails for large angles; values past the rotated dimensions of a head (the first Dr)
+// that are rotated or lost.
 #include "tessera/ops/rows/rotary.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Catches: reshapes that are accepted although the two numbers of elements are equal for only one value of a symbol;
-// columns that are copied to the wrong part; shape texts that are misread.
+// Catches: reshapes that are accepted although the old and the new shape have equal numbers of elements for only one
+// value of a symbol, such as the number of tokens; columns that are copied to the wrong part; texts of shapes that are
+// misread.
 #include "tessera/ops/rows/view.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // Finds the shortest prefix of a row whose number of tokens or total weight reaches a given amount. A prefix is the
-// row's first tokens in the order of the draw (token_order.h). The row's RowBins must already be filled. The search
-// first finds the bin of 1/16 nat in which the prefix ends. Then it finds the digits of the last token's key one by
-// one, with one pass over the row for each digit, until one token is left.
+// row's first tokens in the order of the draw (token_order.h). The row's histogram (RowBins) must already be filled.
+// The search first finds the bin of 1/16 nat in which the prefix ends. Then it finds the digits of the last token's key
+// one by one, with one pass over the row for each digit, until one token is left.
 #pragma once
 
 #include <cooperative_groups.h>

@@ -1,4 +1,4 @@
-// Computes the log-probabilities of a target token and of the 20 most probable tokens of each row.
+// Computes, for each row, the log-probabilities of a target token and of the 20 most probable tokens.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

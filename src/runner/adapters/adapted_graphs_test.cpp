@@ -1,5 +1,7 @@
-// Catches: adapter operators that are in the wrong place or whose linear is missing; values of the model that get
-// another name; and a missing error if no graph contains a linear of the layout.
+// AdapterLayout lists the linear operators that low-rank adapters (LoRA) may change, and adapt_graphs() adds operators
+// around them. Catches: added operators that are in the wrong place in a graph, or that are missing for a listed
+// linear; values of the model that get another name; and a listed linear that no graph contains, if this is not
+// reported as an error.
 #include "tessera/runner/adapters/adapted_graphs.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// Holds, in device memory, the matrices of the adapters that are in use. A slot holds one adapter. Every linear of the
-// layout has tables (AdapterTable), which have one entry for each slot. Forwards with adapters read the tables. The
-// engine chooses the slot of each adapter (engine/adapters/adapter_pool.h).
+// Holds, in device memory, the matrices of the adapters that are in use. A slot holds one adapter. Every linear that
+// adapters may change (AdapterLayout) has tables (AdapterTable), which have one entry for each slot. Forwards with
+// adapters read the tables. The engine chooses the slot of each adapter (engine/adapters/adapter_pool.h).
 //
 // Threads: only the runner's thread calls these functions.
 #pragma once

@@ -1,5 +1,6 @@
-// Catches: core sizes (capture_plan.h) that lack the smallest or the largest size of the ladder, or the size for one of
-// the powers of two.
+// Captured sizes form a ladder. In the mode CaptureMode::kCore, only the ladder's core is captured at the start.
+// Catches: a core that lacks the ladder's smallest or largest size, or that lacks, for a power of two between them, the
+// smallest size that is at least this power; and sizes for eager measurements that lack one end of the ladder.
 #include "tessera/runner/capture/capture_plan.h"
 
 #include <gmock/gmock.h>

@@ -3,9 +3,9 @@
 //
 // A full graph has no gaps between pieces, and it runs attention on a grid that is fixed for the size. The full graph
 // is kept if both forms give the same bits and the full graph is faster in nearly all pairs of replays. Each pair
-// replays both forms. Measurement starts with the smallest size. The cost of a cut does not grow with the size, so
-// after two consecutive sizes without a gain all larger sizes are skipped. The measurement also ends at a size whose
-// replay takes so long that the time between pieces is a negligible part of it.
+// replays both forms. Measurement starts with the smallest size. The cost of a cut (the border between two pieces) does
+// not grow with the size, so after two consecutive sizes without a gain all larger sizes are skipped. The measurement
+// also ends at a size whose replay takes so long that the time between pieces is a negligible part of it.
 //
 // Full graphs are measured one after another, so at most one unmeasured full graph exists at a time. If device memory
 // is short, no full graph is made.

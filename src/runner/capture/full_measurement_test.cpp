@@ -1,7 +1,7 @@
-// Catches: a full graph that is used for a batch that it does not support, or before it was found to be faster than the
-// pieces with equal results; a full graph that is kept although the pieces were faster; a failed full graph whose size
-// then also loses the graphs of its pieces; and a full graph that is kept although its results differ from those of the
-// pieces.
+// A prefill size can run as one full graph, which includes attention, or as graphs of pieces with attention between
+// them. Catches: a full graph that is used for a batch that it does not support; a full graph that is used before
+// measurements show that it is faster than the pieces and gives equal results; a full graph that is kept although the
+// pieces are faster or give other results; and a failed full graph whose size then also loses the graphs of its pieces.
 #include "tessera/runner/capture/full_measurement.h"
 
 #include <gmock/gmock.h>

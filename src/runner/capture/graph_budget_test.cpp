@@ -1,5 +1,6 @@
-// Catches: a budget that is exceeded; graphs that are dropped although they would fit; a size that is dropped before a
-// size with less value per byte; and a largest prefill size that is dropped while other sizes are kept.
+// If the graphs of all sizes exceed a memory budget, the graphs of some sizes are dropped. Catches: a budget that is
+// exceeded; graphs that are dropped although they would fit; a size that is dropped before another size whose graph
+// saves less work per byte; and a largest prefill size that is dropped while other sizes are kept.
 #include "tessera/runner/capture/graph_budget.h"
 
 #include <gmock/gmock.h>

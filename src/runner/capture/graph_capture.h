@@ -1,5 +1,5 @@
-// Starts a runner: allocates memory for the largest forward, runs every kernel once, and captures graphs. After the
-// start, captures the sizes that were deferred.
+// Starts a ModelRunner: allocates memory for the largest forward, runs every kernel once, and captures graphs. After
+// the start, captures the sizes that were deferred.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,9 @@
 // log-probabilities.
 //
 // The decode graph and the head ignore edits when they sample, so batches without edits pay nothing for them. For a
-// batch with edits or log-probabilities, rows of logits are copied to the input of the graphs `choose` and `logprobs`,
-// at most kMaxChoiceRows at a time. The ids that `choose` samples replace the ids that the head sampled.
+// batch with edits or log-probabilities, rows of logits are copied to the input of the graphs `choose` and `logprobs`
+// (runner_spec.h), at most kMaxChoiceRows at a time. The ids that `choose` samples replace the ids that the head
+// sampled.
 #pragma once
 
 #include <cstdint>

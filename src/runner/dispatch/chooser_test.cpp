@@ -1,7 +1,8 @@
-// Catches: edits that change another row or the logits that the caller gets; log-probabilities that are computed from
-// another row or from edited logits; rows that are lost or repeated when a forward takes several runs; results that the
-// next forward overwrites; extra work for batches without edits; and batches with edits or log-probabilities that run
-// without graphs.
+// A Chooser samples tokens for batches whose rows have logit edits or want log-probabilities. Catches: edits that
+// change another row, or that change the logits that the caller gets; log-probabilities that are computed from another
+// row or from edited logits; rows that are lost or repeated when the Chooser needs several runs for a forward; results
+// that the next forward overwrites; extra work for batches without edits; and batches with edits or log-probabilities
+// that run without graphs.
 #include "tessera/runner/dispatch/chooser.h"
 
 #include <gmock/gmock.h>

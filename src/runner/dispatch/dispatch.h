@@ -1,6 +1,6 @@
-// Decides which runner takes a batch, at which size, and why. Dispatch is a pure function of a few properties of the
-// batch (BatchShape) and of a table with the captured sizes and their costs (DispatchTable). Every decision carries a
-// reason from a fixed list.
+// Decides which of a model's runners, for example prefill or decode (runner_spec.h), takes a batch, at which size, and
+// why. Dispatch is a pure function of a few properties of the batch (BatchShape) and of a table with the captured sizes
+// and their costs (DispatchTable). Every decision carries a reason from a fixed list.
 #pragma once
 
 #include <array>

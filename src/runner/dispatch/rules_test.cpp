@@ -1,6 +1,7 @@
-// Catches: a rule that does not apply when it should, or applies to another case; a message that differs from the
-// documented one; an enforce option that overrides the user's other options; and a mode that switches graphs of the
-// wrong runner.
+// Tests the table of rules that turn piecewise graphs off. Catches: a rule that does not apply when it should, or that
+// applies to the case of another rule; a rule's message that differs from the documented one; an enforce option that
+// overrides not only automatic rules but also the user's other options; and a graph mode that switches the wrong kind
+// of graphs on or off (decode or prefill).
 #include "tessera/runner/dispatch/rules.h"
 
 #include <gmock/gmock.h>

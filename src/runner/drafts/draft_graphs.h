@@ -1,4 +1,5 @@
-// Joins the graphs of a next-token layer or a draft model (DraftGraphs). The joined graphs make drafts.
+// Joins the body, the head and the sampler of a next-token layer or a draft model (DraftGraphs) into the graphs that
+// make drafts.
 #pragma once
 
 #include "tessera/base/status.h"

@@ -1,7 +1,8 @@
-// Catches: a next-token layer whose results differ from the reference implementation, after a prompt or after its own
-// drafts; rows that continue another token's hidden state; keys and values of refused drafts that are not overwritten
-// by the keys and values of the chosen tokens; a draft's graph whose results differ from those of an eager draft, or
-// that remains after its replays failed; and inconsistent inputs that are accepted.
+// Tests layers that draft tokens from a model's hidden states (multi-token prediction and EAGLE). Catches: a draft
+// layer whose results differ from the reference implementation, after a prompt or after its own drafts; rows that read
+// another token's hidden state; keys and values of refused drafts that are not overwritten by the keys and values of
+// the chosen tokens; a draft's graph whose results differ from those of an eager draft, or that remains after its
+// replays failed; and inconsistent inputs that are accepted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

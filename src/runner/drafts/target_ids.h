@@ -1,5 +1,6 @@
-// Holds the input "target_ids" in device memory. For each id that a draft's head uses, it gives the model's id of the
-// same token. The draft's graphs read it (draft_graphs.h).
+// Holds the input "target_ids" in device memory. The head of a next-token layer or a draft model may number tokens
+// differently from the model. For each id of this head, the input gives the model's id of the same token. The graphs
+// that make drafts read the input (draft_graphs.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The interface through which a rank other than 0 gets what it needs to follow rank 0: the plan and the runner for its
-// part of the model.
+// The interface through which a rank other than 0 gets what it needs to follow rank 0: the limits that fit its device,
+// and the runner for its part of the model.
 #pragma once
 
 #include <cstdint>

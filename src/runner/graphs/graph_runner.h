@@ -1,5 +1,6 @@
-// Holds one runner: its description, its executable, and the list of sizes that have graphs. There is no other such
-// list. The dispatch table, the inventories and the reports are all derived from it.
+// Holds one of a model's runners, for example prefill or decode (runner_spec.h): its description, its executable, and
+// the list of sizes that have graphs. There is no other such list. The dispatch table, the inventories and the reports
+// are all derived from it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Static buffers for logit edits and for the tokens that get a log-probability. The buffers hold the inputs of one run
-// of the graphs `choose` and `logprobs`. Their addresses are fixed for the runner's life, like the addresses of
-// InputBuffers.
+// of the graphs `choose` and `logprobs` (runner_spec.h). Their addresses are fixed for the runner's life, like the
+// addresses of InputBuffers.
 #pragma once
 
 #include <cstdint>

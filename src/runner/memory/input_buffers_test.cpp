@@ -1,6 +1,6 @@
-// Catches: padding that keeps the previous step's rows; an input that is written over its neighbour or with the wrong
-// width; addresses that change although graphs refer to them; and an input that is written although it exceeds the
-// limits.
+// Tests the static buffers from which graphs read their inputs. Catches: padding rows that keep the values of the
+// previous step; an input that is written over its neighbour or with the wrong width; addresses that change although
+// graphs refer to them; and an input that is written although it exceeds the limits.
 #include "tessera/runner/memory/input_buffers.h"
 
 #include <gmock/gmock.h>

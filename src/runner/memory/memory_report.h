@@ -1,5 +1,5 @@
-// A runner's memory by use. Predictions made from shapes (predict_memory) and measurements (measure_memory) share this
-// type, so they can be compared entry by entry.
+// A ModelRunner's memory by use. Predictions made from shapes (predict_memory) and measurements (measure_memory) share
+// this type, so they can be compared entry by entry.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// Computes the inputs of the experts' down matrices again, because moe_experts does not return them. The device's
-// kernel for linears multiplies by the expert's gate and up matrices. The host then applies the activation.
+// Computes the inputs of the products with the experts' down matrices again, because moe_experts does not return them.
+// The device's kernel for linears multiplies by the expert's gate and up matrices. The host then applies the
+// activation.
 #pragma once
 
 #include <cstddef>

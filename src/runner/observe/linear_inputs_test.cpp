@@ -1,6 +1,7 @@
-// Catches: sums over padding or over rows of another request; a linear or expert that is not observed; inputs of the
-// down matrices that differ from those that moe_experts computes; an observer that changes a forward; and observed
-// forwards that replay graphs.
+// Tests the sums of the squared inputs of linears and experts, which quantisation uses as an importance matrix.
+// Catches: sums that include padding rows or rows of another request; a linear or expert that is not observed; observed
+// inputs of the experts' down matrices that differ from those that moe_experts computes; an observer that changes a
+// forward; and observed forwards that replay graphs.
 #include "tessera/runner/observe/linear_inputs.h"
 
 #include <gmock/gmock.h>

@@ -1,8 +1,9 @@
 // Packs batches into messages between ranks. The sender and the receiver both keep state, so batches must be unpacked
 // in the order in which they were packed.
 //
-// Page tables are sent as differences. The sender and the receiver keep the tables of the previous batch, each under
-// its number (PageTable::number). A table that was not in the previous batch is sent whole.
+// The sender and the receiver remember the page tables of the previous batch, and find a table by its number
+// (PageTable::number). If the previous batch had a table with the same number, only the pages after that table's pages
+// are sent. Any other table is sent whole.
 #pragma once
 
 #include <cstddef>

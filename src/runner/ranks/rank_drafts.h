@@ -1,5 +1,6 @@
-// Packs the inputs of a next-token layer or a draft model (drafts/draft_step.h) into messages between ranks. The inputs
-// are the rows that the body reads, and the rows from which the head drafts.
+// Packs the inputs of a next-token layer (multi-token prediction) or a draft model into messages between ranks
+// (drafts/draft_step.h). The inputs are the rows that the layer or draft model reads, and the rows from whose hidden
+// states its head drafts tokens.
 #pragma once
 
 #include <cstdint>

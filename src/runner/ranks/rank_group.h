@@ -8,8 +8,8 @@
 //   RunnerOptions options{.communicator = ranks->communicator(), .ranks = ranks.get()};
 //
 // Rank 0 decides which sizes exist, when they are captured, and which graph runs a forward. The other ranks follow
-// (rank_follower.h). Rank 0's runner sends every step with its decision, and every order (rank_order.h), to the other
-// ranks. A size that fails to capture on one rank is dropped on all.
+// (rank_follower.h). Rank 0's runner sends the other ranks each forward together with the decision on how it runs, and
+// each order (rank_order.h). A size that fails to capture on one rank is dropped on all.
 //
 // If a rank fails, it aborts the communicator, which ends the collective operation on all ranks. After all ranks have
 // answered, the communicator is restarted and the group continues. The error names the rank that it came from. If a

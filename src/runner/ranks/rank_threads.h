@@ -1,4 +1,5 @@
-// The threads of ranks that follow rank 0. Each thread carries out the messages of the channel.
+// The threads of the ranks that follow rank 0. Each thread receives rank 0's messages from a RankChannel, carries them
+// out, and answers them.
 #pragma once
 
 #include <chrono>

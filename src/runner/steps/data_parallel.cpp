@@ -1,8 +1,7 @@
-// The StepWay (the class that runs each step) for data-parallel ranks. Each rank has its own tokens
-// (ModelGraphs::dp_size). All ranks take part in every forward: they call submit() or, on a rank without tokens,
-// run_idle_forward(). Each call blocks until all ranks have called, and then the ranks agree on one graph. A failed
-// forward ends the group, because the other ranks may wait forever for data of the failed rank, or may have received
-// wrong data.
+// The StepWay (the class that runs each step) for data-parallel ranks (ModelGraphs::dp_size), each of which has its own
+// tokens. All ranks take part in every forward: they call submit() or, on a rank without tokens, run_idle_forward().
+// Each call blocks until all ranks have called, and then the ranks agree on one graph. A failed forward ends the group,
+// because the other ranks may wait forever for data from the failed rank, or may have received wrong data from it.
 
 #include <utility>
 #include <vector>

@@ -1,9 +1,9 @@
-// The StepWay (the class that runs each step) for rank 0 of a pipeline on a host device, where enqueueing a forward
-// runs it. Rank 0 belongs to the last stage. If it ran its part in submit(), it would block until the earlier stages
-// are done, and could not send them the next forward. submit() therefore only sends the forward. Rank 0 runs its own
-// part when the forward is collected, or before an order to all ranks. The other ranks answer a forward after they have
-// run and collected it. On a device that runs in parallel with the host, leader.cpp suffices, because enqueueing does
-// not block there.
+// The StepWay (the class that runs each step) for rank 0 of a pipeline whose device is the CPU. On such a device,
+// enqueueing a forward runs it at once. Rank 0 belongs to the last stage. If it ran its part in submit(), it would
+// block until the earlier stages are done, and could not send them the next forward. submit() therefore only sends the
+// forward. Rank 0 runs its own part when the caller collects the forward (waits for its results), or before an order to
+// all ranks. The other ranks answer a forward's message after they have run and collected the forward. On a device that
+// runs in parallel with the host, leader.cpp suffices, because enqueueing does not block there.
 
 #include <algorithm>
 #include <array>

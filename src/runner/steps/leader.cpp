@@ -1,6 +1,6 @@
 // The StepWay (the class that runs each step) for rank 0 of several ranks. It sends each forward to the other ranks and
-// runs rank 0's part at the same time. The other ranks collect a forward when rank 0 sends the order kCollect
-// (followed_forwards.h).
+// runs rank 0's part at the same time. The other ranks collect a forward (wait for its results) when rank 0 sends the
+// order kCollect (followers/followed_forwards.h).
 
 #include <array>
 #include <utility>

@@ -1,5 +1,6 @@
-// Catches: a StepWay that is chosen although it does not fit the options; a new StepWay that cannot be written with the
-// public classes alone; and results that depend on which StepWay runs the steps.
+// A StepWay runs a step on one arrangement of ranks. Catches: a StepWay that is chosen although it does not fit the
+// options; a new StepWay that cannot be written with the public classes alone; and results that depend on which StepWay
+// runs the steps.
 #include "tessera/runner/steps/step_ways.h"
 
 #include <gmock/gmock.h>

@@ -6,10 +6,11 @@
 //
 // The batches come from random sequences (soak_world.h). New sequences arrive, are computed in chunks and decode. Some
 // sequences are cancelled, and other sequences then take their pages. Batch sizes are log-uniform. Some batches want
-// log-probabilities, hidden states or penalties, and some tokens use embeddings. Each cache group has a pool of pages,
-// to which pages return when a window no longer reaches them. Pages that belong to no sequence contain NaN. If the
-// model has a vision tower, prompts contain new and known images at any place, and several images may be encoded at a
-// time. Batches then read the tower's output rows (soak_images.h).
+// log-probabilities, hidden states or penalties, and some tokens use embeddings. Each cache group has a pool of pages.
+// A page returns to the pool when the group's sliding window no longer reaches it. Pages that belong to no sequence
+// contain NaN. If the model has a vision tower, prompts contain images at any place. Some of these images are new, and
+// others were encoded before. Several images may be encoded at a time. Batches then read the tower's output rows
+// (soak_images.h).
 #pragma once
 
 #include <cstdint>

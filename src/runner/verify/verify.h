@@ -6,17 +6,19 @@
 //
 // To notice a padding row that influences a real row, the oracle gives padding rows a token id whose embedding row is
 // NaN. In the isolated run, the padding rows of attention's output are NaN too. The batches have several requests with
-// cached prefixes, and their lengths differ from those of the batches with which sizes were captured. Each cache group
-// takes pages from its own pool and leaves out the pages before a window. Pages that belong to no request are NaN. This
-// exposes a kernel that reads another group's page table. KV cache contents are compared too.
+// cached prefixes. The lengths of the requests differ from those in the batches with which sizes were captured. Each
+// cache group takes pages from its own pool. A group with a sliding window leaves out the pages before the window.
+// Pages that belong to no request are NaN. This exposes a kernel that reads another group's page table. KV cache
+// contents are compared too.
 //
-// The oracle also compares the head, a next-token layer and the layer's head. All three run without graphs. The layer
-// is compared at its largest size and at all sizes that are powers of two. Graphs of whole drafts are compared in the
-// same way as decodes, and above size 1 also on a batch that wants only the last row of each request. verify_vision.h
-// compares a vision tower. A prefill size with a full graph is compared twice, once with its pieces and once with the
-// full graph. An attention that computes only the wanted rows uses other kernels than one that computes all rows. If
-// the last layer's attention computes only the wanted rows, each prefill size above 1 is also compared on a batch that
-// wants only the last row of each request.
+// The oracle also compares the head, a next-token layer (multi-token prediction) or draft model, and the head of this
+// layer or draft model. All three run without graphs. The layer or draft model is compared at its largest size and at
+// all sizes that are powers of two. A graph that also runs its head is compared like the graphs of decodes, and above
+// size 1 also on a batch that wants only the last row of each request. verify_vision.h compares a vision tower. A
+// prefill size with a full graph is compared twice, once with its pieces and once with the full graph. An attention
+// that computes only the wanted rows uses other kernels than one that computes all rows. If the last layer's attention
+// computes only the wanted rows, each prefill size above 1 is also compared on a batch that wants only the last row of
+// each request.
 #pragma once
 
 #include <cstdint>

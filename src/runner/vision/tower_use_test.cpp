@@ -1,5 +1,5 @@
-// Catches: forwards of a vision tower that are not counted, are counted under another budget or reason, or are counted
-// without their padding.
+// Catches: forwards of a vision tower that are not counted; forwards that are counted under another reason or another
+// budget (the number of patches of a captured graph); and counts that leave out padding patches.
 #include "tessera/runner/vision/tower_use.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Catches: a forward of a vision tower that runs in a slower way than necessary, is padded to a larger budget without a
-// measurement that favours this budget, or waits for a graph.
+// A budget is a number of patches for which a graph of the vision tower is captured. Catches: a forward of the tower
+// that replays a graph although an eager run is faster, or runs eagerly although a graph is faster; a forward that is
+// padded to a larger budget without a measurement that favours this budget; and a forward that waits for a graph.
 #include "tessera/runner/vision/vision_choice.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Holds the static inputs of a vision tower in device memory. Patches have separate memory. The index lists that
-// describe their places lie in a step buffer. Each input has one address for all sizes.
+// Holds the static inputs of a vision tower in device memory. The patches have an allocation of their own. The index
+// lists that describe where the patches lie are in the step buffer, which is uploaded to the device for each forward
+// (step_buffer.h). Each input has the same address at all sizes.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Catches: events in an order that Anthropic's clients refuse; pieces of a call in the wrong block; thinking that is
-// shown although the request does not ask for it; and a wrong stop reason or usage.
+// Catches: events in an order that Anthropic's clients refuse; pieces of a tool call in the wrong content block;
+// thinking that is shown although the request does not ask for it; and a wrong stop reason or usage.
 #include "tessera/server/anthropic/message_answer.h"
 
 #include <gmock/gmock.h>

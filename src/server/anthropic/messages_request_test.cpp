@@ -1,5 +1,6 @@
 // Catches: members of a Messages request that do not reach the engine or the prompt; turns that the template sees in
-// the wrong order or form; and a prompt that changes although it must not.
+// the wrong order or form; and a prompt that changes with parts of the request that must not reach it, such as the
+// billing line at the start of the system text.
 #include "tessera/server/anthropic/messages_request.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Catches: requests of batches that have no span, or whose span belongs to no batch; a batch whose trace breaks off
-// when the server starts again; and spans that are made although the client does not record its trace.
+// Tests the trace spans of OpenAI batches. Catches: requests of batches that have no span, or whose span does not
+// belong to the span of their batch; a batch whose trace breaks off when the server starts again; and spans that are
+// made although the client does not record its trace.
 #include "tessera/server/batches/batch_spans.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// Publishes the events of one engine's prefix cache on a thread of its own. Batches wait for the thread in a bounded
-// queue and have successive numbers. A batch that finds the queue full is dropped: its number is missing, and it cannot
-// be replayed.
+// Publishes the events of one engine's prefix cache on a thread of its own. Batches of events wait for the thread in a
+// bounded queue and have successive numbers. If the queue is full, a new batch is dropped. Subscribers then never see
+// the number of this batch, and cannot have the batch sent again.
 //
 // Threads: any thread may call every function.
 #pragma once

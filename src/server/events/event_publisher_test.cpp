@@ -1,5 +1,7 @@
-// Catches: batches that are lost, reordered or numbered wrongly; replays that leave gaps; a subscriber that delays the
-// engine; and malformed replay requests that stop or confuse the publisher.
+// Tests the publisher of prefix cache events, which sends numbered batches of events to subscribers and sends earlier
+// batches again on request (a replay). Catches: batches that are lost, reordered or numbered wrongly; replays that
+// leave gaps; a subscriber that delays the engine; and malformed requests for a replay that stop or confuse the
+// publisher.
 #include "tessera/server/events/event_publisher.h"
 
 #include <fmt/format.h>

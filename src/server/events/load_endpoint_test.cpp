@@ -1,4 +1,5 @@
-// Catches: ports that gateways are not told; ports that overlap other ports; and ports that differ from SGLang's.
+// Tests the choice of the ports at which a server publishes the loads of its engines. Catches: ports that gateways
+// cannot learn from /server_info; ports that overlap other ports of the server; and ports that differ from SGLang's.
 #include "tessera/server/events/load_endpoint.h"
 
 #include <gmock/gmock.h>

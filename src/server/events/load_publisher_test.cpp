@@ -1,6 +1,6 @@
-// Catches: changed loads that are not sent; unchanged loads that are sent too often; loads with a wrong number or at
-// another engine's port; a failed engine whose last load is sent again and again; and addresses in use that are noticed
-// too late.
+// The load of an engine says how busy it is, and the server sends it to gateways. Catches: changed loads that are not
+// sent; unchanged loads that are sent too often; loads with a wrong sequence number, or at another engine's port; a
+// failed engine whose last load is sent again and again; and addresses in use that are noticed too late.
 #include "tessera/server/events/load_publisher.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Catches: text that is accepted although it is not a JSON object; an object that is refused; and a byte that is
-// reported as the wrong part.
+// Tests a scanner that follows a JSON object byte by byte. Catches: text that is accepted although it is not a JSON
+// object; an object that is refused; and a byte of a key, of a value, or of neither that is reported as another of
+// these parts.
 #include "tessera/server/fields/json_scanner.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Catches: counts that are written under one of the two sets of names but not read back, so that a batch loses them
-// when the server starts again; and sums that leave out a count.
+// Token counts are written as prompt_tokens and completion_tokens for chats, and as input_tokens and output_tokens for
+// responses and batches. Catches: counts that are written under one of these two sets of names but not read back, so
+// that a batch loses them when the server starts again; and sums of several requests that leave out a count.
 #include "tessera/server/fields/usage.h"
 
 #include <gtest/gtest.h>

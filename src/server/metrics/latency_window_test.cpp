@@ -1,5 +1,6 @@
-// Catches: percentiles that are off by a bucket or a rank; durations outside all buckets; and slices that are reused
-// wrongly, so that old durations stay or new ones are dropped.
+// A LatencyWindow counts recent durations in buckets, separately for each slice of time. Catches: percentiles that are
+// off by one bucket, or by one position in the sorted durations; durations beyond the outermost buckets that are not
+// counted; and slices that are reused wrongly, so that old durations stay or new ones are dropped.
 #include "tessera/server/metrics/latency_window.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: lines that Ollama's clients cannot read; streams whose text differs from the whole answer; calls that are
-// cut off but sent; and times in a wrong unit.
+// Catches: lines that Ollama's clients cannot read; streams whose text differs from the text of the unstreamed answer;
+// tool calls that are sent although they were cut off; and times in a wrong unit.
 #include "tessera/server/ollama/ollama_answer.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// The answer to /v1/chat/completions: one object with all choices, or a stream in which each chunk has the output of
-// one step.
+// The answer to /v1/chat/completions: one object with all choices, or a stream. Each chunk of a stream has new output
+// of one choice.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The answer to /v1/completions: one object with all choices, or a stream with a chunk for each step of a choice.
+// The answer to /v1/completions: one object with all choices, or a stream. Each chunk of a stream has new output of one
+// choice.
 #pragma once
 
 #include <cstdint>

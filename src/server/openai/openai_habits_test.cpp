@@ -1,6 +1,6 @@
-// Clients rely on details of how OpenAI's server and gateways behave. Catches deviations in these details: the model's
-// name; the fingerprint; the treatment of requests with a token limit of 0; the limits of metadata; and paths under
-// another base URL.
+// Clients and gateways rely on details of how OpenAI's server behaves. Catches wrong behaviour in these details: the
+// model's name in a request; the field system_fingerprint; a token limit of 0; the limits of the field metadata; the
+// answer to a path with a missing or superfluous /v1.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

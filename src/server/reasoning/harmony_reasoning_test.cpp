@@ -1,5 +1,6 @@
-// Catches: messages of gpt-oss that are assigned to the wrong channel; headers that are shown to the user; calls that
-// do not reach the call parser; text that is lost; and results that depend on where the deltas end.
+// Catches: messages of gpt-oss that are assigned to the wrong channel; message headers that are shown to the user; tool
+// calls that do not reach the parser of tool calls; text that is lost; and results that depend on where the deltas of a
+// stream end.
 #include "tessera/server/reasoning/harmony_reasoning.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// GET /engine_state: the data that the page at / draws. It contains the model and its parts, each captured size with
-// its numbers of forwards and padding tokens, the number of forwards for each dispatch reason, latencies, and memory.
+// GET /engine_state: the data that the page at / draws. It contains the model, the parts into which its graphs are cut,
+// each captured size with its numbers of forwards and padding tokens, the number of forwards for each dispatch reason,
+// latencies, and memory.
 //
 // Threads: constructed before the engine has its own thread, then read from any thread.
 #pragma once

@@ -1,5 +1,5 @@
-// Catches: events that are missing, out of order or unnumbered; items whose text differs from the text in their events;
-// calls with wrong names; and responses that are stored wrongly.
+// Catches: events that are missing, out of order or unnumbered; output items whose text differs from the text in their
+// events; tool calls with wrong names; and responses that are stored wrongly.
 #include "tessera/server/responses/response_answer.h"
 
 #include <gmock/gmock.h>

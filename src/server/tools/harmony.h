@@ -3,9 +3,9 @@
 //   <|start|>assistant<|channel|>commentary to=functions.get <|constrain|>json<|message|>{"a": 1}<|call|>
 //   header                                                                              body     end
 //
-// The prompt ends with <|start|>assistant, so the first header of a turn begins after it. The recipient may also stand
-// before the channel. The channel is "analysis" (reasoning), "commentary" (calls and the text before them) or "final"
-// (the answer).
+// The prompt ends with <|start|>assistant, so the first header of a turn begins after it. The recipient
+// (to=functions.get) may also stand before the channel. The channel is "analysis" (reasoning), "commentary" (calls and
+// the text before them) or "final" (the answer).
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Runs jobs whose answers stay in this process. Each event of the engine belongs to a job. EngineJobs passes the event
-// to the job's answer, and returns the answer's output. LiveJobs does the corresponding work for jobs that HTTP clients
-// wait for.
+// Runs jobs (api_job.h) for callers in this process, such as BatchRunner. A job consists of requests for the engine and
+// an object that turns the engine's events into an answer. EngineJobs passes each event to the answer of its job, and
+// returns the output that the event adds. LiveJobs runs the jobs that HTTP clients wait for.
 //
 //   EngineJobs jobs({.submit = submit, .cancel = cancel}, /*first_ticket=*/1);
 //   jobs.start(job);

@@ -1,4 +1,5 @@
-// Runs jobs from their submission to the engine until the end of their answer: turns engine events into HTTP answers.
+// Runs the jobs of HTTP requests (api_job.h). It submits a job's requests to the engine, and turns the engine's events
+// into the HTTP answer until this answer ends.
 //
 // Threads: used on the I/O thread only.
 #pragma once

@@ -1,6 +1,6 @@
-// Catches: a stream that fails in the middle but looks as if it had ended normally; a refusal that does not get an HTTP
-// status of its own; a request that continues although another request of the same call has failed or the client has
-// left.
+// A job is an HTTP request, for which the engine gets one or more requests. Catches: a stream that fails in the middle
+// but looks as if it had ended normally; a refusal that does not get an HTTP status of its own; an engine request that
+// continues although another one of the same job has failed or the client has left.
 #include "tessera/server/work/live_jobs.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Groups the parts of a forward's stitching graph so that repeated parts are listed once: 80 layers take no more room
-// than 2.
+// Groups the parts into which a forward is cut (StitchingGraph), for the report /engine_state. A sequence of parts that
+// repeats is listed once with the number of repeats, so that 80 equal layers take no more room than 2.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Catches: repeated layers that are not recognised; repetitions that are found where there are none; and parts that are
-// in no group or in two groups. Each of these faults would make the page's picture of a model wrong.
+// Tests how the parts of a forward, such as attention and MLP, are grouped so that the server's web page shows repeated
+// parts once. Catches: repeated layers that are not recognised; repetitions that are found where there are none; and
+// parts that are in no group or in two groups.
 #include "tessera/server/work/part_groups.h"
 
 #include <gmock/gmock.h>

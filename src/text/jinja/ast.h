@@ -1,4 +1,5 @@
-// Defines the form of a parsed template. It never changes after parsing, so that several threads may render it at once.
+// Defines the syntax tree of a template. The tree never changes after parsing, so that several threads may render the
+// template at once.
 #pragma once
 
 #include <memory>

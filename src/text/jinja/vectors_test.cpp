@@ -1,5 +1,6 @@
-// Catches differences from Jinja2 in the chat templates of real models: wrong white space around tags, wrong scopes,
-// slices or filters, and attributes in the wrong order. Needs the shared data.
+// Catches differences from Jinja2 in small templates and in the chat templates of real models: wrong white space around
+// tags; wrong scopes of variables; wrong results of slices or filters; a wrong order after sort, dictsort or tojson.
+// The tests are skipped without the directory of shared data (test_data.h).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Implements the model of a SentencePiece file (".model" of Llama 2, Mistral, Gemma, T5, …). libsentencepiece parses
-// the file and splits text into tokens. This class normalises texts and adds the leading space itself. The class looks
-// up the file's table of replacements with bounds checks, and can leave out the space after an added token.
+// the file and splits text into tokens. This class itself normalises texts and adds the leading space. It can therefore
+// check bounds when it looks up the file's table of replacements, and can leave out the space after an added token.
 #pragma once
 
 #include <cstdint>

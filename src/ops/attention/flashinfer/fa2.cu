@@ -1,5 +1,6 @@
-// All instantiations are in one translation unit. If each instantiation had its own unit, parsing FlashInfer's headers
-// in each would take longer than compiling the instantiations.
+// Instantiates FlashInfer's FlashAttention-2 (fa2.cuh) for bfloat16 and float16, and for heads of 64, 128 and 256
+// elements. All instantiations are in one translation unit. If each instantiation had its own unit, parsing
+// FlashInfer's headers in each would take longer than compiling the instantiations.
 #include "tessera/ops/attention/flashinfer/fa2.cuh"
 
 namespace tessera::flashinfer {

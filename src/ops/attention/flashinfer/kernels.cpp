@@ -1,5 +1,5 @@
-// Chooses the instantiation for a shape. TESSERA_WITH_FLASHINFER means that FlashInfer's headers were present at build
-// time.
+// Chooses the instantiation of FlashInfer's FlashAttention-2 for an attention's dtype and head size.
+// TESSERA_WITH_FLASHINFER means that FlashInfer's headers were present at build time.
 #include "tessera/ops/attention/flashinfer/kernels.h"
 
 #include <cuda_bf16.h>

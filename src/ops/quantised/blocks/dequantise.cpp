@@ -1,5 +1,5 @@
-// Each function below writes the numbers of one block. The file is compiled without fused multiply-add instructions,
-// because gguf-py rounds each product.
+// Each function below writes the numbers of one block of a GGUF type. The file is compiled without fused multiply-add
+// instructions, because gguf-py rounds each product.
 #include "tessera/ops/quantised/blocks/dequantise.h"
 
 #include "tessera/base/float8.h"

@@ -1,5 +1,5 @@
-// A block consists of signs, scales, and indices into a code book. The file is compiled without fused multiply-add
-// instructions, as dequantise.cpp is.
+// Converts blocks of GGUF's IQ1, IQ2 and IQ3 types to numbers. A block of these types consists of signs, scales, and
+// indices into a code book. The file is compiled without fused multiply-add instructions, as dequantise.cpp is.
 #include "tessera/ops/quantised/blocks/dequantise_grids.h"
 
 #include <bit>

@@ -1,5 +1,5 @@
-// The file is compiled without fused multiply-add instructions, like dequantise.cpp, so that the two files make numbers
-// with the same bits.
+// Converts rows of packed and of plain blocks to numbers. The file is compiled without fused multiply-add instructions,
+// like dequantise.cpp, so that the two files make numbers with the same bits.
 #include "tessera/ops/quantised/blocks/packed_rows.h"
 
 #include <algorithm>
