@@ -1,5 +1,5 @@
-// Implements the program function of tessera.h. main() calls it, and so does code that starts the program from the
-// library.
+// Implements tessera_main() of tessera.h, which does what the command `tessera` does. The main() of that command calls
+// it. Other programs can call it through the library.
 #include <tessera.h>
 
 #include <memory>

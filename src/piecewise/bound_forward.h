@@ -19,7 +19,7 @@
 
 namespace tessera {
 
-// The addresses of the values of one bucket.
+// The addresses of a forward's values and of its workspace, for one bucket.
 struct ForwardAddresses {
   std::vector<DeviceAddress> slots{};          // the address of each slot, or null if no instruction uses it
   std::vector<std::int64_t> arena_offsets{};   // the offset of each slot; -1 if it has none in the arena

@@ -1,7 +1,8 @@
-// A stitching graph (stitching.h) whose parts are compiled to programs. The programs refer to values by slots, which
-// are the numbers of the values of the whole forward.
+// A stitching graph (stitching.h) whose parts are compiled to programs. The values of the whole forward are
+// numbered, and these numbers are called slots. A program numbers its values separately, and CompiledPart::slots maps
+// each of them to a slot. So parts with the same structure, such as layers 2 to n of a model, share one program, and
+// only their slots differ.
 //
-// Parts with the same structure, such as layers 2 to n of a model, share one program and differ only in their slots.
 // Some values of a part's graph do not occur in its program, because the compiler has fused the operators that make and
 // read them. A program may also have additional values, which get slots after those of the stitching graph.
 #pragma once

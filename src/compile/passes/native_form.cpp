@@ -87,8 +87,9 @@ class Search {
   std::optional<FormMatch> accept() const {
     std::vector<ir::ValueId> operands;
     for (const ir::ValueId operand : example_.operands) operands.push_back(values_[operand.index()]);
-    // Every operand must be made outside of the match. For example, add(%y, %y) is no match if a linear of the match
-    // makes %y, because the residual would then be made inside.
+    // Every operand must be made outside of the match. For example, one form is a linear whose result is added to a
+    // residual, which is an operand. If the linear makes %y, add(%y, %y) is no match, because the residual is then %y,
+    // which is made inside.
     if (std::any_of(operands.begin(), operands.end(), [this](ir::ValueId operand) { return is_made_inside(operand); }))
       return std::nullopt;
     std::optional<ir::Node> fused = exact(operands);

@@ -20,7 +20,8 @@ namespace {
 using test::kPageSize;
 using test::shown;
 
-// A naive model of the KV cache. It compares token by token what a batch should read with what the cache would hold.
+// A naive model of the KV cache. It records whose tokens each slot holds after the steps so far. For each slot that a
+// batch reads, it checks that the batch finds its own tokens there.
 class NaiveMemory {
  public:
   explicit NaiveMemory(const CacheOptions& cache) : cache_(cache) {}

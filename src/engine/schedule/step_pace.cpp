@@ -10,8 +10,8 @@ using Ms = std::chrono::duration<double, std::milli>;
 
 // A wait of at most this time means that the forward had already finished.
 constexpr Ms kAlreadyThere{0.1};
-// The next step is scheduled this many milliseconds, plus twice the host's scheduling time, before the forward's
-// estimated end, because threads may wake late.
+// Slack for threads that wake late, in milliseconds. The host begins to schedule the next step before the running
+// forward's estimated end: earlier by twice its scheduling time plus this slack.
 constexpr double kSlackMs = 0.7;
 // While a forward with prompts runs, the next step is always delayed. While a decode-only forward runs, it is delayed
 // only if the forward started at most this long after the last request arrived.

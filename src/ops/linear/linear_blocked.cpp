@@ -26,8 +26,8 @@ TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t coun
   for (std::int64_t i = 0; i < count; ++i) to[i] = to_float(from[i]);
 }
 
-// Converts the block of w that begins at w[column, depth] to float32, and stores it transposed. Columns of y beyond n
-// become zeros.
+// Converts the block of w that begins at w[column, depth] to float32, and stores it transposed: each column
+// of the stored block is a row of w. Columns past the last row of w are zeros.
 template <class T>
 TESSERA_CPU_CLONES void pack_block(const LinearProblem& p, std::int64_t column, std::int64_t depth, std::int64_t count,
                                    float* block) {

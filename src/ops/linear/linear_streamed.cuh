@@ -7,11 +7,11 @@
 // block loads all of x at once, or as much of x as registers hold, because every tile needs all columns of x.
 //
 // With up to eight rows x takes few registers, and two blocks on a multiprocessor keep 200 KiB of loads in flight. With
-// more rows a multiprocessor has one block at a time. A block processes tiles of 16 rows of w and all of k. A tile is
-// loaded in stages of at most 1024 columns, of sizes as equal as possible. The stages go through a ring in shared
-// memory, without a pause between tiles. Each of eight warps multiplies an eighth of a stage by tensor-core
-// instructions. At the end of a tile the warps' sums are added, in an order that depends neither on the number of rows
-// nor on the tile. Values are rounded where the operators' own kernels round them.
+// more rows a multiprocessor has one block at a time. A block processes tiles of 16 rows of w, with all columns of
+// these rows. A tile is loaded in stages of at most 1024 columns, of sizes as equal as possible. The stages go through
+// a ring in shared memory, without a pause between tiles. Each of eight warps uses tensor-core instructions to multiply
+// an eighth of a stage by x. At the end of a tile the warps' sums are added, in an order that depends neither on the
+// number of rows nor on the tile. Values are rounded where the operators' own kernels round them.
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,8 @@ class PackedWalk {
     next_ += stride_;
   }
 
-  // Returns the thread's blocks of the next step. Precondition: the copies of this step have ended.
+  // Returns the thread's blocks of the oldest loaded step that was not returned yet. `slot` is the slot that load()
+  // filled for it. Precondition: the copies to this slot have ended.
   __device__ TwoBlocks blocks(int slot) {
     const int block = min(block_, blocks_ - 1);
     block_ += stride_;

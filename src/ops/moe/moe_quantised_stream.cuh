@@ -21,7 +21,7 @@ namespace tessera::cuda::moe {
 
 enum class ScaleOf { kSums, kValues, kCodes };
 
-// The number of columns of k that a quad reads at a time.
+// The number of columns of w that a quad reads at a time.
 template <Values kValues>
 inline constexpr int kQuadColumns = 4 * kPieceColumns<kValues>;
 

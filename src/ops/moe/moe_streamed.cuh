@@ -46,13 +46,14 @@ struct StreamedPlace {
 __device__ inline void sync_streamed(int warps) { asm volatile("bar.sync 1, %0;" ::"r"(warps * kWarp) : "memory"); }
 
 // If kGateUp, computes the products with gate and up. Otherwise computes the products with down, and sums the results
-// of each token's experts. For gate and up, gridDim.x may be any number. For down, it must be n / kStreamedWeightRows.
-// Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for down); pairs <=
-// kStreamedPairs. The kernel of gate and up first waits for the router, and only then lets the kernel of down begin.
-// The router's results are therefore complete when the kernel of down begins. Gate and up always have one team. Down
-// may have several. If it has several, a stage has all columns of k, and p.slots is a multiple of p.teams and of
-// kCopyingWarps. A block has streamed_threads<kTeam>(p.teams) threads. Its dynamic shared memory holds the slots, and
-// for down also T[pairs, kStreamedWeightRows].
+// of each token's experts. n and k are those of p.matmul. p.pairs is the number of pairs of a token and one of its
+// experts. For gate and up, gridDim.x may be any number. For down, it must be n / kStreamedWeightRows. Preconditions: k
+// is a multiple of 32; p.pairs <= kStreamedPairs; n is a multiple of 8, and for down of kStreamedWeightRows. The kernel
+// of gate and up first waits for the router, and only then lets the kernel of down begin. The router's results are
+// therefore complete when the kernel of down begins. Gate and up always have one team. Down may have several. If it has
+// several, a stage (what one slot holds) has all k columns, and p.slots is a multiple of p.teams and of kCopyingWarps.
+// A block has streamed_threads<kTeam>(p.teams) threads. Its dynamic shared memory holds the slots, and for down also
+// T[pairs, kStreamedWeightRows].
 template <class T, bool kGateUp, class Weights>
 __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam == 1 ? 1 : 2)
     streamed_experts(const Streamed<T> p) {

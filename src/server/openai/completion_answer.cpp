@@ -180,7 +180,7 @@ class CompletionAnswer : public Answer {
     });
   }
 
-  // Writes the first part of a choice, up to the lists that may be long.
+  // Writes the members of a choice before "prompt_logprobs". The object stays open.
   void write_choice(JsonWriter& json, std::size_t index) {
     Choice& choice = choices_[index];
     json.object().key("index").value(index).key("text").value(choice.text).key("logprobs");
