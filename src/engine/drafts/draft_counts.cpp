@@ -24,7 +24,6 @@ double assumed_ms(std::int64_t rows) {
 std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> offers, const Step& step,
                                                   const DraftCosts& costs) {
   counts_.assign(offers.size(), 0);
-  predicted_ms_ = 0;
   heap_.clear();
   order_.clear();
   const auto less = [](const Next& a, const Next& b) { return a.probability < b.probability; };
@@ -93,15 +92,14 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
     chosen_layer_ms = layer_ms;
   }
   const auto drafts = static_cast<std::int64_t>(chosen);
-  if (measured && !has_prompts && drafts > 0) predicted_ms_ = forward_ms(requests + drafts) + chosen_layer_ms;
   saving_.reset();
   if (measured) saving_.emplace();
   if (measured && drafts > 0) {
     const double plain = has_prompts ? *plain_ms : decode_ms;
-    const double longer = has_prompts ? longer_ms(drafts) : forward_ms(requests + drafts) - decode_ms;
+    const double forward = has_prompts ? plain + longer_ms(drafts) : forward_ms(requests + drafts);
     saving_ = {.gained_ms = chosen_kept * decode_ms / tokens,
-               .taken_ms = longer + chosen_layer_ms,
-               .predicted_ms = plain + longer + chosen_layer_ms,
+               .taken_ms = forward - plain + chosen_layer_ms,
+               .predicted_ms = forward + chosen_layer_ms,
                .has_prompts = has_prompts};
   }
   for (std::size_t i = chosen; i < order_.size(); ++i) --counts_[order_[i]];

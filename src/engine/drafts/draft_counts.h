@@ -39,6 +39,9 @@ struct DraftSaving {
   double taken_ms = 0;       // time by which the drafts make this step longer
   double predicted_ms = 0;   // time of this step with its drafts; 0 without drafts
   bool has_prompts = false;  // whether the step also computes prompts
+
+  // Returns the predicted time of a step without prompts, or 0.
+  double decode_ms() const { return has_prompts ? 0 : predicted_ms; }
 };
 
 class DraftCounts {
@@ -63,7 +66,7 @@ class DraftCounts {
   std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, const Step& step, const DraftCosts& costs);
   // Returns the predicted milliseconds of the chosen step, not multiplied by DraftCosts::slowdown. Returns 0 if the
   // step has no drafts or has prompts, or if no costs are measured.
-  double predicted_ms() const { return predicted_ms_; }
+  double predicted_ms() const { return saving_ ? saving_->decode_ms() : 0; }
   // Returns what the chosen drafts are expected to save. All members are 0 if the step has no drafts. Returns nothing
   // if no costs are measured.
   const std::optional<DraftSaving>& saving() const { return saving_; }
@@ -76,7 +79,6 @@ class DraftCounts {
   std::vector<Next> heap_;
   std::vector<std::size_t> order_;  // the offers whose drafts were considered, the most probable draft first
   std::vector<std::int64_t> counts_;
-  double predicted_ms_ = 0;
   std::optional<DraftSaving> saving_;
 };
 

@@ -21,7 +21,6 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   wants_logits = wants_logprobs = false;
   top_logprobs = 0;
   num_decoding = 0;
-  predicted_ms = 0;
   saving.reset();
 }
 

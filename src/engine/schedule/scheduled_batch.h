@@ -53,7 +53,6 @@ struct ScheduledBatch {
   bool wants_logprobs = false;
   int top_logprobs = 0;
   std::int64_t num_decoding = 0;      // number of entries that decode
-  double predicted_ms = 0;            // predicted time of a step with drafts; 0: unknown, or no drafts (StepDrafts)
   std::optional<DraftSaving> saving;  // what its drafts are expected to save; none: unknown, or no request may draft
   Decision decision{};                // set once the forward was submitted
 

@@ -73,7 +73,6 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
                                                        .budget = budget,
                                                        .prompt_rows = rows_of_step(share).prompts},
                                                       chosen_, cache_);
-    scheduled.predicted_ms = drafts.predicted_ms;
     scheduled.saving = drafts.saving;
     budget -= drafts.count;
   }
@@ -299,8 +298,9 @@ bool Scheduler::waits_for_drafts_alone() const {
   constexpr std::int64_t kShareOfDrafting = 4;  // at most one running sequence in this many may be without drafts
   const auto reads = [](const auto& sequence) { return sequence->reads_results_at_once(); };
   if (std::ranges::any_of(running_, reads) || std::ranges::any_of(waiting_, reads)) return false;
-  const auto drafting = std::ranges::count_if(
-      running_, [](const auto& sequence) { return sequence->drafter && sequence->drafter->has_keys(); });
+  const auto drafting = std::ranges::count_if(running_, [](const auto& sequence) {
+    return sequence->drafter && sequence->drafter->is_tried() && sequence->drafter->has_keys();
+  });
   return kShareOfDrafting * (num_running() - drafting) <= num_running();
 }
 

@@ -49,7 +49,7 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
                                                                .prompt_rows = std::min(step.prompt_rows, step.budget),
                                                                .is_full = is_full},
                                                               costs_);
-  Drafted drafted{.predicted_ms = counts_.predicted_ms(), .saving = counts_.saving()};
+  Drafted drafted{.saving = counts_.saving()};
   const bool nobody = std::ranges::all_of(counts, [](std::int64_t count) { return count == 0; });
   std::int64_t spare = spare_pages(step.running, cache);
   for (std::size_t i = 0; i < decoding.size(); ++i) {
@@ -60,8 +60,7 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
     const std::int64_t end = now + counts[i];
     const std::int64_t pages = cache.pages_for(end) - cache.pages_for(now);
     if (pages > std::max<std::int64_t>(spare, 0)) {
-      drafted.predicted_ms = 0;  // the predictions include this sequence's drafts, but they get no pages
-      drafted.saving.reset();
+      drafted.saving.reset();  // it includes this sequence's drafts, but they get no pages
       continue;
     }
     sequence.drafter->propose(sequence.tokens, counts[i], sequence.drafts);

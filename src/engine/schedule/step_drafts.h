@@ -44,7 +44,6 @@ class StepDrafts {
 
   struct Drafted {
     std::int64_t count = 0;                  // drafts of all sequences
-    double predicted_ms = 0;                 // predicted time of the step; 0 if there is no prediction
     std::optional<DraftSaving> saving = {};  // DraftCounts::saving()
   };
   // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them.

@@ -104,8 +104,12 @@ void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_
   }
   const std::int64_t requests = std::ssize(next.entries);
   const bool has_drafts = next.batch.has_drafts();
-  const double predicted_ms =
-      has_drafts ? next.predicted_ms : drafting_ms(requests, requests, runner().dispatch_table()).value_or(0);
+  double predicted_ms = 0;
+  if (!has_drafts) {
+    predicted_ms = drafting_ms(requests, requests, runner().dispatch_table()).value_or(0);
+  } else if (next.saving) {
+    predicted_ms = next.saving->decode_ms();
+  }
   slowdown_.begin(DraftSlowdown::Step{.requests = requests, .predicted_ms = predicted_ms, .has_drafts = has_drafts},
                   begin);
 }
@@ -115,11 +119,9 @@ void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_
 void StepLoop::begin_judging(const ScheduledBatch& next) {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   judged_.reset();
-  const DraftOptions& drafts = model_.options.drafts;
-  const bool is_tried = drafts.by_layer() && !drafts.for_all_requests;
   Communicator* const communicator = runner().options().communicator;
   const bool has_stages = communicator != nullptr && communicator->pipeline() != nullptr;
-  if (!is_tried || !model_.steps.overlap || has_stages || draft_ms() == 0) return;
+  if (!model_.steps.overlap || has_stages || draft_ms() == 0) return;
   if (!next.saving || !collected_ || !scheduler_.waits_for_drafts_alone()) return;
   const StepPace::Clock::time_point now = StepPace::Clock::now();
   judged_ = {.saving = *next.saving, .waited_ms = Milliseconds(now - *collected_).count(), .begin = now};
