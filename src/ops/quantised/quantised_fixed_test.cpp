@@ -16,25 +16,9 @@ namespace {
 
 using ir::DType;
 
-struct FixedSizes {
-  std::int64_t m, n, k;
-  bool zeros;
-};
-
-QuantisedFormat fixed_format(const FixedSizes& c) {
-  return {.values = QuantisedFormat::Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = c.zeros};
-}
-
-ir::Attributes fixed_attributes(const FixedSizes& c, bool more) {
-  ir::Attributes attributes = fixed_format(c).attributes();
-  attributes.emplace_back("bias", more);
-  attributes.emplace_back("residual", more);
-  return attributes;
-}
-
 // Returns rows with three special groups. One group has only zeros. One group has a number that is far larger than the
 // others. One group has numbers that are far smaller than those of other groups.
-HostTensor uneven_rows(DType dtype, const FixedSizes& c) {
+HostTensor uneven_rows(DType dtype, const Int4Sizes& c) {
   HostTensor x = random_tensor(dtype, {c.m, c.k}, 1);
   for (std::int64_t row = 0; row < c.m; ++row)
     for (std::int64_t i = 0; i < 128; ++i) {
@@ -45,7 +29,7 @@ HostTensor uneven_rows(DType dtype, const FixedSizes& c) {
   return x;
 }
 
-class FixedPointRows : public ::testing::TestWithParam<FixedSizes> {
+class FixedPointRows : public ::testing::TestWithParam<Int4Sizes> {
  protected:
   void SetUp() override {
     if (!on_cuda()) GTEST_SKIP() << "only CUDA has a kernel of integers";
@@ -53,14 +37,15 @@ class FixedPointRows : public ::testing::TestWithParam<FixedSizes> {
 };
 
 TEST_P(FixedPointRows, SumsAreAsPreciseAsSixteenBits) {
-  const FixedSizes& c = GetParam();
-  const QuantisedCase w = random_quantised(fixed_format(c), c.n, c.k, 3);
+  const Int4Sizes& c = GetParam();
+  const QuantisedCase w = random_quantised(c.format(), c.n, c.k, 3);
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     std::vector<HostTensor> operands{uneven_rows(dtype, c)};
     operands.insert(operands.end(), w.operands.begin(), w.operands.end());
     operands.push_back(random_tensor(dtype, {c.n}, 4));
     operands.push_back(random_tensor(dtype, {c.m, c.n}, 5));
-    const OpOutcome out = run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, fixed_attributes(c, true));
+    const OpOutcome out =
+        run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes_of(c.format(), true, true));
     std::vector<double> x = operands[0].values();
     std::vector<double> step;  // the distance between fixed-point numbers, for each group of each row
     for (std::int64_t first = 0; first < c.m * c.k; first += 128) {
@@ -88,31 +73,19 @@ TEST_P(FixedPointRows, SumsAreAsPreciseAsSixteenBits) {
 // The matrices are so large that the kernel of integer products is used. Other kernels round weights, and would fail
 // the test.
 INSTANTIATE_TEST_SUITE_P(Sizes, FixedPointRows,
-                         ::testing::Values(FixedSizes{2, 24584, 512, true}, FixedSizes{3, 8200, 1536, false},
-                                           FixedSizes{8, 840, 7680, true}, FixedSizes{8, 34816, 512, false},
-                                           FixedSizes{9, 3080, 2048, true}, FixedSizes{16, 136, 5120, false},
-                                           FixedSizes{17, 392, 4096, true}, FixedSizes{20, 34816, 512, true},
-                                           FixedSizes{32, 1040, 1536, false}));
+                         ::testing::Values(Int4Sizes{2, 24584, 512, true}, Int4Sizes{3, 8200, 1536, false},
+                                           Int4Sizes{8, 840, 7680, true}, Int4Sizes{8, 34816, 512, false},
+                                           Int4Sizes{9, 3080, 2048, true}, Int4Sizes{16, 136, 5120, false},
+                                           Int4Sizes{17, 392, 4096, true}, Int4Sizes{20, 34816, 512, true},
+                                           Int4Sizes{32, 1040, 1536, false}));
 
 // Each block has more stages than its ring has slots.
 TEST(FixedPointRing, RepeatedProductsHaveTheSameBits) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA has a kernel of integers";
-  for (const FixedSizes& c :
-       {FixedSizes{8, 4096, 14336, false}, FixedSizes{8, 4096, 14336, true}, FixedSizes{2, 4096, 14336, false},
-        FixedSizes{8, 28672, 4096, false}, FixedSizes{16, 4096, 14336, false}, FixedSizes{32, 4096, 14336, false}}) {
-    DeviceCalls calls;
-    std::vector<TensorView> operands{calls.place(random_tensor(DType::kBFloat16, {c.m, c.k}, 1))};
-    for (const HostTensor& part : random_quantised(fixed_format(c), c.n, c.k, 3, /*numbers=*/false).operands)
-      operands.push_back(calls.weight(part));
-    const DeviceCalls::Call& call = calls.add(kQuantisedLinear, operands, fixed_attributes(c, false));
-    std::vector<std::byte> first;
-    for (int run = 0; run < 300; ++run) {
-      ASSERT_TRUE(calls.run_each().ok());
-      const HostTensor y = *calls.download(call.results[0]);
-      if (run == 0) first = y.bytes;
-      ASSERT_EQ(y.bytes, first) << c.m << " rows, k " << c.k << ", run " << run;
-    }
-  }
+  for (const Int4Sizes& c :
+       {Int4Sizes{8, 4096, 14336, false}, Int4Sizes{8, 4096, 14336, true}, Int4Sizes{2, 4096, 14336, false},
+        Int4Sizes{8, 28672, 4096, false}, Int4Sizes{16, 4096, 14336, false}, Int4Sizes{32, 4096, 14336, false}})
+    expect_same_bits(c, 300);
 }
 
 TEST(FixedPointScratch, ManyRowsReserveEnoughForFewer) {
@@ -120,15 +93,16 @@ TEST(FixedPointScratch, ManyRowsReserveEnoughForFewer) {
   const KernelDef* kernel = *test_kernels().get("quantised_linear");
   DeviceCalls calls;
   std::vector<TensorView> w;
-  for (const HostTensor& part : random_quantised(fixed_format({1, 4096, 4096, true}), 4096, 4096, 3, false).operands)
+  for (const HostTensor& part :
+       random_quantised(Int4Sizes{1, 4096, 4096, true}.format(), 4096, 4096, 3, false).operands)
     w.push_back(calls.weight(part));
   std::size_t fewer = 0;
   for (const std::int64_t rows : {1, 2, 8, 9, 16, 17, 32, 33, 64, 1024, 3000}) {
-    const FixedSizes c{rows, 4096, 4096, true};
+    const Int4Sizes c{rows, 4096, 4096, true};
     std::vector<TensorView> operands{calls.place(random_tensor(DType::kBFloat16, {rows, c.k}, 1))};
     operands.insert(operands.end(), w.begin(), w.end());
-    const std::size_t bytes =
-        *kernel->workspace_bytes(calls.args(calls.add(kQuantisedLinear, operands, fixed_attributes(c, false))));
+    const std::size_t bytes = *kernel->workspace_bytes(
+        calls.args(calls.add(kQuantisedLinear, operands, attributes_of(c.format(), false, false))));
     EXPECT_GE(bytes, fewer) << rows << " rows";
     fewer = bytes;
   }
@@ -137,14 +111,15 @@ TEST(FixedPointScratch, ManyRowsReserveEnoughForFewer) {
 
 TEST(FixedPointNan, NanReachesItsRowAlone) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA has a kernel of integers";
-  const FixedSizes c{4, 12296, 512, false};
+  const Int4Sizes c{4, 12296, 512, false};
   std::vector<HostTensor> operands{random_tensor(DType::kBFloat16, {c.m, c.k}, 1)};
-  for (const HostTensor& part : random_quantised(fixed_format(c), c.n, c.k, 3, /*numbers=*/false).operands)
+  for (const HostTensor& part : random_quantised(c.format(), c.n, c.k, 3, /*numbers=*/false).operands)
     operands.push_back(part);
   const HostTensor clean =
-      run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, fixed_attributes(c, false)).results[0];
+      run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes_of(c.format(), false, false)).results[0];
   operands[0].set(2 * c.k + 200, std::numeric_limits<double>::quiet_NaN());
-  const HostTensor y = run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, fixed_attributes(c, false)).results[0];
+  const HostTensor y =
+      run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes_of(c.format(), false, false)).results[0];
   for (std::int64_t i = 0; i < c.m * c.n; ++i) {
     if (i / c.n == 2) {
       EXPECT_TRUE(std::isnan(y.at(i)));

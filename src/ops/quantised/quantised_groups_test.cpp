@@ -15,23 +15,7 @@ namespace {
 
 using ir::DType;
 
-struct GroupSizes {
-  std::int64_t m, n, k;
-  bool zeros;
-};
-
-QuantisedFormat group_format(const GroupSizes& c) {
-  return {.values = QuantisedFormat::Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = c.zeros};
-}
-
-ir::Attributes group_attributes(const GroupSizes& c, bool residual) {
-  ir::Attributes attributes = group_format(c).attributes();
-  attributes.emplace_back("bias", false);
-  attributes.emplace_back("residual", residual);
-  return attributes;
-}
-
-class GroupSums : public ::testing::TestWithParam<GroupSizes> {
+class GroupSums : public ::testing::TestWithParam<Int4Sizes> {
  protected:
   void SetUp() override {
     if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel applies scales to sums";
@@ -41,8 +25,8 @@ class GroupSums : public ::testing::TestWithParam<GroupSizes> {
 // The residual nearly cancels each sum, so that the rounding of the result does not hide the errors of the sum. A
 // kernel that rounds weights to 16 bits would fail.
 TEST_P(GroupSums, WeightsAreNotRounded) {
-  const GroupSizes& c = GetParam();
-  const QuantisedCase w = random_quantised(group_format(c), c.n, c.k, 3);
+  const Int4Sizes& c = GetParam();
+  const QuantisedCase w = random_quantised(c.format(), c.n, c.k, 3);
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     std::vector<HostTensor> operands{random_tensor(dtype, {c.m, c.k}, 1)};
     operands.insert(operands.end(), w.operands.begin(), w.operands.end());
@@ -65,7 +49,8 @@ TEST_P(GroupSums, WeightsAreNotRounded) {
         magnitudes.push_back(magnitude);
       }
     operands.push_back(residual);
-    const OpOutcome out = run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, group_attributes(c, true));
+    const OpOutcome out =
+        run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes_of(c.format(), false, true));
     for (std::int64_t i = 0; i < c.m * c.n; ++i) {
       const auto at = static_cast<std::size_t>(i);
       const double expected = sums[at] + residual.at(i);
@@ -76,30 +61,18 @@ TEST_P(GroupSums, WeightsAreNotRounded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, GroupSums,
-                         ::testing::Values(GroupSizes{33, 136, 1152, true}, GroupSizes{40, 136, 128, false},
-                                           GroupSizes{64, 264, 2048, false}, GroupSizes{65, 136, 1152, false},
-                                           GroupSizes{96, 264, 2048, true}, GroupSizes{97, 136, 1280, true},
-                                           GroupSizes{128, 264, 2048, false}));
+                         ::testing::Values(Int4Sizes{33, 136, 1152, true}, Int4Sizes{40, 136, 128, false},
+                                           Int4Sizes{64, 264, 2048, false}, Int4Sizes{65, 136, 1152, false},
+                                           Int4Sizes{96, 264, 2048, true}, Int4Sizes{97, 136, 1280, true},
+                                           Int4Sizes{128, 264, 2048, false}));
 
 // Each block has more stages than its ring has slots. With 28 672 rows of w, two blocks share x. With 4 096, blocks
 // split k.
 TEST(GroupSumsRing, RepeatedProductsHaveTheSameBits) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel applies scales to sums";
   for (const std::int64_t m : {64, 96, 128})
-    for (const GroupSizes& c : {GroupSizes{m, 28672, 4096, false}, GroupSizes{m, 4096, 14336, true}}) {
-      DeviceCalls calls;
-      std::vector<TensorView> operands{calls.place(random_tensor(DType::kBFloat16, {c.m, c.k}, 1))};
-      for (const HostTensor& part : random_quantised(group_format(c), c.n, c.k, 3, /*numbers=*/false).operands)
-        operands.push_back(calls.weight(part));
-      const DeviceCalls::Call& call = calls.add(kQuantisedLinear, operands, group_attributes(c, false));
-      std::vector<std::byte> first;
-      for (int run = 0; run < 100; ++run) {
-        ASSERT_TRUE(calls.run_each().ok());
-        const HostTensor y = *calls.download(call.results[0]);
-        if (run == 0) first = y.bytes;
-        ASSERT_EQ(y.bytes, first) << c.m << " rows, k " << c.k << ", run " << run;
-      }
-    }
+    for (const Int4Sizes& c : {Int4Sizes{m, 28672, 4096, false}, Int4Sizes{m, 4096, 14336, true}})
+      expect_same_bits(c, 100);
 }
 
 }  // namespace

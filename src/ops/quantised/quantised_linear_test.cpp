@@ -44,13 +44,6 @@ const Named kFormats[] = {
     {"codes8pairs", {.values = Values::kInt8, .scales = Scales::kPairs, .group_rows = 1, .group_cols = 32}},
     {"nvfp4", {.values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}}};
 
-ir::Attributes attributes_of(const QuantisedFormat& format, bool bias, bool residual) {
-  ir::Attributes attributes = format.attributes();
-  attributes.emplace_back("bias", bias);
-  attributes.emplace_back("residual", residual);
-  return attributes;
-}
-
 // Returns the relative rounding error of weights. The CPU's kernel for many rows rounds weights to bfloat16, and CUDA's
 // kernels round them to either 16-bit type.
 double weight_rounding(DType dtype) {

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "tessera/ops/contract/op_test_util.h"
+#include "tessera/ops/quantised/quantised_linear.h"
 #include "tessera/ops/quantised/quantised_matrix.h"
+#include "tessera/ops/testing/device_calls.h"
 
 namespace tessera::testing {
 
@@ -84,6 +86,40 @@ inline QuantisedCase random_quantised(const QuantisedFormat& format, std::int64_
       c.values.push_back((value_of(format.values, code) - zero) * scale + offset);
     }
   return c;
+}
+
+// Returns the attributes of a quantised_linear.
+inline ir::Attributes attributes_of(const QuantisedFormat& format, bool bias, bool residual) {
+  ir::Attributes attributes = format.attributes();
+  attributes.emplace_back("bias", bias);
+  attributes.emplace_back("residual", residual);
+  return attributes;
+}
+
+// A quantised_linear of x [m, k] with w in int4 [n, k], in groups of 128 columns.
+struct Int4Sizes {
+  std::int64_t m, n, k;
+  bool zeros;
+
+  QuantisedFormat format() const {
+    return {.values = QuantisedFormat::Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = zeros};
+  }
+};
+
+// Expects that all of `runs` runs of the product have the same bits.
+inline void expect_same_bits(const Int4Sizes& c, int runs) {
+  DeviceCalls calls;
+  std::vector<TensorView> operands{calls.place(random_tensor(ir::DType::kBFloat16, {c.m, c.k}, 1))};
+  for (const HostTensor& part : random_quantised(c.format(), c.n, c.k, 3, /*numbers=*/false).operands)
+    operands.push_back(calls.weight(part));
+  const DeviceCalls::Call& call = calls.add(kQuantisedLinear, operands, attributes_of(c.format(), false, false));
+  std::vector<std::byte> first;
+  for (int run = 0; run < runs; ++run) {
+    ASSERT_TRUE(calls.run_each().ok());
+    const HostTensor y = *calls.download(call.results[0]);
+    if (run == 0) first = y.bytes;
+    ASSERT_EQ(y.bytes, first) << c.m << " rows, k " << c.k << ", run " << run;
+  }
 }
 
 }  // namespace tessera::testing
