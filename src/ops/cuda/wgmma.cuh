@@ -43,6 +43,10 @@ __device__ inline std::uint32_t matrix_word(std::uint32_t address) {
   return static_cast<std::uint32_t>(matrix_at(address));
 }
 inline constexpr std::uint32_t kMatrixUpperWord = 1024 >> 4 | 1U << 30;
+// Returns the descriptor whose lower word is `word`.
+__device__ inline std::uint64_t matrix_of_word(std::uint32_t word) {
+  return std::uint64_t{kMatrixUpperWord} << 32 | word;
+}
 
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

@@ -17,9 +17,8 @@ Result<std::unique_ptr<BoundOp>> bind(const QuantisedCall& p) {
 }  // namespace
 
 bool prefers_group_tiles(const QuantisedCall& p) {
-  const QuantisedFormat& f = p.w.format;
-  return f.values == Values::kInt4 && f.scales == QuantisedFormat::Scales::kFloat32 && f.group_rows == 1 &&
-         f.group_cols == 128 && p.k % 128 == 0 && !f.groups && !f.factor && !p.deterministic && p.m > 32 && p.m <= 128;
+  constexpr int kGroup = GroupProduct<__nv_bfloat16, 64>::kColumns;
+  return is_int4_in_groups(p.w.format) && p.k % kGroup == 0 && !p.deterministic && p.m > 32 && p.m <= 128;
 }
 
 Result<std::unique_ptr<BoundOp>> bind_group_tiles(const QuantisedCall& p) {

@@ -64,10 +64,8 @@ Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p, const MakeRows& ma
 }  // namespace
 
 bool quantised_fixed_serves(const QuantisedCall& p) {
-  const QuantisedFormat& f = p.w.format;
   constexpr std::int64_t kLoadedGroups = 4;  // FixedScales loads this many scales at once
-  return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && f.values == Values::kInt4 &&
-         f.scales == Scales::kFloat32 && f.group_rows == 1 && f.group_cols == kFixedGroup && !f.groups && !f.factor &&
+  return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && is_int4_in_groups(p.w.format) &&
          p.k % (kLoadedGroups * kFixedGroup) == 0 && p.m >= 1 && p.m <= kMostFixedPointRows && !p.deterministic &&
          p.y_columns() % 8 == 0 && is_aligned(p.x) && is_aligned(p.w.values) && is_aligned(p.w.scales) &&
          is_aligned(p.w.zeros) && is_aligned(p.bias) && is_aligned(p.residual) && is_aligned(p.y) &&

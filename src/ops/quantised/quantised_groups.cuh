@@ -51,8 +51,8 @@ class GroupScales {
  private:
   struct OfRows {
     float scales[2];
-    std::uint32_t
-        zeros;  // offset_of() of the first row's zero in the lower half, of the second row's in the upper half
+    // offset_of() of the first row's zero in the lower half, and of the second row's zero in the upper half
+    std::uint32_t zeros;
   };
 
   // Loads the scales and zeros of the lane's next group, if the block has it.
@@ -207,9 +207,8 @@ struct GroupProduct : UsualSums {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
       multiply_held<T, kN>(part, held[step],
-                           std::uint64_t{kMatrixUpperWord} << 32 |
-                               (rows + static_cast<std::uint32_t>(step / 4 * (Ring::kBoxBytes / 16) +
-                                                                  step % 4 * static_cast<int>(kMatrixStep))),
+                           matrix_of_word(rows + static_cast<std::uint32_t>(step / 4 * (Ring::kBoxBytes / 16) +
+                                                                            step % 4 * static_cast<int>(kMatrixStep))),
                            step > 0 ? 1 : 0);
   }
 #endif

@@ -38,6 +38,13 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedCall& ca
 bool quantised_staged_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_staged(const QuantisedCall& call);
 
+// Returns whether the format is int4 in groups of 128 columns with float32 scales, in the columns' original order. The
+// kernels that apply scales to sums of groups support this format.
+inline bool is_int4_in_groups(const QuantisedFormat& f) {
+  return f.values == QuantisedFormat::Values::kInt4 && f.scales == QuantisedFormat::Scales::kFloat32 &&
+         f.group_rows == 1 && f.group_cols == 128 && !f.groups && !f.factor;
+}
+
 // Returns whether the kernel of tiles supports the call: any number of rows of a 16-bit type, and a common format
 // (quantised_tiles.cuh, quantised_groups.cuh). The kernel needs Hopper. In a deterministic forward the order of sums
 // does not depend on the number of rows.

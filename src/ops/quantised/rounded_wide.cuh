@@ -89,8 +89,8 @@ struct WideRoundedProduct {
       begin_products();
 #pragma unroll
       for (std::uint32_t d = 0; d < kColumns / 32; ++d)
-        multiply_e4m3<kTileWeights>(parts[i], descriptor(here[i].rows + d * kMatrixStep),
-                                    descriptor(here[i].weights + d * kMatrixStep), d);
+        multiply_e4m3<kTileWeights>(parts[i], matrix_of_word(here[i].rows + d * kMatrixStep),
+                                    matrix_of_word(here[i].weights + d * kMatrixStep), d);
       end_products();
       place.advance(p.stages);
     };
@@ -167,9 +167,6 @@ struct WideRoundedProduct {
       return a;
     }
   };
-  __device__ static std::uint64_t descriptor(std::uint32_t word) {
-    return std::uint64_t{kMatrixUpperWord} << 32 | word;
-  }
 #endif
 };
 
