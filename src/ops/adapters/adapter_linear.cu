@@ -5,8 +5,10 @@
 #include "tessera/base/ceil_div.h"
 #include "tessera/ops/adapters/adapter_linear.h"
 #include "tessera/ops/adapters/adapter_products.cuh"
+#include "tessera/ops/adapters/adapter_shrink_tiles.cuh"
 #include "tessera/ops/adapters/adapter_tiles.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/cuda_shared_memory.h"
 #include "tessera/ops/cuda/is_aligned.h"
 
 namespace tessera {
@@ -58,14 +60,42 @@ std::unique_ptr<BoundOp> make_shrink_of_sixteen(const AdapterShrinkArgs& in) {
   return make_shrink_few<T, 2, 8, 8, 8>(in);
 }
 
+template <class T, int kRows, int kGroups, int kParts>
+Result<std::unique_ptr<BoundOp>> make_shrink_tiles(const AdapterShrinkArgs& in) {
+  const auto kernel = shrink_tiles<T, kRows, kGroups, kParts>;
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kernel), kShrinkBytes<T, kRows, kGroups>, kShrink));
+  const LaunchShape shape{
+      .grid = dim3(kParts, groups_of(in, kGroups), chunks_of(in)), .block = dim3(kTileThreads), .cluster = kParts};
+  return make_cuda_op(kShrink, [=](cudaStream_t stream) {
+    if (in.rows > 0) launch_with(kernel, shape, kShrinkBytes<T, kRows, kGroups>, can_launch_early(), stream, in);
+  });
+}
+
+// Makes an operator that runs shrink_tiles for chunks of up to kRows rows. The clusters are so large that all
+// multiprocessors have work, and a block has at least eight stages of a linear of 4096 columns.
+template <class T, int kRows>
+Result<std::unique_ptr<BoundOp>> make_shrink_of_tiles(const AdapterShrinkArgs& in) {
+  const auto make = [&]<int kGroups>() {
+    return in.cols > 8192 ? make_shrink_tiles<T, kRows, kGroups, 8>(in) : make_shrink_tiles<T, kRows, kGroups, 4>(in);
+  };
+  switch (groups_of(in, 1)) {
+    case 1: return make.template operator()<1>();
+    case 2: return make.template operator()<2>();
+    default: return make.template operator()<kMostGroups>();
+  }
+}
+
 // Makes an operator that runs adapter_shrink on tensor cores, with the kernel for chunks of adapter_chunk_rows(in.rows)
 // rows.
 template <class T>
-std::unique_ptr<BoundOp> make_shrink_tiles(const AdapterShrinkArgs& in, bool deterministic) {
-  const bool few = !deterministic && can_launch_early();
-  if (few && adapter_chunk_rows(in.rows) == 8) return make_shrink_of_eight<T>(in);
-  if (few && adapter_chunk_rows(in.rows) == 16) return make_shrink_of_sixteen<T>(in);
-  return make_product_of_many<T>(kShrink, in);
+Result<std::unique_ptr<BoundOp>> make_shrink(const AdapterShrinkArgs& in, bool deterministic) {
+  if (deterministic || !can_launch_early()) return make_product_of_many<T>(kShrink, in);
+  switch (adapter_chunk_rows(in.rows)) {
+    case 8: return make_shrink_of_eight<T>(in);
+    case 16: return make_shrink_of_sixteen<T>(in);
+    case 32: return make_shrink_of_tiles<T, 32>(in);
+    default: return make_shrink_of_tiles<T, 64>(in);
+  }
 }
 
 template <class T>
@@ -89,7 +119,7 @@ Result<std::unique_ptr<BoundOp>> bind_shrink(const BindArgs& args) {
   const AdapterShrinkArgs in = adapter_shrink_args(args);
   return dispatch_dtype(args.operands[0].dtype, kShrink, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     if constexpr (sizeof(T) == 2) {
-      if (fits_tiles<T>(in)) return make_shrink_tiles<T>(in, args.context.limits.deterministic);
+      if (fits_tiles<T>(in)) return make_shrink<T>(in, args.context.limits.deterministic);
     }
     return make_product_of_values<T>(kShrink, in);
   });

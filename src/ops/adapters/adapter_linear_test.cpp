@@ -136,6 +136,8 @@ const std::vector<Case>& cases() {
       made.push_back({.dtype = dtype, .rows = 33, .in = 520, .ranges = {64, 64, 64}, .rank = 40});
       made.push_back({.dtype = dtype, .rows = 1100, .in = 96, .ranges = {64, 128, 64}, .rank = 24});
       made.push_back({.dtype = dtype, .rows = 4100, .in = 40, .ranges = {64, 32, 64}, .rank = 16});
+      made.push_back({.dtype = dtype, .rows = 1030, .in = 9000, .ranges = {64, 64, 64}, .rank = 5});
+      made.push_back({.dtype = dtype, .rows = 4100, .in = 304, .ranges = {64, 32, 64}, .rank = 12});
     }
     return made;
   }();
