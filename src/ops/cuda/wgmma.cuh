@@ -35,6 +35,13 @@ template <int kEightRows, int kNextColumns>
 __device__ inline std::uint64_t wide_matrix_at(std::uint32_t address) {
   return (matrix_at<kEightRows>(address) & ~(std::uint64_t{0x3FFF} << 16)) | std::uint64_t{kNextColumns >> 4} << 16;
 }
+// Returns the descriptor of a matrix [16, 64] that is stored without a swizzle, in squares of eight rows by eight
+// columns. The 16-byte rows of a square are contiguous. The second eight rows begin kNextRows bytes after the first,
+// and the next eight columns begin kNextColumns bytes after the ones before them.
+template <int kNextRows, int kNextColumns>
+__device__ inline std::uint64_t squares_at(std::uint32_t address) {
+  return (address & 0x3FFFFU) >> 4 | std::uint64_t{kNextRows >> 4} << 16 | std::uint64_t{kNextColumns >> 4} << 32;
+}
 inline constexpr std::uint64_t kMatrixStep = 2;  // 32 bytes, in the descriptor's unit of 16 bytes
 
 // matrix_word() returns the lower word of matrix_at()'s descriptor, and kMatrixUpperWord is the upper word. Adding n to
@@ -83,9 +90,9 @@ __device__ inline void keep_registers() {
   }
 }
 
-// Computes sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus the old sum if `keep`. In the accumulator layout, h and i are 0
-// or 1, and sum[4 j + 2 h + i] of the warpgroup's thread t is the element in row 16 (t / 32) + 8 h + t % 32 / 4 and
-// column 8 j + 2 (t % 4) + i.
+// Computes sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus the old sum if `keep`. If kTurned, a is stored as [16, 64]. In
+// the accumulator layout, h and i are 0 or 1, and sum[4 j + 2 h + i] of the warpgroup's thread t is the element in row
+// 16 (t / 32) + 8 h + t % 32 / 4 and column 8 j + 2 (t % 4) + i.
 #define TESSERA_SUMS(i)                                                                                               \
   "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
       "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7]), "+f"(sum[(i) + 8]), "+f"(sum[(i) + 9]), "+f"(sum[(i) + 10]),            \
@@ -106,49 +113,53 @@ __device__ inline void keep_registers() {
 #define TESSERA_NAMES_8 \
   TESSERA_NAMES_7 ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 // NAMES lists the sums, which are the instruction's first operands. A, B and KEEP are the numbers of the next three
-// operands. The last arguments are the sums themselves.
-#define TESSERA_PRODUCT(N, TYPE, NAMES, A, B, KEEP, ...)                                                \
+// operands. TURNED is "1" if a is [16, 64], else "0". The last arguments are the sums themselves.
+#define TESSERA_PRODUCT(N, TYPE, TURNED, NAMES, A, B, KEEP, ...)                                        \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                           \
                ", 0;\n"                                                                                 \
                "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" NAMES "}, " A ", " B \
-               ", keep, 1, 1, 0, 0;\n}"                                                                 \
+               ", keep, 1, 1, " TURNED ", 0;\n}"                                                        \
                : __VA_ARGS__                                                                            \
                : "l"(a), "l"(b), "r"(keep))
-#define TESSERA_PRODUCTS(TYPE)                                                                                 \
-  if constexpr (kN == 32) TESSERA_PRODUCT("32", TYPE, TESSERA_NAMES_1, "%16", "%17", "%18", TESSERA_SUMS(0));  \
-  if constexpr (kN == 64)                                                                                      \
-    TESSERA_PRODUCT("64", TYPE, TESSERA_NAMES_2, "%32", "%33", "%34", TESSERA_SUMS(0), TESSERA_SUMS(16));      \
-  if constexpr (kN == 80)                                                                                      \
-    TESSERA_PRODUCT("80", TYPE, TESSERA_NAMES_2_5, "%40", "%41", "%42", TESSERA_SUMS(0), TESSERA_SUMS(16),     \
-                    TESSERA_EIGHT_SUMS(32));                                                                   \
-  if constexpr (kN == 96)                                                                                      \
-    TESSERA_PRODUCT("96", TYPE, TESSERA_NAMES_3, "%48", "%49", "%50", TESSERA_SUMS(0), TESSERA_SUMS(16),       \
-                    TESSERA_SUMS(32));                                                                         \
-  if constexpr (kN == 128)                                                                                     \
-    TESSERA_PRODUCT("128", TYPE, TESSERA_NAMES_4, "%64", "%65", "%66", TESSERA_SUMS(0), TESSERA_SUMS(16),      \
-                    TESSERA_SUMS(32), TESSERA_SUMS(48));                                                       \
-  if constexpr (kN == 160)                                                                                     \
-    TESSERA_PRODUCT("160", TYPE, TESSERA_NAMES_5, "%80", "%81", "%82", TESSERA_SUMS(0), TESSERA_SUMS(16),      \
-                    TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64));                                     \
-  if constexpr (kN == 192)                                                                                     \
-    TESSERA_PRODUCT("192", TYPE, TESSERA_NAMES_6, "%96", "%97", "%98", TESSERA_SUMS(0), TESSERA_SUMS(16),      \
-                    TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80));                   \
-  if constexpr (kN == 224)                                                                                     \
-    TESSERA_PRODUCT("224", TYPE, TESSERA_NAMES_7, "%112", "%113", "%114", TESSERA_SUMS(0), TESSERA_SUMS(16),   \
-                    TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80), TESSERA_SUMS(96)); \
-  if constexpr (kN == 256)                                                                                     \
-  TESSERA_PRODUCT("256", TYPE, TESSERA_NAMES_8, "%128", "%129", "%130", TESSERA_SUMS(0), TESSERA_SUMS(16),     \
-                  TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80), TESSERA_SUMS(96),    \
+#define TESSERA_PRODUCTS(TYPE, TURNED)                                                                                \
+  if constexpr (kN == 32) TESSERA_PRODUCT("32", TYPE, TURNED, TESSERA_NAMES_1, "%16", "%17", "%18", TESSERA_SUMS(0)); \
+  if constexpr (kN == 64)                                                                                             \
+    TESSERA_PRODUCT("64", TYPE, TURNED, TESSERA_NAMES_2, "%32", "%33", "%34", TESSERA_SUMS(0), TESSERA_SUMS(16));     \
+  if constexpr (kN == 80)                                                                                             \
+    TESSERA_PRODUCT("80", TYPE, TURNED, TESSERA_NAMES_2_5, "%40", "%41", "%42", TESSERA_SUMS(0), TESSERA_SUMS(16),    \
+                    TESSERA_EIGHT_SUMS(32));                                                                          \
+  if constexpr (kN == 96)                                                                                             \
+    TESSERA_PRODUCT("96", TYPE, TURNED, TESSERA_NAMES_3, "%48", "%49", "%50", TESSERA_SUMS(0), TESSERA_SUMS(16),      \
+                    TESSERA_SUMS(32));                                                                                \
+  if constexpr (kN == 128)                                                                                            \
+    TESSERA_PRODUCT("128", TYPE, TURNED, TESSERA_NAMES_4, "%64", "%65", "%66", TESSERA_SUMS(0), TESSERA_SUMS(16),     \
+                    TESSERA_SUMS(32), TESSERA_SUMS(48));                                                              \
+  if constexpr (kN == 160)                                                                                            \
+    TESSERA_PRODUCT("160", TYPE, TURNED, TESSERA_NAMES_5, "%80", "%81", "%82", TESSERA_SUMS(0), TESSERA_SUMS(16),     \
+                    TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64));                                            \
+  if constexpr (kN == 192)                                                                                            \
+    TESSERA_PRODUCT("192", TYPE, TURNED, TESSERA_NAMES_6, "%96", "%97", "%98", TESSERA_SUMS(0), TESSERA_SUMS(16),     \
+                    TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80));                          \
+  if constexpr (kN == 224)                                                                                            \
+    TESSERA_PRODUCT("224", TYPE, TURNED, TESSERA_NAMES_7, "%112", "%113", "%114", TESSERA_SUMS(0), TESSERA_SUMS(16),  \
+                    TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80), TESSERA_SUMS(96));        \
+  if constexpr (kN == 256)                                                                                            \
+  TESSERA_PRODUCT("256", TYPE, TURNED, TESSERA_NAMES_8, "%128", "%129", "%130", TESSERA_SUMS(0), TESSERA_SUMS(16),    \
+                  TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80), TESSERA_SUMS(96),           \
                   TESSERA_SUMS(112))
-template <class T, int kN, int kSums>
+template <class T, int kN, bool kTurned = false, int kSums>
 __device__ inline void multiply(float (&sum)[kSums], std::uint64_t a, std::uint64_t b, int keep) {
   static_assert((kN % 32 == 0 && kN >= 32 && kN <= 256) || kN == 80,
                 "products of 64 by 32, 64, … 256 and by 80 are written down");
   static_assert(kSums >= kN / 2);
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    TESSERA_PRODUCTS("bf16");
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && kTurned) {
+    TESSERA_PRODUCTS("bf16", "1");
+  } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    TESSERA_PRODUCTS("bf16", "0");
+  } else if constexpr (kTurned) {
+    TESSERA_PRODUCTS("f16", "1");
   } else {
-    TESSERA_PRODUCTS("f16");
+    TESSERA_PRODUCTS("f16", "0");
   }
 }
 #undef TESSERA_PRODUCTS

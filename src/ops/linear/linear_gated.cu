@@ -1,18 +1,7 @@
-// Binds the linear with a gate on Hopper (linear_gated.cuh).
-#include "tessera/ops/linear/linear_gated.cuh"
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <memory>
-
-#include "tessera/ops/cuda/cuda_op.h"
-#include "tessera/ops/cuda/cuda_shared_memory.h"
-#include "tessera/ops/cuda/sm90a_code.h"
-#include "tessera/ops/cuda/tensor_map.h"
-#include "tessera/ops/linear/linear_cuda.h"
+// Binds the linear with a gate on Hopper, without adapters.
 #include "tessera/ops/linear/linear_gated.h"
-#include "tessera/ops/linear/linear_problem.h"
+
+#include "tessera/ops/linear/linear_gated_bind.cuh"
 
 namespace tessera {
 namespace {
@@ -20,68 +9,14 @@ namespace {
 using namespace cuda;
 using namespace cuda::gated_linear;
 
-// This kernel needs at least kFewestRows rows, and 2.5 tiles for each cluster. With fewer rows or tiles, cuBLASLt and a
-// separate gate kernel are as fast or faster, because the library splits k or uses smaller tiles
-// (docs/measurements/prefill-decode.md).
-constexpr std::int64_t kFewestRows = 1024;
-bool has_tiles_enough(std::int64_t items, std::int64_t clusters) { return 2 * items >= 5 * clusters; }
-
-// Returns the number of rows per tile for which the last cluster finishes earliest. A tile takes the time of its rows'
-// products plus the time of the store at its end. The other warpgroup's products hide part of the store. The rest of
-// the store costs as much as kStoreRows rows at k = 1024.
-int best_tile_rows(std::int64_t m, std::int64_t across, std::int64_t k, std::int64_t clusters) {
-  constexpr std::int64_t kStoreRows = 24;
-  std::int64_t best = 0;
-  int rows = kHopperRows;
-  for (int r = kHopperRows; r >= 2 * kHopperStep; r -= kHopperStep) {
-    const std::int64_t turns = ceil_div(ceil_div(m, r) * across, clusters);
-    const std::int64_t cost = turns * (r * k + kStoreRows * 1024);
-    if (best == 0 || cost < best) best = cost, rows = r;
-  }
-  return rows;
-}
-
 template <class T, class Gate>
 Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, std::byte* y) {
-  const std::int64_t n = p.n / 2;
-  const void* const kernel = reinterpret_cast<const void*>(linear_gated<T, Gate>);
-  const std::int64_t clusters =
-      TRY(clusters_at_once(kernel, kHopperThreads, kHopperCluster, kSharedBytes, "linear and gate"));
-  const std::int64_t across = ceil_div(n, kClusterColumns);
-  const int tile_rows = best_tile_rows(p.m, across, p.k, clusters);
-  const std::int64_t items = ceil_div(p.m, tile_rows) * across;
-  if (!has_tiles_enough(items, clusters)) return std::unique_ptr<BoundOp>();
-  const CUtensorMap x =
-      TRY(encode_tensor_map(p.dtype, p.x,
-                            std::array{TensorBox{.size = p.k, .stride = 1, .box = kHopperDepth},
-                                       TensorBox{.size = p.m, .stride = p.k, .box = tile_rows / kHopperCluster}}));
-  const CUtensorMap w =
-      TRY(encode_row_groups(p.dtype, p.w, {.matrices = 1, .rows = p.n, .columns = p.k, .first = 8, .second = n},
-                            kHopperWeightRows, kHopperDepth));
-  const CUtensorMap result = TRY(encode_tensor_map(p.dtype, y,
-                                                   std::array{TensorBox{.size = n, .stride = 1, .box = kResultColumns},
-                                                              TensorBox{.size = p.m, .stride = n, .box = tile_rows}},
-                                                   Swizzle::kNone));
-  const GatedLinear<T> bound{.x = x,
-                             .w = w,
-                             .bias = reinterpret_cast<const T*>(p.bias),
-                             .y = result,
-                             .m = static_cast<int>(p.m),
-                             .n = static_cast<int>(n),
-                             .k = static_cast<int>(p.k),
-                             .tile_rows = tile_rows};
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(clusters, items) * kHopperCluster)),
-                          .block = dim3(kHopperThreads),
-                          .cluster = kHopperCluster};
-  return make_cuda_op("linear and gate, by warpgroups", [=](cudaStream_t stream) {
-    launch_with(linear_gated<T, Gate>, shape, kSharedBytes, /*early=*/true, stream, bound);
+  const std::optional<Launch<T>> launch = TRY(make_launch<T, Gate, NoParts>(p, y));
+  if (!launch) return std::unique_ptr<BoundOp>();
+  return make_cuda_op("linear and gate, by warpgroups", [launch = *launch](cudaStream_t stream) {
+    launch_with(linear_gated<T, Gate, NoParts>, launch.shape, kSharedBytes, /*early=*/true, stream, launch.linear,
+                NoParts{});
   });
-}
-
-template <class Gate>
-Result<std::unique_ptr<BoundOp>> make_typed(const LinearProblem& p, std::byte* y) {
-  if (p.dtype == ir::DType::kBFloat16) return make<__nv_bfloat16, Gate>(p, y);
-  return make<__half, Gate>(p, y);
 }
 
 }  // namespace
@@ -89,12 +24,8 @@ Result<std::unique_ptr<BoundOp>> make_typed(const LinearProblem& p, std::byte* y
 Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> calls) {
   const LinearProblem p = make_linear_problem(calls[0]);
   std::byte* const y = calls[1].results[0].data.raw();
-  if (!allows_own_kernels(calls[0], p) || p.residual != nullptr || p.m < kFewestRows || p.k % 8 != 0 || p.n % 16 != 0 ||
-      !is_aligned(y) || !runs_sm90a_code(reinterpret_cast<const void*>(linear_gated<__nv_bfloat16, Silu>)))
-    return std::unique_ptr<BoundOp>();
-  if (calls[1].node.op == "silu_mul") return make_typed<Silu>(p, y);
-  if (calls[1].node.attribute_or("tanh", true)) return make_typed<GeluTanh>(p, y);
-  return std::unique_ptr<BoundOp>();  // no model in use has many rows with the exact GELU
+  if (!supports<NoParts>(calls[0], p, y)) return std::unique_ptr<BoundOp>();
+  return with_types(p.dtype, calls[1].node, [&]<class T, class Gate>() { return make<T, Gate>(p, y); });
 }
 
 }  // namespace tessera

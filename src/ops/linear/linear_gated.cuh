@@ -13,6 +13,7 @@
 
 #include "tessera/ops/cuda/cuda_activation.cuh"
 #include "tessera/ops/linear/hopper_matmul.cuh"
+#include "tessera/ops/linear/linear_gated_parts.cuh"
 
 namespace tessera::cuda::gated_linear {
 
@@ -61,8 +62,9 @@ struct Items {
 };
 
 // Starts all copies of the block, in the order in which the stages are used. One thread calls it.
-template <class T>
-__device__ inline void copy_tiles(const GatedLinear<T>& p, const HopperRing& ring, const Items<T>& items, int stages) {
+template <class T, class Changes>
+__device__ inline void copy_tiles(const GatedLinear<T>& p, const Changes& changes, const HopperRing& ring,
+                                  const Items<T>& items, int stages) {
   const int rank = static_cast<int>(block_in_cluster());
   const int share = p.tile_rows / kHopperCluster;
   const int bytes = (kHopperWeightRows + p.tile_rows) * kHopperRowBytes;  // rows outside x count; they become zeros
@@ -79,6 +81,7 @@ __device__ inline void copy_tiles(const GatedLinear<T>& p, const HopperRing& rin
       copy_box_to_all(ring.rows(at.slot) + static_cast<std::uint32_t>(rank * share * kHopperRowBytes), p.x, full,
                       (1 << kHopperCluster) - 1, s * kHopperDepth, item.first_row + rank * share);
     }
+    if constexpr (Changes::kAny) copy_parts(changes, ring, at, item.first_row / p.tile_rows, group);
   }
 }
 
@@ -126,9 +129,11 @@ __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)
   if (thread == 0 && column < p.n) store_box(p.y, results, column, item.first_row);
 }
 
-// Computes y, tile by tile. Preconditions: k and n are multiples of 8, and gridDim.x is a multiple of kHopperCluster.
-template <class T, class Gate>
-__global__ void __launch_bounds__(kHopperThreads, 1) linear_gated(const __grid_constant__ GatedLinear<T> p) {
+// Computes y, tile by tile. Changes is Parts<T> if rows may have adapters, else NoParts. Preconditions: k and n are
+// multiples of 8, and gridDim.x is a multiple of kHopperCluster.
+template <class T, class Gate, class Changes>
+__global__ void __launch_bounds__(kHopperThreads, 1)
+    linear_gated(const __grid_constant__ GatedLinear<T> p, const __grid_constant__ Changes changes) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier full[kHopperStages], empty[kHopperStages];
@@ -140,6 +145,11 @@ __global__ void __launch_bounds__(kHopperThreads, 1) linear_gated(const __grid_c
     prefetch_map(p.x);
     prefetch_map(p.w);
     prefetch_map(p.y);
+    if constexpr (Changes::kAny) {
+      prefetch_map(changes.x);
+      prefetch_map(changes.gate);
+      prefetch_map(changes.up);
+    }
   }
   let_next_begin();
   sync_cluster();
@@ -151,7 +161,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) linear_gated(const __grid_c
     keep_registers<24, false>();
     if (threadIdx.x % kWarpgroup == 0) {
       let_copies_see_stores();
-      copy_tiles(p, ring, items, stages);
+      copy_tiles(p, changes, ring, items, stages);
     }
     __syncwarp();
   } else {
@@ -164,7 +174,10 @@ __global__ void __launch_bounds__(kHopperThreads, 1) linear_gated(const __grid_c
          i += static_cast<int>(gridDim.x) / kHopperCluster) {
       const Item item = items.at(p, i);
       float sum[kMostProductSums];
+      int parts = 0;
+      if constexpr (Changes::kAny) parts = changes.counts[item.first_row / p.tile_rows];
       multiply_tile_of<T>(sum, ring, at, stages, warpgroup, item.rows);
+      if constexpr (Changes::kAny) multiply_parts<T>(sum, ring, at, parts * changes.depths, warpgroup, item.rows);
       const int column = item.column + rank * kBlockColumns + warpgroup * kResultColumns;
       store_results<T, Gate>(p, sum, item, column, warpgroup, results);
     }

@@ -1,0 +1,90 @@
+// Binds the linear with a gate on Hopper, whose rows may have adapters.
+#include "tessera/device/alignment.h"
+#include "tessera/ops/linear/linear_gated.h"
+#include "tessera/ops/linear/linear_gated_bind.cuh"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+using namespace cuda::gated_linear;
+
+// Returns whether the columns of the gate belong to one module of the adapters, and those of the up projection to one.
+bool has_two_parts(const AdapterRanges& ranges, std::int64_t n) {
+  return ranges.count == 1 || (ranges.count == 2 && ranges.ends[0] == n);
+}
+
+// Makes the tensor map of n columns of b, from column `first` on (Parts).
+Result<CUtensorMap> encode_columns_of_b(ir::DType dtype, const AdapterAddArgs& in, std::int64_t first, std::int64_t n) {
+  return encode_tensor_map(
+      dtype, static_cast<const std::byte*>(in.b) + static_cast<std::size_t>(first) * ir::dtype_size(dtype),
+      std::array{
+          TensorBox{.size = 8, .stride = 1, .box = 8}, TensorBox{.size = in.rank, .stride = in.cols, .box = kPartRanks},
+          TensorBox{.size = 1, .stride = n, .box = 2}, TensorBox{.size = n / 8, .stride = 8, .box = kBlockColumns / 8},
+          TensorBox{.size = in.num_slots, .stride = in.rank * in.cols, .box = 1}},
+      Swizzle::kNone);
+}
+
+// Places the parts of m rows in the workspace. Returns nothing if they do not fit.
+template <class T>
+Result<std::optional<Parts<T>>> make_parts_of(const LinearProblem& p, const AdapterAddArgs& in, int tile_rows) {
+  const std::int64_t n = p.n / 2;
+  const std::int64_t tiles = ceil_div(p.m, tile_rows);
+  const std::int64_t most = std::min<std::int64_t>(in.num_slots, tile_rows);
+  const std::int64_t depths = ceil_div(in.rank, kPartRanks);
+  const std::int64_t rows = tiles * most * depths * tile_rows;
+  const auto bytes_of_t = static_cast<std::size_t>(rows * kHopperRowBytes);
+  const auto bytes_of_counts =
+      static_cast<std::size_t>(align_up(static_cast<std::size_t>(tiles) * sizeof(std::int32_t)));
+  if (bytes_of_t + bytes_of_counts + static_cast<std::size_t>(tiles * most) * sizeof(std::int32_t) >
+      kCublasLtWorkspaceBytes)
+    return std::optional<Parts<T>>();
+  const CUtensorMap x = TRY(encode_tensor_map(
+      p.dtype, p.workspace,
+      std::array{TensorBox{.size = kHopperDepth, .stride = 1, .box = kHopperDepth},
+                 TensorBox{.size = rows, .stride = kHopperDepth, .box = tile_rows / kHopperCluster}}));
+  const CUtensorMap gate = TRY(encode_columns_of_b(p.dtype, in, 0, n));
+  const CUtensorMap up = TRY(encode_columns_of_b(p.dtype, in, n, n));
+  std::byte* const counts = p.workspace + bytes_of_t;
+  return std::optional<Parts<T>>({.x = x,
+                                  .gate = gate,
+                                  .up = up,
+                                  .counts = reinterpret_cast<std::int32_t*>(counts),
+                                  .slots = reinterpret_cast<std::int32_t*>(counts + bytes_of_counts),
+                                  .t = reinterpret_cast<T*>(p.workspace),
+                                  .most = static_cast<int>(most),
+                                  .depths = static_cast<int>(depths),
+                                  .tile_rows = tile_rows,
+                                  .modules = {in.ranges.modules[0], in.ranges.modules[in.ranges.count - 1]}});
+}
+
+template <class T, class Gate>
+Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, const AdapterAddArgs& in, std::byte* y) {
+  const std::optional<Launch<T>> launch = TRY(make_launch<T, Gate, Parts<T>>(p, y));
+  if (!launch) return std::unique_ptr<BoundOp>();
+  const std::optional<Parts<T>> parts = TRY(make_parts_of<T>(p, in, launch->linear.tile_rows));
+  if (!parts) return std::unique_ptr<BoundOp>();
+  const LaunchShape shape_of_parts{
+      .grid = dim3(static_cast<unsigned>(ceil_div(p.m, launch->linear.tile_rows)), kPartBlocks),
+      .block = dim3(kPartThreads)};
+  return make_cuda_op("linear with adapters and gate, by warpgroups",
+                      [=, launch = *launch, parts = *parts](cudaStream_t stream) {
+                        launch_early(make_parts<T>, shape_of_parts, stream, in, parts);
+                        launch_with(linear_gated<T, Gate, Parts<T>>, launch.shape, kSharedBytes, /*early=*/true, stream,
+                                    launch.linear, parts);
+                      });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BoundOp>> bind_gated_adapted(std::span<const BindArgs> calls) {
+  const LinearProblem p = make_linear_problem(calls[0]);
+  const AdapterAddArgs in = adapter_add_args(calls[1]);
+  std::byte* const y = calls[2].results[0].data.raw();
+  if (!supports<Parts<__nv_bfloat16>>(calls[0], p, y) || !is_aligned(in.b) || in.num_slots > kMostSlots ||
+      !has_two_parts(in.ranges, p.n / 2))
+    return std::unique_ptr<BoundOp>();
+  return with_types(p.dtype, calls[2].node, [&]<class T, class Gate>() { return make<T, Gate>(p, in, y); });
+}
+
+}  // namespace tessera
