@@ -17,29 +17,54 @@
 namespace tessera {
 namespace {
 
+// Writes the linear's columns of A, [rank, cols of the linear].
+Status write_a(const AdaptableLinear& linear, const AdaptableModule& module, const AdapterMatrices& matrices,
+               StoredDtype dtype, std::span<std::byte> to) {
+  return copy_runs(matrices.a,
+                   {.num_runs = matrices.rank, .run = linear.cols, .stride = module.cols, .start = linear.first_col},
+                   dtype, to);
+}
+
+// Writes the rows of B that belong to `range`, transposed: row r of B becomes column r of `to`, whose rows have `width`
+// elements.
 template <class T>
-void write_part(const AdaptableLinear& linear, const AdapterLinearPart& part,
-                std::span<const AdapterMatrices* const> modules, std::byte* bytes) {
-  T* a = reinterpret_cast<T*>(bytes + part.a_offset);
+Status write_b(const AdaptableRange& range, const AdapterMatrices& matrices, StoredDtype dtype, std::int64_t width,
+               T* to) {
+  constexpr std::int64_t kRows = 256;  // so few that they stay in the L1 cache for most ranks
+  std::vector<T> rows(static_cast<std::size_t>(kRows * matrices.rank));
+  for (std::int64_t first = 0; first < range.rows; first += kRows) {
+    const std::int64_t count = std::min(kRows, range.rows - first);
+    const std::int64_t elements = count * matrices.rank;
+    TRY(copy_runs(
+        matrices.b,
+        {.num_runs = 1, .run = elements, .stride = elements, .start = (range.first_row + first) * matrices.rank}, dtype,
+        std::as_writable_bytes(std::span(rows).first(static_cast<std::size_t>(elements)))));
+    for (std::int64_t r = 0; r < matrices.rank; ++r)
+      for (std::int64_t row = 0; row < count; ++row)
+        to[r * width + first + row] = rows[static_cast<std::size_t>(row * matrices.rank + r)];
+  }
+  return ok_status();
+}
+
+template <class T>
+Status write_part(const AdaptableLinear& linear, const AdapterLinearPart& part,
+                  std::span<const AdapterMatrices* const> modules, StoredDtype dtype, std::byte* bytes) {
+  std::byte* a = bytes + part.a_offset;
   for (std::size_t m = 0; m < modules.size(); ++m) {
     if (modules[m] == nullptr) continue;
-    for (std::int64_t r = 0; r < modules[m]->rank; ++r) {
-      const float* row = modules[m]->a.data() + r * linear.modules[m].cols + linear.first_col;
-      a = std::transform(row, row + linear.cols, a, [](float value) { return from_float<T>(value); });
-    }
+    const auto size = static_cast<std::size_t>(modules[m]->rank * linear.cols) * sizeof(T);
+    TRY(write_a(linear, linear.modules[m], *modules[m], dtype, {a, size}));
+    a += size;
   }
-  T* const b = reinterpret_cast<T*>(bytes + part.b_offset);
+  T* b = reinterpret_cast<T*>(bytes + part.b_offset);
   const std::int64_t width = linear.rows();
   std::fill_n(b, part.most_rank * width, from_float<T>(0.0F));
-  std::int64_t column = 0;
   for (const AdaptableRange& range : linear.ranges) {
     if (const AdapterMatrices* module = modules[range.module]; module != nullptr)
-      for (std::int64_t row = 0; row < range.rows; ++row)
-        for (std::int64_t r = 0; r < module->rank; ++r)
-          b[r * width + column + row] =
-              from_float<T>(module->b[static_cast<std::size_t>((range.first_row + row) * module->rank + r)]);
-    column += range.rows;
+      TRY(write_b(range, *module, dtype, width, b));
+    b += range.rows;
   }
+  return ok_status();
 }
 
 // Rounds `factor` to T and multiplies the values by it, as the graph does with the model's own values. Returns the
@@ -72,6 +97,21 @@ Status write_whole(const AdaptableLinear& linear, const StoredTensor& tensor, St
   };
   if (linear.embeds) return copy(linear.first_col, linear.cols, linear.rows());
   for (const AdaptableRange& range : linear.ranges) TRY(copy(range.first_row, range.rows, linear.cols));
+  return ok_status();
+}
+
+// Writes the parts of all linears, each on one thread. Returns the error of the first linear that has one.
+template <class T>
+Status write_parts(const std::vector<AdaptableLinear>& linears, const std::vector<AdapterLinearPart>& parts,
+                   const AdapterShare::OfModules& matrices, StoredDtype dtype, std::byte* bytes) {
+  std::vector<Status> written(linears.size());
+#pragma omp parallel for schedule(dynamic)
+  for (std::size_t i = 0; i < linears.size(); ++i) {
+    if (parts[i].most_rank == 0) continue;
+    written[i] = linears[i].whole ? write_whole<T>(linears[i], *matrices[i][0]->whole, dtype, bytes + parts[i].a_offset)
+                                  : write_part<T>(linears[i], parts[i], matrices[i], dtype, bytes);
+  }
+  for (Status& status : written) TRY(std::move(status));
   return ok_status();
 }
 
@@ -113,17 +153,8 @@ Result<AdapterShare> AdapterShare::cut(const AdapterLayout& layout, std::size_t 
     }
   AdapterShare share = TRY(place(of_rank, layout.dtype(), std::move(linears), device));
   TRY(dispatch_dtype(layout.dtype(), "adapters", [&]<class T>() -> Status {
-    const StoredDtype stored = TRY(stored_dtype_of(layout.dtype()));
-    for (std::size_t i = 0; i < of_rank.size(); ++i) {
-      const AdapterLinearPart& part = share.linears_[i];
-      if (part.most_rank == 0) continue;
-      std::byte* const bytes = share.memory_->data();
-      if (of_rank[i].whole)
-        TRY(write_whole<T>(of_rank[i], *matrices[i][0]->whole, stored, bytes + part.a_offset));
-      else
-        write_part<T>(of_rank[i], part, matrices[i], bytes);
-    }
-    return ok_status();
+    return write_parts<T>(of_rank, share.linears_, matrices, TRY(stored_dtype_of(layout.dtype())),
+                          share.memory_ == nullptr ? nullptr : share.memory_->data());
   }));
   return share;
 }

@@ -16,13 +16,18 @@
 
 namespace tessera {
 
-// A module's matrices in the layout of the adapter's file: either A and B as floats, or the tensor of a matrix that
-// replaces the module's own matrix.
+// A module's matrices in the layout of the adapter's file: either A and B, or the tensor of a matrix that replaces the
+// module's own matrix. Tensors borrow from the file or from `values`, so the object can be moved but not copied.
 struct AdapterMatrices {
+  AdapterMatrices() = default;
+  AdapterMatrices(AdapterMatrices&&) = default;
+  AdapterMatrices& operator=(AdapterMatrices&&) = default;
+
   std::int64_t rank = 0;
   double scale = 1;
-  std::vector<float> a;  // [rank, cols of the module]
-  std::vector<float> b;  // [rows of the module, rank]
+  StoredTensor a;             // [rank, cols of the module]
+  StoredTensor b;             // [rows of the module, rank]
+  std::vector<float> values;  // the elements of A and B, if they are cut out of a stack of experts
   // A tensor of the adapter's open file: [rows, cols], or [cols, rows] for an embedding. Null if A and B are set.
   const StoredTensor* whole = nullptr;
 };

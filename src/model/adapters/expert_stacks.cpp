@@ -39,11 +39,16 @@ AdapterMatrices of_expert(const AdapterMatrix& a, const AdapterMatrix& b, std::i
   AdapterMatrices made;
   made.rank = rank;
   const std::int64_t columns = a.shape[1];
+  made.values.reserve(static_cast<std::size_t>(rank * (columns + module.rows)));
   const float* const from = a.values.data() + module.expert * rank * columns;
-  made.a.assign(from, from + rank * columns);
+  made.values.assign(from, from + rank * columns);
   for (std::int64_t row = module.stack_row; row < module.stack_row + module.rows; ++row)
     for (std::int64_t r = 0; r < rank; ++r)
-      made.b.push_back(b.values[static_cast<std::size_t>((row * rank + r) * experts + module.expert)]);
+      made.values.push_back(b.values[static_cast<std::size_t>((row * rank + r) * experts + module.expert)]);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span<const float>(made.values));
+  const auto size_of_a = static_cast<std::size_t>(rank * columns) * sizeof(float);
+  made.a = {.name = module.name, .shape = {rank, columns}, .data = bytes.first(size_of_a)};
+  made.b = {.name = module.name, .shape = {module.rows, rank}, .data = bytes.subspan(size_of_a)};
   return made;
 }
 
