@@ -9,9 +9,9 @@
 // large, because small blocks in large clusters would start too slowly. With more rows of x, blocks are small, so that
 // a multiprocessor has room for blocks of the preceding and the next kernel too. In product_many, a block multiplies up
 // to 64 rows of x by 48 rows of A, so it reads x once for 48 rows of A. The order of a sum does not depend on the
-// number of rows, so deterministic forwards always use product_many. Other forwards of more than 1024 rows use
-// shrink_tiles (adapter_shrink_tiles.cuh). adapter_whole_linear also uses it, because a whole
-// matrix is far too large for registers. In add_tiles, a warp takes 64 columns of y and 16 rows of a chunk at a time.
+// number of rows, so deterministic forwards always use product_many. adapter_whole_linear also uses it, because a whole
+// matrix is far too large for registers. Other forwards of more than 1024 rows use shrink_tiles
+// (adapter_shrink_tiles.cuh). In add_tiles, a warp takes 64 columns of y and 16 rows of a chunk at a time.
 // split_two() splits each value of t into two numbers, and the warp multiplies both by b.
 #pragma once
 
