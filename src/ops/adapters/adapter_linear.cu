@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "tessera/base/ceil_div.h"
+#include "tessera/ops/adapters/adapter_add_tiles.cuh"
 #include "tessera/ops/adapters/adapter_linear.h"
 #include "tessera/ops/adapters/adapter_products.cuh"
 #include "tessera/ops/adapters/adapter_shrink_tiles.cuh"
