@@ -71,6 +71,14 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
   return drafted;
 }
 
+std::int64_t kept_drafts(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                         std::span<const TokenId> sampled) {
+  std::int64_t kept = 0;
+  while (kept < entry.drafts && sampled[static_cast<std::size_t>(entry.row + kept)] == batch.draft_of(entry, kept))
+    ++kept;
+  return kept;
+}
+
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states) {
   ++entry.sequence->computed;
   if (has_states) ++entry.sequence->accepted_drafts;

@@ -55,6 +55,11 @@ class StepDrafts {
   std::vector<DraftOffer> offers_;  // one offer for each decoding sequence
 };
 
+// Returns how many of the entry's drafts equal the tokens that were sampled from the rows before them, up to the first
+// draft that does not. `sampled` has the forward's sampled tokens. Precondition: no draft of the entry was kept yet.
+std::int64_t kept_drafts(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                         std::span<const TokenId> sampled);
+
 // Records that the entry's next draft is kept, because it equals the token sampled from the row before it. Moves the
 // entry to the draft's row, which gives the next token. With `has_states`, also records that the next forward must
 // advance the model's recurrent states over the draft, because the states do not include it yet. Precondition:

@@ -6,6 +6,7 @@
 #include "tessera/base/log.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/engine/schedule/batch_rows.h"
+#include "tessera/engine/schedule/step_drafts.h"
 
 namespace tessera {
 namespace {
@@ -61,18 +62,33 @@ Result<bool> LayerDrafts::drafts_at_once(const ScheduledBatch& batch) {
   return runner_.drafts().has_graph(batch_);
 }
 
-void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
+std::int64_t LayerDrafts::Tokens::count() const {
+  return entry.row < 0 ? std::ssize(entry.sequence->tokens) : entry.next_token + kept + 1;
+}
+
+TokenId LayerDrafts::Tokens::at(std::int64_t position) const {
+  if (entry.row < 0 || position < entry.next_token) return entry.sequence->tokens[static_cast<std::size_t>(position)];
+  return sampled[static_cast<std::size_t>(entry.row + position - entry.next_token)];
+}
+
+LayerDrafts::Tokens LayerDrafts::tokens_of(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                                           std::span<const TokenId> sampled) {
+  return {.entry = entry, .sampled = sampled, .kept = kept_drafts(batch, entry, sampled)};
+}
+
+void LayerDrafts::add_layer_rows(const Tokens& tokens) {
+  const ScheduledBatch::Entry& entry = tokens.entry;
   Sequence& sequence = *entry.sequence;
   // The layer reads a row together with the token after it. The last row of a finished prompt is left out if that token
-  // does not exist yet.
-  const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens) - 1);
+  // does not exist.
+  const std::int64_t end = std::min(tokens.computed(), tokens.count() - 1);
   if (end <= entry.position) return;
   append_rows(sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
   // In a decode, attention treats each row as a request of its own, as in the forward that verified these rows.
   batch_.draft_lens.resize(batch_.query_lens.size());
   if (entry.new_tokens == 1) batch_.draft_lens.back() = static_cast<std::int32_t>(end - entry.position - 1);
   for (std::int64_t position = entry.position; position < end; ++position) {
-    batch_.input_ids.push_back(sequence.tokens[static_cast<std::size_t>(position + 1)]);
+    batch_.input_ids.push_back(tokens.at(position + 1));
     batch_.input_rows.push_back(-1);
     hidden_rows_.push_back(static_cast<std::int32_t>(entry.first_token + position - entry.position));
   }
@@ -83,10 +99,10 @@ void LayerDrafts::add_layer_rows(const ScheduledBatch::Entry& entry) {
   batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens() - 1));
 }
 
-std::int64_t LayerDrafts::add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
-                                         std::int64_t most_earlier) {
+std::int64_t LayerDrafts::add_model_rows(const ScheduledBatch& batch, const Tokens& tokens, std::int64_t most_earlier) {
+  const ScheduledBatch::Entry& entry = tokens.entry;
   Sequence& sequence = *entry.sequence;
-  const std::int64_t end = std::min(sequence.computed, std::ssize(sequence.tokens));
+  const std::int64_t end = std::min(tokens.computed(), tokens.count());
   if (complete_ && has_layer_drafts(entry)) {
     // To make the entry's drafts, the draft model read the token before the first draft, and all drafts but the last.
     const std::int64_t read = std::min(entry.new_tokens - 1 + entry.drafts, end - entry.position);
@@ -106,14 +122,14 @@ std::int64_t LayerDrafts::add_model_rows(const ScheduledBatch& batch, const Sche
   if (count == 0) return 0;
   append_rows(sequence, begin, count, cache_, batch_, rope_positions_);
   for (std::int64_t position = begin; position < begin + count; ++position) {
-    batch_.input_ids.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+    batch_.input_ids.push_back(tokens.at(position));
     batch_.input_rows.push_back(-1);
     hidden_rows_.push_back(0);
   }
   return std::max<std::int64_t>(count - own, 0);
 }
 
-void LayerDrafts::read(const ScheduledBatch& batch) {
+void LayerDrafts::read(const ScheduledBatch& batch, std::span<const TokenId> sampled) {
   clear();
   rows_.clear();
   first_drafts_ = 0;
@@ -123,10 +139,11 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
   for (const ScheduledBatch::Entry& entry : batch.entries) {
     if (entry.sequence == nullptr) continue;
     if (entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
+    const Tokens tokens = tokens_of(batch, entry, sampled);
     if (is_model_)
-      most_earlier -= add_model_rows(batch, entry, most_earlier);
+      most_earlier -= add_model_rows(batch, tokens, most_earlier);
     else
-      add_layer_rows(entry);
+      add_layer_rows(tokens);
   }
   if (batch_.input_ids.empty()) return;
   const Result<bool> at_once = drafts_at_once(batch);

@@ -27,6 +27,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tessera/engine/cache/cache_manager.h"
@@ -41,11 +42,12 @@ class LayerDrafts {
   // Precondition: the runner's model has a next-token layer or a draft model. Both arguments must outlive this object.
   LayerDrafts(ModelRunner& runner, const CacheManager& cache);
 
-  // Makes the layer or draft model read the tokens of a forward, whose results must have been collected. Records the
+  // Makes the layer or draft model read the tokens of a forward, and the tokens that the forward chose after them.
+  // `sampled` has the forward's sampled tokens (StepOutputs::sampled), which need not be collected yet. Records the
   // rows from which the forward's sequences get their next drafts. May overwrite the ids that the forward left on the
-  // device (last_ids). Precondition: no other forward has run since that forward. Logs an error instead of returning
-  // it. After an error, the forward's sequences have no drafts in the next step.
-  void read(const ScheduledBatch& batch);
+  // device (last_ids). Preconditions: write_ids() was called, and no other forward has run since that forward. Logs an
+  // error instead of returning it. After an error, the forward's sequences have no drafts in the next step.
+  void read(const ScheduledBatch& batch, std::span<const TokenId> sampled);
   // Records that the tokens of a forward are not read. Call this function for each collected forward that is not passed
   // to read().
   void skip(const ScheduledBatch& batch);
@@ -72,13 +74,25 @@ class LayerDrafts {
   // Returns whether one graph should read the rows of batch_ and make the first drafts. One graph is worthwhile if the
   // layer made drafts for `batch`.
   Result<bool> drafts_at_once(const ScheduledBatch& batch);
+  // The tokens that a sequence has once an entry's results are collected, unless it ends.
+  struct Tokens {
+    const ScheduledBatch::Entry& entry;
+    std::span<const TokenId> sampled;  // of the forward
+    std::int64_t kept;                 // number of drafts that the results accept
+    // Returns the number of computed tokens.
+    std::int64_t computed() const { return entry.sequence->computed + kept; }
+    // Returns the number of known tokens.
+    std::int64_t count() const;
+    TokenId at(std::int64_t position) const;
+  };
+  static Tokens tokens_of(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                          std::span<const TokenId> sampled);
   // Adds the rows of the entry's tokens that the layer has not read.
-  void add_layer_rows(const ScheduledBatch::Entry& entry);
+  void add_layer_rows(const Tokens& tokens);
   // Adds rows that the draft model has not read, in order from the first unread row. Adds at most as many rows as the
   // entry has tokens, plus `most_earlier`. Returns the number of added rows minus the number of the entry's tokens, or
   // 0 if this difference is negative.
-  std::int64_t add_model_rows(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
-                              std::int64_t most_earlier);
+  std::int64_t add_model_rows(const ScheduledBatch& batch, const Tokens& tokens, std::int64_t most_earlier);
   // Reads the rows of batch_. If `first_id` is set, also makes drafts from the wanted rows of batch_, and writes their
   // ids to last_ids from element `first_id` on.
   Status run_body(std::optional<std::int64_t> first_id);

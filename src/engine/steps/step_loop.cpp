@@ -162,23 +162,22 @@ Status StepLoop::collect_oldest() {
   ScheduledBatch& oldest = flights_.oldest();
   if (layer_drafts_) layer_drafts_->write_ids(oldest);
   const StepOutputs chosen = forced_acceptance_ ? forced_acceptance_->choose(oldest, *outputs) : *outputs;
+  if (layer_drafts_) let_layer_read(oldest, chosen.sampled);
   for (const ScheduledBatch::Entry& entry : oldest.entries) {
     if (entry.sequence != nullptr) collect(oldest, entry, chosen);
   }
-  // The next-token layer reads the forward's rows only if a sequence may draft (reads_at_once()). As long as a sequence
-  // may draft, step() enqueues no forwards ahead. However, forwards that were enqueued before this sequence arrived may
-  // still be in flight. In that case the layer reads nothing, because these forwards may have overwritten its inputs.
-  if (layer_drafts_) {
-    const bool is_read = scheduler_.reads_at_once() && flights_.count() == 0;
-    if (is_read) {
-      layer_drafts_->read(oldest);
-      scheduler_.forget_rows();  // read() may have overwritten the ids of requests that do not draft
-    } else {
-      layer_drafts_->skip(oldest);
-    }
-  }
   flights_.end_oldest();
   return ok_status();
+}
+
+// Runs before the results become events, so that the device works meanwhile. The next-token layer reads the forward's
+// rows only if a sequence may draft (reads_at_once()). As long as a sequence may draft, step() enqueues no forwards
+// ahead. However, forwards that were enqueued before this sequence arrived may still be in flight. In that case the
+// layer reads nothing, because these forwards may have overwritten its inputs.
+void StepLoop::let_layer_read(const ScheduledBatch& batch, std::span<const TokenId> sampled) {
+  if (!scheduler_.reads_at_once() || flights_.count() > 0) return layer_drafts_->skip(batch);
+  layer_drafts_->read(batch, sampled);
+  scheduler_.forget_rows();  // read() may have overwritten the ids of requests that do not draft
 }
 
 // Accepts drafts in order. A draft is accepted if it equals the token that was sampled from the preceding row. In that
