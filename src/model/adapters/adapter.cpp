@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -16,7 +14,6 @@
 #include "tessera/model/adapters/adapter_tensors.h"
 #include "tessera/model/adapters/expert_stacks.h"
 #include "tessera/model/weights/safetensors.h"
-#include "tessera/model/weights/stored_codec.h"
 #include "tessera/model/weights/tensor_copy.h"
 
 namespace tessera {
@@ -51,50 +48,8 @@ Result<std::int64_t> checked_rank(const std::string& path, const std::string& mo
   return rank;
 }
 
-// Returns the index of the first element of `tensor` that is not finite, or the number of elements if all are finite.
-// Precondition: the tensor has this type, and its data have all elements.
-template <StoredDtype kDtype>
-std::int64_t first_not_finite(const StoredTensor& tensor) {
-  using Bits = typename Codec<kDtype>::Bits;
-  constexpr std::int64_t kPiece = std::int64_t{1} << 16;
-  const auto is_finite = [&](std::int64_t i) {
-    Bits bits;
-    std::memcpy(&bits, tensor.data.data() + static_cast<std::size_t>(i) * sizeof bits, sizeof bits);
-    return std::isfinite(Codec<kDtype>::decode(bits));
-  };
-  const std::int64_t count = tensor.num_elements();
-  std::int64_t found = count;
-#pragma omp parallel for schedule(static) reduction(min : found) if (count > kPiece)
-  for (std::int64_t first = 0; first < count; first += kPiece) {
-    const std::int64_t end = std::min(first + kPiece, count);
-    bool finite = true;
-    for (std::int64_t i = first; i < end; ++i) finite = finite & is_finite(i);
-    for (std::int64_t i = first; i < end && !finite; ++i)
-      if (!is_finite(i)) {
-        found = std::min(found, i);
-        break;
-      }
-  }
-  return found;
-}
-
-// Checks that all values of a matrix are finite.
-Status check_finite(const StoredTensor& tensor, const std::string& path) {
-  TRY(expect_all_elements(tensor));
-  const std::int64_t bad = tensor.dtype == StoredDtype::kF32   ? first_not_finite<StoredDtype::kF32>(tensor)
-                           : tensor.dtype == StoredDtype::kF16 ? first_not_finite<StoredDtype::kF16>(tensor)
-                                                               : first_not_finite<StoredDtype::kBF16>(tensor);
-  if (bad == tensor.num_elements()) return ok_status();
-  float value = 0;
-  TRY(copy_runs(tensor, {.num_runs = 1, .run = 1, .stride = 1, .start = bad}, StoredDtype::kF32,
-                std::as_writable_bytes(std::span(&value, 1))));
-  return invalid_argument(
-      fmt::format("{}: value {} of tensor \"{}\" is {}; accepted are finite values", path, bad, tensor.name, value));
-}
-
-// Returns a matrix as floats. Returns invalid_argument if a value is not finite.
-Result<std::vector<float>> floats_of(const StoredTensor& tensor, const std::string& path) {
-  TRY(check_finite(tensor, path));
+// Returns a matrix as floats.
+Result<std::vector<float>> floats_of(const StoredTensor& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
   TRY(copy_tensor(tensor, StoredDtype::kF32, std::as_writable_bytes(std::span(values))));
   return values;
@@ -181,8 +136,8 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
   for (const auto& [module, pair] : tensors.pairs) {
     TRY(check_whole(path, module, pair));
     if (is_expert_stack(module)) {
-      const AdapterMatrix a{.values = TRY(floats_of(*pair.a, path)), .shape = pair.a->shape};
-      const AdapterMatrix b{.values = TRY(floats_of(*pair.b, path)), .shape = pair.b->shape};
+      const AdapterMatrix a{.values = TRY(floats_of(*pair.a)), .shape = pair.a->shape};
+      const AdapterMatrix b{.values = TRY(floats_of(*pair.b)), .shape = pair.b->shape};
       for (const ExpertMatrices& expert : TRY(cut_expert_stack(path, module, a, b, config, layout))) {
         adapter->rank_ = std::max(adapter->rank_, expert.matrices->rank);
         TRY(add(expert.place, expert.matrices, module));
@@ -202,7 +157,6 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
     const auto made = std::make_shared<AdapterMatrices>();
     made->rank = TRY(checked_rank(path, module, pair, of_model, config, layout));
     made->scale = TRY(config.scale_of(module, made->rank));
-    for (const StoredTensor* tensor : {pair.a, pair.b}) TRY(check_finite(*tensor, path));
     made->a = *pair.a;
     made->b = *pair.b;
     adapter->rank_ = std::max(adapter->rank_, made->rank);

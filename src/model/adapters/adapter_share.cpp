@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "tessera/base/float16.h"
@@ -17,12 +19,48 @@
 namespace tessera {
 namespace {
 
-// Writes the linear's columns of A, [rank, cols of the linear].
+// Returns the index of the first value that is not finite, or -1 if all values are finite. A number is not finite if
+// its exponent has only ones. Only then does adding the exponent's lowest bit carry into the sign's place.
+template <class T>
+std::int64_t first_not_finite(std::span<const T> values) {
+  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t>;
+  const Bits ones = std::bit_cast<Bits>(from_float<T>(std::numeric_limits<float>::infinity()));
+  const Bits lowest = ones & -ones;
+  const auto sum = [&](std::size_t i) {
+    Bits bits;
+    std::memcpy(&bits, values.data() + i, sizeof bits);  // compilers make vector loads of this
+    return static_cast<Bits>((bits & ones) + lowest);
+  };
+  constexpr int kSign = 8 * sizeof(Bits) - 1;
+  Bits sums = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) sums |= sum(i);
+  if (sums >> kSign == 0) return -1;
+  std::size_t i = 0;
+  while (sum(i) >> kSign == 0) ++i;
+  return static_cast<std::int64_t>(i);
+}
+
+// `index` is the place of `value` in the tensor.
+template <class T>
+Status not_finite(const StoredTensor& tensor, std::int64_t index, T value) {
+  return invalid_argument(fmt::format("value {} of tensor \"{}\" is {} in the model's type; accepted are finite values",
+                                      index, tensor.name, to_float(value)));
+}
+
+// Writes the linear's columns of A, [rank, cols of the linear], row by row, so that values are still in the L1 cache
+// when they are checked.
+template <class T>
 Status write_a(const AdaptableLinear& linear, const AdaptableModule& module, const AdapterMatrices& matrices,
-               StoredDtype dtype, std::span<std::byte> to) {
-  return copy_runs(matrices.a,
-                   {.num_runs = matrices.rank, .run = linear.cols, .stride = module.cols, .start = linear.first_col},
-                   dtype, to);
+               StoredDtype dtype, T* to) {
+  for (std::int64_t r = 0; r < matrices.rank; ++r, to += linear.cols) {
+    const std::int64_t start = r * module.cols + linear.first_col;
+    const std::span<T> row(to, static_cast<std::size_t>(linear.cols));
+    TRY(copy_runs(matrices.a, {.num_runs = 1, .run = linear.cols, .stride = linear.cols, .start = start}, dtype,
+                  std::as_writable_bytes(row)));
+    if (const std::int64_t bad = first_not_finite<T>(row); bad >= 0)
+      return not_finite(matrices.a, start + bad, to[bad]);
+  }
+  return ok_status();
 }
 
 // Writes the rows of B that belong to `range`, transposed: row r of B becomes column r of `to`, whose rows have `width`
@@ -31,17 +69,21 @@ template <class T>
 Status write_b(const AdaptableRange& range, const AdapterMatrices& matrices, StoredDtype dtype, std::int64_t width,
                T* to) {
   constexpr std::int64_t kRows = 256;  // so few that they stay in the L1 cache for most ranks
-  std::vector<T> rows(static_cast<std::size_t>(kRows * matrices.rank));
+  std::vector<T> buffer(static_cast<std::size_t>(std::min(kRows, range.rows) * matrices.rank));
   for (std::int64_t first = 0; first < range.rows; first += kRows) {
     const std::int64_t count = std::min(kRows, range.rows - first);
     const std::int64_t elements = count * matrices.rank;
-    TRY(copy_runs(
-        matrices.b,
-        {.num_runs = 1, .run = elements, .stride = elements, .start = (range.first_row + first) * matrices.rank}, dtype,
-        std::as_writable_bytes(std::span(rows).first(static_cast<std::size_t>(elements)))));
-    for (std::int64_t r = 0; r < matrices.rank; ++r)
-      for (std::int64_t row = 0; row < count; ++row)
-        to[r * width + first + row] = rows[static_cast<std::size_t>(row * matrices.rank + r)];
+    const std::int64_t start = (range.first_row + first) * matrices.rank;
+    const std::span<T> rows = std::span(buffer).first(static_cast<std::size_t>(elements));
+    TRY(copy_runs(matrices.b, {.num_runs = 1, .run = elements, .stride = elements, .start = start}, dtype,
+                  std::as_writable_bytes(rows)));
+    if (const std::int64_t bad = first_not_finite<T>(rows); bad >= 0)
+      return not_finite(matrices.b, start + bad, rows[static_cast<std::size_t>(bad)]);
+    for (std::int64_t r = 0; r < matrices.rank; ++r) {
+      const T* const from = buffer.data() + r;
+      T* const column = to + r * width + first;
+      for (std::int64_t row = 0; row < count; ++row) column[row] = from[row * matrices.rank];
+    }
   }
   return ok_status();
 }
@@ -49,12 +91,11 @@ Status write_b(const AdaptableRange& range, const AdapterMatrices& matrices, Sto
 template <class T>
 Status write_part(const AdaptableLinear& linear, const AdapterLinearPart& part,
                   std::span<const AdapterMatrices* const> modules, StoredDtype dtype, std::byte* bytes) {
-  std::byte* a = bytes + part.a_offset;
+  T* a = reinterpret_cast<T*>(bytes + part.a_offset);
   for (std::size_t m = 0; m < modules.size(); ++m) {
     if (modules[m] == nullptr) continue;
-    const auto size = static_cast<std::size_t>(modules[m]->rank * linear.cols) * sizeof(T);
-    TRY(write_a(linear, linear.modules[m], *modules[m], dtype, {a, size}));
-    a += size;
+    TRY(write_a(linear, linear.modules[m], *modules[m], dtype, a));
+    a += modules[m]->rank * linear.cols;
   }
   T* b = reinterpret_cast<T*>(bytes + part.b_offset);
   const std::int64_t width = linear.rows();
@@ -67,18 +108,12 @@ Status write_part(const AdaptableLinear& linear, const AdapterLinearPart& part,
   return ok_status();
 }
 
-// Rounds `factor` to T and multiplies the values by it, as the graph does with the model's own values. Returns the
-// index of the first result that is not finite, or -1 if all are finite.
+// Rounds `factor` to T and multiplies the values by it, as the graph does with the model's own values.
 template <class T>
-std::int64_t scale_values(std::span<T> values, float factor) {
+void scale_values(std::span<T> values, float factor) {
+  if (factor == 1) return;
   const float rounded = to_float(from_float<T>(factor));
-  bool finite = true;
-  for (T& value : values) {
-    if (factor != 1) value = from_float<T>(to_float(value) * rounded);
-    finite = finite & std::isfinite(to_float(value));
-  }
-  if (finite) return -1;
-  return std::ranges::find_if_not(values, [](T value) { return std::isfinite(to_float(value)); }) - values.begin();
+  for (T& value : values) value = from_float<T>(to_float(value) * rounded);
 }
 
 // Writes the rank's part of a matrix that replaces the module's own matrix (AdapterMatrices::whole), multiplied by the
@@ -88,7 +123,8 @@ Status write_whole(const AdaptableLinear& linear, const StoredTensor& tensor, St
   const auto copy = [&](std::int64_t first, std::int64_t rows, std::int64_t width) -> Status {
     const std::span values(reinterpret_cast<T*>(to), static_cast<std::size_t>(rows * width));
     TRY(copy_tensor(tensor, {.dim = 0, .begin = first, .size = rows}, dtype, std::as_writable_bytes(values)));
-    if (const std::int64_t bad = scale_values(values, static_cast<float>(linear.factor)); bad >= 0)
+    scale_values(values, static_cast<float>(linear.factor));
+    if (const std::int64_t bad = first_not_finite<T>(values); bad >= 0)
       return invalid_argument(fmt::format("row {} of tensor \"{}\" has the value {}; accepted are finite values",
                                           first + bad / width, tensor.name,
                                           to_float(values[static_cast<std::size_t>(bad)])));
@@ -97,21 +133,6 @@ Status write_whole(const AdaptableLinear& linear, const StoredTensor& tensor, St
   };
   if (linear.embeds) return copy(linear.first_col, linear.cols, linear.rows());
   for (const AdaptableRange& range : linear.ranges) TRY(copy(range.first_row, range.rows, linear.cols));
-  return ok_status();
-}
-
-// Writes the parts of all linears, each on one thread. Returns the error of the first linear that has one.
-template <class T>
-Status write_parts(const std::vector<AdaptableLinear>& linears, const std::vector<AdapterLinearPart>& parts,
-                   const AdapterShare::OfModules& matrices, StoredDtype dtype, std::byte* bytes) {
-  std::vector<Status> written(linears.size());
-#pragma omp parallel for schedule(dynamic)
-  for (std::size_t i = 0; i < linears.size(); ++i) {
-    if (parts[i].most_rank == 0) continue;
-    written[i] = linears[i].whole ? write_whole<T>(linears[i], *matrices[i][0]->whole, dtype, bytes + parts[i].a_offset)
-                                  : write_part<T>(linears[i], parts[i], matrices[i], dtype, bytes);
-  }
-  for (Status& status : written) TRY(std::move(status));
   return ok_status();
 }
 
@@ -153,8 +174,17 @@ Result<AdapterShare> AdapterShare::cut(const AdapterLayout& layout, std::size_t 
     }
   AdapterShare share = TRY(place(of_rank, layout.dtype(), std::move(linears), device));
   TRY(dispatch_dtype(layout.dtype(), "adapters", [&]<class T>() -> Status {
-    return write_parts<T>(of_rank, share.linears_, matrices, TRY(stored_dtype_of(layout.dtype())),
-                          share.memory_ == nullptr ? nullptr : share.memory_->data());
+    const StoredDtype stored = TRY(stored_dtype_of(layout.dtype()));
+    for (std::size_t i = 0; i < of_rank.size(); ++i) {
+      const AdapterLinearPart& part = share.linears_[i];
+      if (part.most_rank == 0) continue;
+      std::byte* const bytes = share.memory_->data();
+      if (of_rank[i].whole)
+        TRY(write_whole<T>(of_rank[i], *matrices[i][0]->whole, stored, bytes + part.a_offset));
+      else
+        TRY(write_part<T>(of_rank[i], part, matrices[i], stored, bytes));
+    }
+    return ok_status();
   }));
   return share;
 }

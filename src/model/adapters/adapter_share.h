@@ -54,7 +54,7 @@ class AdapterShare {
   // The matrices of each linear's modules; null for a module that the adapter does not change.
   using OfModules = std::vector<std::vector<const AdapterMatrices*>>;  // [linears][modules]
   // Cuts the values that rank `rank` needs out of `matrices`, and rounds them to AdapterLayout::dtype(). Returns
-  // invalid_argument if AdapterMatrices::whole has a value that is not finite. Precondition: A and B are finite.
+  // invalid_argument if a value is not finite afterwards.
   static Result<AdapterShare> cut(const AdapterLayout& layout, std::size_t rank, const OfModules& matrices,
                                   Device& device);
   // Copies a share that another process cut for the same layout and rank. Returns kDataLoss if its sizes do not fit the

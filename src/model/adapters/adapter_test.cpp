@@ -80,6 +80,20 @@ TEST(Adapter, PlacesMatricesByModule) {
             (std::vector<float>{100, 102, 104, 106, 150, 151, 101, 103, 105, 107, 0, 0}));
 }
 
+TEST(Adapter, RefusesValuesThatOverflowTheModelsType) {
+  AdaptableLinear linear{
+      .weight = "q.weight", .cols = kCols, .modules = {{"model.layers.0.q_proj", 4, kCols}}, .ranges = {{0, 0, 4}}};
+  const AdapterLayout layout = *AdapterLayout::create({{linear}}, 0, {.slots = 2, .max_rank = 4}, ir::DType::kFloat16);
+  for (const std::size_t tensor : {0, 1}) {
+    Folder folder;
+    folder.add_pair("model.layers.0.q_proj", 4, 2, 0);
+    ASSERT_TRUE(folder.load(layout).ok());
+    folder.values(tensor)[5] = 7e4F;
+    expect_error(folder.load(layout), StatusCode::kInvalidArgument,
+                 {"adapter_model.safetensors", "value 5 of tensor", tensor == 0 ? "lora_A" : "lora_B", "is inf"});
+  }
+}
+
 // A layout for two tensor-parallel ranks. q is split by rows, o by columns.
 AdapterLayout layout_of_ranks() {
   const auto of_rank = [](std::int64_t rank) {
