@@ -66,6 +66,12 @@ std::int64_t LayerDrafts::Tokens::count() const {
   return entry.row < 0 ? std::ssize(entry.sequence->tokens) : entry.next_token + kept + 1;
 }
 
+bool LayerDrafts::Tokens::are_complete() const {
+  const Sequence& sequence = *entry.sequence;
+  return sequence.generated() + kept >= sequence.request.stop.max_new_tokens &&
+         (sequence.generated() > 0 || sequence.uncomputed() == 0);
+}
+
 TokenId LayerDrafts::Tokens::at(std::int64_t position) const {
   if (entry.row < 0 || position < entry.next_token) return entry.sequence->tokens[static_cast<std::size_t>(position)];
   return sampled[static_cast<std::size_t>(entry.row + position - entry.next_token)];
@@ -140,6 +146,7 @@ void LayerDrafts::read(const ScheduledBatch& batch, std::span<const TokenId> sam
     if (entry.sequence == nullptr) continue;
     if (entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
     const Tokens tokens = tokens_of(batch, entry, sampled);
+    if (tokens.are_complete()) continue;
     if (is_model_)
       most_earlier -= add_model_rows(batch, tokens, most_earlier);
     else

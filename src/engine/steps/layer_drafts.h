@@ -42,11 +42,12 @@ class LayerDrafts {
   // Precondition: the runner's model has a next-token layer or a draft model. Both arguments must outlive this object.
   LayerDrafts(ModelRunner& runner, const CacheManager& cache);
 
-  // Makes the layer or draft model read the tokens of a forward, and the tokens that the forward chose after them.
-  // `sampled` has the forward's sampled tokens (StepOutputs::sampled), which need not be collected yet. Records the
-  // rows from which the forward's sequences get their next drafts. May overwrite the ids that the forward left on the
-  // device (last_ids). Preconditions: write_ids() was called, and no other forward has run since that forward. Logs an
-  // error instead of returning it. After an error, the forward's sequences have no drafts in the next step.
+  // Makes the layer or draft model read the tokens of a forward, except those of sequences that end with it. A layer
+  // also reads the tokens that the forward sampled (`sampled`, StepOutputs::sampled). Records the rows from which the
+  // forward's sequences get their next drafts. May overwrite the ids that the forward left on the device (last_ids).
+  // Preconditions: write_ids() was called, the forward's results were not added to its sequences yet, and no other
+  // forward has run since that forward. Logs an error instead of returning it. After an error, the forward's sequences
+  // have no drafts in the next step.
   void read(const ScheduledBatch& batch, std::span<const TokenId> sampled);
   // Records that the tokens of a forward are not read. Call this function for each collected forward that is not passed
   // to read().
@@ -77,12 +78,14 @@ class LayerDrafts {
   // The tokens that a sequence has once an entry's results are collected, unless it ends.
   struct Tokens {
     const ScheduledBatch::Entry& entry;
-    std::span<const TokenId> sampled;  // of the forward
+    std::span<const TokenId> sampled;  // the tokens that the forward sampled
     std::int64_t kept;                 // number of drafts that the results accept
     // Returns the number of computed tokens.
     std::int64_t computed() const { return entry.sequence->computed + kept; }
     // Returns the number of known tokens.
     std::int64_t count() const;
+    // Returns whether the sequence ends because it has as many tokens as it may have.
+    bool are_complete() const;
     TokenId at(std::int64_t position) const;
   };
   static Tokens tokens_of(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
