@@ -2,8 +2,8 @@
 //
 // The time is that of reading x, so many bytes must be in flight. A block multiplies a chunk of up to kRows rows of x
 // by kGroups · kValues rows of A. Stages of kStageColumns columns of both are copied to shared memory asynchronously,
-// and kStages - 1 stages are in flight. The kParts blocks of a cluster divide the stages among them, and add up their
-// sums at the end, always in the same order.
+// and kTileStages - 1 stages are in flight. The kParts blocks of a cluster divide the stages among them, and add up
+// their sums at the end, always in the same order.
 //
 // The lower bound of the time is that of reading x: 2 · rows · cols bytes at the bandwidth of the memory, or of the L2
 // cache if x is there.

@@ -10,8 +10,8 @@
 // a multiprocessor has room for blocks of the preceding and the next kernel too. In product_many, a block multiplies up
 // to 64 rows of x by 48 rows of A, so it reads x once for 48 rows of A. The order of a sum does not depend on the
 // number of rows, so deterministic forwards always use product_many. adapter_whole_linear also uses it, because a whole
-// matrix is far too large for registers. Other forwards of more than 1024 rows use shrink_tiles
-// (adapter_shrink_tiles.cuh).
+// matrix is far too large for registers. On Hopper and newer, other forwards of more than 1024
+// rows use shrink_tiles (adapter_shrink_tiles.cuh).
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ namespace tessera::cuda::adapters {
 inline constexpr int kValues = 16;       // rows of A in a tensor-core product
 inline constexpr int kStepColumns = 32;  // columns of a warp in a step: 4 lanes (a quad) load 16 bytes each
 inline constexpr int kManyWarps = 8;     // warps of a block of product_many
-inline constexpr int kMostGroups = 3;    // maximum number of groups of kValues rows of A in a block of product_many
+inline constexpr int kMostGroups = 3;    // maximum number of groups of kValues rows of A in a block
 
 // Returns 16 bytes of a row if `is_there`, else zeros.
 template <class T>

@@ -7,8 +7,8 @@
 //   end_products();                            // closes a group of products
 //   wait_for_products<kPending>();             // until at most kPending groups are in flight
 //
-// Matrices have rows of 64 16-bit elements, which are 128 bytes. The 16-byte chunks of a row are permuted by the
-// 128-byte swizzle of the copy engine (TMA). A matrix begins at a multiple of 1024 bytes.
+// Except for squares_at(), matrices have rows of 64 16-bit elements, which are 128 bytes. The 16-byte chunks of a row
+// are permuted by the 128-byte swizzle of the copy engine (TMA). A matrix begins at a multiple of 1024 bytes.
 #pragma once
 
 #include <cuda_bf16.h>

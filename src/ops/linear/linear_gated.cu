@@ -25,7 +25,9 @@ Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> cal
   const LinearProblem p = make_linear_problem(calls[0]);
   std::byte* const y = calls[1].results[0].data.raw();
   if (!supports<NoParts>(calls[0], p, y)) return std::unique_ptr<BoundOp>();
-  return with_types(p.dtype, calls[1].node, [&]<class T, class Gate>() { return make<T, Gate>(p, y); });
+  return with_gate(calls[1].node, [&]<class Gate>() {
+    return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16, Gate>(p, y) : make<__half, Gate>(p, y);
+  });
 }
 
 }  // namespace tessera

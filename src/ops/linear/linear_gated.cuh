@@ -1,7 +1,7 @@
 // Computes a linear of many rows and the gate after it in one kernel on Hopper (hopper_matmul.cuh):
-// y = a(x · gᵀ) ⊙ (x · uᵀ), where a is the activation. w has n gate rows g, then n up rows u. The linear's own result
-// is twice as wide as y, and is never stored and read again. At 8192 tokens this saves a fifth of a layer's memory
-// traffic.
+// y = a(x · gᵀ) ⊙ (x · uᵀ), where a is the activation. Adapters may change both products (linear_gated_parts.cuh). w
+// has n gate rows g, then n up rows u. The linear's own result is twice as wide as y, and is never stored and read
+// again. At 8192 tokens this saves a fifth of a layer's memory traffic.
 //
 // In shared memory, the tensor map of w places 8 gate rows beside the 8 up rows that belong to the same columns of y,
 // so that a thread has both sums of an element. The launch has as many blocks as the device runs at once. The tiles of

@@ -10,10 +10,11 @@ namespace tessera {
 // that two kernels are as fast; the forward is deterministic; or the device or this build lacks the kernel.
 Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> calls);
 
-// Binds a linear without residual, then adapter_add, then silu_mul or gelu_mul. Returns null also if the workspace of
-// the linear has no room for the changes (linear_gated_parts.cuh), if there are more than 1024 slots, or if columns of
-// the gate, or of the up projection, belong to several modules. The results have other bits than those of the replaced
-// operators, because the linear's result is not rounded before the change is added.
+// Binds a linear without residual, then adapter_add, then silu_mul or gelu_mul. Returns null also in these cases: the
+// workspace of the linear has no room for the changes (linear_gated_parts.cuh); columns of the gate, or of the up
+// projection, belong to several modules; or the type is float16, because scale · t could be beyond its range. The
+// results have other bits than those of the replaced operators, because the linear's result is not rounded before the
+// change is added.
 Result<std::unique_ptr<BoundOp>> bind_gated_adapted(std::span<const BindArgs> calls);
 
 }  // namespace tessera

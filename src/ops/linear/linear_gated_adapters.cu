@@ -9,6 +9,8 @@ namespace {
 using namespace cuda;
 using namespace cuda::gated_linear;
 
+using T = __nv_bfloat16;
+
 // Returns whether the columns of the gate belong to one module of the adapters, and those of the up projection to one.
 bool has_two_parts(const AdapterRanges& ranges, std::int64_t n) {
   return ranges.count == 1 || (ranges.count == 2 && ranges.ends[0] == n);
@@ -26,7 +28,6 @@ Result<CUtensorMap> encode_columns_of_b(ir::DType dtype, const AdapterAddArgs& i
 }
 
 // Places the parts of m rows in the workspace. Returns nothing if they do not fit.
-template <class T>
 Result<std::optional<Parts<T>>> make_parts_of(const LinearProblem& p, const AdapterAddArgs& in, int tile_rows) {
   const std::int64_t n = p.n / 2;
   const std::int64_t tiles = ceil_div(p.m, tile_rows);
@@ -58,11 +59,11 @@ Result<std::optional<Parts<T>>> make_parts_of(const LinearProblem& p, const Adap
                                   .modules = {in.ranges.modules[0], in.ranges.modules[in.ranges.count - 1]}});
 }
 
-template <class T, class Gate>
+template <class Gate>
 Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, const AdapterAddArgs& in, std::byte* y) {
   const std::optional<Launch<T>> launch = TRY(make_launch<T, Gate, Parts<T>>(p, y));
   if (!launch) return std::unique_ptr<BoundOp>();
-  const std::optional<Parts<T>> parts = TRY(make_parts_of<T>(p, in, launch->linear.tile_rows));
+  const std::optional<Parts<T>> parts = TRY(make_parts_of(p, in, launch->linear.tile_rows));
   if (!parts) return std::unique_ptr<BoundOp>();
   const LaunchShape shape_of_parts{
       .grid = dim3(static_cast<unsigned>(ceil_div(p.m, launch->linear.tile_rows)), kPartBlocks),
@@ -81,10 +82,10 @@ Result<std::unique_ptr<BoundOp>> bind_gated_adapted(std::span<const BindArgs> ca
   const LinearProblem p = make_linear_problem(calls[0]);
   const AdapterAddArgs in = adapter_add_args(calls[1]);
   std::byte* const y = calls[2].results[0].data.raw();
-  if (!supports<Parts<__nv_bfloat16>>(calls[0], p, y) || !is_aligned(in.b) || in.num_slots > kMostSlots ||
-      !has_two_parts(in.ranges, p.n / 2))
+  if (!supports<Parts<T>>(calls[0], p, y) || !is_aligned(in.b) || in.num_slots > kMostSlots ||
+      !has_two_parts(in.ranges, p.n / 2) || p.dtype != ir::DType::kBFloat16)
     return std::unique_ptr<BoundOp>();
-  return with_types(p.dtype, calls[2].node, [&]<class T, class Gate>() { return make<T, Gate>(p, in, y); });
+  return with_gate(calls[2].node, [&]<class Gate>() { return make<Gate>(p, in, y); });
 }
 
 }  // namespace tessera

@@ -90,16 +90,12 @@ Result<std::optional<Launch<T>>> make_launch(const LinearProblem& p, std::byte* 
                  .cluster = kHopperCluster}});
 }
 
-// Calls f.template operator()<T, Gate>() with the linear's type and the function of the gate's operator. Returns null
-// for the exact GELU, because no model in use has many rows with it.
+// Calls f.template operator()<Gate>() with the function of the gate's operator. Returns null for the exact GELU,
+// because no model in use has many rows with it.
 template <class F>
-Result<std::unique_ptr<BoundOp>> with_types(ir::DType dtype, const ir::Node& gate, const F& f) {
-  const auto with_gate = [&]<class Gate>() {
-    return dtype == ir::DType::kBFloat16 ? f.template operator()<__nv_bfloat16, Gate>()
-                                         : f.template operator()<__half, Gate>();
-  };
-  if (gate.op == "silu_mul") return with_gate.template operator()<Silu>();
-  if (gate.attribute_or("tanh", true)) return with_gate.template operator()<GeluTanh>();
+Result<std::unique_ptr<BoundOp>> with_gate(const ir::Node& gate, const F& f) {
+  if (gate.op == "silu_mul") return f.template operator()<Silu>();
+  if (gate.attribute_or("tanh", true)) return f.template operator()<GeluTanh>();
   return std::unique_ptr<BoundOp>();
 }
 

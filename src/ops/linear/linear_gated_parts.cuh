@@ -25,7 +25,7 @@
 namespace tessera::cuda::gated_linear {
 
 inline constexpr int kPartRanks = kHopperDepth / 4;
-inline constexpr int kMostSlots = 1024;
+inline constexpr int kMostSlots = 1024;  // as many as AdapterLimits allows
 inline constexpr int kPartThreads = kHopperRows;
 inline constexpr int kPartBlocks = 8;  // blocks of make_parts() for each tile
 // A square of b in shared memory: eight columns of all of a stage's ranks (squares_at()).
@@ -53,7 +53,8 @@ struct Parts {
   std::int32_t modules[2];  // the modules of the gate and of the up projection
 };
 
-// Writes the parts of tile blockIdx.x. The blocks of a tile divide its elements of x.
+// Writes the parts of tile blockIdx.x. The blocks of a tile divide its elements of x. Preconditions: there are at most
+// kMostSlots slots, and the values of t times their scale are within T's range.
 template <class T>
 __global__ void __launch_bounds__(kPartThreads)
     make_parts(const AdapterAddArgs in, const __grid_constant__ Parts<T> parts) {
