@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <deque>
+#include <future>
 #include <utility>
 
 namespace tessera {
@@ -13,13 +15,25 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::uniqu
   return engine;
 }
 
-// Loads the adapters that the options name.
+// Loads the adapters that the options name, in order. Reads the next few folders meanwhile, so that some are converted
+// while others wait for pinned memory.
 Status Engine::load_adapters() {
-  for (const AdapterPath& given : model_->options.adapters.paths) {
+  using Content = Result<std::shared_ptr<const Adapter>>;
+  constexpr std::size_t kReadAtOnce = 4;
+  const std::vector<AdapterPath>& paths = model_->options.adapters.paths;
+  std::deque<std::future<Content>> reads;  // the folders from the current path on that are read or being read
+  std::size_t begun = 0;
+  for (const AdapterPath& given : paths) {
     const std::string context = fmt::format("lora_paths: {}={}", given.name, given.path);
     const AdapterLoad load{.name = given.name};
     TRY(adapters_.check(load).with_context(context));
-    TRY(adapters_.load(load, TRY(Adapter::load(given.path, *adapter_layout(), device()).with_context(context))));
+    for (; begun < paths.size() && reads.size() < kReadAtOnce; ++begun)
+      reads.push_back(std::async(std::launch::async, [this, &path = paths[begun].path] {
+        return Adapter::load(path, *adapter_layout(), device());
+      }));
+    Content content = reads.front().get();
+    reads.pop_front();
+    TRY(adapters_.load(load, TRY(std::move(content).with_context(context))));
   }
   return ok_status();
 }

@@ -78,5 +78,24 @@ TEST_F(AdapterPoolTest, ServesNothingWithoutSlots) {
   EXPECT_THAT(pool.find("one").status().message(), HasSubstr("enable_lora"));
 }
 
+// The engine reads several folders at once.
+TEST(AdaptersOfTheStart, AreLoadedInOrder) {
+  EngineOptions options = small_options();
+  options.adapters = {.enabled = true, .limits = {.slots = 2}, .paths = {}};
+  const std::string folder = testing::data_path("adapters/llama-lora/r16-pattern");
+  for (const char* name : {"f", "e", "d", "c", "b", "a"}) options.adapters.paths.push_back({name, folder});
+  const Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  for (std::size_t i = 0; i < options.adapters.paths.size(); ++i) {
+    const std::string& name = options.adapters.paths[i].name;
+    EXPECT_EQ((*(*engine)->adapters().find(name))->number, static_cast<std::int64_t>(i + 1)) << name;
+  }
+
+  options.adapters.paths[4].path = "/nowhere";
+  EXPECT_THAT(Engine::create(options).status().message(), HasSubstr("lora_paths: b=/nowhere"));
+  options.adapters.paths[4] = {"e", folder};
+  EXPECT_THAT(Engine::create(options).status().message(), HasSubstr("\"e\" is loaded already"));
+}
+
 }  // namespace
 }  // namespace tessera::test
