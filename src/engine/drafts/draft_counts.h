@@ -40,7 +40,7 @@ struct DraftSaving {
   double predicted_ms = 0;   // time of this step with its drafts; 0 without drafts
   bool has_prompts = false;  // whether the step also computes prompts
 
-  // Returns the predicted time of a step without prompts, or 0.
+  // Returns the predicted time of a step without prompts, or 0. It is not multiplied by DraftCosts::slowdown.
   double decode_ms() const { return has_prompts ? 0 : predicted_ms; }
 };
 
@@ -64,9 +64,6 @@ class DraftCounts {
   // share of a later decode step. (If every later step has prompts too, a kept draft saves only one row of a later
   // step, but its request is still served sooner.)
   std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, const Step& step, const DraftCosts& costs);
-  // Returns the predicted milliseconds of the chosen step, not multiplied by DraftCosts::slowdown. Returns 0 if the
-  // step has no drafts or has prompts, or if no costs are measured.
-  double predicted_ms() const { return saving_ ? saving_->decode_ms() : 0; }
   // Returns what the chosen drafts are expected to save. All members are 0 if the step has no drafts. Returns nothing
   // if no costs are measured.
   const std::optional<DraftSaving>& saving() const { return saving_; }

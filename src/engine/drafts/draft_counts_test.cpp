@@ -65,7 +65,7 @@ TEST(DraftCounts, BesidePromptsADraftCostsARow) {
                          costs)[0];
   };
   EXPECT_EQ(of({.acceptance = 0.5, .most = 9}), 4) << "drafts save 5, 2.5, 1.25, 0.63 and 0.31 ms";
-  EXPECT_EQ(counts.predicted_ms(), 0);
+  EXPECT_EQ(counts.saving()->decode_ms(), 0);
   EXPECT_NEAR(counts.saving()->gained_ms, 5 + 2.5 + 1.25 + 0.625, 1e-9);
   EXPECT_NEAR(counts.saving()->taken_ms, 4 * 0.5, 1e-9);
   EXPECT_NEAR(counts.saving()->predicted_ms, 50 + 4 * 0.5, 1e-9);
@@ -86,18 +86,18 @@ TEST(DraftCounts, AMeasuredSlowdownCountsAgainstDrafts) {
   const std::vector<DraftOffer> one{{.acceptance = 0.4, .most = 1}};
   DraftCounts counts;
   EXPECT_THAT(counts.choose(one, {.requests = 1, .room = 9}, costs), ElementsAre(1));
-  EXPECT_DOUBLE_EQ(counts.predicted_ms(), 10);
+  EXPECT_DOUBLE_EQ(counts.saving()->decode_ms(), 10);
   EXPECT_DOUBLE_EQ(counts.saving()->gained_ms, 4) << "0.4 tokens of 10 ms";
   EXPECT_DOUBLE_EQ(counts.saving()->taken_ms, 0);
   EXPECT_DOUBLE_EQ(counts.saving()->predicted_ms, 10);
   EXPECT_FALSE(counts.saving()->has_prompts);
   costs.slowdown = [](std::int64_t requests) { return requests == 1 ? 1.3 : 1; };
   EXPECT_THAT(counts.choose(one, {.requests = 1, .room = 9}, costs), ElementsAre(1)) << "1.4 tokens in 13 ms";
-  EXPECT_DOUBLE_EQ(counts.predicted_ms(), 10) << "without the slowdown";
+  EXPECT_DOUBLE_EQ(counts.saving()->decode_ms(), 10) << "without the slowdown";
   EXPECT_DOUBLE_EQ(counts.saving()->taken_ms, 0) << "without the slowdown";
   costs.slowdown = [](std::int64_t) { return 1.4; };
   EXPECT_THAT(counts.choose(one, {.requests = 1, .room = 9}, costs), ElementsAre(0)) << "1.4 tokens in 14 ms";
-  EXPECT_EQ(counts.predicted_ms(), 0);
+  EXPECT_EQ(counts.saving()->decode_ms(), 0);
   EXPECT_EQ(counts.saving()->gained_ms, 0);
   EXPECT_EQ(counts.saving()->taken_ms, 0);
 }
