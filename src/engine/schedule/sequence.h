@@ -91,7 +91,10 @@ struct Sequence {
   bool decodes() const { return generated() > 0 && uncomputed() == 1; }
   // Returns whether no further forward needs to be scheduled: every token of the output is sampled, or a forward in
   // flight samples it. If the request generates nothing, returns whether the prompt is computed.
-  bool is_done() const { return generated() >= request.stop.max_new_tokens && (generated() > 0 || uncomputed() == 0); }
+  // If `more` is above 0, returns this for the time when `more` further tokens are known.
+  bool is_done(std::int64_t more = 0) const {
+    return generated() + more >= request.stop.max_new_tokens && (generated() > 0 || uncomputed() == 0);
+  }
   // Returns whether the choice of the next token needs the earlier tokens on the host.
   bool needs_text() const { return matcher.has_value() || (edits && edits->follow_text()); }
   // Returns whether edits and allowed tokens permit `token` as output token `number` (from 0).

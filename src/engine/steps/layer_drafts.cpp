@@ -66,20 +66,9 @@ std::int64_t LayerDrafts::Tokens::count() const {
   return entry.row < 0 ? std::ssize(entry.sequence->tokens) : entry.next_token + kept + 1;
 }
 
-bool LayerDrafts::Tokens::are_complete() const {
-  const Sequence& sequence = *entry.sequence;
-  return sequence.generated() + kept >= sequence.request.stop.max_new_tokens &&
-         (sequence.generated() > 0 || sequence.uncomputed() == 0);
-}
-
 TokenId LayerDrafts::Tokens::at(std::int64_t position) const {
   if (entry.row < 0 || position < entry.next_token) return entry.sequence->tokens[static_cast<std::size_t>(position)];
   return sampled[static_cast<std::size_t>(entry.row + position - entry.next_token)];
-}
-
-LayerDrafts::Tokens LayerDrafts::tokens_of(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
-                                           std::span<const TokenId> sampled) {
-  return {.entry = entry, .sampled = sampled, .kept = kept_drafts(batch, entry, sampled)};
 }
 
 void LayerDrafts::add_layer_rows(const Tokens& tokens) {
@@ -145,8 +134,8 @@ void LayerDrafts::read(const ScheduledBatch& batch, std::span<const TokenId> sam
   for (const ScheduledBatch::Entry& entry : batch.entries) {
     if (entry.sequence == nullptr) continue;
     if (entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
-    const Tokens tokens = tokens_of(batch, entry, sampled);
-    if (tokens.are_complete()) continue;
+    const Tokens tokens{.entry = entry, .sampled = sampled, .kept = kept_drafts(batch, entry, sampled)};
+    if (entry.sequence->is_done(tokens.kept)) continue;
     if (is_model_)
       most_earlier -= add_model_rows(batch, tokens, most_earlier);
     else

@@ -84,12 +84,8 @@ class LayerDrafts {
     std::int64_t computed() const { return entry.sequence->computed + kept; }
     // Returns the number of known tokens.
     std::int64_t count() const;
-    // Returns whether the sequence ends because it has as many tokens as it may have.
-    bool are_complete() const;
     TokenId at(std::int64_t position) const;
   };
-  static Tokens tokens_of(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
-                          std::span<const TokenId> sampled);
   // Adds the rows of the entry's tokens that the layer has not read.
   void add_layer_rows(const Tokens& tokens);
   // Adds rows that the draft model has not read, in order from the first unread row. Adds at most as many rows as the

@@ -184,17 +184,17 @@ void StepLoop::let_layer_read(const ScheduledBatch& batch, std::span<const Token
 // case the draft's row was computed with the correct preceding tokens, so the token sampled from the draft's row is the
 // sequence's next token.
 void StepLoop::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs) {
+  const std::int64_t accepted = kept_drafts(batch, entry, outputs.sampled);
   std::optional<RequestEvent> event = collector_.collect(batch, entry, outputs, profiler());
   std::int64_t kept = 0;
-  while (event && event->finish == FinishReason::kNone && kept < entry.drafts &&
-         event->token == batch.draft_of(entry, kept)) {
+  while (event && event->finish == FinishReason::kNone && kept < accepted) {
     outcomes_.report(*std::move(event));
     ++kept;
     keep_draft(entry, scheduler_.cache().has_states());
     event = collector_.collect_next(batch, entry, outputs, profiler());
   }
   if (entry.drafts > 0) {
-    const bool ends_by_draft = event && kept < entry.drafts && event->token == batch.draft_of(entry, kept);
+    const bool ends_by_draft = event && event->token && kept < accepted;
     const std::int64_t output = kept + (ends_by_draft ? 1 : 0);
     drafts_.add(entry.drafts, output);
     entry.sequence->result.drafts.add(entry.drafts, output);
