@@ -76,14 +76,9 @@ Result<std::unique_ptr<BoundOp>> make_shrink_tiles(const AdapterShrinkArgs& in) 
 // multiprocessors have work, and a block has at least eight stages of a linear of 4096 columns.
 template <class T, int kRows>
 Result<std::unique_ptr<BoundOp>> make_shrink_of_tiles(const AdapterShrinkArgs& in) {
-  const auto make = [&]<int kGroups>() {
+  return with_groups(in, [&]<int kGroups>() {
     return in.cols > 8192 ? make_shrink_tiles<T, kRows, kGroups, 8>(in) : make_shrink_tiles<T, kRows, kGroups, 4>(in);
-  };
-  switch (groups_of(in, 1)) {
-    case 1: return make.template operator()<1>();
-    case 2: return make.template operator()<2>();
-    default: return make.template operator()<kMostGroups>();
-  }
+  });
 }
 
 // Makes an operator that runs adapter_shrink on tensor cores, with the kernel for chunks of adapter_chunk_rows(in.rows)

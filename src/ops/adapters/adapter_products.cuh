@@ -42,6 +42,16 @@ inline unsigned groups_of(const AdapterProductArgs& in, int groups) {
   return static_cast<unsigned>(ceil_div(std::int64_t{in.modules} * in.rank, std::int64_t{groups} * kValues));
 }
 
+// Calls f.template operator()<kGroups>(), where kGroups is the number of groups of kValues rows of A for a block.
+template <class F>
+auto with_groups(const AdapterProductArgs& in, const F& f) {
+  switch (groups_of(in, 1)) {
+    case 1: return f.template operator()<1>();
+    case 2: return f.template operator()<2>();
+    default: return f.template operator()<kMostGroups>();
+  }
+}
+
 // Makes an operator that computes `items` values for each row of the batch. gridDim.x is the number of rows. A block
 // computes `size` values of a row, and gridDim.y is the number of blocks for a row.
 template <class Args>
@@ -84,11 +94,7 @@ std::unique_ptr<BoundOp> make_product_of_many(const char* name, const Args& in) 
         {.grid = kOfWhole<Args> ? dim3(chunks, groups) : dim3(groups, chunks), .block = dim3(kManyWarps * kWarp)}, in);
   };
   const auto make_large = [&]<int kEights>() {
-    switch (groups_of(in, 1)) {
-      case 1: return make.template operator()<kEights, 1>();
-      case 2: return make.template operator()<kEights, 2>();
-      default: return make.template operator()<kEights, kMostGroups>();
-    }
+    return with_groups(in, [&]<int kGroups>() { return make.template operator()<kEights, kGroups>(); });
   };
   if constexpr (kOfWhole<Args>)
     return in.rows <= 8 ? make.template operator()<1, 1>() : make_large.template operator()<8>();

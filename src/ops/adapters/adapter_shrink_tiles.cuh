@@ -9,6 +9,8 @@
 // cache if x is there.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "tessera/ops/adapters/adapter_tiles.cuh"
@@ -36,10 +38,8 @@ struct ShrinkSums {
 };
 
 template <class T, int kRows, int kGroups>
-inline constexpr int kShrinkBytes = static_cast<int>(kTileStages * sizeof(ShrinkStage<T, kRows, kGroups>)) >
-                                            static_cast<int>(sizeof(ShrinkSums<kRows, kGroups>))
-                                        ? static_cast<int>(kTileStages * sizeof(ShrinkStage<T, kRows, kGroups>))
-                                        : static_cast<int>(sizeof(ShrinkSums<kRows, kGroups>));
+inline constexpr std::size_t kShrinkBytes = std::max(kTileStages * sizeof(ShrinkStage<T, kRows, kGroups>),
+                                                     sizeof(ShrinkSums<kRows, kGroups>));
 
 // Loads a value from block `block` of the cluster, at the offset that `own` has in this block's shared memory.
 __device__ inline float load_from_block(const float* own, unsigned block) {
