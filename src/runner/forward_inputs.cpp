@@ -45,11 +45,25 @@ Status check_rope_positions(const RopeAxes& axes, std::int64_t tokens) {
   return ok_status();
 }
 
-Status check_adapter_slots(std::span<const std::int32_t> slots, std::int64_t available) {
+// Kernels rely on it that all rows of a request have the same slot (adapter_rows.h).
+Status check_adapter_slots(const ForwardBatch& batch, std::int64_t available) {
+  const std::vector<std::int32_t>& slots = batch.adapter_slots;
   for (std::size_t t = 0; t < slots.size(); ++t)
     if (slots[t] < -1 || slots[t] >= available)
       return internal_error(
           fmt::format("adapter_slots[{}] is {}; one of {} slots, or -1, is accepted", t, slots[t], available));
+  if (slots.empty()) return ok_status();
+  std::size_t first = 0;
+  for (const std::int32_t count : batch.query_lens) {
+    const std::size_t end = first + static_cast<std::size_t>(count);
+    for (std::size_t t = first; t < end; ++t)
+      if (slots[t] != slots[first])
+        return internal_error(
+            fmt::format("adapter_slots[{}] is {} and adapter_slots[{}] is {}; accepted is one slot for "
+                        "all tokens of a request",
+                        first, slots[first], t, slots[t]));
+    first = end;
+  }
   return ok_status();
 }
 
@@ -63,7 +77,7 @@ Status check_batch(const ForwardBatch& batch, const ForwardLimits& limits) {
     return internal_error(
         fmt::format("a batch with {} cache groups for a model with {}", batch.groups.size(), limits.cache_groups));
   }
-  TRY(check_adapter_slots(batch.adapter_slots, limits.adapter_slots));
+  TRY(check_adapter_slots(batch, limits.adapter_slots));
   return check_embeddings(batch, limits);
 }
 

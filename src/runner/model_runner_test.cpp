@@ -310,6 +310,17 @@ TEST(ModelRunner, RefusesInconsistentForwards) {
   EXPECT_LT(greatest_difference(bench.logits(kThree), bench.logits(kThree)), 1e-9) << "still usable";
 }
 
+TEST(ForwardInputs, ARequestWithTwoAdaptersIsRefused) {
+  ForwardBatch batch = make_batch({{ids(2)}, {ids(2)}}, Rows::kLast);
+  const ForwardLimits limits{
+      .max_tokens = 8, .max_requests = 4, .cache_groups = 1, .vocab_size = 512, .adapter_slots = 2};
+  batch.adapter_slots = {1, 1, 0, 0};
+  EXPECT_TRUE(check({.batch = batch}, limits).ok());
+  batch.adapter_slots = {1, 1, 0, -1};
+  EXPECT_THAT(check({.batch = batch}, limits).message(),
+              HasSubstr("adapter_slots[2] is 0 and adapter_slots[3] is -1; accepted is one slot for all tokens"));
+}
+
 TEST(ModelRunner, AForwardMayWantNoRows) {
   RunnerBench bench = make_captured("llama", small_options());
   const Result<ForwardOutputs> outputs = bench.runner->forward({.batch = make_batch({{ids(4)}}, Rows::kNone)});

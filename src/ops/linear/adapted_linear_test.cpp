@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "tessera/base/ceil_div.h"
 #include "tessera/ops/adapters/adapter_rows.h"
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/testing/device_calls.h"
@@ -39,7 +40,8 @@ struct AdaptedCase {
 };
 
 // Says which adapters the rows have.
-enum class Mix { kNone, kOne, kEach, kSome };
+enum class Mix { kNone, kOne, kEach, kSome, kRuns };
+constexpr std::int64_t kRun = 230;  // neighbouring rows with one slot in kRuns
 
 std::int32_t slot_of(Mix mix, std::int64_t row) {
   switch (mix) {
@@ -47,6 +49,7 @@ std::int32_t slot_of(Mix mix, std::int64_t row) {
     case Mix::kOne: return 3;
     case Mix::kEach: return static_cast<std::int32_t>(row * 5 % kSlots);
     case Mix::kSome: return static_cast<std::int32_t>(row * 5 % (kSlots + 1)) - 1;
+    case Mix::kRuns: return static_cast<std::int32_t>(row / kRun % (kSlots + 1)) - 1;
   }
   return -1;
 }
@@ -55,6 +58,7 @@ std::int32_t slot_of(Mix mix, std::int64_t row) {
 class AdaptedLinear {
  public:
   AdaptedLinear(const AdaptedCase& c, DType dtype, Mix mix) {
+    calls_.limits().max_requests = mix == Mix::kRuns ? ceil_div(c.rows, kRun) : c.rows;
     const auto random = [&](std::vector<std::int64_t> dims, double most, DType type) {
       return random_tensor(type, std::move(dims), seed_++, -most, most);
     };
@@ -148,7 +152,7 @@ TEST(JoinedKernelsOfAdapters, EqualTheirOperators) {
   int served = 0;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
     for (const AdaptedCase& c : adapted_cases())
-      for (const Mix mix : {Mix::kNone, Mix::kOne, Mix::kEach, Mix::kSome})
+      for (const Mix mix : {Mix::kNone, Mix::kOne, Mix::kEach, Mix::kSome, Mix::kRuns})
         for (const JoinedKernelDef& joined : test_kernels().joined()) {
           if (!replaces(joined, c) || c.rows > joined.most_rows) continue;
           AdaptedLinear linear(c, dtype, mix);

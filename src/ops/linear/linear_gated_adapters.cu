@@ -27,32 +27,39 @@ Result<CUtensorMap> encode_columns_of_b(ir::DType dtype, const AdapterAddArgs& i
       Swizzle::kNone);
 }
 
-// Places the parts of m rows in the workspace. Returns nothing if they do not fit.
-Result<std::optional<Parts<T>>> make_parts_of(const LinearProblem& p, const AdapterAddArgs& in, int tile_rows) {
+// Returns the maximum number of parts of all tiles. A part begins with its tile, or where the slot changes from one row
+// to the next, which it does at most once for each of `requests` requests (adapter_rows.h).
+std::int64_t most_parts(const AdapterAddArgs& in, std::int64_t tiles, std::int64_t tile_rows, std::int64_t requests) {
+  return std::min(tiles * std::min<std::int64_t>(in.num_slots, tile_rows), tiles + std::min(requests, in.rows));
+}
+
+// Places the parts in the workspace. `requests` is the maximum number of requests. Returns nothing if the parts do not
+// fit.
+Result<std::optional<Parts<T>>> make_parts_of(const LinearProblem& p, const AdapterAddArgs& in, int tile_rows,
+                                              std::int64_t requests) {
   const std::int64_t n = p.n / 2;
   const std::int64_t tiles = ceil_div(p.m, tile_rows);
-  const std::int64_t most = std::min<std::int64_t>(in.num_slots, tile_rows);
+  const std::int64_t most = most_parts(in, tiles, tile_rows, requests);
   const std::int64_t depths = ceil_div(in.rank, kPartRanks);
-  const std::int64_t rows = tiles * most * depths * tile_rows;
-  const auto bytes_of_t = static_cast<std::size_t>(rows * kHopperRowBytes);
-  const auto bytes_of_counts =
-      static_cast<std::size_t>(align_up(static_cast<std::size_t>(tiles) * sizeof(std::int32_t)));
-  if (bytes_of_t + bytes_of_counts + static_cast<std::size_t>(tiles * most) * sizeof(std::int32_t) >
-      kCublasLtWorkspaceBytes)
+  const std::int64_t rows = most * depths * tile_rows;
+  const auto numbers = static_cast<std::size_t>(align_up((2 * tiles + most) * std::int64_t{sizeof(std::int32_t)}));
+  if (tiles > kMostTiles || numbers + static_cast<std::size_t>(rows * kHopperRowBytes) > kCublasLtWorkspaceBytes)
     return std::optional<Parts<T>>();
+  std::byte* const t = p.workspace + numbers;
   const CUtensorMap x = TRY(encode_tensor_map(
-      p.dtype, p.workspace,
+      p.dtype, t,
       std::array{TensorBox{.size = kHopperDepth, .stride = 1, .box = kHopperDepth},
                  TensorBox{.size = rows, .stride = kHopperDepth, .box = tile_rows / kHopperCluster}}));
   const CUtensorMap gate = TRY(encode_columns_of_b(p.dtype, in, 0, n));
   const CUtensorMap up = TRY(encode_columns_of_b(p.dtype, in, n, n));
-  std::byte* const counts = p.workspace + bytes_of_t;
+  auto* const firsts = reinterpret_cast<std::int32_t*>(p.workspace);
   return std::optional<Parts<T>>({.x = x,
                                   .gate = gate,
                                   .up = up,
-                                  .counts = reinterpret_cast<std::int32_t*>(counts),
-                                  .slots = reinterpret_cast<std::int32_t*>(counts + bytes_of_counts),
-                                  .t = reinterpret_cast<T*>(p.workspace),
+                                  .firsts = firsts,
+                                  .counts = firsts + tiles,
+                                  .slots = firsts + 2 * tiles,
+                                  .t = reinterpret_cast<T*>(t),
                                   .most = static_cast<int>(most),
                                   .depths = static_cast<int>(depths),
                                   .tile_rows = tile_rows,
@@ -60,10 +67,11 @@ Result<std::optional<Parts<T>>> make_parts_of(const LinearProblem& p, const Adap
 }
 
 template <class Gate>
-Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, const AdapterAddArgs& in, std::byte* y) {
+Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, const AdapterAddArgs& in, std::int64_t requests,
+                                      std::byte* y) {
   const std::optional<Launch<T>> launch = TRY(make_launch<T, Gate, Parts<T>>(p, y));
   if (!launch) return std::unique_ptr<BoundOp>();
-  const std::optional<Parts<T>> parts = TRY(make_parts_of(p, in, launch->linear.tile_rows));
+  const std::optional<Parts<T>> parts = TRY(make_parts_of(p, in, launch->linear.tile_rows, requests));
   if (!parts) return std::unique_ptr<BoundOp>();
   const LaunchShape shape_of_parts{
       .grid = dim3(static_cast<unsigned>(ceil_div(p.m, launch->linear.tile_rows)), kPartBlocks),
@@ -85,7 +93,8 @@ Result<std::unique_ptr<BoundOp>> bind_gated_adapted(std::span<const BindArgs> ca
   if (!supports<Parts<T>>(calls[0], p, y) || !is_aligned(in.b) || in.num_slots > kMostSlots ||
       !has_two_parts(in.ranges, p.n / 2) || p.dtype != ir::DType::kBFloat16)
     return std::unique_ptr<BoundOp>();
-  return with_gate(calls[2].node, [&]<class Gate>() { return make<Gate>(p, in, y); });
+  const std::int64_t requests = calls[0].context.limits.max_requests;
+  return with_gate(calls[2].node, [&]<class Gate>() { return make<Gate>(p, in, requests, y); });
 }
 
 }  // namespace tessera

@@ -26,6 +26,7 @@ namespace tessera::cuda::gated_linear {
 
 inline constexpr int kPartRanks = kHopperDepth / 4;
 inline constexpr int kMostSlots = 1024;  // as many as AdapterLimits allows
+inline constexpr int kMostTiles = 128;
 inline constexpr int kPartThreads = kHopperRows;
 inline constexpr int kPartBlocks = 8;  // blocks of make_parts() for each tile
 // A square of b in shared memory: eight columns of all of a stage's ranks (squares_at()).
@@ -37,53 +38,71 @@ struct NoParts {
   static constexpr bool kAny = false;
 };
 
-// The parts of all tiles.
+// The parts of all tiles, one tile after the other.
 template <class T>
 struct Parts {
   static constexpr bool kAny = true;
-  CUtensorMap x;  // x [tiles · most · depths · tile_rows, kHopperDepth]; a copy has tile_rows / kHopperCluster rows
+  CUtensorMap x;     // x [parts · depths · tile_rows, kHopperDepth]; a copy has tile_rows / kHopperCluster rows
   CUtensorMap gate;  // the gate's columns of b as [slots, n / 8, 1, rank, 8]; a copy has room for two instead of one
   CUtensorMap up;    // the same of the up projection
-  std::int32_t* counts;  // [tiles], the number of parts
-  std::int32_t* slots;   // [tiles, most], the parts' slots in ascending order
+  std::int32_t* firsts;  // [tiles], the tile's first part
+  std::int32_t* counts;  // [tiles], the tile's number of parts
+  std::int32_t* slots;   // [parts], ascending in a tile
   T* t;                  // the elements of x
-  int most;              // the maximum number of parts of a tile
+  int most;              // the number of parts for which there is memory
   int depths;            // the number of stages of a part
   int tile_rows;
   std::int32_t modules[2];  // the modules of the gate and of the up projection
 };
 
-// Writes the parts of tile blockIdx.x. The blocks of a tile divide its elements of x. Preconditions: there are at most
-// kMostSlots slots, and the values of t times their scale are within T's range.
+// Writes the parts of tile blockIdx.x. The blocks of a tile divide its elements of x. Each block looks at all rows up
+// to the tile's last one, to find where the tile's parts begin. Preconditions: there are at most kMostTiles tiles and
+// kMostSlots slots, there is memory for all parts, and the values of t times their scale are within T's range.
 template <class T>
 __global__ void __launch_bounds__(kPartThreads)
     make_parts(const AdapterAddArgs in, const __grid_constant__ Parts<T> parts) {
-  __shared__ std::uint32_t used[kMostSlots / 32];  // a set bit means that the tile uses the slot
-  __shared__ std::int32_t slots[kHopperRows];      // the slot of each row; negative: none
+  __shared__ std::uint32_t used[kMostTiles][kMostSlots / 32];  // a set bit means that the tile uses the slot
+  __shared__ std::int32_t slots[kHopperRows];                  // the slot of each of the tile's rows; negative: none
   __shared__ std::int32_t part_of[kHopperRows];
+  __shared__ std::int32_t first;
   let_next_begin();
   const int thread = static_cast<int>(threadIdx.x);
   const int tile = static_cast<int>(blockIdx.x);
-  const std::int64_t first_row = std::int64_t{tile} * parts.tile_rows;
-  if (thread < kMostSlots / 32) used[thread] = 0;
+  const int words = (in.num_slots + 31) / 32;
+  const int first_row = tile * parts.tile_rows;
+  const int end_row = static_cast<int>(min(in.rows, std::int64_t{first_row + parts.tile_rows}));
+  for (int i = thread; i < (tile + 1) * words; i += kPartThreads) used[i / words][i % words] = 0;
+  slots[thread] = -1;
+  if (thread == 0) first = 0;
   __syncthreads();
-  const bool is_row = thread < parts.tile_rows && first_row + thread < in.rows;
-  const std::int32_t slot = is_row ? in.table.slots[first_row + thread] : -1;
-  if (slot >= 0) atomicOr(&used[slot / 32], 1U << slot % 32);
+#pragma unroll 8
+  for (int row = thread; row < end_row; row += kPartThreads) {
+    const std::int32_t slot = in.table.slots[row];
+    if (slot >= 0) atomicOr(&used[row / parts.tile_rows][slot / 32], 1U << slot % 32);
+    if (row >= first_row) slots[row - first_row] = slot;
+  }
   __syncthreads();
+  int before = 0;
+  for (int i = thread; i < tile * words; i += kPartThreads) before += __popc(used[i / words][i % words]);
+  if (before > 0) atomicAdd(&first, before);
+  const std::int32_t slot = slots[thread];
   std::int32_t part = 0;   // the number of used slots before this one
   std::int32_t count = 0;  // the number of used slots
-  for (int word = 0; word < kMostSlots / 32; ++word) {
-    const std::uint32_t bits = used[word];
+  for (int word = 0; word < words; ++word) {
+    const std::uint32_t bits = used[tile][word];
     const int bits_before = min(max(slot - word * 32, 0), 32);
     count += __popc(bits);
     part += __popc(bits_before == 32 ? bits : bits & ((1U << bits_before) - 1));
   }
-  slots[thread] = slot;
-  part_of[thread] = slot >= 0 ? part : -1;
   wait_for_previous();
-  if (blockIdx.y == 0 && thread == 0) parts.counts[tile] = count;
-  if (blockIdx.y == 0 && slot >= 0) parts.slots[std::int64_t{tile} * parts.most + part] = slot;
+  __syncthreads();
+  count = min(count, parts.most - first);  // stays within the memory, whatever the table says
+  part_of[thread] = slot >= 0 && part < count ? part : -1;
+  if (blockIdx.y == 0 && thread == 0) {
+    parts.firsts[tile] = first;
+    parts.counts[tile] = count;
+  }
+  if (blockIdx.y == 0 && part_of[thread] >= 0) parts.slots[first + part] = slot;
   __syncthreads();
 
   // An item is eight ranks of a row for the gate or the up projection.
@@ -99,18 +118,18 @@ __global__ void __launch_bounds__(kPartThreads)
     if (part_of[row] == stage / parts.depths) {
       const std::int32_t module = parts.modules[matrix];
       const float scale = in.scales[slots[row] * in.modules + module];
-      const int first = stage % parts.depths * kPartRanks + half * 8;
-      const float* const t = in.t + ((first_row + row) * in.modules + module) * in.rank;
+      const int from = stage % parts.depths * kPartRanks + half * 8;
+      const float* const t = in.t + (std::int64_t{first_row + row} * in.modules + module) * in.rank;
       const auto at = [&](int r) { return r < in.rank ? scale * t[r] : 0.0F; };
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const SplitPair both = split_two<T>(at(first + 2 * i), at(first + 2 * i + 1));
+        const SplitPair both = split_two<T>(at(from + 2 * i), at(from + 2 * i + 1));
         rounded[i] = both.rounded;
         rest[i] = both.rest;
       }
     }
-    const std::int64_t stage_of_all = std::int64_t{tile} * parts.most * parts.depths + stage;
-    T* const to = parts.t + (stage_of_all * parts.tile_rows + row) * kHopperDepth + matrix * 2 * kPartRanks + half * 8;
+    const std::int64_t row_of_x = (std::int64_t{first} * parts.depths + stage) * parts.tile_rows + row;
+    T* const to = parts.t + row_of_x * kHopperDepth + matrix * 2 * kPartRanks + half * 8;
     *reinterpret_cast<uint4*>(to) = make_uint4(rounded[0], rounded[1], rounded[2], rounded[3]);
     *reinterpret_cast<uint4*>(to + kPartRanks) = make_uint4(rest[0], rest[1], rest[2], rest[3]);
   }
@@ -123,9 +142,10 @@ __device__ inline void copy_parts(const Parts<T>& parts, const HopperRing& ring,
   const int rank = static_cast<int>(block_in_cluster());
   const int share = parts.tile_rows / kHopperCluster;
   const int bytes = 2 * kPartWeightBytes + parts.tile_rows * kHopperRowBytes;
+  const int first = parts.firsts[tile];
   const int count = parts.counts[tile];
-  for (int part = 0; part < count; ++part) {
-    const int slot = parts.slots[tile * parts.most + part];
+  for (int part = first; part < first + count; ++part) {
+    const int slot = parts.slots[part];
     for (int depth = 0; depth < parts.depths; ++depth, at.advance()) {
       SharedBarrier& full = ring.full[at.slot];
       if (at.turn > 0) ring.empty[at.slot].wait((at.turn - 1) & 1);
@@ -133,7 +153,7 @@ __device__ inline void copy_parts(const Parts<T>& parts, const HopperRing& ring,
       // Each copy has room for two matrices. The place of the other one lies outside the tensor, so it becomes zeros.
       copy_box(ring.weights(at.slot), parts.gate, full, 0, depth * kPartRanks, 0, group, slot);
       copy_box(ring.weights(at.slot) + kPartWeightBytes, parts.up, full, 0, depth * kPartRanks, -1, group, slot);
-      const int row = ((tile * parts.most + part) * parts.depths + depth) * parts.tile_rows + rank * share;
+      const int row = (part * parts.depths + depth) * parts.tile_rows + rank * share;
       copy_box_to_all(ring.rows(at.slot) + static_cast<std::uint32_t>(rank * share * kHopperRowBytes), parts.x, full,
                       (1 << kHopperCluster) - 1, 0, row);
     }

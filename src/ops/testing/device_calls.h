@@ -92,6 +92,7 @@ class DeviceCalls {
     return t;
   }
   Stream& stream() { return *stream_; }
+  PlanLimits& limits() { return context_.limits; }  // the limits of all calls
 
  private:
   ForwardContext context_;
