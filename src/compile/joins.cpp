@@ -35,14 +35,28 @@ bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, st
   return uses == (call.results.empty() ? 2 : 1);  // an operand that the call writes counts as a use too
 }
 
+// Returns whether two calls only read the same first operand, and the second call does not depend on the first.
+bool reads_same(const ir::Node& call, const ir::Node& next) {
+  const auto is_result = [&](ir::ValueId value) {
+    return std::ranges::find(call.results, value) != call.results.end();
+  };
+  const auto writes = [](const ir::Node& node) { return std::ranges::find(node.mutates, true) != node.mutates.end(); };
+  return !call.operands.empty() && !next.operands.empty() && call.operands[0] == next.operands[0] &&
+         std::ranges::none_of(next.operands, is_result) && !writes(call) && !writes(next);
+}
+
 bool matches(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
              const JoinedKernelDef& kernel) {
   const std::size_t count = kernel.num_ops();
   if (first + count > program.instructions.size()) return false;
   for (std::size_t i = 0; i < count; ++i)
     if (program.instructions[first + i].call.op != kernel.ops[i]) return false;
-  for (std::size_t i = 0; i + 1 < count; ++i)
-    if (!feeds_only(program, outputs, first + i)) return false;
+  const auto& calls = program.instructions;
+  for (std::size_t i = first; i + 1 < first + count; ++i) {
+    const bool fits =
+        kernel.side_by_side ? reads_same(calls[i].call, calls[i + 1].call) : feeds_only(program, outputs, i);
+    if (!fits) return false;
+  }
   return true;
 }
 

@@ -104,6 +104,20 @@ TEST_F(JoinsTest, RunInsteadOfTheirOperatorsUpToTheirRows) {
   EXPECT_TRUE(wrote_y);
 }
 
+TEST_F(JoinsTest, SideBySideNeedsOneInputAndNoOrder) {
+  constexpr JoinedKernelDef kScaleMul{
+      .ops = {"scale", "mul"}, .name = "side by side", .most_rows = 64, .side_by_side = true, .bind = kNever.bind};
+  const auto joins = [&](const std::string& calls) {
+    const std::string text =
+        "graph @g {\n  input %x: f32[T, 2]\n  input %r: f32[T, 2]\n" + calls + "  return %y, %z\n}";
+    return compile(text, table({kScaleMul})).instructions[0].joins.size();
+  };
+  const std::string scale = "  %y: f32[T, 2] = scale(%x) {factor = 2.0}\n";
+  EXPECT_EQ(joins(scale + "  %z: f32[T, 2] = mul(%x, %r)\n"), 1U) << "both results are read";
+  EXPECT_EQ(joins(scale + "  %z: f32[T, 2] = mul(%r, %x)\n"), 0U) << "another first operand";
+  EXPECT_EQ(joins(scale + "  %z: f32[T, 2] = mul(%x, %y)\n"), 0U) << "mul waits for scale";
+}
+
 TEST_F(JoinsTest, TheNextJoinRunsIfOneDoesNotServe) {
   bool wrote_y = true;
   EXPECT_THAT(run(table({kNever, kScaleAdd}), 1, &wrote_y), Each(1012));

@@ -87,6 +87,9 @@ class AdaptedLinear {
     if (c.bias) operands.push_back(calls_.weight(random({c.out()}, 1, dtype)));
     if (c.residual) operands.push_back(calls_.place(random({c.rows, c.out()}, 1, dtype)));
     const TensorView& y = add("linear", operands, {{"bias", c.bias}, {"residual", c.residual}});
+    shrunk_ = t;
+    product_ = y;
+    slots_ = slots;
     const ir::OpDecl& change = **built_in_ops().get("adapter_add");
     calls_.add(change,
                {y, t, calls_.place(random({kSlots, c.rank, c.out()}, 0.1, dtype)), ranks_view,
@@ -115,9 +118,43 @@ class AdaptedLinear {
     return calls_.download(left_);
   }
 
+  // Binds a kernel that replaces adapter_shrink and the linear, side by side.
+  Result<std::unique_ptr<BoundOp>> bind_beside(const JoinedKernelDef& joined) {
+    const std::vector<BindArgs> args = calls_.args();
+    return joined.bind(std::span(args).first(2));
+  }
+  // The results of adapter_shrink and of the linear. Rows of x · aᵀ without an adapter are undefined, and here zeros.
+  struct Both {
+    HostTensor shrunk;
+    HostTensor product;
+  };
+  // Runs `op`, or both operators' own kernels if it is null.
+  Result<Both> run_beside(const BoundOp* op) {
+    TRY(calls_.poison());
+    if (op != nullptr) {
+      TRY(op->enqueue(calls_.stream()));
+    } else {
+      const std::vector<BindArgs> args = calls_.args();
+      for (std::size_t i = 0; i < 2; ++i) {
+        const std::unique_ptr<BoundOp> own = TRY(TRY(test_kernels().get(args[i].node.op))->bind(args[i]));
+        TRY(own->enqueue(calls_.stream()));
+      }
+    }
+    Both both{TRY(calls_.download(shrunk_)), {}};
+    both.product = TRY(calls_.download(product_));
+    const std::size_t row = both.shrunk.bytes.size() / slots_.size();
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      if (slots_[i] < 0)
+        std::fill_n(both.shrunk.bytes.begin() + static_cast<std::ptrdiff_t>(i * row), row, std::byte{0});
+    return both;
+  }
+
  private:
   std::uint32_t seed_ = 1;
   DeviceCalls calls_;
+  TensorView shrunk_;
+  TensorView product_;
+  std::vector<std::int32_t> slots_;
   TensorView left_;  // the result of the gate, or of adapter_add if there is no gate
   std::unique_ptr<BoundOp> shrink_;
 };
@@ -171,6 +208,39 @@ TEST(JoinedKernelsOfAdapters, EqualTheirOperators) {
           testing::expect_joined(*actual, *again, *expected, name);
         }
   EXPECT_GT(served, 50);
+}
+
+TEST(JoinedKernelsOfAdapters, ShrinkBesideTheLinearEqualsBoth) {
+  if (test_kernels().joined().empty()) GTEST_SKIP() << "this device has no joined kernels";
+  const std::vector<AdaptedCase> cases{
+      {.rows = 32, .in = 4096, .ranges = {4096, 1024, 1024}, .modules = {0, 1, 2}, .rank = 16, .bias = true},
+      {.rows = 17, .in = 4096, .ranges = {4096}, .modules = {0}, .rank = 16, .residual = true},
+      {.rows = 64, .in = 14336, .ranges = {4096}, .modules = {0}, .rank = 16, .residual = true},
+      {.rows = 60, .in = 1152, .ranges = {320, 64}, .modules = {0, 1}, .rank = 12},
+      {.rows = 33, .in = 520, .ranges = {256, 128}, .modules = {1, 0}, .rank = 40}};
+  int served = 0;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
+    for (const AdaptedCase& c : cases)
+      for (const Mix mix : {Mix::kNone, Mix::kOne, Mix::kEach, Mix::kSome})
+        for (const JoinedKernelDef& joined : test_kernels().joined()) {
+          if (joined.ops[0] != "adapter_shrink" || c.rows > joined.most_rows) continue;
+          AdaptedLinear linear(c, dtype, mix);
+          const Result<std::unique_ptr<BoundOp>> op = linear.bind_beside(joined);
+          ASSERT_TRUE(op.ok()) << op.status().to_string();
+          if (*op == nullptr) continue;
+          ++served;
+          const auto actual = linear.run_beside(op->get());
+          const auto again = linear.run_beside(op->get());
+          const auto expected = linear.run_beside(nullptr);
+          ASSERT_TRUE(actual.ok() && again.ok() && expected.ok()) << actual.status().to_string();
+          const std::string name = std::string(joined.name) + ": " + std::to_string(c.rows) + " rows, k " +
+                                   std::to_string(c.in) + ", mix " + std::to_string(static_cast<int>(mix));
+          EXPECT_EQ(actual->shrunk.bytes, again->shrunk.bytes) << name;
+          testing::expect_close(actual->shrunk, expected->shrunk.values(), {.absolute = 1e-3, .relative = 1e-4},
+                                name + ", shrunk");
+          testing::expect_joined(actual->product, again->product, expected->product, name);
+        }
+  EXPECT_GT(served, 20);
 }
 
 // A tile of many rows adds zeros for rows without an adapter if other rows of the tile have one.

@@ -48,6 +48,9 @@ Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& problem);
 // Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null if the split
 // kernel does not support them.
 Result<std::unique_ptr<BoundOp>> bind_split_gated(std::span<const BindArgs> calls);
+// Binds a JoinedKernelDef's operators, side by side: adapter_shrink and a linear, which read the same x. Returns null
+// if the split kernel does not support them, or if the streamed kernel computes the linear.
+Result<std::unique_ptr<BoundOp>> bind_split_shrink(std::span<const BindArgs> calls);
 
 // Binds a JoinedKernelDef's operators: a linear, adapter_add, and, if the linear has no residual, silu_mul or gelu_mul.
 // Returns null if the streamed kernel does not support them.

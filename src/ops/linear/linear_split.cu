@@ -54,49 +54,79 @@ Result<CUtensorMap> map_of_weights(const LinearProblem& p, Gate gate) {
                            kWeightRows, kDepth);
 }
 
+// What a linear computes besides x · wᵀ.
+struct Extras {
+  Gate gate = Gate::kNone;
+  const AdapterShrinkArgs* adapters = nullptr;  // null: none
+};
+
+// Returns how many tiles of A the rows of x can need.
+std::int64_t most_needed_tiles(const AdapterShrinkArgs& in) {
+  const std::int64_t values = std::int64_t{in.modules} * in.rank;
+  return ceil_div(std::min<std::int64_t>(in.rows, in.num_slots) * values, kWeightRows);
+}
+
+Result<ShrinkRows> shrink_rows(ir::DType dtype, const AdapterShrinkArgs& in) {
+  const std::int64_t rows = std::int64_t{in.num_slots} * in.modules * in.rank;
+  const CUtensorMap a =
+      TRY(encode_tensor_map(dtype, in.a,
+                            std::array{TensorBox{.size = in.cols, .stride = 1, .box = kDepth},
+                                       TensorBox{.size = rows, .stride = in.cols, .box = kWeightRows}}));
+  return ShrinkRows{.a = a, .in = in, .tiles = static_cast<int>(ceil_div(rows, kWeightRows))};
+}
+
+template <class T, int kN, int kBlocks, class Adapters>
+Result<std::unique_ptr<BoundOp>> launch(const char* name, const SplitLinear<T>& bound, const Adapters& adapters,
+                                        std::int64_t tiles, std::int64_t needed_tiles) {
+  constexpr auto kKernel = linear_split<T, kN, kBlocks, Adapters>;
+  const auto* const kernel = reinterpret_cast<const void*>(kKernel);
+  const int clusters = TRY(clusters_at_once(kernel, kThreads, kBlocks, kSharedBytesOfOne, name));
+  const std::size_t bytes = needed_tiles <= clusters ? kSharedBytesOfOne : kSharedBytesOfTwo;
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(tiles * kBlocks)), .block = dim3(kThreads), .cluster = kBlocks};
+  return make_cuda_op(
+      name, [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, bound, adapters); });
+}
+
 template <class T, int kN, int kBlocks>
-Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
-  constexpr auto kKernel = linear_split<T, kN, kBlocks>;
+Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, const Extras& extras, std::byte* y) {
   constexpr int kAlignment = 1024;
   static_assert(kAlignment + kSumBytes<kN> <= kSharedBytesOfTwo);
   const CUtensorMap x = TRY(encode_tensor_map(p.dtype, p.x,
                                               std::array{TensorBox{.size = p.k, .stride = 1, .box = kDepth},
                                                          TensorBox{.size = p.m, .stride = p.k, .box = kN}}));
-  const CUtensorMap w = TRY(map_of_weights(p, gate));
+  const CUtensorMap w = TRY(map_of_weights(p, extras.gate));
   const SplitLinear<T> bound{.x = x,
                              .w = w,
                              .bias = reinterpret_cast<const T*>(p.bias),
                              .residual = reinterpret_cast<const T*>(p.residual),
                              .y = reinterpret_cast<T*>(y),
                              .m = static_cast<int>(p.m),
-                             .n = static_cast<int>(gate == Gate::kNone ? p.n : p.n / 2),
+                             .n = static_cast<int>(extras.gate == Gate::kNone ? p.n : p.n / 2),
                              .k = static_cast<int>(p.k),
                              .stages = std::min(kMostStages, (kSharedBytesOfTwo - kAlignment) / kStageBytes<kN>),
-                             .gate = gate};
+                             .gate = extras.gate};
   const std::int64_t tiles = ceil_div(p.n, kWeightRows);
-  const std::int64_t blocks = tiles * kBlocks;
-  const auto* const kernel = reinterpret_cast<const void*>(kKernel);
-  const int clusters = TRY(clusters_at_once(kernel, kThreads, kBlocks, kSharedBytesOfOne, name));
-  const std::size_t bytes = tiles <= clusters ? kSharedBytesOfOne : kSharedBytesOfTwo;
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads), .cluster = kBlocks};
-  return make_cuda_op(name,
-                      [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, bound); });
+  if (extras.adapters == nullptr) return launch<T, kN, kBlocks>(name, bound, NoShrink{}, tiles, tiles);
+  const ShrinkRows adapters = TRY(shrink_rows(p.dtype, *extras.adapters));
+  return launch<T, kN, kBlocks>(name, bound, adapters, tiles + adapters.tiles,
+                                tiles + most_needed_tiles(*extras.adapters));
 }
 
 template <class T, int kN>
-Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
+Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, const Extras& extras, std::byte* y) {
   switch (blocks_of_tile(p)) {
-    case 1: return make<T, kN, 1>(name, p, gate, y);
-    case 2: return make<T, kN, 2>(name, p, gate, y);
-    default: return make<T, kN, 4>(name, p, gate, y);
+    case 1: return make<T, kN, 1>(name, p, extras, y);
+    case 2: return make<T, kN, 2>(name, p, extras, y);
+    default: return make<T, kN, 4>(name, p, extras, y);
   }
 }
 
-Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
+Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, const Extras& extras, std::byte* y) {
   const bool is_short = p.m <= 32;
   if (p.dtype == ir::DType::kBFloat16)
-    return is_short ? make<__nv_bfloat16, 32>(name, p, gate, y) : make<__nv_bfloat16, 64>(name, p, gate, y);
-  return is_short ? make<__half, 32>(name, p, gate, y) : make<__half, 64>(name, p, gate, y);
+    return is_short ? make<__nv_bfloat16, 32>(name, p, extras, y) : make<__nv_bfloat16, 64>(name, p, extras, y);
+  return is_short ? make<__half, 32>(name, p, extras, y) : make<__half, 64>(name, p, extras, y);
 }
 
 }  // namespace
@@ -105,19 +135,25 @@ bool can_split(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
   return allows_own_kernels(args, p) && args.operands[1].is_weight && p.m > 1 && p.m <= kMostSplitRows &&
          p.k % 8 == 0 && p.n % 8 == 0 && is_worth_splitting(p) && is_aligned(p.bias) && is_aligned(p.residual) &&
-         is_aligned(p.y) && runs_sm90a_code(reinterpret_cast<const void*>(linear_split<__nv_bfloat16, 32, 1>));
+         is_aligned(p.y) &&
+         runs_sm90a_code(reinterpret_cast<const void*>(linear_split<__nv_bfloat16, 32, 1, NoShrink>));
 }
 
-Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& p) {
-  return make("linear, k split", p, Gate::kNone, p.y);
-}
+Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& p) { return make("linear, k split", p, {}, p.y); }
 
 Result<std::unique_ptr<BoundOp>> bind_split_gated(std::span<const BindArgs> calls) {
   const LinearProblem p = make_linear_problem(calls[0]);
   std::byte* const y = calls[1].results[0].data.raw();
   if (!can_split(calls[0]) || p.residual != nullptr || p.n % 16 != 0 || !is_aligned(y))
     return std::unique_ptr<BoundOp>();
-  return make("linear and gate, k split", p, gate_of(calls[1].node), y);
+  return make("linear and gate, k split", p, {.gate = gate_of(calls[1].node)}, y);
+}
+
+Result<std::unique_ptr<BoundOp>> bind_split_shrink(std::span<const BindArgs> calls) {
+  const AdapterShrinkArgs adapters = adapter_shrink_args(calls[0]);
+  const LinearProblem p = make_linear_problem(calls[1]);
+  if (can_stream(calls[1]) || !can_split(calls[1]) || !is_aligned(adapters.a)) return std::unique_ptr<BoundOp>();
+  return make("linear and adapter_shrink, k split", p, {.adapters = &adapters}, p.y);
 }
 
 }  // namespace tessera

@@ -15,6 +15,7 @@
 // time for reading w from memory.
 #pragma once
 
+#include "tessera/ops/adapters/adapter_linear.h"
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/box_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -39,6 +40,46 @@ template <int kN>
 inline constexpr int kStageBytes = (kN + kWeightRows) * kRowBytes;
 template <int kN>
 inline constexpr int kSumBytes = kN* kSumRow * 4;
+
+// Takes the place of ShrinkRows in a linear without adapters.
+struct NoShrink {
+  static constexpr bool kAny = false;
+};
+
+// The adapters' x · aᵀ (adapter_shrink, adapter_linear.h), which a linear can compute in further tiles. All slots' rows
+// of A form one matrix [slots · modules · rank, k], and kWeightRows of its rows are a tile. These tiles come first in
+// the grid. The blocks of a tile that no row needs end at once.
+struct ShrinkRows {
+  static constexpr bool kAny = true;
+  CUtensorMap a;
+  AdapterShrinkArgs in;
+  int tiles;
+
+  // Returns whether a row of x has the slot of one of the tile's rows of A. All threads of the block call it. It may
+  // run before the preceding kernels have ended.
+  __device__ bool needs(int tile) const {
+    const int values = in.modules * in.rank;
+    const int thread = static_cast<int>(threadIdx.x);
+    const std::int32_t slot = thread < in.rows ? in.table.slots[thread] : -1;
+    const int first = tile * kWeightRows / values;
+    const int last = (tile * kWeightRows + kWeightRows - 1) / values;
+    return __syncthreads_or(slot >= first && slot <= last) != 0;
+  }
+  // Stores the sums of eight rows of A, from row `first` on, for a row of x. Sums of other slots' rows are dropped, and
+  // those past the rank are 0, because A may hold anything there.
+  __device__ void store(int row, int first, const float (&sums)[8]) const {
+    const int values = in.modules * in.rank;
+    const std::int32_t slot = in.table.slots[row];
+    if (slot < 0) return;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int value = first + i - slot * values;
+      if (value < 0 || value >= values) continue;
+      const bool is_within = value % in.rank < in.ranks[slot * in.modules + value / in.rank];
+      in.t[static_cast<std::int64_t>(row) * values + value] = is_within ? sums[i] : 0.0F;
+    }
+  }
+};
 
 template <class T>
 struct SplitLinear {
@@ -171,6 +212,21 @@ __device__ inline void store_share(const SplitLinear<T>& p, std::uint32_t sums, 
   }
 }
 
+// Stores the block's share of the rows of x · aᵀ, as store_share() does for y.
+template <int kN, int kBlocks>
+__device__ inline void store_share_of_shrink(const ShrinkRows& adapters, std::uint32_t sums, int first_value,
+                                             int rank) {
+  constexpr int kShare = kN / kBlocks;
+  constexpr int kPacks = kWeightRows / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < kShare * kPacks; i += kWarpgroup) {
+    const int row = rank * kShare + i / kPacks;
+    if (row >= adapters.in.rows) continue;
+    float total[8];
+    add_blocks<kBlocks>(total, sums + static_cast<std::uint32_t>((row * kSumRow + i % kPacks * 8) * 4));
+    adapters.store(row, first_value + i % kPacks * 8, total);
+  }
+}
+
 // Stores the sums of a warpgroup to shared memory as [kN, kSumRow].
 template <int kN>
 __device__ inline void store_sums(const float (&sum)[kN / 2], std::uint32_t sums) {
@@ -188,16 +244,25 @@ __device__ inline void store_sums(const float (&sum)[kN / 2], std::uint32_t sums
           : "memory");
 }
 
-// Computes one tile with a cluster of kBlocks blocks. gridDim.x is the number of tiles of w times kBlocks.
-// Preconditions: m <= kN; k and n are multiples of 8; k has at least one stage for each block.
-template <class T, int kN, int kBlocks>
-__global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__ SplitLinear<T> p) {
+// Computes one tile with a cluster of kBlocks blocks. gridDim.x is the number of tiles times kBlocks. Adapters is
+// ShrinkRows if rows may have adapters, else NoShrink. Preconditions: m <= kN; k and n are multiples of 8; k has at
+// least one stage for each block.
+template <class T, int kN, int kBlocks, class Adapters>
+__global__ void __launch_bounds__(kThreads)
+    linear_split(const __grid_constant__ SplitLinear<T> p, const __grid_constant__ Adapters adapters) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier full[kMostStages], empty[kMostStages];
   const std::uint32_t ring = (shared_address(unaligned) + 1023) / 1024 * 1024;
   const int rank = static_cast<int>(blockIdx.x) % kBlocks;
-  const int first_weight = static_cast<int>(blockIdx.x) / kBlocks * kWeightRows;
+  int tile = static_cast<int>(blockIdx.x) / kBlocks;
+  bool shrinks = false;  // whether the tile is one of A
+  if constexpr (Adapters::kAny) {
+    shrinks = tile < adapters.tiles;
+    if (shrinks && !adapters.needs(tile)) return;
+    if (!shrinks) tile -= adapters.tiles;
+  }
+  const int first_weight = tile * kWeightRows;
   const int all_stages = (p.k + kDepth - 1) / kDepth;
   const int first = all_stages * rank / kBlocks;
   const int count = all_stages * (rank + 1) / kBlocks - first;  // number of stages that this block multiplies
@@ -205,6 +270,9 @@ __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__
   const auto rows_at = [&](int slot) { return weights_at(slot) + kWeightRows * kRowBytes; };
   const auto copy_weights = [&](int slot, int stage) {
     full[slot].arrive_and_expect(kStageBytes<kN>);  // elements outside w or x arrive as zeros
+    if constexpr (Adapters::kAny) {
+      if (shrinks) return copy_box(weights_at(slot), adapters.a, full[slot], stage * kDepth, first_weight);
+    }
     if (p.gate == Gate::kNone) {
       copy_box(weights_at(slot), p.w, full[slot], stage * kDepth, first_weight);
     } else {
@@ -218,6 +286,7 @@ __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__
   if (is_copying) {
     prefetch_map(p.w);
     prefetch_map(p.x);
+    if constexpr (Adapters::kAny) prefetch_map(adapters.a);
     for (int s = 0; s < p.stages; ++s) {
       full[s].init(1);
       empty[s].init(kWarpgroup / kWarp);
@@ -269,7 +338,10 @@ __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__
   } else {
     __syncthreads();
   }
-  if (threadIdx.x < kWarpgroup) store_share<T, kN, kBlocks>(p, ring, first_weight, rank);
+  if (threadIdx.x < kWarpgroup && !shrinks) store_share<T, kN, kBlocks>(p, ring, first_weight, rank);
+  if constexpr (Adapters::kAny) {
+    if (threadIdx.x < kWarpgroup && shrinks) store_share_of_shrink<kN, kBlocks>(adapters, ring, first_weight, rank);
+  }
   if constexpr (kBlocks > 1) {
     __syncwarp();
     sync_cluster();  // other blocks may still read this block's sums
