@@ -70,8 +70,11 @@ inline Completion run_one(Engine& engine, const Request& request) {
   return done.ok() ? (*done)[0] : Completion{};
 }
 
+// Names of adapters, each with the golden adapter that it stands for (folder_of()).
+using NamedAdapters = std::vector<std::pair<std::string, std::string>>;
+
 // Returns five adapters of one base: the two goldens, each under several names.
-inline std::vector<std::pair<std::string, std::string>> five_adapters() {
+inline NamedAdapters five_adapters() {
   return {{"a", kBothAdapters[0]},
           {"b", kBothAdapters[1]},
           {"c", kBothAdapters[0]},
@@ -79,13 +82,19 @@ inline std::vector<std::pair<std::string, std::string>> five_adapters() {
           {"e", kBothAdapters[0]}};
 }
 
-// Runs a batch of requests with five adapters and without an adapter. Checks that each request has the tokens and
-// log-probabilities that it has alone. The engine is deterministic, has five slots and no prefix cache.
-inline void expect_mixed_equals_alone(Engine& engine) {
-  for (const auto& [name, golden] : five_adapters()) ASSERT_TRUE(load(engine, name, folder_of(golden)).ok());
-  const Golden golden = read_golden_folder(folder_of(kBothAdapters[0]));
+// Runs a batch with one request for each of `adapters`, which are not empty, and one without an adapter. Checks that
+// each request has the tokens and log-probabilities that it has alone. The engine is deterministic, has a slot for each
+// adapter and no prefix cache.
+inline void expect_mixed_equals_alone(Engine& engine, const NamedAdapters& adapters) {
+  std::vector<std::string> names;
+  for (const auto& [name, adapter] : adapters) {
+    const Status loaded = load(engine, name, folder_of(adapter));
+    ASSERT_TRUE(loaded.ok()) << loaded.to_string();
+    names.push_back(name);
+    if (names.size() == 1) names.emplace_back();  // the second request has no adapter
+  }
+  const Golden golden = read_golden_folder(folder_of(adapters[0].second));
   std::vector<Request> requests;
-  const std::vector<std::string> names{"a", "", "b", "c", "d", "e"};
   for (std::size_t i = 0; i < names.size(); ++i) {
     requests.push_back(greedy(golden.prompts[i % golden.prompts.size()], names[i]));
     requests.back().logprobs.output = 3;

@@ -101,7 +101,7 @@ TEST(Adapters, AMixedBatchEqualsEachRequestAlone) {
   options.disable_radix_cache = true;
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
-  testing::expect_mixed_equals_alone(*engine);
+  testing::expect_mixed_equals_alone(*engine, five_adapters());
 }
 
 TEST(Adapters, MoreAdaptersThanSlotsTakeTurns) {

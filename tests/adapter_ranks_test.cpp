@@ -83,13 +83,37 @@ TEST_P(AdapterRanks, LogitsAndTokensEqualPeft) {
   }
 }
 
-TEST_P(AdapterRanks, AMixedBatchEqualsEachRequestAlone) {
-  EngineOptions options = options_of(GetParam(), "qwen3", /*slots=*/5);
+// Runs a mixed batch on an engine that has a slot for each adapter.
+void expect_mixed(EngineOptions options, const testing::NamedAdapters& adapters) {
   options.deterministic = true;
   options.disable_radix_cache = true;
   const std::unique_ptr<Engine> engine = testing::make_engine(options);
   ASSERT_NE(engine, nullptr);
-  testing::expect_mixed_equals_alone(*engine);
+  testing::expect_mixed_equals_alone(*engine, adapters);
+}
+
+TEST_P(AdapterRanks, AMixedBatchEqualsEachRequestAlone) {
+  expect_mixed(options_of(GetParam(), "qwen3", /*slots=*/5), testing::five_adapters());
+}
+
+// Both adapters change the experts, and one also changes the attention. One file has stacks of all experts, and the
+// other file has linears of single experts.
+TEST_P(AdapterRanks, MixedChangesOfExpertsEqualEachRequestAlone) {
+  const std::string stacks = "qwen3-moe-lora/r4-target-parameters";
+  const std::string linears = "qwen3-moe-lora/r4-experts-linear";
+  EngineOptions options = options_of(GetParam(), "qwen3-moe", /*slots=*/4);
+  options.adapters.limits.targets = testing::targets_of(stacks);
+  expect_mixed(options, {{"a", stacks}, {"b", linears}, {"c", stacks}, {"d", linears}});
+}
+
+// One adapter changes the embedding and the head by low-rank matrices, one replaces them, and one leaves them alone.
+TEST_P(AdapterRanks, MixedEmbeddingsAndHeadsEqualEachRequestAlone) {
+  const std::string changes = "llama-lora/r4-embed-head";
+  const std::string replaces = "llama-lora/r8-save-embed-head";
+  EngineOptions options = options_of(GetParam(), "llama", /*slots=*/3);
+  options.adapters.limits.targets = testing::targets_of(changes);
+  options.adapters.limits.saved = testing::saved_by(replaces);
+  expect_mixed(options, {{"a", changes}, {"b", replaces}, {"c", "llama-lora/r16-pattern"}});
 }
 
 TEST_P(AdapterRanks, EveryRankGetsWhatTakesASlot) {

@@ -51,6 +51,9 @@ inline constexpr const char* kLargerQuantisedGoldens[] = {
     "shared/llama-gptq-desc",      "shared/llama-nvfp4-modelopt", "shared/qwen3.5-fp8-block",
     "shared/qwen3-moe-fp8-block",  "shared/qwen3-moe-ct-nvfp4",   "shared/qwen3-moe-nvfp4-modelopt",
     "shared/deepseek-v3-fp8-block"};
+// The larger quantised checkpoints whose golden.safetensors has logits_act_i.
+inline constexpr const char* kLargerRoundedInputGoldens[] = {"shared/llama-ct-fp8-static", "shared/llama-fp8-modelopt",
+                                                             "shared/qwen3-ct-fp8-dynamic", "shared/qwen3.5-fp8-block"};
 
 // GGUF files: plain types and blocks of every common size; a model in one file, and one in three files; rows and
 // columns in another order than in Hugging Face's checkpoints; experts in MXFP4; a next-token layer.

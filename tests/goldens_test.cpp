@@ -201,6 +201,8 @@ INSTANTIATE_TEST_SUITE_P(RecurrentQuantised, Goldens, ::testing::ValuesIn(testin
 INSTANTIATE_TEST_SUITE_P(Quantised, Bfloat16Goldens, ::testing::ValuesIn(testing::kPlainInputGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Quantised, RoundedInputGoldens, ::testing::ValuesIn(testing::kRoundedInputGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(LargerQuantised, Goldens, ::testing::ValuesIn(testing::kLargerQuantisedGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(LargerQuantised, RoundedInputGoldens, ::testing::ValuesIn(testing::kLargerRoundedInputGoldens),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(LargerDense, Goldens, ::testing::ValuesIn(testing::kLargerDenseGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(LargerDense, Bfloat16Goldens, ::testing::ValuesIn(testing::kLargerDenseGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(LargerExperts, Goldens, ::testing::ValuesIn(testing::kLargerMixtureGoldens), case_name);

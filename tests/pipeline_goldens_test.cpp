@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "golden.h"
 #include "golden_cases.h"
 #include "rank_golden.h"
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/engine/engine.h"
 #include "tessera/runner/verify/soak.h"
 #include "tessera/runner/verify/verify.h"
@@ -64,11 +66,36 @@ void expect_greedy(const Golden& golden, Engine& engine) {
 // Returns why a family cannot be divided into stages; "" if it can.
 std::string refusal(std::string_view name) {
   if (name == "gemma4-e") return "layers of several stages read %k_cache.";
-  if (name == "qwen3.5" || name == "qwen3.5-moe" || name.starts_with("quantised/qwen3.5")) return "has a vision tower";
+  const bool quantised = name.starts_with("quantised/qwen3.5") || name == "shared/qwen3.5-fp8-block";
+  if (name == "qwen3.5" || name == "qwen3.5-moe" || quantised) return "has a vision tower";
   return "";
 }
 
-class PipelineGoldens : public ::testing::TestWithParam<const char*> {};
+class PipelineGoldens : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (const std::string absent = testing::absent_golden(GetParam()); !absent.empty()) GTEST_SKIP() << absent;
+  }
+};
+
+void expect_two_stages(const char* name, const Golden& golden) {
+  EngineOptions alone = options_for(golden, 1);
+  // Uses half of the cores, as a stage does, because a library's order of sums may depend on the number of cores.
+  alone.replicas = 2;
+  const std::unique_ptr<Engine> one = make_engine(alone);
+  ASSERT_NE(one, nullptr);
+  const std::unique_ptr<Engine> engine = make_engine(options_for(golden, 2));
+  ASSERT_NE(engine, nullptr);
+  const std::vector<Completion> expected = scores(golden, *one);
+  const std::vector<Completion> scored = scores(golden, *engine);
+  expect_scores(name, golden, scored);
+  // On a GPU, one rank may run a fused kernel for operators that lie in two different stages here, and a fused kernel
+  // may give other bits. Bits are therefore compared on the CPU only.
+  for (std::size_t i = 0; i < scored.size() && testing::test_device_name() == "cpu"; ++i)
+    EXPECT_EQ(scored[i].logits, expected[i].logits) << "not the bits of one rank, prompt " << i;
+  EXPECT_EQ(engine->parameters(), one->parameters());
+  expect_greedy(golden, *engine);
+}
 
 TEST_P(PipelineGoldens, TwoStages) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
@@ -79,21 +106,25 @@ TEST_P(PipelineGoldens, TwoStages) {
     EXPECT_THAT(refused.message(), ::testing::AllOf(HasSubstr("pp_size: 2 stages of "), HasSubstr(why)));
     return;
   }
-  EngineOptions alone = options_for(golden, 1);
-  // Uses half of the cores, as a stage does, because a library's order of sums may depend on the number of cores.
-  alone.replicas = 2;
-  const std::unique_ptr<Engine> one = make_engine(alone);
-  const std::unique_ptr<Engine> engine = make_engine(options_for(golden, 2));
-  ASSERT_NE(engine, nullptr);
-  const std::vector<Completion> expected = scores(golden, *one);
-  const std::vector<Completion> scored = scores(golden, *engine);
-  expect_scores(GetParam(), golden, scored);
-  // On a GPU, one rank may run a fused kernel for operators that lie in two different stages here, and a fused kernel
-  // may give other bits. Bits are therefore compared on the CPU only.
-  for (std::size_t i = 0; i < scored.size() && testing::test_device_name() == "cpu"; ++i)
-    EXPECT_EQ(scored[i].logits, expected[i].logits) << "not the bits of one rank, prompt " << i;
-  EXPECT_EQ(engine->parameters(), one->parameters());
-  expect_greedy(golden, *engine);
+  expect_two_stages(GetParam(), golden);
+}
+
+// Stages are refused for checkpoints with a vision tower. A config.json without "vision_config" makes text models of
+// them, and the tower's tensors are not read.
+class TextPipelineGoldens : public PipelineGoldens {};
+
+TEST_P(TextPipelineGoldens, TwoStagesWithoutTheTower) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  const std::string whole = testing::golden_path(GetParam());
+  const test::ScratchDir text;
+  for (const auto& file : std::filesystem::directory_iterator(whole))
+    if (file.path().filename() != "config.json")
+      std::filesystem::create_symlink(std::filesystem::absolute(file.path()),
+                                      std::filesystem::path(text.path()) / file.path().filename());
+  Json config = *Json::read_file(whole + "/config.json");
+  config.set("vision_config", nullptr);
+  text.write("config.json", config.dump());
+  expect_two_stages(GetParam(), testing::read_golden_folder(text.path()));
 }
 
 class PipelineRankGoldens : public PipelineGoldens {};
@@ -237,6 +268,14 @@ INSTANTIATE_TEST_SUITE_P(Families, PipelineGoldens,
                                            "glm4-moe-lite", "qwen3.5-text", "qwen3.5", "qwen3-next"),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Quantised, PipelineGoldens, ::testing::ValuesIn(testing::kQuantisedGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(RecurrentQuantised, PipelineGoldens, ::testing::ValuesIn(testing::kRecurrentQuantisedGoldens),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(LargerQuantised, PipelineGoldens, ::testing::ValuesIn(testing::kLargerQuantisedGoldens),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(RecurrentQuantised, TextPipelineGoldens,
+                         ::testing::ValuesIn(testing::kRecurrentQuantisedGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(LargerQuantised, TextPipelineGoldens, ::testing::Values("shared/qwen3.5-fp8-block"),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(Families, PipelineRankGoldens,
                          ::testing::Values("llama", "gemma3", "qwen3-moe", "deepseek-v3", "qwen3.5-text"), case_name);
 

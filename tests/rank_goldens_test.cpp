@@ -83,7 +83,12 @@ void expect_refused(const EngineOptions& options, const std::string& why) {
   EXPECT_THAT(refused.message(), HasSubstr(why));
 }
 
-class RankGoldens : public ::testing::TestWithParam<const char*> {};
+class RankGoldens : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (const std::string absent = testing::absent_golden(GetParam()); !absent.empty()) GTEST_SKIP() << absent;
+  }
+};
 
 void expect_two_ranks(const char* name) {
   const Golden golden = read_golden(name);
@@ -207,6 +212,14 @@ TEST(RankVerify, EveryRankEqualsItsIsolatedRunInHalves) {
   expect_verified(options);
 }
 
+// Covers slices of quantised weights: blocks and groups with scales, zero points, permuted columns, and experts.
+class QuantisedRankVerify : public RankGoldens {};
+
+TEST_P(QuantisedRankVerify, EveryRankEqualsItsIsolatedRun) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  expect_verified(options_for(read_golden(GetParam()), 2));
+}
+
 TEST(RankExperts, RefusesExpertsThatDoNotDivide) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   const Golden golden = read_golden("qwen3-moe");
@@ -228,6 +241,14 @@ INSTANTIATE_TEST_SUITE_P(Quantised, ExpertRankGoldens,
 INSTANTIATE_TEST_SUITE_P(Quantised, QuantisedRankGoldens, ::testing::ValuesIn(testing::kQuantisedGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(RecurrentQuantised, QuantisedRankGoldens,
                          ::testing::ValuesIn(testing::kRecurrentQuantisedGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(LargerQuantised, QuantisedRankGoldens, ::testing::ValuesIn(testing::kLargerQuantisedGoldens),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Quantised, QuantisedRankVerify,
+                         ::testing::Values("quantised/qwen3-fp8-block", "quantised/llama-ct-nvfp4",
+                                           "quantised/llama-awq", "quantised/qwen3-gptq"),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(LargerQuantised, QuantisedRankVerify,
+                         ::testing::Values("shared/llama-gptq-desc", "shared/qwen3-moe-fp8-block"), case_name);
 INSTANTIATE_TEST_SUITE_P(Latent, ExpertRankGoldens, ::testing::ValuesIn(testing::kLatentGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Recurrent, ExpertRankGoldens, ::testing::ValuesIn(testing::kRecurrentMixtureGoldens),
                          case_name);
