@@ -12,6 +12,7 @@
 
 #include "tessera/base/float16.h"
 #include "tessera/device/alignment.h"
+#include "tessera/device/cpu/parallel.h"
 #include "tessera/ir/storage_type.h"
 #include "tessera/model/weights/tensor_copy.h"
 #include "tessera/model/weights/weights.h"
@@ -136,6 +137,21 @@ Status write_whole(const AdaptableLinear& linear, const StoredTensor& tensor, St
   return ok_status();
 }
 
+// Calls f(i) for each of `count` linears and returns the error of the first linear that has one. The calls run on
+// several threads, except on a CPU, whose kernels need the cores.
+template <class F>
+Status for_each_linear(std::size_t count, const Device& device, const F& f) {
+  if (device.properties().on_host) {
+    for (std::size_t i = 0; i < count; ++i) TRY(f(i));
+    return ok_status();
+  }
+  std::vector<Status> done(count);
+  parallel_for_dynamic(static_cast<std::int64_t>(count),
+                       [&](std::int64_t i) { done[static_cast<std::size_t>(i)] = f(static_cast<std::size_t>(i)); });
+  for (Status& status : done) TRY(std::move(status));
+  return ok_status();
+}
+
 }  // namespace
 
 Result<AdapterShare> AdapterShare::place(const std::vector<AdaptableLinear>& of_rank, ir::DType dtype,
@@ -175,16 +191,13 @@ Result<AdapterShare> AdapterShare::cut(const AdapterLayout& layout, std::size_t 
   AdapterShare share = TRY(place(of_rank, layout.dtype(), std::move(linears), device));
   TRY(dispatch_dtype(layout.dtype(), "adapters", [&]<class T>() -> Status {
     const StoredDtype stored = TRY(stored_dtype_of(layout.dtype()));
-    for (std::size_t i = 0; i < of_rank.size(); ++i) {
+    return for_each_linear(of_rank.size(), device, [&](std::size_t i) -> Status {
       const AdapterLinearPart& part = share.linears_[i];
-      if (part.most_rank == 0) continue;
+      if (part.most_rank == 0) return ok_status();
       std::byte* const bytes = share.memory_->data();
-      if (of_rank[i].whole)
-        TRY(write_whole<T>(of_rank[i], *matrices[i][0]->whole, stored, bytes + part.a_offset));
-      else
-        TRY(write_part<T>(of_rank[i], part, matrices[i], stored, bytes));
-    }
-    return ok_status();
+      if (of_rank[i].whole) return write_whole<T>(of_rank[i], *matrices[i][0]->whole, stored, bytes + part.a_offset);
+      return write_part<T>(of_rank[i], part, matrices[i], stored, bytes);
+    });
   }));
   return share;
 }

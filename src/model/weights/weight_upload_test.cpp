@@ -9,25 +9,13 @@
 #include <cstring>
 
 #include "tessera/device/cpu/cpu_device.h"
+#include "tessera/device/testing/distant_device.h"
 #include "tessera/model/weights/weights.h"
 
 namespace tessera {
 namespace {
 
 using ::testing::HasSubstr;
-
-// A CPU device that reports that it is a GPU, so that weights pass through the pinned buffers.
-class DistantDevice final : public CpuDevice {
- public:
-  static std::unique_ptr<DistantDevice> create() {
-    DeviceProperties properties = CpuDevice::read_properties({.threads = 1}).value();
-    properties.on_host = false;
-    return std::unique_ptr<DistantDevice>(new DistantDevice(std::move(properties)));
-  }
-
- private:
-  using CpuDevice::CpuDevice;
-};
 
 WeightSpec weight(std::string name, ir::DType dtype, std::vector<std::int64_t> shape, std::vector<WeightPart> parts) {
   WeightSpec spec{.name = std::move(name), .type = {}, .parts = std::move(parts), .constant = {}};
@@ -57,7 +45,7 @@ std::vector<WeightSpec> specs() {
 
 TEST(WeightUpload, StagedLoadingEqualsDirectLoading) {
   const std::unique_ptr<CpuDevice> near = CpuDevice::create({.threads = 1}).value();
-  const std::unique_ptr<DistantDevice> distant = DistantDevice::create();
+  const std::unique_ptr<testing::DistantDevice> distant = testing::DistantDevice::create({.threads = 1});
   const std::vector<WeightSpec> all = specs();
   const Weights direct = Weights::load(all, dummy_source(7), *near, false).value();
   const Weights staged = Weights::load(all, dummy_source(7), *distant, false).value();
@@ -93,7 +81,7 @@ TEST(WeightUpload, PaddedPartsEndInZeros) {
   ASSERT_GT(ir::size_bytes(padded[0].type, {}).value() / 2, static_cast<std::int64_t>(WeightUpload::kBufferBytes));
 
   const std::unique_ptr<CpuDevice> near = CpuDevice::create({.threads = 1}).value();
-  const std::unique_ptr<DistantDevice> distant = DistantDevice::create();
+  const std::unique_ptr<testing::DistantDevice> distant = testing::DistantDevice::create({.threads = 1});
   const Weights expected = Weights::load(dense, dummy_source(7), *near, false).value();
   for (Device* device : {static_cast<Device*>(near.get()), static_cast<Device*>(distant.get())}) {
     const Weights loaded = Weights::load(padded, dummy_source(7), *device, false).value();
@@ -141,7 +129,7 @@ TEST(WeightUpload, ConvertsConstantsToTheWeightsType) {
 }
 
 TEST(WeightUpload, ReturnsTheSourcesError) {
-  const std::unique_ptr<DistantDevice> distant = DistantDevice::create();
+  const std::unique_ptr<testing::DistantDevice> distant = testing::DistantDevice::create({.threads = 1});
   int calls = 0;
   const WeightSource failing = [&](const WeightSpec&, const WeightPart& part, StoredDtype, const SliceRuns&,
                                    std::span<std::byte>) {
