@@ -34,7 +34,7 @@ void close_session(const ControlParts& parts, Call call) {
   parts.reader.read<CloseSession>(
       std::move(call), read_close_session, [&parts](const Call& asked, ApiResult<CloseSession> request) {
         if (!request.ok()) return asked.refuse(request.error());
-        const std::string session = session_of(owner_of(asked.request(), parts.api_keys), request->session);
+        const std::string session = session_of(owner_of(asked.request(), parts.keys), request->session);
         parts.replicas.post_to_all([session](Engine& engine) { engine.release_session(session); });
         asked.respond_json("");
       });

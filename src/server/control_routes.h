@@ -23,7 +23,7 @@ struct ControlParts {
   RequestReader& reader;
   LiveJobs& jobs;
   Replicas& replicas;
-  std::span<const std::string> api_keys;
+  std::span<const std::string> keys;  // all keys of the server
   // Answers the call with the result of `ask`, which runs on the first engine's thread.
   std::function<void(Call call, std::function<HttpResponse(Engine&)> ask)> ask_engine;
 };

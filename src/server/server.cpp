@@ -120,14 +120,14 @@ struct Server::Impl {
     pools.emplace(TextPoolsOptions{.cores = std::thread::hardware_concurrency(), .fetches = most_fetches()},
                   options.api_keys);
     reader.emplace(model, options.http.max_body_bytes, *pools, *http);
-    responses.emplace(*stored, *jobs, *reader, options.api_keys, [this] { return refusal(); });
+    responses.emplace(*stored, *jobs, *reader, access.keys(), [this] { return refusal(); });
     responses->add_to(router);
     add_control_routes(router,
                        {.model = model,
                         .reader = *reader,
                         .jobs = *jobs,
                         .replicas = *replicas,
-                        .api_keys = options.api_keys,
+                        .keys = access.keys(),
                         .ask_engine = [this](Call call, auto ask) { ask_engine(std::move(call), std::move(ask)); }});
     TRY(add_batches());
     TRY(add_reference_routes(router));
@@ -147,7 +147,8 @@ struct Server::Impl {
         {.model = model,
          .responses = *stored,
          .reader = *reader,
-         .work = {.pools = *pools, .http = *http, .api_keys = options.api_keys},
+         .work = {.pools = *pools, .http = *http, .keys = access.keys()},
+         .owner_of_unnamed = owner_of_unnamed(options.api_keys),
          .hooks = {.submit = [this](Ticket ticket, Request request) { replicas->submit(ticket, std::move(request)); },
                    .cancel = [this](Ticket ticket) { replicas->cancel(ticket); },
                    .engine_requests = requests,
@@ -261,12 +262,9 @@ struct Server::Impl {
       return;
     }
     reader->read<ApiJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ApiJob> job) {
-      if (job.ok()) {
-        own_sessions([&] { return owner_of(prepared.request(), options.api_keys); }, job->requests);
-        jobs->start(std::move(prepared), *std::move(job));
-      } else {
-        prepared.refuse(job.error());
-      }
+      if (!job.ok()) return prepared.refuse(job.error());
+      own_sessions([&] { return owner_of(prepared.request(), access.keys()); }, job->requests);
+      jobs->start(std::move(prepared), *std::move(job));
     });
   }
 

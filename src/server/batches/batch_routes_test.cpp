@@ -220,6 +220,38 @@ TEST_F(BatchRoutesTest, AKeyReachesOnlyItsOwnFilesAndBatches) {
   }
 }
 
+TEST_F(BatchRoutesTest, TheOneClientKeyOwnsWhatHasNoOwner) {
+  std::string file, batch;
+  {
+    const Running running(engine(), options());  // as earlier versions with one key, writes no owner
+    file = put(running, short_line("a"));
+    batch = text_in(running.json(begin(file)), "id");
+    ended(running, batch);
+  }
+  const auto as = [](const std::string& key, const std::string& request) {
+    return with_line(request, "Authorization: Bearer " + key);
+  };
+  const auto status = [&](const Running& running, const std::string& key, const std::string& path) {
+    return running.ask(as(key, get(path))).status;
+  };
+  ServerOptions keyed = options();
+  keyed.api_keys = {"one"};
+  keyed.admin_api_keys = {"adm"};
+  {
+    const Running running(engine(), keyed);
+    for (const std::string& path : {"/v1/files/" + file, "/v1/batches/" + batch}) {
+      EXPECT_EQ(status(running, "one", path), 200) << path;
+      EXPECT_EQ(status(running, "adm", path), 404) << path;
+    }
+    file = text_in(running.json(as("adm", upload(form(short_line("a"))))), "id");
+    EXPECT_EQ(status(running, "one", "/v1/files/" + file), 404);
+  }
+  keyed.api_keys = {"one", "two"};
+  const Running running(engine(), keyed);
+  EXPECT_EQ(status(running, "one", "/v1/batches/" + batch), 404) << "two keys may have made it";
+  EXPECT_EQ(status(running, "adm", "/v1/files/" + file), 200);
+}
+
 TEST_F(BatchRoutesTest, WithoutAFolderTheRoutesSaySo) {
   const Running running(engine());
   for (const std::string& request :

@@ -30,6 +30,7 @@ class BatchService {
     ResponseStore& responses;
     RequestReader& reader;
     RouteWork work;
+    std::string owner_of_unnamed;  // the owner of what the folder has without an owner's name
     BatchRunner::Hooks hooks;
   };
 

@@ -57,6 +57,12 @@ Status BatchStore::load() {
   return ok_status();
 }
 
+void BatchStore::give_unnamed(const std::string& owner) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, batch] : batches_)
+    if (batch.owner.empty()) batch.owner = owner;
+}
+
 void BatchStore::forget_oldest() {
   auto oldest = batches_.end();
   for (auto each = batches_.begin(); each != batches_.end(); ++each) {

@@ -107,6 +107,12 @@ Status FileStore::load() {
   return ok_status();
 }
 
+void FileStore::give_unnamed(const std::string& owner) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, file] : files_)
+    if (file.owner.empty()) file.owner = owner;
+}
+
 void FileStore::remove(std::string id) {  // NOLINT(performance-unnecessary-value-param): see the declaration
   const auto found = files_.find(id);
   used_ -= found->second.bytes;

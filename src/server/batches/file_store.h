@@ -53,6 +53,9 @@ class FileStore {
   // it is empty, unix_time() is used.
   static Result<std::unique_ptr<FileStore>> open(std::filesystem::path folder, Limits limits, Clock clock = {});
 
+  // Makes `owner` the owner of all files whose owner is "".
+  void give_unnamed(const std::string& owner);
+
   // Stores a new file. Sets its id, bytes and created_at. Errors: 503 if the other files leave too little room or the
   // disk is full, 413 if the file alone exceeds the limit, and 500 for any other fault of the disk.
   ApiResult<StoredFile> put(StoredFile file, std::string_view content);

@@ -18,9 +18,9 @@ namespace tessera {
 struct RouteWork {
   TextPools& pools;
   HttpServer& http;
-  std::span<const std::string> api_keys;
+  std::span<const std::string> keys;  // all keys of the server
 
-  std::string owner(const Call& call) const { return owner_of(call.request(), api_keys); }
+  std::string owner(const Call& call) const { return owner_of(call.request(), keys); }
   // Runs `make` on a thread of the pool that does this kind of work. Answers the call with the JSON or the error that
   // `make` returns.
   void answer(const Call& call, TextWork work, std::function<ApiResult<std::string>()> make) const;

@@ -5,10 +5,12 @@
 namespace tessera {
 
 std::optional<ApiError> Access::check(const HttpRequest& head, RouteAccess access) const {
-  const bool needs_admin = access == RouteAccess::kAdmin && !admin_keys_.empty();
-  const bool needs_key = access != RouteAccess::kOpen && (needs_admin || !keys_.empty());
-  if (!needs_key || holds_key(head, admin_keys_)) return std::nullopt;
-  const bool holds_any = holds_key(head, keys_);
+  const std::span<const std::string> client_keys = keys().first(num_client_keys_);
+  const std::span<const std::string> admin_keys = keys().subspan(num_client_keys_);
+  const bool needs_admin = access == RouteAccess::kAdmin && !admin_keys.empty();
+  const bool needs_key = access != RouteAccess::kOpen && (needs_admin || !client_keys.empty());
+  if (!needs_key || holds_key(head, admin_keys)) return std::nullopt;
+  const bool holds_any = holds_key(head, client_keys);
   if (holds_any && !needs_admin) return std::nullopt;
   if (holds_any) {
     return ApiError{.http_status = 403,

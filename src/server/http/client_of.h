@@ -13,9 +13,13 @@ namespace tessera {
 // proxy share. Precondition: if there are `api_keys`, the request holds one of them.
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
-// Returns the name of the owner of everything that this client's requests store. If the server has several API keys,
-// the name is the SHA-256 of the request's key, so that no key is stored. Otherwise it is "", because all clients count
-// as one. Precondition: as for client_of().
-std::string owner_of(const HttpRequest& request, std::span<const std::string> api_keys);
+// Returns the name of the owner of everything that this client's requests store: the SHA-256 of the request's key, so
+// that no key is stored. `keys` are all keys of the server, of clients and of administrators. If the request holds none
+// of them, the name is "", because all clients without a key count as one.
+std::string owner_of(const HttpRequest& request, std::span<const std::string> keys);
+
+// Returns the owner of what a folder has without an owner's name. Earlier versions wrote no names on a server with one
+// key. If there is exactly one key for clients, it owns these things. Otherwise their owner stays "".
+std::string owner_of_unnamed(std::span<const std::string> api_keys);
 
 }  // namespace tessera

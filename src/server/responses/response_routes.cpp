@@ -79,8 +79,8 @@ void ResponseRoutes::add_to(Router& router) {
   for (const char* path : {"/v1/responses/*", "/responses/*"}) {
     using Handle = void (ResponseRoutes::*)(const Call& call, const std::string& owner) const;
     const auto add = [&](const char* method, Handle handle) {
-      router.add({method, path,
-                  [this, handle](const Call& call) { (this->*handle)(call, owner_of(call.request(), api_keys_)); }});
+      router.add(
+          {method, path, [this, handle](const Call& call) { (this->*handle)(call, owner_of(call.request(), keys_)); }});
     };
     add("GET", &ResponseRoutes::get);
     add("DELETE", &ResponseRoutes::erase);
@@ -90,13 +90,13 @@ void ResponseRoutes::add_to(Router& router) {
 
 void ResponseRoutes::make(Call call) const {
   if (const std::optional<ApiError> error = refusal_()) return call.refuse(*error);
-  const auto prepare = [this, owner = owner_of(call.request(), api_keys_)](const ServedModel& model,
-                                                                           std::string_view body) {
+  const auto prepare = [this, owner = owner_of(call.request(), keys_)](const ServedModel& model,
+                                                                       std::string_view body) {
     return prepare_response(model, body, store_, owner);
   };
   reader_.read<ResponseJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ResponseJob> made) {
     if (made.ok()) {
-      own_sessions([&] { return owner_of(prepared.request(), api_keys_); }, made->job.requests);
+      own_sessions([&] { return owner_of(prepared.request(), keys_); }, made->job.requests);
       start(std::move(prepared), *std::move(made));
     } else {
       prepared.refuse(made.error());
@@ -105,8 +105,7 @@ void ResponseRoutes::make(Call call) const {
 }
 
 void ResponseRoutes::count_tokens(Call call) const {
-  const auto count = [this, owner = owner_of(call.request(), api_keys_)](const ServedModel& model,
-                                                                         std::string_view body) {
+  const auto count = [this, owner = owner_of(call.request(), keys_)](const ServedModel& model, std::string_view body) {
     return response_tokens_body(model, body, store_, owner);
   };
   reader_.read<std::string>(std::move(call), count, [](const Call& counted, ApiResult<std::string> body) {

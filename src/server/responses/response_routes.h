@@ -23,11 +23,11 @@ namespace tessera {
 
 class ResponseRoutes {
  public:
-  // The references and keys outlive the object. `refusal` returns the error if the server cannot make a new response
-  // now, and otherwise nothing.
-  ResponseRoutes(ResponseStore& store, LiveJobs& jobs, RequestReader& reader, std::span<const std::string> api_keys,
+  // `keys` are all keys of the server. They and the references outlive the object. `refusal` returns the error if the
+  // server cannot make a new response now, and otherwise nothing.
+  ResponseRoutes(ResponseStore& store, LiveJobs& jobs, RequestReader& reader, std::span<const std::string> keys,
                  std::function<std::optional<ApiError>()> refusal)
-      : store_(store), jobs_(jobs), reader_(reader), api_keys_(api_keys), refusal_(std::move(refusal)) {}
+      : store_(store), jobs_(jobs), reader_(reader), keys_(keys), refusal_(std::move(refusal)) {}
 
   // Adds the routes. This object must outlive the use of the router.
   void add_to(Router& router);
@@ -49,7 +49,7 @@ class ResponseRoutes {
   ResponseStore& store_;
   LiveJobs& jobs_;
   RequestReader& reader_;
-  std::span<const std::string> api_keys_;
+  std::span<const std::string> keys_;
   std::function<std::optional<ApiError>()> refusal_;
 };
 

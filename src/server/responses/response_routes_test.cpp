@@ -169,6 +169,28 @@ TEST_F(ResponsesTest, AnotherKeyReachesNothing) {
   EXPECT_EQ(running.ask(get(path)).status, 401);
 }
 
+TEST_F(ResponsesTest, AdministratorsAndClientsReachOnlyTheirOwn) {
+  struct Case {
+    std::vector<std::string> keys, admin_keys;
+    std::vector<std::string> holders;  // each makes a response; "": without a key
+  };
+  for (const Case& c : {Case{{"k1"}, {"adm"}, {"k1", "adm"}}, Case{{}, {"adm", "adm2"}, {"adm", "adm2", ""}}}) {
+    ServerOptions options;
+    options.api_keys = c.keys;
+    options.admin_api_keys = c.admin_keys;
+    const Running running(engine(), options);
+    const auto as = [](const std::string& key, const std::string& request) {
+      return key.empty() ? request : with_key(request, key);
+    };
+    for (const std::string& maker : c.holders) {
+      const Json made = running.json(as(maker, ask_response(R"("input": "Once", "max_output_tokens": 1)")));
+      for (const std::string& reader : c.holders)
+        EXPECT_EQ(running.ask(as(reader, get("/v1/responses/" + id_of(made)))).status, reader == maker ? 200 : 404)
+            << maker << " made it, " << reader << " reads it";
+    }
+  }
+}
+
 TEST_F(ResponsesTest, AWrongFieldIsNamed) {
   const Running running(engine());
   for (const auto& [members, param] : std::initializer_list<std::pair<const char*, const char*>>{

@@ -188,5 +188,23 @@ TEST(ClientOf, EachOfSeveralKeysIsAClient) {
   EXPECT_EQ(client_of(request, std::vector<std::string>{"one", "two"}), "one") << "as Anthropic's clients send it";
 }
 
+TEST(OwnerOf, EveryKeyOwnsItsOwnThings) {
+  const auto owner = [](const std::string& key, const std::vector<std::string>& keys) {
+    HttpRequest request;
+    if (!key.empty()) request.headers = {{"Authorization", "Bearer " + key}};
+    return owner_of(request, keys);
+  };
+  const std::string client = owner("client", {"client", "admin"});
+  EXPECT_EQ(client.size(), 64U) << "a digest, so that no key is stored";
+  EXPECT_EQ(owner("client", {"client"}), client) << "whatever other keys there are";
+  EXPECT_NE(owner("admin", {"client", "admin"}), client);
+  EXPECT_EQ(owner("", {"admin", "other"}), "") << "administrators' keys alone leave most routes open";
+  EXPECT_EQ(owner("unknown", {"admin", "other"}), "");
+  EXPECT_EQ(owner("unknown", {}), "");
+  EXPECT_EQ(owner_of_unnamed(std::vector<std::string>{"client"}), client);
+  EXPECT_EQ(owner_of_unnamed(std::vector<std::string>{"client", "other"}), "");
+  EXPECT_EQ(owner_of_unnamed({}), "");
+}
+
 }  // namespace
 }  // namespace tessera
