@@ -11,8 +11,6 @@
 namespace tessera {
 namespace {
 
-bool is_text(const Json& part) { return part.find("text") != nullptr; }
-
 // Reads {"type": "base64", "media_type", "data"} or {"type": "url", "url"}. The image's bytes, not media_type, decide
 // its type.
 ApiResult<GivenImage> read_image(const ApiFields& block) {
@@ -66,25 +64,34 @@ ApiStatus add_document(const ApiFields& block, TurnContent& content) {
 }  // namespace
 
 void TurnContent::add_text(std::string_view text) {
-  Json::Array& parts = parts_.as_array();
-  if (!parts.empty() && is_text(parts.back())) {
-    parts.back().set("text", parts.back().find("text")->as_string() + std::string(separator_) + std::string(text));
+  if (parts_.empty() || parts_.back().is_image) {
+    parts_.push_back({.text = std::string(text)});
   } else {
-    parts.push_back(text_part(std::string(text)));
+    parts_.back().text += separator_;
+    parts_.back().text += text;
   }
 }
 
 void TurnContent::add_image() {
-  Json part = Json::object();
-  part.set("type", "image");
-  parts_.push_back(std::move(part));
+  parts_.push_back({.is_image = true});
   has_images_ = true;
 }
 
-void TurnContent::add(TurnContent more) {
-  for (const Json& part : more.parts_.as_array()) {
-    if (is_text(part)) {
-      add_text(part.find("text")->as_string());
+void TurnContent::add(const TurnContent& more) {
+  for (const Part& part : more.parts_) {
+    if (part.is_image) {
+      add_image();
+    } else {
+      add_text(part.text);
+    }
+  }
+}
+
+void TurnContent::add_content(const Json& content) {
+  if (content.is_string()) return add_text(content.as_string());
+  for (const Json& part : content.as_array()) {
+    if (const Json* text = part.find("text")) {
+      add_text(text->as_string());
     } else {
       add_image();
     }
@@ -92,27 +99,12 @@ void TurnContent::add(TurnContent more) {
 }
 
 Json TurnContent::take() {
-  Json parts = std::exchange(parts_, Json::array());
-  if (std::exchange(has_images_, false)) return parts;
-  return parts.as_array().empty() ? Json("") : *parts.as_array().front().find("text");
-}
-
-Json joined_contents(const Json& first, const Json& second) {
-  TurnContent content;
-  for (const Json* part : {&first, &second}) {
-    if (part->is_string()) {
-      content.add_text(part->as_string());
-      continue;
-    }
-    for (const Json& piece : part->as_array()) {
-      if (is_text(piece)) {
-        content.add_text(piece.find("text")->as_string());
-      } else {
-        content.add_image();
-      }
-    }
-  }
-  return content.take();
+  std::vector<Part> parts = std::exchange(parts_, {});
+  if (!std::exchange(has_images_, false)) return parts.empty() ? Json("") : Json(std::move(parts.front().text));
+  Json list = Json::array();
+  for (Part& part : parts)
+    list.push_back(part.is_image ? Json::object({{"type", "image"}}) : text_part(std::move(part.text)));
+  return list;
 }
 
 ApiStatus each_block(const Json& blocks, const std::string& param,

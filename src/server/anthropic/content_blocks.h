@@ -21,19 +21,23 @@ class TurnContent {
   void add_text(std::string_view text);
   void add_image();
   // Adds the parts of `more` at the end.
-  void add(TurnContent more);
-  bool empty() const { return parts_.as_array().empty(); }
+  void add(const TurnContent& more);
+  // Adds the content of a turn, which is a string or a list of text and image parts.
+  void add_content(const Json& content);
+  bool empty() const { return parts_.empty(); }
   // Returns a string, or a list of text and image parts if there are images. The object is empty afterwards.
   Json take();
 
  private:
+  struct Part {
+    bool is_image = false;
+    std::string text{};  // empty for an image
+  };
+
   std::string_view separator_;
-  Json parts_ = Json::array();  // {"type": "text", "text": …} and {"type": "image"}
+  std::vector<Part> parts_;
   bool has_images_ = false;
 };
-
-// Joins the contents of two turns. Each content is a string or a list of parts.
-Json joined_contents(const Json& first, const Json& second);
 
 // Calls `take` with each block of the list `blocks` and the block's type. `param` is the list's path. Errors: the
 // errors of `take`, and one for an element that is not an object with a "type".

@@ -86,7 +86,8 @@ ApiResult<ChatPrompt> read_prompt(const ApiFields& fields, const ServedModel& mo
   Json& turns = conversation.messages.list;
   const RenderOptions options =
       render_options(model, tools.shown.tools, conversation.variables, /*generation_prompt=*/true);
-  turns = fit_turns(turns, find_system_places(turns, *conversation.chat, options));
+  const SystemPlaces places = find_system_places(turns, *conversation.chat, options);
+  turns = fit_turns(std::move(turns), places);
   const Json& last = turns.as_array().back();
   conversation.continues = last.find("role")->as_string() == "assistant";
   conversation.generation_prompt = !conversation.continues;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,24 +44,22 @@ bool prints_in_place(const ChatTemplate& chat, const RenderOptions& options, boo
 
 bool may_join(const Json& last, const Json& next) { return role_of(last) == role_of(next) && role_of(next) != "tool"; }
 
-// Appends the content of `next` to `last`, a turn of the same role.
-void join(Json& last, const Json& next) {
-  const Json& content = *last.find("content");
-  const bool assistant = role_of(next) == "assistant";
-  if (assistant) {
-    last.set("content", content.as_string() + next.find("content")->as_string());
-  } else {
-    last.set("content", joined_contents(content, *next.find("content")));
+// Joins adjacent turns of one role.
+Json joined(std::span<const Json> turns) {
+  TurnContent content(role_of(turns.front()) == "assistant" ? "" : "\n");
+  TurnContent reasoning;
+  Json calls = Json::array();
+  for (const Json& turn : turns) {
+    content.add_content(*turn.find("content"));
+    if (const Json* more = turn.find("reasoning_content")) reasoning.add_text(more->as_string());
+    if (const Json* more = turn.find("tool_calls"))
+      for (const Json& call : more->as_array()) calls.push_back(call);
   }
-  if (const Json* more = next.find("reasoning_content")) {
-    const Json* before = last.find("reasoning_content");
-    last.set("reasoning_content", (before != nullptr ? before->as_string() + '\n' : "") + more->as_string());
-  }
-  if (const Json* more = next.find("tool_calls")) {
-    Json calls = last.find("tool_calls") != nullptr ? *last.find("tool_calls") : Json::array();
-    for (const Json& call : more->as_array()) calls.push_back(call);
-    last.set("tool_calls", std::move(calls));
-  }
+  Json out = Json::object();
+  out.set("role", role_of(turns.front())).set("content", content.take());
+  if (!reasoning.empty()) out.set("reasoning_content", reasoning.take());
+  if (!calls.as_array().empty()) out.set("tool_calls", std::move(calls));
+  return out;
 }
 
 }  // namespace
@@ -76,20 +75,20 @@ SystemPlaces find_system_places(const Json& turns, const ChatTemplate& chat, con
   return places;
 }
 
-Json fit_turns(const Json& turns, const SystemPlaces& places) {
-  Json out = Json::array();
+Json fit_turns(Json turns, const SystemPlaces& places) {
+  Json::Array& list = turns.as_array();
   bool in_front = true;
-  for (const Json& turn : turns.as_array()) {
+  for (Json& turn : list) {
     const bool system = role_of(turn) == "system";
     in_front = in_front && system;
-    const bool kept = !system || (in_front ? places.in_front : places.in_place);
-    Json fitted =
-        kept ? turn : turn_of("user", fmt::format("<system>\n{}\n</system>", turn.find("content")->as_string()));
-    if (!out.as_array().empty() && may_join(out.as_array().back(), fitted)) {
-      join(out.as_array().back(), fitted);
-    } else {
-      out.push_back(std::move(fitted));
-    }
+    if (!system || (in_front ? places.in_front : places.in_place)) continue;
+    turn = turn_of("user", fmt::format("<system>\n{}\n</system>", turn.find("content")->as_string()));
+  }
+  Json out = Json::array();
+  for (auto begin = list.begin(); begin != list.end();) {
+    const auto end = std::find_if_not(begin + 1, list.end(), [&](const Json& next) { return may_join(*begin, next); });
+    out.push_back(end - begin == 1 ? std::move(*begin) : joined({begin, end}));
+    begin = end;
   }
   return out;
 }

@@ -22,6 +22,6 @@ SystemPlaces find_system_places(const Json& turns, const ChatTemplate& chat, con
 // Returns `turns`, the result of read_turns(), in a form that the template prints. A system message that the template
 // would not print becomes a user's message with the text between <system> and </system>. Adjacent turns of one role are
 // joined, except turns of the role "tool", because some templates require the roles to alternate.
-Json fit_turns(const Json& turns, const SystemPlaces& places);
+Json fit_turns(Json turns, const SystemPlaces& places);
 
 }  // namespace tessera

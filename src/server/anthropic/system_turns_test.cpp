@@ -1,9 +1,12 @@
 // Catches: a system message in mid-conversation that moves to the front, is lost, or fails with a template that has no
-// place for it; and prompts whose beginning changes as the conversation grows.
+// place for it; prompts whose beginning changes as the conversation grows; and a long conversation that takes the
+// square of its length.
 #include "tessera/server/anthropic/system_turns.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <ctime>
 
 #include "tessera/server/tools/tool_call_test_util.h"
 
@@ -91,6 +94,24 @@ TEST(SystemTurns, AdjacentTurnsOfARoleAreOne) {
       {"type": "image"}]}, {"role": "assistant", "content": "cd", "reasoning_content": "r\ns", "tool_calls": [1, 2]},
       {"role": "tool", "content": "e"}, {"role": "tool", "content": "f"}])")
                                .dump());
+}
+
+TEST(SystemTurns, ManyTurnsAreJoinedInLinearTime) {
+  constexpr std::size_t kTurns = 20'000;
+  const Json user = turns_of(R"([{"role": "user", "content": ")" + std::string(200, 'u') + "\"}]").as_array()[0];
+  const Json called = turns_of(R"([{"role": "assistant", "content": "c", "reasoning_content": "r", "tool_calls": [
+      {"id": "1", "function": {"name": "f", "arguments": {}}}]}])")
+                          .as_array()[0];
+  Json turns = Json::array();
+  for (const Json& turn : {user, called})
+    for (std::size_t i = 0; i < kTurns; ++i) turns.push_back(turn);
+  const std::clock_t begin = std::clock();
+  const Json joined = fit_turns(std::move(turns), {});
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 10);
+  ASSERT_EQ(joined.as_array().size(), 2U);
+  EXPECT_EQ(joined.as_array()[0].find("content")->as_string().size(), 201 * kTurns - 1);
+  EXPECT_EQ(joined.as_array()[1].find("content")->as_string().size(), kTurns);
+  EXPECT_EQ(joined.as_array()[1].find("tool_calls")->as_array().size(), kTurns);
 }
 
 TEST(SystemTurns, PublishedTemplatesKeepTheBeginningOfThePrompt) {

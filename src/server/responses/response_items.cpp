@@ -91,9 +91,7 @@ ApiStatus ItemReader::read_message(const ApiFields& item) {
   const bool by_assistant = role == "assistant";
   Json content = TRY(read_content(item, kinds_.images && !by_assistant, out_.images));
   if (by_assistant) {
-    const bool has_more = !assistant_.is_null() && (assistant_.find("tool_calls") != nullptr ||
-                                                    !assistant_.find("content")->as_string().empty());
-    if (has_more) end_assistant();
+    if (assistant_has_more()) end_assistant();
     assistant().set("content", std::move(content));
     return api_ok();
   }
@@ -110,11 +108,8 @@ ApiStatus ItemReader::read_call(const ApiFields& item, bool custom) {
   Json arguments = custom ? custom_arguments(TRY(required_string(item, "input"))) : TRY(read_call_arguments(item));
   if (!calls_.insert(id).second) return item.wrong("call_id", "an id that no other call has");
   Json function = Json::object({{"name", shown_tool_name(space, name)}, {"arguments", std::move(arguments)}});
-  Json call = Json::object({{"id", id}, {"type", "function"}, {"function", std::move(function)}});
-  Json calls = Json::array();
-  if (const Json* earlier = assistant().find("tool_calls"); earlier != nullptr) calls = *earlier;
-  calls.push_back(std::move(call));
-  assistant().set("tool_calls", std::move(calls));
+  assistant();
+  assistant_calls_.push_back(Json::object({{"id", id}, {"type", "function"}, {"function", std::move(function)}}));
   return api_ok();
 }
 
@@ -139,11 +134,14 @@ ApiStatus ItemReader::read_reasoning(const ApiFields& item) {
     text = *std::move(decoded);
   }
   if (text.empty()) TRY(append_texts(item, "summary", text));
-  const bool has_more = !assistant_.is_null() &&
-                        (assistant_.find("tool_calls") != nullptr || !assistant_.find("content")->as_string().empty());
-  if (has_more) end_assistant();
+  if (assistant_has_more()) end_assistant();
   if (!text.empty()) assistant().set("reasoning_content", text);
   return api_ok();
+}
+
+bool ItemReader::assistant_has_more() const {
+  return !assistant_calls_.as_array().empty() ||
+         (!assistant_.is_null() && !assistant_.find("content")->as_string().empty());
 }
 
 Json& ItemReader::assistant() {
@@ -152,7 +150,10 @@ Json& ItemReader::assistant() {
 }
 
 void ItemReader::end_assistant() {
-  if (!assistant_.is_null()) out_.list.push_back(std::exchange(assistant_, Json()));
+  if (assistant_.is_null()) return;
+  Json calls = std::exchange(assistant_calls_, Json::array());
+  if (!calls.as_array().empty()) assistant_.set("tool_calls", std::move(calls));
+  out_.list.push_back(std::exchange(assistant_, Json()));
 }
 
 ChatMessages ItemReader::take() {

@@ -30,12 +30,15 @@ class ItemReader {
   ApiStatus read_call(const ApiFields& item, bool custom);
   ApiStatus read_output(const ApiFields& item);
   ApiStatus read_reasoning(const ApiFields& item);
+  // Returns whether the assistant's message has text or calls already.
+  bool assistant_has_more() const;
   Json& assistant();
   void end_assistant();
 
   MessageKinds kinds_;
   ChatMessages out_;
-  Json assistant_;                         // the assistant's message so far; null: none
+  Json assistant_;                         // the assistant's message so far, without its calls; null: none
+  Json assistant_calls_ = Json::array();   // the calls of this message
   std::unordered_set<std::string> calls_;  // ids of the calls so far
 };
 

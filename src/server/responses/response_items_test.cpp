@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "tessera/server/responses/custom_input.h"
 #include "tessera/server/responses/encoded_reasoning.h"
 #include "tessera/server/responses/response_tools.h"
@@ -40,6 +42,21 @@ TEST(ResponseItems, AnAssistantsItemsBecomeOneMessage) {
       R"({"id": "2", "type": "function", "function": {"name": "patch", "arguments": {"input": "+a"}}}]}, )"
       R"({"role": "tool", "content": "o", "tool_call_id": "1"}, {"role": "tool", "content": "p", "tool_call_id": "2"}, )"
       R"({"role": "assistant", "content": "b"}, {"role": "assistant", "content": "c"}])");
+}
+
+TEST(ResponseItems, ManyCallsBecomeAMessageInLinearTime) {
+  constexpr std::size_t kCalls = 10'000;
+  Json items = Json::array();
+  for (std::size_t i = 0; i < kCalls; ++i)
+    items.push_back(Json::object(
+        {{"type", "function_call"}, {"call_id", std::to_string(i)}, {"name", "f"}, {"arguments", "{\"x\": 1}"}}));
+  const std::clock_t begin = std::clock();
+  ItemReader reader({});
+  ASSERT_TRUE(reader.read(items, "input").ok());
+  const Json list = reader.take().list;
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 10);
+  ASSERT_EQ(list.as_array().size(), 1U);
+  EXPECT_EQ(list.as_array()[0].find("tool_calls")->as_array().size(), kCalls);
 }
 
 TEST(ResponseItems, EncodedReasoningIsReadAgain) {
