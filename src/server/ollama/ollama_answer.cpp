@@ -8,6 +8,7 @@
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/fields/usage.h"
 #include "tessera/server/openai/token_text.h"
+#include "tessera/server/tools/call_arguments.h"
 
 namespace tessera {
 namespace {
@@ -84,8 +85,7 @@ class OllamaAnswer final : public Answer {
     ToolCallDelta call = std::exchange(call_, {.index = -1});
     if (call.name.empty()) return;
     if (call.arguments.empty()) call.arguments = "{}";
-    const Result<Json> arguments = Json::parse(call.arguments, "the arguments");
-    if (arguments.ok() && arguments->is_object()) calls_.push_back(std::move(call));
+    if (are_whole_arguments(call.arguments)) calls_.push_back(std::move(call));
   }
 
   bool is_empty() const { return thinking_.empty() && content_.empty() && calls_.empty() && logprobs_.text().empty(); }

@@ -270,9 +270,7 @@ TEST(BadRequest, RefusesWrongChatMessages) {
                   "accepted: \"function\""),
           message(R"({"role": "assistant", "tool_calls": [{"function": {}}]})",
                   "messages[1].tool_calls[0].function.name", "a string"),
-          message(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]})",
-                  "messages[1].tool_calls[0].function.arguments", "not valid JSON"),
-          message(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[]"}}]})",
+          message(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": []}}]})",
                   "messages[1].tool_calls[0].function.arguments", "text of an object"),
       });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tessera/server/images/content_parts.h"
+#include "tessera/server/tools/call_arguments.h"
 
 namespace tessera {
 namespace {
@@ -71,18 +72,12 @@ ApiResult<Json> read_message(const ApiFields& message, const MessageKinds& kinds
 
 }  // namespace
 
-// Returns a call's arguments as a JSON object, which chat templates expect. OpenAI's clients send the arguments as a
-// string that contains the object's JSON text.
 ApiResult<Json> read_call_arguments(const ApiFields& call) {
   const Json* arguments = call.find("arguments");
   if (arguments == nullptr) return Json::object();
   if (arguments->is_object()) return *arguments;
   if (!arguments->is_string()) return call.wrong("arguments", "the JSON text of an object");
-  if (arguments->as_string().empty()) return Json::object();
-  Result<Json> parsed = Json::parse(arguments->as_string(), "the text of the arguments");
-  if (!parsed.ok()) return invalid_field(call.param("arguments"), parsed.status().message());
-  if (!parsed->is_object()) return call.wrong("arguments", "the JSON text of an object");
-  return *std::move(parsed);
+  return shown_arguments(arguments->as_string());
 }
 
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds) {

@@ -10,9 +10,10 @@
 namespace tessera {
 
 struct ChatMessages {
-  // A list of {"role", "content", …}. Arguments of tool calls are objects. In a message without images, the content is
-  // one string, which joins the text parts by line breaks. In a message with images, the content is a list of {"type":
-  // "text", "text": …} and {"type": "image"}.
+  // A list of {"role", "content", …}. Arguments of tool calls are objects, or texts if they are not the JSON text of an
+  // object (tools/call_arguments.h). In a message without images, the content is one string, which joins the text parts
+  // by line breaks. In a message with images, the content is a list of {"type": "text", "text": …} and
+  // {"type": "image"}.
   Json list = Json::array();
   std::vector<GivenImage> images{};  // in the order of the messages; borrowed from the request
 };
@@ -23,8 +24,8 @@ struct MessageKinds {
   bool images = false;     // false: images are refused
 };
 
-// Reads a call's "arguments": an object, or a string with the object's JSON text. Returns an empty object if the call
-// has no arguments.
+// Reads a call's "arguments": an object, or a string, which OpenAI's clients send. Returns what shown_arguments()
+// returns for a string, and an empty object if the call has no arguments.
 ApiResult<Json> read_call_arguments(const ApiFields& call);
 
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tessera/server/images/prompt_images.h"
+#include "tessera/server/tools/call_arguments.h"
 #include "tessera/server/tools/generic_tools.h"
 
 namespace tessera {
@@ -60,6 +61,10 @@ ApiResult<std::string> render(const ServedModel& model, Conversation& conversati
     messages = with_generic_tools(messages, conversation.tools, shows_system);
   }
   Result<std::string> prompt = conversation.chat->render(messages, options);
+  if (!prompt.ok() && prompt.status().code() != StatusCode::kResourceExhausted) {
+    if (const std::optional<Json> other = with_argument_objects(messages))
+      prompt = conversation.chat->render(*other, options);
+  }
   if (prompt.ok()) return *std::move(prompt);
   // If the model's own template exceeds its work limit, the messages are too long, because the template's work grows
   // with the messages. A template that the request brought may exceed the limit with messages of any length.

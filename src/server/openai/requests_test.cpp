@@ -154,6 +154,26 @@ TEST(Requests, ChatPromptsAreRenderedByTheTemplate) {
             "user:u;<think></think>");
 }
 
+TEST(Requests, BrokenArgumentsReachTheTemplateAsText) {
+  const auto shown = [](const char* chat_template) {
+    ServedModel model = test_model();
+    model.chat = *ChatTemplate::parse(std::string("{% for m in messages %}{% for c in m.tool_calls %}") +
+                                      chat_template + "{% endfor %}{% endfor %}");
+    return prompt_text(prepared(prepare_chat, R"({"messages": [{"role": "user", "content": "u"},
+        {"role": "assistant", "tool_calls": [{"id": "1", "type": "function",
+         "function": {"name": "f", "arguments": "{\"city\": \"Os"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "Error"}]})",
+                                model)
+                           .requests[0]);
+  };
+  EXPECT_EQ(shown("{{ c.function.arguments if c.function.arguments is string else c.function.arguments | tojson }}"),
+            R"({"city": "Os)");
+  EXPECT_EQ(shown("{{ c.function.arguments | tojson }}"), R"("{\"city\": \"Os")");
+  EXPECT_EQ(shown("{% for k, v in c.function.arguments | items %}{{ k }}={{ v }}{% endfor %}"),
+            R"(arguments={"city": "Os)")
+      << "the template fails with a text";
+}
+
 TEST(Requests, ToolsAreRenderedUnlessToolChoiceIsNone) {
   ServedModel model = test_model();
   model.tool_call_parser = "qwen";

@@ -6,6 +6,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/server/openai/token_extras.h"
+#include "tessera/server/tools/call_arguments.h"
 
 namespace tessera {
 namespace {
@@ -251,6 +252,7 @@ void ResponseAnswer::end_part(std::string& stream) {
 void ResponseAnswer::close(std::string_view status, std::string& stream) {
   if (!item_) return;
   if (item_->kind == Kind::kCustomCall) item_->text += input_.finish();
+  if (item_->kind == Kind::kFunctionCall && !are_whole_arguments(item_->text)) status = "incomplete";
   send_delta(stream);
   end_part(stream);
   JsonWriter item;

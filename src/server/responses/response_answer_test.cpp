@@ -142,6 +142,20 @@ TEST(ResponseAnswer, ACutOffResponseIsIncomplete) {
   EXPECT_EQ(at(event, "response.usage.output_tokens_details.rejected_prediction_tokens"), Json(2));
 }
 
+TEST(ResponseAnswer, ABrokenCallIsIncomplete) {
+  for (const FinishReason finish : {FinishReason::kStop, FinishReason::kLength}) {
+    ResponseAnswer answer(response_style(false));
+    on_event(answer, 0, step("<tool_call>\n{\"name\": \"n__f\", \"arguments\": {}}\n</tool_call>"), nullptr);
+    on_event(answer, 0, step("<tool_call>\n{\"name\": \"n__f\", \"arguments\": {\"x\": "), nullptr);
+    Completion end = end_of(2, 5, 0);
+    on_event(answer, 0, last("", finish), &end);
+    const Json body = parsed(answer.body());
+    EXPECT_EQ(at(body, "output.0.status"), Json("completed"));
+    EXPECT_EQ(at(body, "output.1.arguments"), Json("{\"x\": "));
+    EXPECT_EQ(at(body, "output.1.status"), Json("incomplete"));
+  }
+}
+
 TEST(ResponseAnswer, AnEmptyTextIsAnEmptyMessage) {
   ResponseAnswer answer(response_style(false));
   Completion end = end_of(1, 5, 0);

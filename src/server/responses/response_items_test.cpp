@@ -59,6 +59,16 @@ TEST(ResponseItems, ManyCallsBecomeAMessageInLinearTime) {
   EXPECT_EQ(list.as_array()[0].find("tool_calls")->as_array().size(), kCalls);
 }
 
+TEST(ResponseItems, BrokenArgumentsStayText) {
+  for (const char* broken : {R"({\"x\": )", R"({\"x\": 1, \"x\": 2})", "[1]", "no JSON"})
+    EXPECT_THAT(messages_of(R"([{"type": "function_call", "call_id": "1", "name": "f", "status": "incomplete",
+                                 "arguments": ")" +
+                            std::string(broken) + R"("}, {"type": "function_call_output", "call_id": "1",
+                                 "output": "Error"}])"),
+                HasSubstr(R"("arguments": ")" + std::string(broken) + R"("}}]}, {"role": "tool")"))
+        << broken;
+}
+
 TEST(ResponseItems, EncodedReasoningIsReadAgain) {
   const std::string text("Ünder \n\0 all", 12);
   EXPECT_EQ(decode_reasoning(encode_reasoning(text)), text);
@@ -91,8 +101,7 @@ TEST(ResponseItems, AMalformedItemIsNamed) {
            Case{R"([{"role": "user", "content": [{"type": "input_file"}]}])", "input[0].content[0].type: "},
            Case{R"([{"type": "function_call", "name": "f"}])", "input[0].call_id: "},
            Case{R"([{"type": "function_call", "call_id": "1"}])", "input[0].name: "},
-           Case{R"([{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{"}])",
-                "input[0].arguments: "},
+           Case{R"([{"type": "function_call", "call_id": "1", "name": "f", "arguments": 5}])", "input[0].arguments: "},
            Case{R"([{"type": "custom_tool_call", "call_id": "1", "name": "f"}])", "input[0].input: "},
            Case{R"([{"type": "function_call_output", "call_id": "1", "output": "a"}])", "input[0].call_id: "},
            Case{R"([{"type": "reasoning", "content": [{"type": "reasoning_text"}]}])", "input[0].content[0].text: "},

@@ -191,6 +191,21 @@ TEST_F(ResponsesTest, AdministratorsAndClientsReachOnlyTheirOwn) {
   }
 }
 
+TEST_F(ResponsesTest, AConversationGoesOnFromACutOffCall) {
+  const Running running(engine());
+  const Json cut = running.json(ask_response(R"("input": "Once", "max_output_tokens": 8, "tools": [{"type": "function",
+      "name": "f", "parameters": {"type": "object", "properties": {"city": {"type": "string", "minLength": 200}},
+      "required": ["city"]}}], "tool_choice": {"type": "function", "name": "f"})"));
+  const Json& call = cut.find("output")->as_array()[0];
+  EXPECT_EQ(status_of(call), "incomplete");
+  const std::string result = R"({"type": "function_call_output", "output": "cut off", "call_id": ")" +
+                             call.find("call_id")->as_string() + "\"}";
+  running.json(ask_response(R"("max_output_tokens": 1, "previous_response_id": ")" + id_of(cut) + R"(", "input": [)" +
+                            result + "]"));
+  running.json(ask_response(R"("max_output_tokens": 1, "input": [{"role": "user", "content": "Once"}, )" + call.dump() +
+                            ", " + result + "]"));
+}
+
 TEST_F(ResponsesTest, AWrongFieldIsNamed) {
   const Running running(engine());
   for (const auto& [members, param] : std::initializer_list<std::pair<const char*, const char*>>{
