@@ -8,6 +8,7 @@
 #include "tessera/server/anthropic/thinking_signature.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/fields/usage.h"
+#include "tessera/server/tools/call_arguments.h"
 
 namespace tessera {
 namespace {
@@ -37,7 +38,10 @@ class MessageAnswer final : public Answer {
       if (parts_.in_reasoning()) ++thinking_tokens_;
     }
     add(parts_.push(event.text));
-    if (event.finish != FinishReason::kNone) add(parts_.finish());
+    if (event.finish != FinishReason::kNone) {
+      add(parts_.finish());
+      end_call(event.finish == FinishReason::kLength);
+    }
     if (end != nullptr) {
       output_tokens_ = std::ssize(end->output_ids);
       cached_tokens_ = end->cached_tokens;
@@ -90,6 +94,7 @@ class MessageAnswer final : public Answer {
 
  private:
   Block& block_of(Block::Kind kind) {
+    if (!blocks_.empty() && blocks_.back().kind != kind) end_call();
     if (blocks_.empty() || blocks_.back().kind != kind) blocks_.push_back({.kind = kind});
     return blocks_.back();
   }
@@ -98,15 +103,35 @@ class MessageAnswer final : public Answer {
     // Elements without an id at the front of `pieces.calls` continue the call in the last block. They are handled
     // first, because their text comes before the reasoning and the content of `pieces`.
     auto call = pieces.calls.begin();
-    for (; call != pieces.calls.end() && call->id.empty(); ++call) blocks_.back().text += call->arguments;
+    for (; call != pieces.calls.end() && call->id.empty(); ++call) grow_call(call->arguments);
     if (style_.shows_thinking && !pieces.reasoning.empty()) block_of(Block::Kind::kThinking).text += pieces.reasoning;
     if (!pieces.content.empty()) block_of(Block::Kind::kText).text += pieces.content;
     for (; call != pieces.calls.end(); ++call) {
       if (!call->id.empty()) {
-        has_calls_ = true;
+        end_call();
+        call_.emplace();
         blocks_.push_back({.kind = Block::Kind::kToolUse, .id = std::move(call->id), .name = std::move(call->name)});
       }
-      blocks_.back().text += call->arguments;
+      grow_call(call->arguments);
+    }
+  }
+
+  void grow_call(std::string_view arguments) {
+    if (!call_) return;  // a plugin's format goes on with a call behind other text, so the call's block has ended
+    *call_ += arguments;
+    blocks_.back().text += arguments;
+  }
+
+  // Ends the call in the last block, if there is one. A call counts only if its arguments are whole. The block of
+  // another call is left out, so that no client runs a tool with input that the model did not finish. A stream has sent
+  // the block's beginning already, so there only the stop reason tells.
+  void end_call(bool cut_off = false) {
+    if (!call_) return;
+    const std::string arguments = *std::exchange(call_, std::nullopt);
+    if (are_whole_arguments(arguments) && !(cut_off && arguments.empty())) {
+      has_calls_ = true;
+    } else if (!style_.stream) {
+      blocks_.pop_back();
     }
   }
 
@@ -158,13 +183,10 @@ class MessageAnswer final : public Answer {
         json.value("thinking").key("thinking").value(style_.omits_thinking ? std::string_view() : block.text);
         json.key("signature").value(signature_of_thinking(style_.omits_thinking ? block.text : std::string_view()));
         break;
-      case Block::Kind::kToolUse: {
+      case Block::Kind::kToolUse:
         json.value("tool_use").key("id").value(block.id).key("name").value(block.name);
-        // If the input is not a JSON object, the call was cut off, and {} is sent in its place.
-        const Result<Json> input = Json::parse(block.text, "the call");
-        json.key("input").raw(input.ok() && input->is_object() ? std::string_view(block.text) : "{}");
+        json.key("input").raw(block.text.empty() ? std::string_view("{}") : block.text);
         break;
-      }
     }
     json.end_object();
   }
@@ -256,7 +278,8 @@ class MessageAnswer final : public Answer {
   ChatText parts_;
   std::vector<Block> blocks_;
   std::optional<std::string> matched_;  // the stop sequence that ended the text
-  bool has_calls_ = false;
+  std::optional<std::string> call_;  // the arguments of the call in the last block so far; unset: it has no open call
+  bool has_calls_ = false;           // a call with whole arguments has ended
   FinishReason finish_ = FinishReason::kNone;
   std::int64_t output_tokens_ = 0;
   std::int64_t thinking_tokens_ = 0;

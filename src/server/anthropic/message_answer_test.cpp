@@ -174,10 +174,26 @@ TEST(MessageAnswer, StopReasonsSayWhatEndedTheText) {
   const Json matched = whole(style, {"a"}, FinishReason::kStop, std::move(end));
   EXPECT_EQ(at(matched, "stop_reason"), Json("stop_sequence"));
   EXPECT_EQ(at(matched, "stop_sequence"), Json("END"));
-  const Json cut =
-      whole(style_of(false), {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": "}, FinishReason::kLength);
-  EXPECT_EQ(at(cut, "content.0.input").dump(), "{}") << "of a call without its end";
-  EXPECT_EQ(at(cut, "stop_reason"), Json("max_tokens"));
+}
+
+TEST(MessageAnswer, ABrokenCallIsNoToolUse) {
+  constexpr const char* kBroken = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ";
+  constexpr const char* kWhole = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+  const auto stop_reason = [](const std::string& stream) {
+    return at(named_events(stream).rbegin()[1].data, "delta.stop_reason");
+  };
+  for (const auto& [finish, reason] :
+       {std::pair(FinishReason::kLength, "max_tokens"), std::pair(FinishReason::kStop, "end_turn")}) {
+    const Json body = whole(style_of(false), {"Look.", kBroken}, finish);
+    EXPECT_EQ(at(body, "content").as_array().size(), 1U) << "the text alone";
+    EXPECT_EQ(at(body, "stop_reason"), Json(reason));
+    EXPECT_EQ(stop_reason(streamed(style_of(true), {"Look.", kBroken}, finish)), Json(reason));
+  }
+  const Json both = whole(style_of(false), {kWhole, kBroken});
+  EXPECT_EQ(at(both, "content").as_array().size(), 1U);
+  EXPECT_EQ(at(both, "content.0.input"), Json::object());
+  EXPECT_EQ(at(both, "stop_reason"), Json("tool_use"));
+  EXPECT_EQ(stop_reason(streamed(style_of(true), {kWhole, kBroken})), Json("tool_use"));
 }
 
 TEST(MessageAnswer, AnEmptyMessageHasNoBlocks) {
