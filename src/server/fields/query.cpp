@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -21,18 +22,39 @@ std::string decoded(std::string_view text) {
   return out;
 }
 
+// A decoded parameter.
+struct Parameter {
+  std::string name;
+  std::string value;
+};
+
+// Removes the first parameter from `query`, which is not empty, and returns it.
+Parameter take_parameter(std::string_view& query) {
+  const std::size_t end = std::min(query.find('&'), query.size());
+  const std::string_view pair = query.substr(0, end);
+  query.remove_prefix(std::min(end + 1, query.size()));
+  const std::size_t equals = std::min(pair.find('='), pair.size());
+  return {.name = decoded(pair.substr(0, equals)), .value = decoded(pair.substr(std::min(equals + 1, pair.size())))};
+}
+
 }  // namespace
 
 std::optional<std::string> query_value(std::string_view query, std::string_view name) {
   while (!query.empty()) {
-    const std::size_t end = std::min(query.find('&'), query.size());
-    const std::string_view pair = query.substr(0, end);
-    query.remove_prefix(std::min(end + 1, query.size()));
-    const std::size_t equals = std::min(pair.find('='), pair.size());
-    if (decoded(pair.substr(0, equals)) != name) continue;
-    return decoded(pair.substr(std::min(equals + 1, pair.size())));
+    Parameter parameter = take_parameter(query);
+    if (parameter.name == name) return std::move(parameter.value);
   }
   return std::nullopt;
+}
+
+std::vector<std::string> query_values(std::string_view query, std::string_view name) {
+  const std::string of_list = std::string(name) + "[]";
+  std::vector<std::string> values;
+  while (!query.empty()) {
+    Parameter parameter = take_parameter(query);
+    if (parameter.name == name || parameter.name == of_list) values.push_back(std::move(parameter.value));
+  }
+  return values;
 }
 
 PathTarget target_of(std::string_view path, std::string_view route) {

@@ -30,6 +30,13 @@ ApiResult<std::optional<std::int64_t>> query_integer(std::string_view query, std
   return std::optional(value);
 }
 
+ApiResult<bool> query_boolean(std::string_view query, std::string_view name) {
+  const std::string value = query_value(query, name).value_or("false");
+  if (value == "true" || value == "false") return value == "true";
+  return invalid_field(std::string(name),
+                       fmt::format("query: \"{}\" is \"{}\"; accepted: true or false", name, clip_text(value)));
+}
+
 ApiResult<bool> query_descends(std::string_view query) {
   const std::string order = query_value(query, "order").value_or("desc");
   if (order == "asc" || order == "desc") return order == "desc";

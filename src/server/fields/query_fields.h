@@ -16,6 +16,9 @@ namespace tessera {
 ApiResult<std::optional<std::int64_t>> query_integer(std::string_view query, std::string_view name, std::int64_t low,
                                                      std::int64_t high);
 
+// Returns a parameter that must be "true" or "false". Returns false if the query lacks the parameter.
+ApiResult<bool> query_boolean(std::string_view query, std::string_view name);
+
 // Returns whether the query's "order" is "desc", which is also the default. Error: a value other than "asc" and "desc".
 ApiResult<bool> query_descends(std::string_view query);
 

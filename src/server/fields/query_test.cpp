@@ -17,6 +17,12 @@ TEST(Query, ValuesAreFoundByNameAndDecoded) {
   EXPECT_EQ(query_value("", "format"), std::nullopt);
 }
 
+TEST(Query, AllValuesOfAListAreFound) {
+  EXPECT_EQ(query_values("include=a&x=y&include%5B%5D=b&include[]=", "include"),
+            (std::vector<std::string>{"a", "b", ""}));
+  EXPECT_TRUE(query_values("included=a", "include").empty());
+}
+
 TEST(Query, WrongEscapesStayAsTheyAre) {
   EXPECT_EQ(query_value("a=%", "a"), "%");
   EXPECT_EQ(query_value("a=%4", "a"), "%4");

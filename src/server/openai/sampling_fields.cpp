@@ -172,17 +172,21 @@ ApiStatus check_metadata(const ApiFields& fields) {
   const auto characters = [](std::string_view text) {
     return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
   };
-  const auto fits = [&](const auto& pair) {
-    return characters(pair.first) <= kMostOfKey && pair.second.is_string() &&
-           characters(pair.second.as_string()) <= kMostOfValue;
-  };
+  const std::string param = fields.param("metadata");
   const Json::Object& pairs = metadata->as_object();
-  if (pairs.size() <= kMostPairs && std::ranges::all_of(pairs, fits)) return api_ok();
-  return invalid_field(
-      fields.param("metadata"),
-      fmt::format("request: field \"metadata\" has {} pairs; accepted: at most {}, with keys of at most "
-                  "{} and strings of at most {} characters",
-                  pairs.size(), kMostPairs, kMostOfKey, kMostOfValue));
+  if (pairs.size() > kMostPairs)
+    return invalid_field(param, fmt::format("request: field \"{}\" has {} pairs; accepted: at most {}", param,
+                                            pairs.size(), kMostPairs));
+  for (const auto& [key, value] : pairs) {
+    if (characters(key) > kMostOfKey)
+      return invalid_field(param, fmt::format("request: field \"{}\" has the key \"{}\"; accepted: keys of at most {} "
+                                              "characters",
+                                              param, clip_text(key), kMostOfKey));
+    if (!value.is_string() || characters(value.as_string()) > kMostOfValue)
+      return ApiFields(*metadata, param + ".")
+          .wrong(key, fmt::format("a string of at most {} characters", kMostOfValue));
+  }
+  return api_ok();
 }
 
 ApiStatus check_attached(const ApiFields& fields, std::string_view key) {

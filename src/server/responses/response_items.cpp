@@ -105,6 +105,7 @@ ApiStatus ItemReader::read_call(const ApiFields& item, bool custom) {
   const std::string id = TRY(required_string(item, "call_id"));
   const std::string name = TRY(required_string(item, "name"));
   const std::string space = TRY(item.string("namespace")).value_or("");
+  if (!custom && item.find("arguments") == nullptr) return item.wrong("arguments", "the JSON text of an object");
   Json arguments = custom ? custom_arguments(TRY(required_string(item, "input"))) : TRY(read_call_arguments(item));
   if (!calls_.insert(id).second) return item.wrong("call_id", "an id that no other call has");
   Json function = Json::object({{"name", shown_tool_name(space, name)}, {"arguments", std::move(arguments)}});

@@ -14,6 +14,7 @@
 #include "tessera/server/openai/reasoning_field.h"
 #include "tessera/server/openai/sampling_fields.h"
 #include "tessera/server/responses/response_head.h"
+#include "tessera/server/responses/response_include.h"
 #include "tessera/server/responses/response_prompt.h"
 
 namespace tessera {
@@ -37,6 +38,8 @@ ApiResult<std::optional<OutputGrammar>> read_text_format(const ApiFields& fields
   if (type != "json_schema") return inner.wrong("type", R"("text", "json_object" or "json_schema")");
   const Json* schema = inner.find("schema");
   if (schema == nullptr || (!schema->is_object() && !schema->is_bool())) return inner.wrong("schema", "a JSON schema");
+  if (TRY(inner.string("name")).value_or("").empty())
+    return inner.wrong("name", "the schema's name, which is required");
   grammar->spec = {.kind = GrammarSpec::Kind::kJsonSchema, .text = schema->dump()};
   grammar->param = "text.format.schema";
   return grammar;
@@ -51,6 +54,7 @@ struct Shown {
 ApiResult<Shown> read_shown(const ApiFields& fields) {
   Shown shown;
   const std::vector<std::string> include = TRY(fields.strings("include"));
+  TRY(check_included(include, "request: field"));
   for (const std::string& what : include) {
     if (what == "reasoning.encrypted_content") shown.items.encoded = true;
     if (what == "message.output_text.logprobs") shown.logprobs = 0;

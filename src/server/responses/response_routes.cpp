@@ -15,6 +15,7 @@
 #include "tessera/server/http/client_of.h"
 #include "tessera/server/refusals.h"
 #include "tessera/server/responses/event_log.h"
+#include "tessera/server/responses/response_include.h"
 
 namespace tessera {
 namespace {
@@ -45,9 +46,19 @@ ApiResult<Json::Array> items_before(const ConversationTurn& last) {
 ApiResult<std::string> input_items_body(const Call& call, const StoredResponse& response) {
   if (response.turn == nullptr)
     return invalid_field("response_id", "the response has not ended, or has failed; accepted: one that has ended");
+  TRY(check_included(query_values(call.request().query, "include"), "query:"));
   Json::Array items = TRY(items_before(*response.turn));
   std::ranges::reverse(items);  // the newest first
   return list_body(call.request().query, items, /*most=*/100, /*otherwise=*/20);
+}
+
+// Checks the query of GET …/responses/ID. Returns whether it asks for a stream.
+ApiResult<bool> wants_stream(std::string_view query) {
+  TRY(check_included(query_values(query, "include"), "query:"));
+  const bool stream = TRY(query_boolean(query, "stream"));
+  if (!stream && query_value(query, "starting_after"))
+    return invalid_field("starting_after", "query: \"starting_after\" has no effect; accepted: only with stream=true");
+  return stream;
 }
 
 // Streams a background response's events to the call.
@@ -141,7 +152,9 @@ void ResponseRoutes::get(const Call& call, const std::string& owner) const {
   if (!found.ok()) return call.refuse(found.error());
   const StoredResponse& response = **found;
   if (!target.action.empty()) return respond(call, input_items_body(call, response));
-  if (query_value(call.request().query, "stream").value_or("false") != "true") return call.respond_json(response.body);
+  ApiResult<bool> stream = wants_stream(call.request().query);
+  if (!stream.ok()) return call.refuse(stream.error());
+  if (!*stream) return call.respond_json(response.body);
   if (const ApiStatus followed = follow(call, response); !followed.ok()) call.refuse(followed.error());
 }
 

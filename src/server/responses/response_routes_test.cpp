@@ -206,6 +206,29 @@ TEST_F(ResponsesTest, AConversationGoesOnFromACutOffCall) {
                             ", " + result + "]"));
 }
 
+TEST_F(ResponsesTest, AnUnknownIdInThePathIsNamed) {
+  const Running running(engine());
+  for (const std::string& request : {get("/v1/responses/resp_0"), get("/v1/responses/resp_0/input_items"),
+                                     erase("/v1/responses/resp_0"), post("/v1/responses/resp_0/cancel", "")})
+    EXPECT_EQ(param_of(running.json(request, 404)), "response_id") << request;
+}
+
+TEST_F(ResponsesTest, AWrongParameterOfTheQueryIsNamed) {
+  const Running running(engine());
+  const std::string path =
+      "/v1/responses/" + id_of(running.json(ask_response(R"("input": "Once", "max_output_tokens": 1)")));
+  for (const auto& [query, param] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"?stream=maybe", "stream"},
+           {"?starting_after=3", "starting_after"},
+           {"?stream=false&starting_after=3", "starting_after"},
+           {"?include=zzz", "include[0]"},
+           {"?include[]=reasoning.encrypted_content&include[]=zzz", "include[1]"},
+           {"/input_items?include=zzz", "include[0]"}})
+    EXPECT_EQ(param_of(running.json(get(path + query), 400)), param) << query;
+  for (const char* query : {"?stream=false", "?include=message.output_text.logprobs", "?include_obfuscation=false"})
+    EXPECT_EQ(running.ask(get(path + query)).status, 200) << query;
+}
+
 TEST_F(ResponsesTest, AWrongFieldIsNamed) {
   const Running running(engine());
   for (const auto& [members, param] : std::initializer_list<std::pair<const char*, const char*>>{
@@ -220,7 +243,10 @@ TEST_F(ResponsesTest, AWrongFieldIsNamed) {
            {R"("input": "a", "text": {"format": {"type": "json_schema"}})", "text.format.schema"},
            {R"("input": "a", "truncation": "middle")", "truncation"},
            {R"("input": "a", "background": true, "store": false)", "background"},
-           {R"("input": "a", "metadata": {"a": 1})", "metadata"},
+           {R"("input": "a", "text": {"format": {"type": "json_schema", "schema": {}}})", "text.format.name"},
+           {R"("input": "a", "include": ["reasoning.encrypted_content", "zzz"])", "include[1]"},
+           {R"("input": [{"type": "function_call", "call_id": "1", "name": "f"}])", "input[0].arguments"},
+           {R"("input": "a", "metadata": {"a": 1})", "metadata.a"},
            {R"("input": "a", "client_metadata": [])", "client_metadata"},
            {R"("input": "a", "conversation": "conv_1")", "conversation"}})
     EXPECT_EQ(param_of(running.json(ask_response(members), 400)), param) << members;

@@ -23,7 +23,7 @@ ApiError unknown(std::string_view what, std::string_view id) {
       .message = fmt::format("there is no {} with id \"{}\": none had it, or it was deleted, is too old or made room "
                              "for others",
                              what, clip_text(std::string(id))),
-      .param = {},
+      .param = "response_id",
       .code = "not_found"};
 }
 
