@@ -118,6 +118,7 @@ TEST_F(OllamaRequest, MistakesAreNamedByTheirPath) {
   EXPECT_EQ(param(R"("messages": "Hello")"), "messages");
   EXPECT_EQ(param(R"("messages": [5])"), "messages[0]");
   EXPECT_EQ(param(R"("messages": [{"role": "boss", "content": "a"}])"), "messages[0].role");
+  EXPECT_EQ(param(R"("messages": [{"role": "tool", "content": "a"}])"), "messages[0].role");
   EXPECT_EQ(param(R"("messages": [{"role": "user", "content": ["a"]}])"), "messages[0].content");
   EXPECT_EQ(param(R"("messages": [{"role": "user", "content": "a", "images": ["QQ=="]}])"), "messages[0].images");
   EXPECT_EQ(param(R"("messages": [{"role": "assistant", "tool_calls": [{"function": {"name": 5}}]}])"),

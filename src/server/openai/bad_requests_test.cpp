@@ -272,6 +272,8 @@ TEST(BadRequest, RefusesWrongChatMessages) {
                   "messages[1].tool_calls[0].function.name", "a string"),
           message(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": []}}]})",
                   "messages[1].tool_calls[0].function.arguments", "text of an object"),
+          message(R"({"role": "tool", "tool_call_id": "1", "content": "a"})", "messages[1].role",
+                  "is \"tool\"; accepted: \"tool\" only after a message with \"tool_calls\""),
       });
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/server/images/content_parts.h"
 #include "tessera/server/tools/call_arguments.h"
@@ -80,12 +81,17 @@ ApiResult<Json> read_call_arguments(const ApiFields& call) {
   return shown_arguments(arguments->as_string());
 }
 
+ApiError result_without_call(const ApiFields& message) {
+  return message.wrong("role", R"("tool" only after a message with "tool_calls")");
+}
+
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds) {
   const Json* messages = TRY(body.array("messages"));
   if (messages == nullptr || messages->as_array().empty()) {
     return body.wrong("messages", "a list of at least one message");
   }
   ChatMessages out;
+  bool has_calls = false;  // a message so far has calls
   for (std::size_t i = 0; i < messages->as_array().size(); ++i) {
     const Json& message = messages->as_array()[i];
     if (!message.is_object()) {
@@ -94,7 +100,11 @@ ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds&
                                        "\"content\"",
                                        i, shown_value(&message)));
     }
-    out.list.push_back(TRY(read_message(ApiFields(message, prefix_of(i)), kinds, out.images)));
+    const ApiFields fields(message, prefix_of(i));
+    Json read = TRY(read_message(fields, kinds, out.images));
+    has_calls = has_calls || read.find("tool_calls") != nullptr;
+    if (!has_calls && *read.find("role") == Json("tool")) return result_without_call(fields);
+    out.list.push_back(std::move(read));
   }
   return out;
 }
