@@ -68,7 +68,8 @@ class MessageAnswer final : public Answer {
     append(stream, "message_delta", [&](JsonWriter& json) {
       write_stop(json.key("delta").object());
       json.end_object();
-      write_usage(json.key("usage"));
+      write_counts(json.key("usage").object());
+      json.end_object();
       write_edits(json);
     });
     return stream;
@@ -141,6 +142,8 @@ class MessageAnswer final : public Answer {
     json.key("model").value(style_.model);
   }
 
+  // Writes why the message ended. The server runs no containers and no classifiers that refuse, so the members about
+  // them are null.
   void write_stop(JsonWriter& json) const {
     json.key("stop_reason").value_or_null(stop_reason());
     json.key("stop_sequence");
@@ -149,6 +152,7 @@ class MessageAnswer final : public Answer {
     } else {
       json.null();
     }
+    json.key("stop_details").null().key("container").null();
   }
 
   std::string_view stop_reason() const {
@@ -159,20 +163,34 @@ class MessageAnswer final : public Answer {
     return has_calls_ ? "tool_use" : "end_turn";
   }
 
+  // Writes the usage of a message. message_delta has only the counts.
   void write_usage(JsonWriter& json) const {
-    json.object().key("input_tokens").value(style_.prompt_tokens - cached_tokens_);
+    write_counts(json.object());
+    json.key("cache_creation").object().key("ephemeral_1h_input_tokens").value(0);
+    json.key("ephemeral_5m_input_tokens").value(0).end_object();
+    json.key("inference_geo").null().key("service_tier").value("standard").end_object();
+  }
+
+  void write_counts(JsonWriter& json) const {
+    json.key("input_tokens").value(style_.prompt_tokens - cached_tokens_);
     json.key("cache_creation_input_tokens").value(0);
     json.key("cache_read_input_tokens").value(cached_tokens_);
     json.key("output_tokens").value(output_tokens_);
     json.key("output_tokens_details").object().key("thinking_tokens").value(thinking_tokens_);
     write_draft_counts(json, drafts_);
     json.end_object();
-    json.end_object();
+    json.key("server_tool_use").null();
   }
 
   void write_edits(JsonWriter& json) const {
     if (!style_.lists_edits) return;
     json.key("context_management").object().key("applied_edits").array().end_array().end_object();
+  }
+
+  // Writes the type of a tool_use block and its members before the input. The model itself makes every call.
+  static void write_call(JsonWriter& json, const Block& block) {
+    json.value("tool_use").key("id").value(block.id).key("name").value(block.name);
+    json.key("caller").object().key("type").value("direct").end_object();
   }
 
   void write_block(JsonWriter& json, const Block& block) const {
@@ -184,7 +202,7 @@ class MessageAnswer final : public Answer {
         json.key("signature").value(signature_of_thinking(style_.omits_thinking ? block.text : std::string_view()));
         break;
       case Block::Kind::kToolUse:
-        json.value("tool_use").key("id").value(block.id).key("name").value(block.name);
+        write_call(json, block);
         json.key("input").raw(block.text.empty() ? std::string_view("{}") : block.text);
         break;
     }
@@ -197,7 +215,8 @@ class MessageAnswer final : public Answer {
     if (std::exchange(begun_, true)) return;
     append(stream, "message_start", [&](JsonWriter& json) {
       write_head(json.key("message").object());
-      json.key("content").array().end_array().key("stop_reason").null().key("stop_sequence").null();
+      json.key("content").array().end_array();
+      write_stop(json);
       write_usage(json.key("usage"));
       json.end_object();
     });
@@ -222,7 +241,7 @@ class MessageAnswer final : public Answer {
         case Block::Kind::kText: json.value("text").key("text").value(""); break;
         case Block::Kind::kThinking: json.value("thinking").key("thinking").value("").key("signature").value(""); break;
         case Block::Kind::kToolUse:
-          json.value("tool_use").key("id").value(block.id).key("name").value(block.name);
+          write_call(json, block);
           json.key("input").object().end_object();
           break;
       }

@@ -78,13 +78,18 @@ TEST(MessageAnswer, ATextStreamsAsOneBlock) {
   const std::vector<NamedEvent> events = named_events(stream);
   const Json& message = *events.front().data.find("message");
   EXPECT_EQ(message, parsed(R"({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": [],
-      "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 9, "cache_creation_input_tokens": 0,
-      "cache_read_input_tokens": 0, "output_tokens": 1, "output_tokens_details": {"thinking_tokens": 0}}})"));
+      "stop_reason": null, "stop_sequence": null, "stop_details": null, "container": null,
+      "usage": {"input_tokens": 9, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1,
+      "output_tokens_details": {"thinking_tokens": 0}, "server_tool_use": null, "cache_creation":
+      {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0}, "inference_geo": null,
+      "service_tier": "standard"}})"));
   const Json& delta = events[events.size() - 2].data;
-  EXPECT_EQ(at(delta, "delta"), parsed(R"({"stop_reason": "end_turn", "stop_sequence": null})"));
-  EXPECT_EQ(at(delta, "usage.input_tokens"), Json(3)) << "the prompt without its cached part";
-  EXPECT_EQ(at(delta, "usage.cache_read_input_tokens"), Json(6));
-  EXPECT_EQ(at(delta, "usage.output_tokens"), Json(4));
+  EXPECT_EQ(at(delta, "delta"), parsed(R"({"stop_reason": "end_turn", "stop_sequence": null, "stop_details": null,
+      "container": null})"));
+  // The prompt has nine tokens, of which six were cached.
+  EXPECT_EQ(at(delta, "usage"), parsed(R"({"input_tokens": 3, "cache_creation_input_tokens": 0,
+      "cache_read_input_tokens": 6, "output_tokens": 4, "output_tokens_details": {"thinking_tokens": 0},
+      "server_tool_use": null})"));
 }
 
 TEST(MessageAnswer, CallsStreamAsTheirArgumentsGrow) {
@@ -153,6 +158,22 @@ TEST(MessageAnswer, AWholeMessageHasItsBlocksInOrder) {
   EXPECT_EQ(at(body, "content.2.input").dump(), R"({"a": [1]})");
   EXPECT_EQ(at(body, "stop_reason"), Json("tool_use"));
   EXPECT_EQ(at(body, "usage.cache_read_input_tokens"), Json(6));
+}
+
+TEST(MessageAnswer, AWholeMessageHasAllMembersOfTheProtocol) {
+  const Json body = whole(style_of(false), {"a"});
+  for (const char* member : {"stop_sequence", "stop_details", "container"}) EXPECT_EQ(at(body, member), Json());
+  EXPECT_EQ(at(body, "usage"), parsed(R"({"input_tokens": 3, "cache_creation_input_tokens": 0,
+      "cache_read_input_tokens": 6, "output_tokens": 4, "output_tokens_details": {"thinking_tokens": 0},
+      "server_tool_use": null, "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+      "inference_geo": null, "service_tier": "standard"})"));
+}
+
+TEST(MessageAnswer, ACallSaysThatTheModelMadeIt) {
+  const char* const call = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+  EXPECT_EQ(at(whole(style_of(false), {call}), "content.0.caller").dump(), R"({"type": "direct"})");
+  const std::vector<NamedEvent> events = named_events(streamed(style_of(true), {call}));
+  EXPECT_EQ(at(events[2].data, "content_block.caller").dump(), R"({"type": "direct"})");
 }
 
 TEST(MessageAnswer, UsageCountsDraftsIfThereWereAny) {
