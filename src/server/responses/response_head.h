@@ -13,6 +13,8 @@ struct ResponseHead {
   std::string model;
   double temperature = 1;
   double top_p = 1;
+  double presence_penalty = 0;
+  double frequency_penalty = 0;
   bool parallel = true;
   bool store = true;
   bool background = false;

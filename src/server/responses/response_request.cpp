@@ -131,6 +131,8 @@ ApiResult<ResponseJob> prepare_response(const ServedModel& model, std::string_vi
                                            .model = adapter.empty() ? model.name : adapter,
                                            .temperature = output.sampling.temperature,
                                            .top_p = output.sampling.top_p,
+                                           .presence_penalty = output.sampling.presence_penalty,
+                                           .frequency_penalty = output.sampling.frequency_penalty,
                                            .parallel = tools.fields.parallel,
                                            .store = kept.store,
                                            .background = kept.background});
