@@ -20,6 +20,11 @@ void add_request_id(HttpResponse& response, std::string_view path) {
   if (std::ranges::none_of(response.headers, is_id)) response.headers.emplace_back(kRequestIdHeader, make_id("req_"));
 }
 
+// Adds the header traceparent, with which a client finds the request's span in its trace.
+void add_trace(HttpResponse& response, const GenerationFacts& facts) {
+  if (!facts.trace_answer.empty()) response.headers.emplace_back("traceparent", facts.trace_answer);
+}
+
 // The longest body that is compressed on the I/O thread. Compressing it takes less than a millisecond.
 constexpr std::size_t kMostEncodedHere = std::size_t{64} << 10;
 
@@ -41,6 +46,7 @@ void Call::respond(HttpResponse response, std::string_view detail) const {
   metrics_->answered(route_, response.status);
   log(response.status, detail);
   add_request_id(response, request().path);
+  add_trace(response, generation());
   const std::size_t size = response.body.size();
   if (size >= kLeastEncodedBytes && size <= kMostEncodedHere && !has_coding(response)) {
     if (const std::string_view coding = accepted_coding(); !coding.empty()) {
@@ -67,6 +73,7 @@ void Call::start(HttpResponse response, std::string_view note) const {
   metrics_->answered(route_, response.status);
   add_note(response, note);
   add_request_id(response, request().path);
+  add_trace(response, generation());
   exchange_.start_stream(response);
 }
 

@@ -111,6 +111,7 @@ struct GenerationFacts {
   double engine_s = 0;
   std::string_view route{};    // the route's path, borrowed from the router
   std::string trace_parent{};  // the header traceparent; "": traces are off, or the header is absent
+  std::string trace_answer{};  // the header traceparent of the answer; "": the answer has none
 };
 
 // A request whose answer has ended.

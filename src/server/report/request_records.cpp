@@ -21,6 +21,7 @@ void RequestRecords::note(const Call& call) const {
   if (traces_ == nullptr) return;
   call.generation().route = call.route();
   call.generation().trace_parent = call.request().header("traceparent");
+  call.generation().trace_answer = answer_trace_parent(call.generation().trace_parent);
 }
 
 void RequestRecords::write(const FinishedRequest& finished) {

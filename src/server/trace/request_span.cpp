@@ -1,5 +1,7 @@
 #include "tessera/server/trace/request_span.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -32,11 +34,21 @@ std::optional<TraceParent> read_trace_parent(std::string_view header) {
   return TraceParent{.trace_id = std::string(trace), .span_id = std::string(span), .sampled = (last & 1) != 0};
 }
 
+std::string answer_trace_parent(std::string_view header) {
+  const std::optional<TraceParent> parent = read_trace_parent(header);
+  if (!parent) return "";
+  return fmt::format("00-{}-{}-{}", parent->trace_id, make_id("").substr(0, kSpanDigits),
+                     parent->sampled ? "01" : "00");
+}
+
 std::optional<TraceSpan> make_request_span(const FinishedRequest& finished, std::int64_t end_ns) {
   const GenerationFacts& facts = finished.generation;
   std::optional<TraceParent> parent = read_trace_parent(facts.trace_parent);
   if (parent ? !parent->sampled : facts.id.empty()) return std::nullopt;
-  TraceSpan span{.span_id = make_id("").substr(0, kSpanDigits), .end_ns = end_ns, .work = finished};
+  const std::optional<TraceParent> announced = read_trace_parent(facts.trace_answer);
+  TraceSpan span{.span_id = announced ? announced->span_id : make_id("").substr(0, kSpanDigits),
+                 .end_ns = end_ns,
+                 .work = finished};
   span.start_ns = end_ns - static_cast<std::int64_t>(finished.seconds * 1e9);
   if (parent) {
     span.trace_id = std::move(parent->trace_id);

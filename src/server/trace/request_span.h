@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "tessera/server/trace/trace_span.h"
@@ -18,6 +19,10 @@ inline constexpr std::size_t kTraceParentSize = 2 + 1 + kTraceDigits + 1 + kSpan
 // Parses the header. Returns nothing if the header is absent or malformed. In this case the request's span begins a new
 // trace.
 std::optional<TraceParent> read_trace_parent(std::string_view header);
+
+// Returns the header traceparent of the answer to a request with this header: the client's trace, and a new id for the
+// request's span in it. Returns "" if the header is absent or malformed.
+std::string answer_trace_parent(std::string_view header);
 
 // Returns the span of a request that ended at `end_ns`, Unix time; nothing if the request gets no span. A request with
 // a traceparent header gets a span if the client records this trace. Other requests get a span if the model ran.

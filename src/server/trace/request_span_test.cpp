@@ -37,6 +37,19 @@ TEST(TraceParent, IsReadAsTheStandardSays) {
     EXPECT_FALSE(read_trace_parent(wrong).has_value()) << wrong;
 }
 
+TEST(TraceParent, AnAnswerNamesTheSpanOfItsRequest) {
+  FinishedRequest request{.method = "POST", .path = "/v1/completions", .status = 200};
+  request.generation.trace_parent = header();
+  request.generation.trace_answer = answer_trace_parent(header());
+  const std::optional<TraceParent> answered = read_trace_parent(request.generation.trace_answer);
+  ASSERT_TRUE(answered.has_value());
+  EXPECT_EQ(answered->trace_id, kTrace);
+  EXPECT_NE(answered->span_id, kParent);
+  EXPECT_EQ(make_request_span(request, 1)->span_id, answered->span_id);
+  EXPECT_FALSE(read_trace_parent(answer_trace_parent(header("00")))->sampled);
+  EXPECT_EQ(answer_trace_parent("malformed"), "");
+}
+
 FinishedRequest chat() {
   FinishedRequest request{.method = "POST", .path = "/v1/chat/completions", .address = "127.0.0.1", .status = 200};
   request.seconds = 0.5;

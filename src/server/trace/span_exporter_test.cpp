@@ -93,11 +93,15 @@ TEST_F(TracedServer, ARequestIsASpanOfItsClientsTrace) {
   const Running running(engine(), options);
   std::string request = completion(R"("prompt": "Once", "max_tokens": 3, "ignore_eos": true)");
   request.insert(request.find("\r\n") + 2, "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n");
-  const Json answer = running.json(request);
-  running.json(get("/v1/models"));
+  const Reply reply = running.ask(request);
+  const Json answer = *Json::parse(reply.body, "the answer");
+  EXPECT_THAT(reply.head, HasSubstr("traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-"));
+  EXPECT_THAT(running.ask(get("/v1/models")).head, ::testing::Not(HasSubstr("traceparent")));
   ASSERT_TRUE(eventually([&] { return collector.posts() == 1; }));
   const std::string sent = collector.last();
   EXPECT_THAT(sent, HasSubstr("4bf92f3577b34da6a3ce929d0e0e4736"));
+  EXPECT_THAT(sent, HasSubstr(reply.head.substr(reply.head.find("traceparent: ") + 49, 16)))
+      << "the span of the answer";
   EXPECT_THAT(sent, HasSubstr(answer.find("id")->as_string()));
   EXPECT_THAT(sent, HasSubstr(R"("gen_ai.request.max_tokens","value":{"intValue":"3"})"));
   EXPECT_THAT(sent, HasSubstr(R"("http.route","value":{"stringValue":"/v1/completions"})"));
