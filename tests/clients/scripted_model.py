@@ -37,7 +37,7 @@ TEMPLATE = """
   {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<|step' ~ [ns.step, LAST] | min ~ '|>' }}{% endif %}
-{%- if enable_thinking %}{% endif %}"""
+{%- if enable_thinking and reasoning_effort %}{% endif %}"""
 
 
 def _tokenizer(chains):
