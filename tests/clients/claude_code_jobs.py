@@ -65,15 +65,16 @@ def run_session(**options):
     cached = result.usage["cache_read_input_tokens"]
     computed = result.usage["input_tokens"] - first
     check(cached >= 0.95 * (cached + computed), result.usage)
+    return f"{100 * cached / (cached + computed):.2f} % of {cached + computed} prompt tokens from the cache"
 
 
 def thinks_within_a_budget():
-    run_session(model="claude-sonnet-4-5", max_thinking_tokens=4000)
+    return run_session(model="claude-sonnet-4-5", max_thinking_tokens=4000)
 
 
 def has_a_system_message_in_mid_conversation():
     """Checks requests for the default model: thinking is adaptive, and the environment follows the user's first message."""
-    run_session()
+    return run_session()
 
 
 main(thinks_within_a_budget, has_a_system_message_in_mid_conversation)

@@ -92,6 +92,7 @@ def session():
     check(len(later) == TURNS, later)
     cached, asked = (sum(usage[key] for usage in later) for key in ("cached_input_tokens", "input_tokens"))
     check(cached >= 0.95 * asked, later)
+    return f"{100 * cached / asked:.2f} % of {asked} prompt tokens from the cache"
 
 
 main(session)
