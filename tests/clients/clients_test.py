@@ -29,11 +29,10 @@ CLIENTS = {
     "prometheus": "openai", "comply": "openai", "smg": "smg", "smg_pooled": "smg",
     "smg_cache": "smg", "aiperf": "aiperf", "ollama": "ollama", "plain": None,
     "anthropic": "anthropic", "claude_code": "claude_code", "responses": "openai",
-    "codex": "codex", "dynamo": "dynamo",
+    "codex": "codex", "dynamo": "dynamo", "k6": "k6",
 }
 NOT_HERE = {
     "guidellm": "it needs PyTorch",
-    "k6": "its licence is the AGPL; locust and aiperf send the same loads",
     "grafana": "dashboards are files: their queries are tested where the dashboards are",
 }
 
