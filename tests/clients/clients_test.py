@@ -29,7 +29,7 @@ CLIENTS = {
     "prometheus": "openai", "comply": "openai", "smg": "smg", "smg_pooled": "smg",
     "smg_cache": "smg", "aiperf": "aiperf", "ollama": "ollama", "plain": None,
     "anthropic": "anthropic", "claude_code": "claude_code", "responses": "openai",
-    "codex": "codex", "dynamo": "dynamo", "k6": "k6",
+    "codex": "codex", "dynamo": "dynamo", "k6": "k6", "schemathesis": "schemathesis",
 }
 NOT_HERE = {
     "guidellm": "it needs PyTorch",
