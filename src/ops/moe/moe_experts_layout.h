@@ -61,9 +61,10 @@ inline std::int64_t most_pairs(const ExpertsProblem& p) { return std::min(p.toke
 inline std::int64_t most_block_rows(const ExpertsProblem& p) { return std::min(kBlockRows, most_pairs(p)); }
 
 // Returns whether to use oneDNN. It has larger blocks, and is faster than the dot kernel only if experts have enough
-// rows on average.
+// rows on average. Its sums depend on the number of rows, which would decide how other operators round their inputs
+// (quantised_linear_cpu.cpp).
 inline bool takes_onednn(const ExpertsProblem& p, bool deterministic) {
-  return !deterministic && !multiplies_blocks(p) && onednn_takes(p.dtype) &&
+  return !deterministic && !p.rounds_inputs && onednn_takes(p.dtype) &&
          most_pairs(p) >= p.routed_experts * kLeastOneDnnRows;
 }
 

@@ -6,7 +6,9 @@
 //   registers   a few rows of x, or any number in a deterministic forward: w is converted where it is multiplied
 //               (quantised_dot.h), so w is read once for a few rows
 //   oneDNN      many rows: the block is converted to x's type in the cache, and the library multiplies. Sums depend on
-//               the number of rows, so a deterministic forward does not use it.
+//               the number of rows, so a deterministic forward does not use it. A model whose inputs may be rounded by
+//               block does not use it either: another operator would round a number near the middle of two steps
+//               differently, and logits would depend on the number of rows by about a percent.
 //   floats      everything else: the block is converted to float32 in the cache, and linear's dot kernel multiplies
 #include <algorithm>
 #include <atomic>
@@ -43,7 +45,8 @@ struct Problem : QuantisedProblem {
 
 Way choose(const Problem& p, bool deterministic) {
   if (block_linear_takes(p)) return Way::kBlocks;
-  if (!deterministic && p.m >= kLeastOneDnnRows && onednn_takes(p.dtype)) return Way::kOneDnn;
+  const bool any_sum = !deterministic && p.inputs != QuantisedProblem::Inputs::kBlock;
+  if (any_sum && p.m >= kLeastOneDnnRows && onednn_takes(p.dtype)) return Way::kOneDnn;
   return quantised_dot_takes(p.w, p.dtype) ? Way::kRegisters : Way::kFloats;
 }
 

@@ -62,9 +62,9 @@ TEST_P(BlockLinear, MatchesTheReference) {
         }
       Tolerance allowed = tolerance(dtype());
       allowed.absolute += largest * 2e-6 * std::sqrt(static_cast<double>(k));
-      // If the type has no packed form, or the inputs are not to be rounded by block, oneDNN computes the product from
-      // 48 rows up, with weights rounded to bfloat16.
-      if (m >= 48 && dtype() == DType::kBFloat16 && !rounds_inputs(type(), inputs()))
+      // If the inputs may not be rounded by block, oneDNN computes the product from 48 rows up, with weights rounded to
+      // bfloat16.
+      if (m >= 48 && dtype() == DType::kBFloat16 && inputs().inputs != std::string_view("block"))
         allowed.absolute += largest * 3 * 0x1p-9 * std::sqrt(static_cast<double>(k));
       const OpOutcome out = run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes);
       expect_close(out.results[0], expected, allowed, test_name_of(type()));
@@ -73,9 +73,9 @@ TEST_P(BlockLinear, MatchesTheReference) {
 
 TEST_P(BlockLinear, BitsDoNotDependOnOtherRows) {
   ForwardContext context;
-  // Rounded inputs are multiplied as integers, and integer products never depend on other rows. So only unrounded
+  // If inputs may be rounded by block, bits never depend on other rows, even for a type without integer products. Other
   // inputs need a deterministic forward.
-  context.limits.deterministic = !rounds_inputs(type(), inputs());
+  context.limits.deterministic = inputs().inputs != std::string_view("block");
   const std::int64_t k = 3 * block_type_info(type()).elements;
   const BlockCase w = random_block_case(type(), 50, k, 3);
   const std::vector<HostTensor> operands{random_tensor(dtype(), {140, k}, 1), w.operand};
