@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "tessera/base/log.h"
 #include "tessera/text/lists/piece_model.h"
 #include "tessera/text/lists/pre_tokenizers.h"
 #include "tessera/text/tokenizer_json.h"
@@ -78,11 +79,15 @@ constexpr const char* kMarkDecoder = R"({"type": "Sequence", "decoders": [
 Result<TokenizerParts> make_merging(const TokenLists& lists) {
   const bool marks = lists.model == "gemma4";
   const std::string pre = marks ? "gemma4" : lists.pre;
+  if (pre.empty())
+    log_warn("load",
+             "{}: there is no tokenizer.ggml.pre; texts are cut as llama.cpp cuts them then, which is not "
+             "how most models were trained",
+             lists.file);
   NamedPreTokenizer named;
   if (!find_pre_tokenizer(pre, named))
-    return unimplemented(fmt::format("{}: tokenizer.ggml.pre is {}; accepted: {}{}", lists.file,
-                                     pre.empty() ? "missing" : quote_for_error(pre), pre_tokenizer_names(),
-                                     "; or give another tokenizer with --tokenizer-path"));
+    return unimplemented(fmt::format("{}: tokenizer.ggml.pre is {}; accepted: {}{}", lists.file, quote_for_error(pre),
+                                     pre_tokenizer_names(), "; or give another tokenizer with --tokenizer-path"));
   TokenizerJson json;
   json.file = lists.file;
   json.normalizer = std::move(named.normalizer);

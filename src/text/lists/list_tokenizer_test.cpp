@@ -79,8 +79,9 @@ TEST(ListTokenizer, FileDecidesAboutTheFirstToken) {
 
 TEST(ListTokenizer, EveryKnownNameCuts) {
   Words words;
-  for (const char* name : {"qwen2", "qwen35", "llama-bpe", "glm4", "gpt-4o", "tekken", "deepseek-v3", "deepseek-coder",
-                           "gpt-2", "smollm", "stablelm2"}) {
+  for (const char* name :
+       {"qwen2", "qwen35", "llama-bpe", "glm4", "gpt-4o", "tekken", "deepseek-v3", "deepseek-coder", "gpt-2", "smollm",
+        "stablelm2", "deepseek-llm", "falcon", "default", "", "seed-coder", "viking", "bloom"}) {
     words.lists.pre = name;
     words.lists.add_bos = false;
     const auto tokenizer = Tokenizer::create(words.lists);
@@ -90,12 +91,42 @@ TEST(ListTokenizer, EveryKnownNameCuts) {
   }
 }
 
+// Merges join all neighbours of each text, so tokens end exactly where the pre-tokenizer cuts.
+TEST(ListTokenizer, NamesCutWhereTheirModelsDo) {
+  const auto pieces = [](const char* pre, const std::vector<std::string>& merges, std::string_view text) {
+    Words words;
+    std::vector<std::string> joined;
+    for (const std::string& merge : merges) {
+      joined.push_back(merge);
+      joined.back().erase(merge.find(' '), 1);
+    }
+    words.lists.pre = pre;
+    words.lists.add_bos = false;
+    words.lists.merges.assign(merges.begin(), merges.end());
+    words.lists.tokens.insert(words.lists.tokens.end(), joined.begin(), joined.end());
+    words.lists.kinds.resize(words.lists.tokens.size(), TokenKind::kNormal);
+    return ids_of(*Tokenizer::create(words.lists), text).size();
+  };
+  const std::vector<std::string> digits = {"1 2", "12 3", "123 4"};
+  EXPECT_EQ(pieces("deepseek-llm", digits, "1234"), 1U);
+  EXPECT_EQ(pieces("default", digits, "1234"), 2U);
+  EXPECT_EQ(pieces("", digits, "1234"), 2U) << "a file without the key";
+  EXPECT_EQ(pieces("falcon", digits, "1234"), 2U);
+  EXPECT_EQ(pieces("viking", digits, "1234"), 4U);
+  EXPECT_EQ(pieces("gpt-2", digits, "1234"), 1U);
+  EXPECT_EQ(pieces("gpt-2", {"Ċ Ċ"}, "\n\n"), 1U);
+  EXPECT_EQ(pieces("deepseek-llm", {"Ċ Ċ"}, "\n\n"), 2U);
+  EXPECT_EQ(pieces("deepseek-llm", {"Ġ a", "Ġa a"}, " aa"), 1U);
+  EXPECT_EQ(pieces("deepseek-llm", {"a !"}, "a!"), 2U);
+  EXPECT_EQ(pieces("default", {"$ a"}, "$a"), 2U);
+  EXPECT_EQ(pieces("bloom", {"a !"}, "a!"), 2U);
+  EXPECT_EQ(pieces("bloom", {"a $"}, "a$"), 1U);
+}
+
 TEST(ListTokenizer, UnknownNamesAreErrors) {
   Words words;
-  words.lists.pre = "viking";
-  expect_error(words.lists, StatusCode::kUnimplemented, "tokenizer.ggml.pre is \"viking\"; accepted: qwen2");
-  words.lists.pre = "";
-  expect_error(words.lists, StatusCode::kUnimplemented, "tokenizer.ggml.pre is missing");
+  words.lists.pre = "kimi-k2";
+  expect_error(words.lists, StatusCode::kUnimplemented, "tokenizer.ggml.pre is \"kimi-k2\"; accepted: qwen2");
   words.lists.model = "rwkv";
   expect_error(words.lists, StatusCode::kUnimplemented,
                "tokenizer.ggml.model is \"rwkv\"; accepted: gpt2, llama, gemma4");

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,19 @@ constexpr std::string_view kTekken =
 constexpr std::string_view kDeepSeekV3Words =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)" TESSERA_SPACES;
 
+constexpr std::string_view kSeedCoder =
+    TESSERA_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+)" TESSERA_SPACES;
+// GPT-2's pattern, for sequences in which other patterns follow it.
+constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+// A run of anything but spaces and the punctuation that ends clauses in several scripts.
+constexpr std::string_view kClauses = " ?[^(\\s|.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C)]+";
+// The letters with case that the tokenizer.json of DeepSeek LLM lists. It leaves out some blocks of rare letters.
+constexpr std::string_view kDeepSeekLetters =
+    "\\s?(?:(?![\u2D00-\u2D2D\uA790-\uA7FA\uAB30-\uAB68\U00010570-\U000105BC\U00016E40-\U00016E7F\U0001D400-\U0001D7CB"
+    "\U0001DF00-\U0001DF1E])[\\p{Lu}\\p{Ll}\\p{Lt}])+";
+constexpr std::string_view kDeepSeekPunctuation = "\\s?[!-/:-~\uFF01-\uFF0F\uFF1A-\uFF5E\u2018-\u201F\u3000-\u3002]+";
+constexpr std::string_view kDeepSeekHan = "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+";
+
 #undef TESSERA_SPACES
 #undef TESSERA_CONTRACTIONS
 #undef TESSERA_CAPITALS
@@ -52,20 +66,32 @@ struct Row {
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows = {
       {.names = {"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"}, .patterns = {kQwen2}, .nfc = true},
-      {.names = {"stablelm2"}, .patterns = {kQwen2}},
+      {.names = {"stablelm2", "hunyuan", "grok-2"}, .patterns = {kQwen2}},
       {.names = {"qwen35"}, .patterns = {kQwen35}, .nfc = true},
-      {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
+      {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
+                 "jina-v5-nano"},
        .patterns = {kLlama3},
        .ignore_merges = true,
        .add_bos = true},
       {.names = {"glm4", "chatglm-bpe", "dbrx", "smaug-bpe"}, .patterns = {kLlama3}},
-      {.names = {"gpt-4o", "llama4", "kanana2"}, .patterns = {kGpt4o}},
+      {.names = {"gpt-4o", "llama4", "kanana2", "minimax-m2", "talkie"}, .patterns = {kGpt4o}},
       {.names = {"tekken"}, .patterns = {kTekken}, .ignore_merges = true, .add_bos = true},
-      {.names = {"deepseek-v3"}, .patterns = {R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", kDeepSeekV3Words}},
+      {.names = {"deepseek-v3", "hunyuan-dense"},
+       .patterns = {R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", kDeepSeekV3Words}},
       {.names = {"deepseek-coder"},
-       .patterns = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", "[一-龥ࠀ-一가-퟿]+"},
+       .patterns = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekHan},
        .single_digits = true},
-      {.names = {"gpt-2", "phi-2", "olmo", "mpt", "modern-bert"}, .patterns = {}, .gpt2 = true},
+      {.names = {"deepseek-llm"},
+       .patterns = {R"([\r\n])", kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kDeepSeekHan, R"(\p{N}+)"}},
+      {.names = {"gpt-2", "phi-2", "olmo", "mpt", "modern-bert", "gigachat", "a.x-4.0", "mellum", "trillion", "exaone4",
+                 "jais", "granite-docling"},
+       .patterns = {},
+       .gpt2 = true},
+      {.names = {"falcon"}, .patterns = {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, "[0-9][0-9][0-9]"}},
+      {.names = {"default", ""}, .patterns = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
+      {.names = {"seed-coder"}, .patterns = {kSeedCoder}},
+      {.names = {"bloom", "poro-chat", "gpt3-finnish"}, .patterns = {kClauses}},
+      {.names = {"viking"}, .patterns = {kClauses, R"(\p{N})"}},
       {.names = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
        .patterns = {},
        .single_digits = true,
@@ -176,7 +202,7 @@ std::optional<std::string> name_pre_tokenizer(const Json& normalizer, const Json
 
 std::string pre_tokenizer_names() {
   std::vector<std::string_view> names;
-  for (const Row& row : rows()) names.insert(names.end(), row.names.begin(), row.names.end());
+  for (const Row& row : rows()) std::ranges::remove_copy(row.names, std::back_inserter(names), std::string_view());
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
