@@ -40,7 +40,10 @@ std::vector<std::string> projectors_in(const std::string& folder) {
 
 }  // namespace
 
-bool is_projector_name(std::string_view name) { return name.starts_with("mmproj") && name.ends_with(".gguf"); }
+bool is_projector_name(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return name.starts_with("mmproj") && name.ends_with(".gguf");
+}
 
 Result<std::string> find_named_projector(const std::string& model_path, const std::string& name) {
   std::error_code error;

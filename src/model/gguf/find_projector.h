@@ -23,7 +23,7 @@ Result<std::string> find_named_projector(const std::string& model_path, const st
 // invalid_argument if there are several projectors, and the message lists their names.
 Result<FoundProjector> find_projector_beside(const std::string& model_path);
 
-// Returns whether the file's name has the form of a projector's name, "mmproj-….gguf".
-bool is_projector_name(std::string_view name);
+// Returns whether the path's last part has the form of a projector's name, "mmproj-….gguf".
+bool is_projector_name(std::string_view path);
 
 }  // namespace tessera

@@ -194,5 +194,30 @@ TEST_F(HubTest, AGgufModelComesWithItsProjector) {
   EXPECT_EQ(*resolve_model(named, settings()), snapshot / "m-Q4_0.gguf");
 }
 
+TEST_F(HubTest, SplitSetInASubfolderIsFetchedWhole) {
+  const std::string first = "BF16/m-BF16-00001-of-00002.gguf";
+  const std::string second = "BF16/m-BF16-00002-of-00002.gguf";
+  add_weights(first, test::pattern(1000));
+  add_weights(second, test::pattern(500));
+  const std::string snapshot = (root() / "snapshots" / kCommit).string();
+  const Result<std::string> pulled = pull(settings(), {.id = "org/name", .gguf = "BF16"});
+  ASSERT_TRUE(pulled.ok()) << pulled.status().message();
+  EXPECT_EQ(*pulled, snapshot + "/" + first);
+  EXPECT_EQ(contents_of(snapshot + "/" + second), test::pattern(500));
+  EXPECT_EQ(fs::read_symlink(*pulled), "../../../blobs/" + digest(first));
+  EXPECT_EQ(*resolve_model({.path_or_id = "org/name:BF16"}, settings()), *pulled);
+}
+
+// A pull by the bare id fails here, because the hub's repository has no safetensors either.
+TEST_F(HubTest, CacheWithGgufFilesAloneAsksForAType) {
+  files_.clear();
+  add_weights("m-Q4_0.gguf", test::pattern(1000));
+  ASSERT_TRUE(pull(settings(), {.id = "org/name", .gguf = "Q4_0"}).ok());
+  expect_error(resolve_model({.path_or_id = "org/name"}, settings()), StatusCode::kFailedPrecondition,
+               {"has GGUF files alone: m-Q4_0.gguf; accepted: org/name:TYPE, as in org/name:Q4_K_M"});
+  expect_error(resolve_model({.path_or_id = "org/name", .download = true}, settings()), StatusCode::kNotFound,
+               {"name one of the GGUF files by its type"});
+}
+
 }  // namespace
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/base/json.h"
+#include "tessera/model/gguf/find_projector.h"
 #include "tessera/model/hub/hub_gguf.h"
 #include "tessera/model/weights/weight_map.h"
 
@@ -103,6 +104,15 @@ Result<std::vector<std::string>> missing_files(const fs::path& snapshot, ModelCo
   return std::vector(missing.begin(), missing.end());
 }
 
+// Returns the GGUF files of models in a snapshot that has no config.json; an empty list for other snapshots.
+std::vector<std::string> ggufs_alone(const fs::path& snapshot) {
+  std::error_code error;
+  if (fs::exists(snapshot / "config.json", error)) return {};
+  std::vector<std::string> names = names_below(snapshot, /*files=*/true);
+  std::erase_if(names, [](const std::string& name) { return !name.ends_with(".gguf") || is_projector_name(name); });
+  return names;
+}
+
 // Returns the path of the model's first GGUF file in the snapshot. A link to a blob that does not exist counts as a
 // missing file. Missing members of a split set are reported later, when the model is opened.
 Result<std::string> find_gguf_file(const fs::path& snapshot, const HubModel& model) {
@@ -171,6 +181,11 @@ Result<std::string> find_in_hub_cache(const HubSettings& settings, const HubMode
   if (!model.gguf.empty()) return find_gguf_file(snapshot, model);
   const std::vector<std::string> missing = TRY(missing_files(snapshot, content));
   if (!missing.empty()) {
+    if (const std::vector<std::string> models = ggufs_alone(snapshot); !models.empty())
+      return failed_precondition(
+          fmt::format("the hub's cache of {}, {}, has GGUF files alone: {}; accepted: {}:TYPE, "
+                      "as in {}:Q4_K_M",
+                      model.id, snapshot.string(), shown(models), model.id, model.id));
     return not_found(
         fmt::format("the hub's cache has only a part of {}: {} lacks {}", model.id, snapshot.string(), shown(missing)));
   }

@@ -60,7 +60,8 @@ class HubFolder {
 
 // Returns the snapshot's folder, or the GGUF file in it if model.gguf selects one. Returns not_found if the model or
 // the revision is not cached, or if the snapshot lacks a file of `content` or the named projector. The message says
-// what was searched for and where.
+// what was searched for and where. Returns failed_precondition if model.gguf is "" and the snapshot has GGUF files
+// alone.
 Result<std::string> find_in_hub_cache(const HubSettings& settings, const HubModel& model, ModelContent content);
 
 }  // namespace tessera

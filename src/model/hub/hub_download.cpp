@@ -237,9 +237,11 @@ Result<std::string> resolve_model(const ModelRequest& request, const HubSettings
   model->projector = request.projector;
   model->without_projector = request.without_projector;
   Result<std::string> found = find_in_hub_cache(settings, *model, request.content);
-  if (found.ok() || found.status().code() != StatusCode::kNotFound) return found;
+  const StatusCode code = found.status().code();
+  if (found.ok() || (code != StatusCode::kNotFound && code != StatusCode::kFailedPrecondition)) return found;
   if (request.download)
     return pull_model(settings, *model, {.content = request.content, .show_progress = request.show_progress});
+  if (code == StatusCode::kFailedPrecondition) return found;
   return not_found(fmt::format("{} is no path here, and {}", name, found.status().message()));
 }
 

@@ -39,7 +39,8 @@ struct ModelRequest {
 
 // Returns the folder or file from which to read a model: `path_or_id` itself if it exists or cannot be an id, otherwise
 // the snapshot of that model in the hub's cache. If the cache does not have the snapshot, this function downloads it if
-// `download` is true, and otherwise returns not_found. Returns invalid_argument for a path with a revision.
+// `download` is true, and otherwise returns the error of find_in_hub_cache(). Returns invalid_argument for a path with
+// a revision.
 Result<std::string> resolve_model(const ModelRequest& request, const HubSettings& settings);
 
 }  // namespace tessera

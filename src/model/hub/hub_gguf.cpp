@@ -20,7 +20,7 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-// Returns the name without ".gguf" and without the member number of a split set: "m-Q8_0" for
+// Returns the path without ".gguf" and without the member number of a split set: "m-Q8_0" for
 // "m-Q8_0-00001-of-00003.gguf".
 std::string_view stem_of(std::string_view name) {
   constexpr std::string_view kNumber = "-00001-of-00003";
@@ -33,13 +33,18 @@ std::string_view stem_of(std::string_view name) {
   return is_member ? name.substr(0, name.size() - kNumber.size()) : name;
 }
 
+// Returns whether `which`, the stem of a file's name or path, means the file with this stem.
+bool is_named_by(std::string_view stem, std::string_view which) {
+  return stem == which || stem.substr(stem.rfind('/') + 1) == which;
+}
+
 // Returns whether the stem is "NAME-TYPE", "NAME.TYPE" or the type itself.
 bool has_type(std::string_view stem, const std::string& type) {
   const std::string text = upper(stem);
   if (!text.ends_with(type)) return false;
   if (text.size() == type.size()) return true;
   const char before = text[text.size() - type.size() - 1];
-  return before == '-' || before == '.';
+  return before == '-' || before == '.' || before == '/';
 }
 
 }  // namespace
@@ -61,7 +66,7 @@ Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names,
     const std::string stem(stem_of(name));
     if (std::ranges::find(stems, stem) != stems.end()) continue;
     stems.push_back(stem);
-    const bool is_named = which.ends_with(kGguf) ? stem == stem_of(which) : has_type(stem, upper(which));
+    const bool is_named = which.ends_with(kGguf) ? is_named_by(stem, stem_of(which)) : has_type(stem, upper(which));
     if (is_named) fitting.push_back(stem);
   }
   if (fitting.empty())

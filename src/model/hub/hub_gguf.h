@@ -15,9 +15,9 @@ namespace tessera {
 // Parses "org/name", or "org/name:WHICH", where WHICH is HubModel::gguf. Returns nothing if the text has neither form.
 std::optional<HubModel> parse_hub_name(std::string_view text);
 
-// From the file names of a repository, returns the files of the model that `which` selects. `which` is a file name, or
-// the type that ends a file name before ".gguf" ("Q4_K_M", in upper or lower case). For a split set the result has all
-// members, in order. Returns not_found if no model fits, and the message lists the available types. Returns
+// From the file names of a repository, returns the files of the model that `which` selects. `which` is a file's path or
+// name, or the type that ends a file name before ".gguf" ("Q4_K_M", in upper or lower case). For a split set the result
+// has all members, in order. Returns not_found if no model fits, and the message lists the available types. Returns
 // invalid_argument if several models fit.
 Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names, std::string_view which);
 

@@ -50,6 +50,17 @@ TEST(HubGguf, SplitSetsComeWhole) {
                 ElementsAre("Qwen3-0.6B-BF16-00001-of-00002.gguf", "Qwen3-0.6B-BF16-00002-of-00002.gguf"));
 }
 
+// Repositories keep large models, which are split sets, in a folder for each type.
+TEST(HubGguf, ModelsInSubfoldersAreFound) {
+  const std::vector<std::string> names = {"BF16/m-BF16-00001-of-00002.gguf", "BF16/m-BF16-00002-of-00002.gguf",
+                                          "m-Q4_0.gguf", "vision/mmproj-F16.gguf", "Q8_0/Q8_0.gguf"};
+  for (const char* which : {"bf16", "m-BF16-00002-of-00002.gguf", "BF16/m-BF16-00001-of-00002.gguf"})
+    EXPECT_THAT(*choose_gguf(names, which), ElementsAre(names[0], names[1])) << which;
+  EXPECT_THAT(*choose_gguf(names, "Q8_0"), ElementsAre("Q8_0/Q8_0.gguf"));
+  EXPECT_THAT(projectors_of(names), ElementsAre("vision/mmproj-F16.gguf"));
+  EXPECT_FALSE(choose_gguf(names, "F16").ok()) << "a projector is no model";
+}
+
 TEST(HubGguf, OtherNamesAreErrorsThatListWhatIsThere) {
   const auto none = choose_gguf(repository(), "Q5_0");
   EXPECT_EQ(none.status().code(), StatusCode::kNotFound);

@@ -54,10 +54,11 @@ Result<HubFile> parse_file(const Json& entry, const std::string& name, const std
   return file;
 }
 
-// Returns whether the name has the form "1_Pooling/config.json". An embedding model's modules.json refers to such a
-// file. No other files in subfolders are downloaded.
-bool is_pooling_config(std::string_view name) {
-  return name.ends_with("_Pooling/config.json") && name.find('/') == name.rfind('/');
+// Returns whether an engine may read the file although it lies in a subfolder. These are GGUF files, and files of the
+// form "1_Pooling/config.json", to which an embedding model's modules.json refers.
+bool is_read_from_subfolder(std::string_view name) {
+  const bool is_pooling_config = name.ends_with("_Pooling/config.json") && name.find('/') == name.rfind('/');
+  return is_pooling_config || name.ends_with(".gguf");
 }
 
 bool is_shard(const HubFile& file) { return shard_number(file.name).has_value(); }
@@ -84,7 +85,7 @@ Result<HubListing> parse_hub_listing(std::string_view text, const std::string& w
       return data_loss(fmt::format("{}: the file name {} is not accepted; one that stays in its folder is", what,
                                    shown_value(entry.find("rfilename"))));
     }
-    if (name->find('/') != std::string::npos && !is_pooling_config(*name)) continue;
+    if (name->find('/') != std::string::npos && !is_read_from_subfolder(*name)) continue;
     HubFile file = TRY(parse_file(entry, *name, what));
     listing.files.push_back(std::move(file));
   }

@@ -12,7 +12,7 @@
 namespace tessera {
 
 struct HubFile {
-  std::string name;  // checked to be one path component or "<n>_Pooling/config.json"
+  std::string name;  // relative path, checked to stay in the folder
   std::int64_t size = 0;
   std::string digest;   // hexadecimal, checked; also the blob's name in the cache
   bool is_lfs = false;  // true if the digest is the content's SHA-256, false if it is git's SHA-1 of the blob
@@ -20,7 +20,7 @@ struct HubFile {
 
 struct HubListing {
   std::string commit;          // 40 digits, checked
-  std::vector<HubFile> files;  // the files of the top folder, and an embedding model's <n>_Pooling/config.json
+  std::vector<HubFile> files;  // the files of the top folder, GGUF files of all folders, and <n>_Pooling/config.json
   // Returns the file of this name; null if the listing does not have it.
   const HubFile* find(std::string_view name) const;
 };

@@ -90,6 +90,12 @@ TEST(HubListing, ChoosesWhatAnEngineReads) {
   EXPECT_THAT(names_of(*weight_files(shards, {})), ElementsAre("model-00001-of-00001.safetensors"));
 }
 
+TEST(HubListing, KeepsGgufFilesOfSubfolders) {
+  EXPECT_THAT(
+      names_of(parsed({"BF16/m-BF16-00001-of-00002.gguf", "BF16/config.json", "a/b/m.gguf", "README.md"}).files),
+      ElementsAre("BF16/m-BF16-00001-of-00002.gguf", "a/b/m.gguf", "README.md"));
+}
+
 TEST(HubListing, NamesTheWeightFormatsThatExistInstead) {
   expect_error(check_has_weights(parsed({"config.json", "pytorch_model.bin", "model.gguf"})), StatusCode::kNotFound,
                {"pytorch_model.bin, model.gguf", "model.safetensors"});
