@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <string>
 
 #include "tessera/cli/command_parser.h"
 #include "tessera/model/hub/hub_gguf.h"
@@ -21,6 +22,7 @@ class PullParser final : public CommandParser {
       options_.model.gguf = model->gguf;
       return ok_status();
     });
+    add.text("--gguf-file", "FILE|TYPE", "a GGUF file of the model, in place of TYPE behind the id", gguf_file_);
     add.text("--revision", "REV", "branch, tag or commit (main)", options_.model.revision);
     add.text("--mmproj", "FILE", "which of several projectors is fetched with a GGUF file", options_.model.projector);
     add.flag("--no-mmproj", "fetch no projector with a GGUF file", options_.model.without_projector);
@@ -36,15 +38,20 @@ class PullParser final : public CommandParser {
 
   Result<Command> finish() override {
     if (options_.model.id.empty()) return invalid_argument("pull needs a model's id, org/name");
+    if (!gguf_file_.empty() && !options_.model.gguf.empty())
+      return invalid_argument(fmt::format("--gguf-file {} contradicts {}:{}; accepted: one of them", gguf_file_,
+                                          options_.model.id, options_.model.gguf));
+    if (!gguf_file_.empty()) options_.model.gguf = gguf_file_;
     if (!options_.model.projector.empty() && options_.model.without_projector)
       return invalid_argument("--no-mmproj contradicts --mmproj; accepted: one of them");
     if (!options_.model.projector.empty() && options_.model.gguf.empty())
-      return invalid_argument("--mmproj goes with a GGUF file; accepted: org/name:TYPE");
+      return invalid_argument("--mmproj goes with a GGUF file; accepted: org/name:TYPE, or --gguf-file");
     return Command(options_);
   }
 
  private:
   PullCommandOptions options_;
+  std::string gguf_file_;
 };
 
 }  // namespace

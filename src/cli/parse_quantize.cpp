@@ -34,7 +34,7 @@ class QuantizeParser final : public CommandParser {
              options_.importance);
     add.flag("--overwrite", "replace a file that is there", options_.overwrite);
     add.flag("--json", "one JSON object", options_.json);
-    add.text("--gguf-file", "FILE", "one of several GGUF files of the folder, or of the model of the hub",
+    add.text("--gguf-file", "FILE|TYPE", "one of several GGUF files of the folder, or of the model of the hub",
              common.model.gguf_file);
     add.text("--revision", "REV", "branch, tag or commit of a model of the hub (main)", common.model.revision);
     add.flag("--download", "fetch a model of the hub that the cache lacks", common.model.download);

@@ -209,6 +209,7 @@ TEST(Parse, ReadsModelsOfTheHub) {
   EXPECT_EQ(pull.cache_dir, "c");
   EXPECT_THAT(line->log_levels, ElementsAre("hub=info"));
   EXPECT_EQ(std::get<PullCommandOptions>(parse({"pull", "name"})->command).model.revision, "main");
+  EXPECT_EQ(std::get<PullCommandOptions>(parse({"pull", "a/b", "--gguf-file", "Q4_0"})->command).model.gguf, "Q4_0");
 }
 
 // The parsers of all commands share the model's flags, but only calibrate sets no_mmproj by itself.
@@ -324,6 +325,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"explain", "--model-path", "m", "--format", "svg", "--num-tokens", "3"}, "--num-tokens goes with"},
         WrongLine{{"pull"}, "pull needs a model's id"},
         WrongLine{{"pull", "a/b/c"}, "pull: \"a/b/c\" is no id of the hub; accepted is org/name"},
+        WrongLine{{"pull", "a/b:Q4_0", "--gguf-file", "Q8_0"}, "--gguf-file Q8_0 contradicts a/b:Q4_0"},
         WrongLine{{"pull", "a/b", "--revision="}, "--revision: the value is empty"},
         WrongLine{{"bench", "--model-path", "m"}, "bench needs what to measure"},
         WrongLine{{"bench", "speed", "--model-path", "m"},

@@ -65,7 +65,7 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
   add.text(common.serves ? "--model-path,--model,MODEL" : "--model-path,--model", "DIR|ID",
            "model folder, GGUF file, or a model of the hub (org/name, org/name:Q4_K_M) in its local cache",
            engine.model_path);
-  add.text("--gguf-file", "FILE", "one of several GGUF files of the folder, or of the model of the hub",
+  add.text("--gguf-file", "FILE|TYPE", "one of several GGUF files of the folder, or of the model of the hub",
            common.model.gguf_file);
   add.text("--mmproj", "FILE", "projector of a GGUF model, for images: a path, or a file beside the model",
            common.model.mmproj);

@@ -56,7 +56,8 @@ constexpr std::array kMissing = {
         "layer, EAGLE3 and STANDALONE, by the model of --speculative-draft-model-path, are supported"},
     Missing{"--dllm-*", "diffusion language models", "autoregressive ones are supported"},
     Missing{"--json-model-override-args --hf-overrides --rope-scaling --rope-theta --config-format",
-            "another config.json than the model's", "a folder with an edited config.json is supported"},
+            "another config.json than the model's",
+            "a folder with an edited config.json is supported, and --override-kv for the metadata of a GGUF file"},
     Missing{"--enable-hierarchical-cache --hicache-* --kv-transfer-config --offload-* "
             "--kv-offloading-*",
             "weights or KV cache outside of the device", "both on the device are supported"},
@@ -76,6 +77,8 @@ constexpr std::array kMissing = {
             "Python code of yours", "libraries are supported (--plugin)"},
     Missing{"--n-gpu-layers --gpu-layers -ngl --n-cpu-moe --cpu-moe --override-tensor -ot",
             "layers of a model on another device than the rest", "all of them on one --device are supported"},
+    Missing{"--mlock --no-mmap --mmap", "another way to read a file",
+            "mapped files are supported: weights are copied out of the map at the start, so no page is read again"},
     Missing{"--base-gpu-id --gpu-id-step", "the GPU to begin with", "--device cuda:N is supported"},
     Missing{"--preferred-sampling-params --generation-config --override-generation-config",
             "other defaults of sampling", "generation_config.json of the model and fields of requests are supported"},

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <vector>
 
 #include "tessera/base/log.h"
 #include "tessera/model/gguf/find_projector.h"
 #include "tessera/model/hub/hub_download.h"
+#include "tessera/model/hub/hub_gguf.h"
 #include "tessera/model/weights/model_path.h"
 
 namespace tessera {
@@ -18,10 +20,26 @@ Status with_advice(const Status& status, const std::string& model, const std::st
   return not_found(fmt::format("{}; `tessera pull {}{}` or --download fetches it", status.message(), model, flag));
 }
 
-// Appends the name of a GGUF file: to a folder's path ("folder/file"), or to a hub id with a colon ("id:file").
-std::string with_gguf_file(const std::string& path_or_id, const std::string& file) {
+// Returns the GGUF file in `folder` that `which`, a file name or a type, selects (hub_gguf.h).
+Result<std::string> gguf_in_folder(const std::string& folder, const std::string& which) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  const std::vector<std::string> files = TRY(choose_gguf(names, which).with_context(folder));
+  return (std::filesystem::path(folder) / files.front()).string();
+}
+
+// Adds the choice of a GGUF file to a folder or an id: "folder/file", or "id:file". `path_or_id` may have the choice
+// already, as in "folder:Q4_K_M".
+Result<std::string> with_gguf_file(const std::string& path_or_id, const std::string& file) {
+  std::error_code error;
+  const std::size_t colon = path_or_id.rfind(':');
+  if (file.empty() && colon != std::string::npos && !std::filesystem::exists(path_or_id, error) &&
+      is_folder(path_or_id.substr(0, colon)))
+    return gguf_in_folder(path_or_id.substr(0, colon), path_or_id.substr(colon + 1));
   if (file.empty()) return path_or_id;
-  return is_folder(path_or_id) ? (std::filesystem::path(path_or_id) / file).string() : path_or_id + ":" + file;
+  return is_folder(path_or_id) ? gguf_in_folder(path_or_id, file) : path_or_id + ":" + file;
 }
 
 bool is_file(const std::string& path) {
@@ -33,7 +51,7 @@ bool is_file(const std::string& path) {
 
 Result<std::string> find_model_folder(const std::string& path_or_id, const ModelSource& source, ModelContent content,
                                       const HubSettings& settings, bool show_progress) {
-  const std::string named = with_gguf_file(path_or_id, source.gguf_file);
+  const std::string named = TRY(with_gguf_file(path_or_id, source.gguf_file));
   Result<std::string> folder = resolve_model({.path_or_id = named,
                                               .revision = source.revision,
                                               .projector = is_file(source.mmproj) ? "" : source.mmproj,
