@@ -329,7 +329,7 @@ constexpr GgufArchitecture kArchitectures[] = {
      .images = kQwen35MoeImages},
     {.name = "gemma2", .write = write_gemma2, .names = kGemmaNames},
     {.name = "gemma3", .write = write_gemma3, .names = kGemmaNames},
-    {.name = "gpt-oss", .write = write_gpt_oss, .names = kGptOssNames},
+    {.name = "gpt-oss", .write = write_gpt_oss, .names = kGptOssNames, .keeps_nvfp4 = false},
     {.name = "phi3", .write = write_phi3, .names = kPhi3Names},
     {.name = "mistral3", .write = write_llama, .names = kLlamaNames},
     {.name = "deepseek2", .write = write_deepseek2},

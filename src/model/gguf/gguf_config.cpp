@@ -49,11 +49,18 @@ std::string_view dtype_of(BlockType embeddings) {
   }
 }
 
+bool has_type(const GgufModel& model, BlockType type) {
+  return std::ranges::any_of(model.files(), [&](const GgufFile& file) {
+    return std::ranges::find(file.tensors(), type, &GgufTensor::type) != file.tensors().end();
+  });
+}
+
 // Writes the members that all architectures have.
 Status write_common(ConfigWriter& writer) {
-  const GgufTensor* embeddings = writer.model().find_tensor("token_embd.weight");
+  const GgufTensor* embeddings = writer.model().find_tensor(kGgufEmbeddings);
   if (embeddings == nullptr || embeddings->shape.size() != 2)
-    return invalid_argument(fmt::format("{}: tensor token_embd.weight is {}; accepted: a matrix", writer.model().path(),
+    return invalid_argument(fmt::format("{}: tensor {} is {}; accepted: a matrix", writer.model().path(),
+                                        kGgufEmbeddings,
                                         embeddings == nullptr ? "missing" : shape_text(embeddings->shape)));
   writer.set("vocab_size", embeddings->shape[0]);
   writer.set("dtype", std::string(dtype_of(embeddings->type)));
@@ -63,8 +70,8 @@ Status write_common(ConfigWriter& writer) {
     return writer.wrong("nextn_predict_layers", fmt::format("fewer than block_count ({})", blocks));
   writer.set("num_hidden_layers", blocks - drafts);
   TRY(writer.copy_integer("embedding_length", "hidden_size"));
-  TRY(writer.copy_integer("feed_forward_length", "intermediate_size"));
   TRY(writer.copy_integer("attention.head_count", "num_attention_heads"));
+  TRY(writer.copy_integer("feed_forward_length", "intermediate_size"));
   TRY(writer.copy_integer("attention.head_count_kv", "num_key_value_heads"));
   TRY(writer.copy_integer("attention.key_length", "head_dim"));
   TRY(writer.copy_integer("context_length", "max_position_embeddings"));
@@ -97,6 +104,8 @@ Result<Json> gguf_config(const GgufModel& model) {
   ConfigWriter writer(model, std::string(architecture->name));
   TRY(write_common(writer));
   TRY(architecture->write(writer));
+  if (architecture->keeps_nvfp4 && has_type(model, BlockType::kNVFP4))
+    writer.set("quantization_config", Json::object().set("quant_method", "modelopt").set("quant_algo", "NVFP4"));
   if (images != nullptr) TRY(write_images(writer, *images));
   return std::move(writer).take();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/json.h"
@@ -10,6 +11,8 @@
 #include "tessera/model/gguf/gguf_model.h"
 
 namespace tessera {
+
+inline constexpr std::string_view kGgufEmbeddings = "token_embd.weight";
 
 // Returns the members that ModelConfig::from_json() reads, with the values that they have in Hugging Face's config.json
 // for the model. If the model has a projector, the members of its vision tower are included. Sizes that the metadata do

@@ -26,6 +26,7 @@ struct GgufTensor {
   BlockType type = BlockType::kF32;
   std::vector<std::int64_t> shape;  // rows first, as everywhere in this engine; files store the reverse order
   std::span<const std::byte> data;  // rows without gaps; borrowed from the file
+  float factor = 1;                 // multiplies all numbers; the header has none, so readers of models set it
 };
 
 class GgufFile {

@@ -3,17 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <utility>
 
+#include "tessera/base/json.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/gguf/gguf_architectures.h"
+#include "tessera/model/gguf/gguf_config.h"
 #include "tessera/model/gguf/gguf_projector.h"
+#include "tessera/model/gguf/made_nvfp4.h"
 #include "tessera/model/gguf/made_tensors.h"
 #include "tessera/model/gguf/stored_blocks.h"
 #include "tessera/model/gguf/stored_form.h"
+#include "tessera/model/gguf/tensor_factors.h"
 #include "tessera/ops/moe/moe_experts.h"
+#include "tessera/ops/quantised/quantised_matrix.h"
 
 namespace tessera {
 namespace {
@@ -21,7 +29,7 @@ namespace {
 using Form = TensorForm;
 
 // Returns a vector as a matrix with one column.
-StoredBlocks column_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), 1}; }
+StoredBlocks column_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), 1, tensor.factor}; }
 
 // Converts a GGUF model's tensors to a list of Hugging Face's tensors.
 class Translator {
@@ -33,10 +41,16 @@ class Translator {
     file_.path = model_.path();
     if (model_.projector() != nullptr) body_ = TRY(projector_images(*model_.projector(), architecture_))->body_prefix;
     TRY(read_sizes());
+    factors_ = TRY(TensorFactors::read(model_, architecture_.names));
     for (const GgufFile& file : model_.files()) {
       if (file.mapping() != nullptr) file_.mappings.push_back(file.mapping());
       for (const GgufTensor& tensor : file.tensors()) TRY(add(tensor));
     }
+    file_.own_name = [names =
+                          OwnNames{.rules = architecture_.names,
+                                   .body = body_,
+                                   .drafts_after = architecture_.drafts_apart ? std::optional(layers_) : std::nullopt}](
+                         std::string_view name) { return gguf_name_of(name, names); };
     for (const auto& [name, half] : halves_)
       return data_loss(fmt::format("{}: tensor {} has no other half for {}; accepted: both of them", model_.path(),
                                    half.tensor->name, name));
@@ -69,16 +83,46 @@ class Translator {
     return wrong_shape(model_.path(), tensor, accepted);
   }
 
+  // Adds the tensors that are made of a tensor of the file.
   Status add(const GgufTensor& tensor) {
+    if (factors_.is_of_matrix(tensor.name)) return ok_status();
     const GgufTensorName name = parse_tensor_name(tensor.name);
     const TensorNameRule* rule = find_name_rule(name, architecture_.names);
-    const Form form = rule != nullptr ? rule->form : Form::kSame;
-    if (form == Form::kSkipped) return ok_status();
+    if (rule == nullptr)
+      return unimplemented(fmt::format("{}: tensor {} is unknown; accepted: the tensors of the architecture {}",
+                                       model_.path(), clip_text(Json(tensor.name).dump()), architecture_.name));
+    if (rule->form == Form::kSkipped) return ok_status();
     TRY(check_readable(model_.path(), tensor));
-    const std::string own = rule != nullptr ? own_name(name, rule->own) : tensor.name;
+    const std::size_t first = file_.tensors.size();
+    const std::span<const float> factors = factors_.of(tensor.name);
+    if (factors.empty()) {
+      TRY(add_in_form(own_name(name, rule->own), tensor, rule->form));
+    } else {
+      TRY(add_in_form(own_name(name, rule->own), multiplied_.emplace_back(TRY(multiplied(tensor, *rule, factors))),
+                      rule->form));
+    }
+    for (std::size_t i = first; i < file_.tensors.size(); ++i) file_.tensors[i].source = tensor.name;
+    return ok_status();
+  }
+
+  // Returns the tensor with its factor. The factors of a stack of experts are applied later, when the stack is split.
+  Result<GgufTensor> multiplied(const GgufTensor& tensor, const TensorNameRule& rule,
+                                std::span<const float> factors) const {
+    GgufTensor result = tensor;
+    if (factors.size() == 1) {
+      result.factor = factors[0];
+    } else if (rule.form != Form::kExperts && rule.form != Form::kGateUpExperts) {
+      return misfit(tensor, "that of one matrix, or of experts, because its scale has several numbers");
+    }
+    return result;
+  }
+
+  Status add_in_form(const std::string& own, const GgufTensor& tensor, Form form) {
     switch (form) {
       case Form::kSkipped: break;
-      case Form::kSame: add_same(own, tensor, tensor.shape); break;
+      case Form::kSame:
+        if (!add_nvfp4(own, tensor, {})) add_same(own, tensor, tensor.shape);
+        break;
       case Form::kRow: add_same(own, tensor, {1, tensor.shape.back()}); break;
       case Form::kLessOne: add_rows(own, tensor, {.change = NumberChange::kLessOne}); break;
       case Form::kYesLessNo: return add_yes_less_no(own, tensor);
@@ -117,6 +161,30 @@ class Translator {
     file_.tensors.push_back(same_elements(std::move(name), tensor, std::move(shape)));
   }
 
+  // Adds a matrix of NVFP4 as the three tensors that safetensors have for it: values, scales of groups, and the factor.
+  // Adds nothing and returns false for other tensors, for the embedding, for architectures without such matrices, and
+  // for factors that checkpoints cannot have.
+  bool add_nvfp4(const std::string& name, const GgufTensor& tensor, const StoredOrder& rows) {
+    constexpr std::string_view kMatrix = ".weight";
+    if (!architecture_.keeps_nvfp4 || tensor.type != BlockType::kNVFP4 || tensor.shape.size() != 2 ||
+        tensor.factor <= 0 || tensor.name == kGgufEmbeddings || !name.ends_with(kMatrix))
+      return false;
+    const StoredBlocks blocks = matrix_of(tensor);
+    const auto add = [&](std::string_view suffix, StoredDtype dtype, std::vector<std::int64_t> shape,
+                         std::shared_ptr<const TensorElements> made) {
+      file_.tensors.push_back({.name = name + std::string(suffix),
+                               .dtype = dtype,
+                               .shape = std::move(shape),
+                               .data = {},
+                               .made = std::move(made)});
+    };
+    add("", StoredDtype::kU8, {tensor.shape[0], tensor.shape[1] / 2}, make_nvfp4_values(blocks, rows));
+    add("_scale", StoredDtype::kF8E4M3, {tensor.shape[0], tensor.shape[1] / kNvfp4Group},
+        make_nvfp4_scales(blocks, rows));
+    add("_scale_2", StoredDtype::kF32, {}, make_numbers({tensor.factor}));
+    return true;
+  }
+
   void add_made(std::string name, const GgufTensor& tensor, std::vector<std::int64_t> shape,
                 std::shared_ptr<const TensorElements> made, StoredDtype dtype = StoredDtype::kF32) {
     StoredTensor stored{.name = std::move(name), .dtype = dtype, .shape = std::move(shape), .data = {}};
@@ -128,6 +196,8 @@ class Translator {
   // Adds a tensor whose rows or columns are permuted, or whose numbers are changed. If the rows of a vector are
   // permuted, the vector counts as a matrix with one column.
   void add_rows(std::string name, const GgufTensor& tensor, const RowArrangement& arrangement) {
+    const bool only_rows = arrangement.cols.is_same() && arrangement.change == NumberChange::kNone;
+    if (only_rows && add_nvfp4(name, tensor, arrangement.rows)) return;
     const bool vector = tensor.shape.size() == 1 && !arrangement.rows.is_same();
     add_made(std::move(name), tensor, tensor.shape,
              make_rows({.matrices = {vector ? column_of(tensor) : matrix_of(tensor)}}, arrangement));
@@ -172,14 +242,17 @@ class Translator {
       return misfit(tensor, count == 1 ? "[experts, rows, columns]" : "[experts, rows of gate and up, columns]");
     const std::size_t at = name.find("{}");
     const std::size_t bytes = tensor.data.size() / static_cast<std::size_t>(tensor.shape[0] * count);
+    const std::span<const float> factors = factors_.of(tensor.name);
     std::size_t first = 0;
     for (std::int64_t expert = 0; expert < tensor.shape[0]; ++expert) {
       for (const char* part : parts) {
         GgufTensor own{.name = tensor.name,
                        .type = tensor.type,
                        .shape = {tensor.shape[1] / count, tensor.shape[2]},
-                       .data = tensor.data.subspan(first, bytes)};
-        add_same(fmt::format("{}{}{}{}", name.substr(0, at), expert, name.substr(at + 2), part), own, own.shape);
+                       .data = tensor.data.subspan(first, bytes),
+                       .factor = factors.size() > 1 ? factors[static_cast<std::size_t>(expert)] : tensor.factor};
+        const std::string of_expert = fmt::format("{}{}{}{}", name.substr(0, at), expert, name.substr(at + 2), part);
+        if (!add_nvfp4(of_expert, own, {})) add_same(of_expert, own, own.shape);
         first += bytes;
       }
     }
@@ -222,6 +295,9 @@ class Translator {
                         "architecture are published",
                         model_.path(), tensor->name, block_type_info(tensor->type).name));
       if (tensor->shape.size() != 3) return misfit(*tensor, "[experts, rows, columns]");
+      if (tensor->factor != 1)
+        return unimplemented(fmt::format("{}: tensor {}: its scale is {}; accepted: 1, or no scale", model_.path(),
+                                         tensor->name, tensor->factor));
       rows.matrices.push_back(matrix_of(*tensor));
     }
     const std::vector<std::int64_t>& stored = tensors[0]->shape;
@@ -283,6 +359,8 @@ class Translator {
   std::int64_t net_values_ = 0;
   std::int64_t net_key_size_ = 0;
   std::int64_t net_inner_ = 0;
+  TensorFactors factors_;
+  std::deque<GgufTensor> multiplied_;   // tensors with factors; halves_ points to elements
   std::map<std::string, Half> halves_;  // the key is the name of the resulting tensor
   TensorFile file_;
 };

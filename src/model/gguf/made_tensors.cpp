@@ -57,7 +57,7 @@ class ArrangedRows : public RowElements {
   const std::byte* row_blocks(std::int64_t row) const override {
     if (!arrangement_.cols.is_same() || arrangement_.change != NumberChange::kNone) return nullptr;
     const auto [matrix, index] = rows_.at(arrangement_.rows.stored(row));
-    return matrix->row(index);
+    return matrix->factor() == 1 ? matrix->row(index) : nullptr;
   }
 
  private:

@@ -32,13 +32,14 @@ void read_blocks(BlockType type, const std::byte* from, std::int64_t count, floa
 
 }  // namespace
 
-StoredBlocks::StoredBlocks(BlockType type, const std::byte* data, std::int64_t cols)
+StoredBlocks::StoredBlocks(BlockType type, const std::byte* data, std::int64_t cols, float factor)
     : type_(type),
       data_(data),
       cols_(cols),
       block_elements_(block_type_info(type).elements),
       block_bytes_(block_type_info(type).bytes),
-      row_bytes_(cols / block_elements_ * block_bytes_) {}
+      row_bytes_(cols / block_elements_ * block_bytes_),
+      factor_(factor) {}
 
 bool StoredBlocks::is_readable(BlockType type) {
   return type == BlockType::kF32 || type == BlockType::kF16 || type == BlockType::kBF16 || can_dequantise(type);
@@ -60,6 +61,8 @@ void StoredBlocks::read(std::int64_t row_index, std::int64_t col, std::int64_t c
       done = std::min(count, block_elements_ - within);
       std::copy_n(whole.data() + within, done, to);
     }
+    if (factor_ != 1)
+      for (std::int64_t i = 0; i < done; ++i) to[i] *= factor_;
     col += done;
     count -= done;
     to += done;

@@ -24,16 +24,18 @@ std::optional<StoredDtype> plain_dtype(BlockType type) {
   }
 }
 
-StoredBlocks matrix_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), tensor.shape.back()}; }
+StoredBlocks matrix_of(const GgufTensor& tensor) {
+  return {tensor.type, tensor.data.data(), tensor.shape.back(), tensor.factor};
+}
 
 StoredTensor same_elements(std::string name, const GgufTensor& tensor, std::vector<std::int64_t> shape) {
   StoredTensor stored{.name = std::move(name), .dtype = StoredDtype::kF32, .shape = std::move(shape), .data = {}};
-  if (const std::optional<StoredDtype> plain = plain_dtype(tensor.type)) {
+  if (const std::optional<StoredDtype> plain = plain_dtype(tensor.type); plain && tensor.factor == 1) {
     stored.dtype = *plain;
     stored.data = tensor.data;
   } else {
     stored.made = make_rows({.matrices = {matrix_of(tensor)}}, {});
-    stored.blocks = tensor.type;
+    if (!plain) stored.blocks = tensor.type;
   }
   return stored;
 }

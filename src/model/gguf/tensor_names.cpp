@@ -1,5 +1,7 @@
 #include "tessera/model/gguf/tensor_names.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <system_error>
@@ -94,6 +96,36 @@ const TensorNameRule* find_rule_of_own(std::string_view name, bool of_layer, std
     if (rule != rules.end()) return &*rule;
   }
   return nullptr;
+}
+
+std::string gguf_name_of(std::string_view name, const OwnNames& names) {
+  constexpr std::string_view kDrafts = "mtp.layers.";
+  constexpr std::string_view kLayers = "layers.";
+  constexpr std::string_view kExperts = ".experts.";
+  const bool of_body = name.starts_with(names.body);
+  std::string_view rest = of_body ? name.substr(names.body.size()) : name;
+  const bool of_draft = names.drafts_after && rest.starts_with(kDrafts);
+  if (!of_draft && (!of_body || !rest.starts_with(kLayers))) {
+    const TensorNameRule* rule =
+        find_rule_of_own(of_body ? "/model." + std::string(rest) : "/" + std::string(name), false, names.rules);
+    if (rule == nullptr) return std::string(name);
+    const bool of_layer = rule->gguf.starts_with("nextn.");
+    return of_layer ? fmt::format("blk.{}.{}", names.drafts_after.value_or(0), rule->gguf) : std::string(rule->gguf);
+  }
+  rest.remove_prefix((of_draft ? kDrafts : kLayers).size());
+  std::int64_t layer = 0;
+  const auto [dot, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+  if (error != std::errc() || dot == rest.data() + rest.size()) return std::string(name);
+  std::string own(rest.substr(static_cast<std::size_t>(dot - rest.data()) + 1));
+  // A rule has "{}" in place of an expert's number.
+  if (const std::size_t at = own.find(kExperts); at != std::string::npos) {
+    const std::size_t number = at + kExperts.size();
+    const std::size_t end = own.find_first_not_of("0123456789", number);
+    if (end != number && end != std::string::npos) own.replace(number, end - number, "{}");
+  }
+  const TensorNameRule* rule = find_rule_of_own(own, true, names.rules);
+  if (rule == nullptr) return std::string(name);
+  return fmt::format("blk.{}.{}", layer + (of_draft ? *names.drafts_after : 0), rule->gguf);
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace tessera {
@@ -67,5 +68,16 @@ GgufTensorName parse_tensor_name(std::string_view name);
 const TensorNameRule* find_name_rule(const GgufTensorName& name, std::span<const TensorNameRule> own);
 // Like find_name_rule(), but searches by Hugging Face's name (TensorNameRule::own).
 const TensorNameRule* find_rule_of_own(std::string_view name, bool of_layer, std::span<const TensorNameRule> own);
+
+// Where a model's tensors have their names in Hugging Face's layout.
+struct OwnNames {
+  std::span<const TensorNameRule> rules;  // the rules of the file's architecture
+  std::string body = "model.";            // prefix of the names of the language model's tensors
+  // The number of the body's layers, if the next-token layers after them are called "mtp.layers.<n>.".
+  std::optional<std::int64_t> drafts_after = {};
+};
+// Returns the name that a GGUF file has for the tensor `name` of Hugging Face's layout. Returns `name` if no rule has
+// it.
+std::string gguf_name_of(std::string_view name, const OwnNames& names);
 
 }  // namespace tessera

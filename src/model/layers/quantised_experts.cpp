@@ -64,6 +64,13 @@ WeightFormat set_blocks(LayerBuilder& b, const Matrices& all) {
   return found[0].value_or(WeightFormat());
 }
 
+bool any_has_blocks(const LayerBuilder& b, const Matrices& all) {
+  return std::ranges::any_of(all, [&](const std::vector<LinearPart>* matrices) {
+    return std::ranges::any_of(*matrices,
+                               [&](const LinearPart& matrix) { return b.blocks_of(matrix.tensor).has_value(); });
+  });
+}
+
 // Sets the format to which unquantised matrices are quantised at the engine's start, and returns it. The format must
 // fit the row lengths of both gate_up and down.
 WeightFormat set_formats_at_start(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
@@ -161,6 +168,7 @@ Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, c
   const bool has_blocks = parts.are_separate() && b.options().stored_blocks;
   if (has_blocks) {
     format = set_blocks(b, all);
+    if (format.is_unquantised() && !any_has_blocks(b, all)) format = TRY(set_stored_formats(b, all));
     if (format.is_unquantised()) return std::optional<QuantisedExperts>();
   } else if (parts.are_separate()) {
     format = TRY(set_stored_formats(b, all));

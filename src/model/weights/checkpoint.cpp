@@ -138,6 +138,15 @@ std::string_view Checkpoint::stored_name(std::string_view name) const {
   return name;
 }
 
+std::string Checkpoint::shown_name(std::string_view name) const {
+  const StoredTensor* tensor = find(name);
+  if (tensor != nullptr && !tensor->source.empty()) return tensor->source;
+  if (tensor == nullptr)
+    for (const TensorFile& file : files_)
+      if (file.own_name) return file.own_name(name);
+  return std::string(name);
+}
+
 const StoredTensor* Checkpoint::find(std::string_view name) const {
   const auto it = by_name_.find(stored_name(name));
   return it == by_name_.end() ? nullptr : it->second.view;
@@ -147,9 +156,10 @@ Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const Stor
   const std::string_view stored = stored_name(name);
   const auto it = by_name_.find(stored);
   if (it == by_name_.end()) {
-    const std::vector<std::string> near = nearest_names(stored, names());
-    return not_found(fmt::format("{}: tensor \"{}\" is missing; nearest of the {} there: {}", model_path_, stored,
-                                 by_name_.size(),
+    std::vector<std::string> near = nearest_names(stored, names());
+    for (std::string& other : near) other = shown_name(other);
+    return not_found(fmt::format("{}: tensor \"{}\" is missing; nearest of the {} there: {}", model_path_,
+                                 shown_name(stored), by_name_.size(),
                                  near.empty() ? "none is near" : fmt::format("{}", fmt::join(near, ", "))));
   }
   const StoredTensor& view = *it->second.view;
@@ -157,7 +167,7 @@ Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const Stor
     std::vector<std::string_view> types;
     for (const StoredDtype dtype : accepted) types.push_back(stored_dtype_name(dtype));
     return unimplemented(fmt::format("{}: tensor \"{}\": dtype is {}; accepted: {}", files_[it->second.file].path,
-                                     stored, stored_dtype_name(view.dtype), fmt::join(types, ", ")));
+                                     shown_name(stored), stored_dtype_name(view.dtype), fmt::join(types, ", ")));
   }
   return view;
 }
@@ -166,9 +176,10 @@ Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const std:
                                      std::span<const StoredDtype> accepted) const {
   const StoredTensor view = TRY(get(name, accepted));
   if (std::ranges::equal(view.shape, expected_shape)) return view;
-  return invalid_argument(fmt::format("{}: tensor \"{}\": shape is {}; accepted: {}, by config.json",
-                                      files_[by_name_.find(view.name)->second.file].path, view.name,
-                                      shape_text(view.shape), shape_text(expected_shape)));
+  return invalid_argument(fmt::format("{}: tensor \"{}\": shape is {}; accepted: {}, by {}",
+                                      files_[by_name_.find(view.name)->second.file].path, shown_name(view.name),
+                                      shape_text(view.shape), shape_text(expected_shape),
+                                      view.source.empty() ? "config.json" : "the metadata"));
 }
 
 Status Checkpoint::check_whole() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -21,6 +22,9 @@ namespace tessera {
 struct TensorFile {
   std::string path;
   std::vector<StoredTensor> tensors;
+  // Returns the file's own name of a tensor that model families know as `name`. Empty if both names are the same, as in
+  // safetensors.
+  std::function<std::string(std::string_view name)> own_name = {};
   std::vector<std::shared_ptr<const MappedFile>> mappings;  // own the tensors' data; a split GGUF model has several
 };
 
@@ -67,6 +71,8 @@ class Checkpoint {
   Status add_safetensors(const std::string& path);
   Status add_file(TensorFile file);
   std::string_view stored_name(std::string_view name) const;
+  // Returns the name of a tensor, which may be missing, for messages. It is the name in the file.
+  std::string shown_name(std::string_view name) const;
 
   struct Entry {
     const StoredTensor* view;

@@ -25,6 +25,10 @@ constexpr std::array<std::int64_t, 8> kInterleaved{0, 4, 1, 5, 2, 6, 3, 7};
 template <class T>
 T element(const StoredTensor& tensor, std::int64_t at) {
   T value;
+  if (tensor.made != nullptr) {
+    tensor.made->read(at, 1, reinterpret_cast<std::byte*>(&value));
+    return value;
+  }
   std::memcpy(&value, tensor.data.data() + at * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
   return value;
 }

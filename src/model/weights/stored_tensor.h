@@ -36,7 +36,8 @@ struct StoredTensor {
   std::vector<std::int64_t> shape;                       // {} for a scalar
   std::span<const std::byte> data;                       // borrowed; the file or buffer must outlive the tensor
   std::shared_ptr<const TensorElements> made = nullptr;  // if not null, `data` is empty
-  std::optional<BlockType> blocks = std::nullopt;        // type of the blocks from which `made` computes the elements
+  std::string source = {};  // the tensor of a GGUF file from which this one is made; "" for other files
+  std::optional<BlockType> blocks = std::nullopt;  // type of the blocks from which `made` computes the elements
 
   std::int64_t num_elements() const;
 };

@@ -39,6 +39,16 @@ std::string_view own_beginning(std::string_view name, const std::set<std::string
 
 }  // namespace
 
+std::vector<std::string_view> unread_gguf_tensors(const Checkpoint& checkpoint, std::span<const WeightSpec> specs) {
+  const std::set<std::string_view> read = tensors_read(specs);
+  std::set<std::string_view> unread;
+  for (const std::string_view name : checkpoint.names()) {
+    const std::string_view source = checkpoint.find(name)->source;
+    if (!source.empty() && !read.contains(name)) unread.insert(source);
+  }
+  return {unread.begin(), unread.end()};
+}
+
 std::string unread_tensors(const Checkpoint& checkpoint, std::span<const WeightSpec> specs) {
   const std::set<std::string_view> read = tensors_read(specs);
   std::map<std::string_view, int> unread;

@@ -3,13 +3,18 @@
 
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/weight_spec.h"
 
 namespace tessera {
 
-// Returns the tensors from which no rank makes a weight, as text for a log: "model.visual.* (153), mtp.* (15)". The
+// Returns the tensors of GGUF files from which no rank makes a weight (StoredTensor::source), sorted.
+std::vector<std::string_view> unread_gguf_tensors(const Checkpoint& checkpoint, std::span<const WeightSpec> specs);
+
+// Returns all tensors from which no rank makes a weight, as text for a log: "model.visual.* (153), mtp.* (15)". The
 // tensors are grouped by a prefix of their names. It is the shortest prefix with which no used tensor's name begins.
 // Returns "" if all tensors are used.
 std::string unread_tensors(const Checkpoint& checkpoint, std::span<const WeightSpec> specs);
