@@ -20,8 +20,12 @@ namespace fs = std::filesystem;
 
 Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegistry& families,
                                       const std::string& projector) {
-  if (const std::optional<std::string> gguf = TRY(find_gguf(path)))
-    return from_json(TRY(gguf_config(TRY(GgufModel::open(*gguf, projector)))), *gguf, families);
+  if (const std::optional<std::string> gguf = TRY(find_gguf(path))) {
+    const GgufModel model = TRY(GgufModel::open(*gguf, projector));
+    Result<ModelConfig> config = from_json(TRY(gguf_config(model)), *gguf, families);
+    if (!config.ok()) return in_gguf_words(config.status(), model);
+    return config;
+  }
   const fs::path file = config_file(path);
   std::error_code error;
   if (!fs::exists(path, error))

@@ -244,7 +244,10 @@ constexpr TensorNameRule kPhi3Names[] = {{"ffn_up.weight", "mlp.gate_up_proj.wei
 
 Status write_phi3(ConfigWriter& writer) {
   set_architecture(writer, "Phi3ForCausalLM");
-  return writer.copy_integer("attention.sliding_window", "sliding_window");
+  // Phi-4's files state the window 0. Its config.json has none.
+  const std::int64_t window = TRY(writer.optional_integer("attention.sliding_window")).value_or(0);
+  if (window > 0) writer.set("sliding_window", window);
+  return ok_status();
 }
 
 // Writes the routing of DeepSeek and GLM.

@@ -55,6 +55,46 @@ bool has_type(const GgufModel& model, BlockType type) {
   });
 }
 
+// The keys of the metadata from which members of the config come, without the architecture's prefix. `required` says
+// whether every model has the member. Mixtures may have no feed_forward_length.
+struct MemberKey {
+  std::string_view member;
+  std::string_view key;
+  bool required = false;
+};
+constexpr MemberKey kMemberKeys[] = {
+    {"num_hidden_layers", "block_count", true},
+    {"hidden_size", "embedding_length", true},
+    {"intermediate_size", "feed_forward_length"},
+    {"num_attention_heads", "attention.head_count", true},
+    {"max_position_embeddings", "context_length", true},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", true},
+    {"num_key_value_heads", "attention.head_count_kv"},
+    {"head_dim", "attention.key_length"},
+    {"sliding_window", "attention.sliding_window"},
+    {"rope_theta", "rope.freq_base"},
+    {"num_experts", "expert_count"},
+    {"num_local_experts", "expert_count"},
+    {"n_routed_experts", "expert_count"},
+    {"num_experts_per_tok", "expert_used_count"},
+    {"moe_intermediate_size", "expert_feed_forward_length"},
+    {"num_nextn_predict_layers", "nextn_predict_layers"},
+    {"mtp_num_hidden_layers", "nextn_predict_layers"},
+    {"kv_lora_rank", "attention.kv_lora_rank"},
+    {"q_lora_rank", "attention.q_lora_rank"},
+    {"linear_num_key_heads", "ssm.group_count"},
+    {"linear_num_value_heads", "ssm.time_step_rank"},
+    {"linear_key_head_dim", "ssm.state_size"},
+    {"linear_conv_kernel_dim", "ssm.conv_kernel"},
+    {"full_attention_interval", "full_attention_interval"},
+};
+
+Status check_required(const ConfigWriter& writer) {
+  for (const MemberKey& known : kMemberKeys)
+    if (known.required && writer.config().find(known.member) == nullptr) return writer.wrong(known.key, "a number");
+  return ok_status();
+}
+
 // Writes the members that all architectures have.
 Status write_common(ConfigWriter& writer) {
   const GgufTensor* embeddings = writer.model().find_tensor(kGgufEmbeddings);
@@ -104,10 +144,26 @@ Result<Json> gguf_config(const GgufModel& model) {
   ConfigWriter writer(model, std::string(architecture->name));
   TRY(write_common(writer));
   TRY(architecture->write(writer));
+  TRY(check_required(writer));
   if (architecture->keeps_nvfp4 && has_type(model, BlockType::kNVFP4))
     writer.set("quantization_config", Json::object().set("quant_method", "modelopt").set("quant_algo", "NVFP4"));
   if (images != nullptr) TRY(write_images(writer, *images));
   return std::move(writer).take();
+}
+
+Status in_gguf_words(Status status, const GgufModel& model) {
+  const Result<const GgufArchitecture*> architecture = gguf_architecture(model);
+  if (status.ok() || !architecture.ok()) return status;
+  std::string message = status.message();
+  for (const MemberKey& known : kMemberKeys) {
+    const std::string_view outer = known.member == "rope_theta" ? "rope_parameters." : "";
+    const std::string field = fmt::format("field \"{}{}\"", outer, known.member);
+    const std::size_t at = message.find(field);
+    if (at == std::string::npos) continue;
+    message.replace(at, field.size(), fmt::format("metadata {}.{}", (*architecture)->name, known.key));
+    return {status.code(), std::move(message)};
+  }
+  return status;
 }
 
 Result<std::vector<TokenId>> gguf_end_tokens(const GgufModel& model) {

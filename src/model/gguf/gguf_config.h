@@ -20,6 +20,10 @@ inline constexpr std::string_view kGgufEmbeddings = "token_embd.weight";
 // invalid_argument for metadata that are missing or wrong.
 Result<Json> gguf_config(const GgufModel& model);
 
+// Returns the error with the name of the metadata's key in place of the name of the config's field, if the message
+// names a field that gguf_config() makes from one key. Returns other errors unchanged.
+Status in_gguf_words(Status status, const GgufModel& model);
+
 // Returns the tokens that end an answer: the tokens that are listed in the metadata (eos, eot, eom), and the
 // vocabulary's control tokens that end a turn in published chat formats. These control tokens are needed because the
 // metadata of many files contain only one of several end tokens.
