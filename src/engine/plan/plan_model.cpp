@@ -177,7 +177,7 @@ void keep_blocks(PlanDraft& draft) {
     if (stored == nullptr || !stored->blocks || stored->made == nullptr || stored->shape.size() != 2)
       return std::nullopt;
     const bool taken = on_host ? can_dequantise(*stored->blocks) : block_codes_format(*stored->blocks) != nullptr;
-    return taken && stored->made->row_blocks(0) != nullptr ? stored->blocks : std::nullopt;
+    return taken && stored->made->has_blocks() ? stored->blocks : std::nullopt;
   };
 }
 

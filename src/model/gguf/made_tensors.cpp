@@ -54,10 +54,28 @@ class ArrangedRows : public RowElements {
   ArrangedRows(JoinedRows rows, const RowArrangement& arrangement)
       : RowElements(rows.matrices[0].cols()), rows_(std::move(rows)), arrangement_(arrangement) {}
 
-  const std::byte* row_blocks(std::int64_t row) const override {
-    if (!arrangement_.cols.is_same() || arrangement_.change != NumberChange::kNone) return nullptr;
+  // Permuted columns are whole blocks if `unit` consecutive columns are.
+  bool has_blocks() const override {
+    const StoredOrder& cols = arrangement_.cols;
+    const auto is_whole = [&](const StoredBlocks& matrix) {
+      const std::int64_t elements = matrix.block_elements();
+      return matrix.factor() == 1 && (cols.is_same() || (cols.first % elements == 0 && cols.unit % elements == 0));
+    };
+    return arrangement_.change == NumberChange::kNone && std::ranges::all_of(rows_.matrices, is_whole);
+  }
+
+  void copy_blocks(std::int64_t row, std::int64_t first, std::int64_t count, std::byte* to) const override {
     const auto [matrix, index] = rows_.at(arrangement_.rows.stored(row));
-    return matrix->factor() == 1 ? matrix->row(index) : nullptr;
+    const std::byte* const blocks = matrix->row(index);
+    const std::int64_t bytes = matrix->block_bytes();
+    const StoredOrder& cols = arrangement_.cols;
+    if (cols.is_same()) {
+      std::memcpy(to, blocks + first * bytes, static_cast<std::size_t>(count * bytes));
+      return;
+    }
+    const std::int64_t elements = matrix->block_elements();
+    for (std::int64_t block = first; block < first + count; ++block, to += bytes)
+      std::memcpy(to, blocks + cols.stored(block * elements) / elements * bytes, static_cast<std::size_t>(bytes));
   }
 
  private:

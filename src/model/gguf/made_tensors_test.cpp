@@ -121,5 +121,24 @@ TEST(MadeTensors, LatentKeysAreTransposedAboveValues) {
   expect_parts_fit(*made, 18);
 }
 
+// A row has four blocks of Q8_0, and the columns of two blocks change places. Sixteen columns are no whole block.
+TEST(MadeTensors, PermutedColumnsKeepBlocksIfTheyAreWhole) {
+  constexpr std::int64_t kBlocks = 4;
+  constexpr std::size_t kBytes = 34;
+  std::vector<std::byte> row(kBlocks * kBytes);
+  for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<std::byte>(i / kBytes);
+  const StoredBlocks matrix(BlockType::kQ8_0, row.data(), kBlocks * 32);
+  const auto made = make_rows({.matrices = {matrix}}, {.cols = {.a = 2, .b = 2, .unit = 32}});
+  ASSERT_TRUE(made->has_blocks());
+  std::vector<std::byte> copied(3 * kBytes);
+  made->copy_blocks(0, 1, 3, copied.data());
+  for (const auto& [block, stored] : {std::pair(0u, 2), std::pair(1u, 1), std::pair(2u, 3)})
+    EXPECT_EQ(copied[block * kBytes], static_cast<std::byte>(stored)) << block;
+  EXPECT_FALSE(make_rows({.matrices = {matrix}}, {.cols = {.a = 2, .b = 4, .unit = 16}})->has_blocks());
+  EXPECT_FALSE(make_rows({.matrices = {matrix}}, {.change = NumberChange::kLessOne})->has_blocks());
+  const StoredBlocks multiplied(BlockType::kQ8_0, row.data(), kBlocks * 32, 2);
+  EXPECT_FALSE(make_rows({.matrices = {multiplied}}, {})->has_blocks());
+}
+
 }  // namespace
 }  // namespace tessera

@@ -20,6 +20,8 @@ class StoredBlocks {
 
   std::int64_t cols() const { return cols_; }
   float factor() const { return factor_; }
+  std::int64_t block_elements() const { return block_elements_; }
+  std::int64_t block_bytes() const { return block_bytes_; }
   std::int64_t row_bytes() const { return row_bytes_; }
   const std::byte* row(std::int64_t index) const { return data_ + index * row_bytes_; }
   // Returns the rest of the matrix, which begins with row `first`.

@@ -80,9 +80,8 @@ void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, con
     for (std::int64_t first = 0; first < piece.rows; first += kPackedRows) {
       const std::int64_t count = std::min(kPackedRows, piece.rows - first);
       for (std::int64_t i = 0; i < count; ++i)
-        std::memcpy(rows.data() + i * bytes,
-                    stored.made->row_blocks(piece.first_row + first + i) + piece.first_block * type.bytes,
-                    static_cast<std::size_t>(bytes));
+        stored.made->copy_blocks(piece.first_row + first + i, piece.first_block, piece.blocks,
+                                 reinterpret_cast<std::byte*>(rows.data() + i * bytes));
       fn(first, count, rows.data());
     }
   }
@@ -142,8 +141,7 @@ Status read_blocks(const StoredTensor& stored, const BlockStorage& storage, cons
   const BlockTypeInfo& type = block_type_info(storage.type);
   const std::int64_t element = storage.content == Content::kScales ? 2 : 1;
   const std::optional<BlockPiece> piece = piece_of(runs, storage, std::ssize(dst) / element);
-  const bool stored_so = stored.blocks == storage.type && stored.made != nullptr &&
-                         (storage.rows == 0 || stored.made->row_blocks(0) != nullptr);
+  const bool stored_so = stored.blocks == storage.type && stored.made != nullptr && stored.made->has_blocks();
   if (!piece || !stored_so) {
     const std::int64_t row = std::max<std::int64_t>(1, storage.cols / type.elements * storage.per_block());
     const std::int64_t first = runs.start % row;

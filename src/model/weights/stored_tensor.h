@@ -22,10 +22,13 @@ class TensorElements {
   // Writes elements [first, first + count) of the tensor, in row-major order and in the tensor's dtype, to `to`.
   // Precondition: these elements lie within the tensor.
   virtual void read(std::int64_t first, std::int64_t count, std::byte* to) const = 0;
-  // Returns the blocks (StoredTensor::blocks) of row `row`. All dimensions of the tensor except the last form the rows.
-  // The blocks are borrowed from the file. Returns null if rows of the tensor do not consist of whole blocks. Either
-  // all rows have blocks or none has. Precondition: the row lies within the tensor.
-  virtual const std::byte* row_blocks(std::int64_t /*row*/) const { return nullptr; }
+  // Returns whether the rows of the tensor consist of whole blocks of the file (StoredTensor::blocks). All dimensions
+  // of the tensor except the last form the rows.
+  virtual bool has_blocks() const { return false; }
+  // Copies `count` blocks of row `row`, which begin with the row's block `first`, to `to`. Preconditions: has_blocks(),
+  // and the blocks lie within the tensor.
+  virtual void copy_blocks(std::int64_t /*row*/, std::int64_t /*first*/, std::int64_t /*count*/,
+                           std::byte* /*to*/) const {}
 };
 
 // A tensor in row-major order, dense and little-endian. Its elements are either in `data`, which may have any
