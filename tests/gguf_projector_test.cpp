@@ -138,7 +138,7 @@ TEST(GgufProjector, ExchangedNamesOfMlpsAreUndone) {
        {Mlp{"gguf/qwen2-vl", "fc1", "fc2", 24, 72}, Mlp{"gguf/qwen2.5-vl", "up_proj", "down_proj", 32, 128}}) {
     const testing::ImageGolden golden = testing::read_image_golden(mlp.golden);
     const auto tensors = [&](const std::string& projector) {
-      const Checkpoint checkpoint = *Checkpoint::open(golden.model_path, projector);
+      const Checkpoint checkpoint = *Checkpoint::open(golden.model_path, {.projector = projector});
       const auto bytes = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
         const StoredTensor stored = *checkpoint.get("visual.blocks.0.mlp." + name, shape);
         return std::string(reinterpret_cast<const char*>(stored.data.data()), stored.data.size());
@@ -152,8 +152,9 @@ TEST(GgufProjector, ExchangedNamesOfMlpsAreUndone) {
     const std::string exchanged =
         dir.write("mmproj-exchanged.gguf", with_exchanged_mlp(*read_text_file(golden.projector)));
     EXPECT_TRUE(tensors(exchanged) == tensors(golden.projector)) << mlp.golden;
-    EXPECT_EQ(ModelConfig::read(golden.model_path, built_in_families(), exchanged)->vision->intermediate_size,
-              mlp.inner);
+    EXPECT_EQ(
+        ModelConfig::read(golden.model_path, built_in_families(), {.projector = exchanged})->vision->intermediate_size,
+        mlp.inner);
   }
 }
 
@@ -165,7 +166,8 @@ TEST(GgufProjector, Qwen2VlsMlpHasItsMatrixsSize) {
   const std::string bytes =
       edited("qwen2-vl", width + u32 + std::string("\x20\0\0\0", 4), width + u32 + std::string(4, '\0'));
   const test::ScratchDir dir;
-  const auto config = ModelConfig::read(model_of("qwen2-vl"), built_in_families(), dir.write("mmproj-old.gguf", bytes));
+  const auto config =
+      ModelConfig::read(model_of("qwen2-vl"), built_in_families(), {.projector = dir.write("mmproj-old.gguf", bytes)});
   ASSERT_TRUE(config.ok()) << config.status().to_string();
   EXPECT_EQ(config->architecture, "Qwen2VLForConditionalGeneration");
   EXPECT_EQ(config->vision->intermediate_size, 72);

@@ -33,6 +33,7 @@ inline const std::vector<Documented>& documented() {
       {{"--load-format", "dummy"}, kTaken, {"--load-format", "npcache"}},
       {{"--load-format", "gguf"}, kTaken, {"--load-format", "ggml"}},
       {{"--gguf-file", "m.gguf"}, kTaken, {"--gguf-file", ""}},
+      {{"--override-kv", "a=int:1"}, kTaken, {"--override-kv", "a=1"}},
       {{"--mmproj", "mmproj-m.gguf"}, kTaken, {"--mmproj", ""}},
       {{"--no-mmproj"}, kTaken, {"--no-mmproj=x"}},
       {{"--is-embedding"}, kTaken, {"--is-embedding=x"}},

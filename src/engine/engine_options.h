@@ -11,6 +11,7 @@
 
 #include "tessera/base/timeline.h"
 #include "tessera/model/adapters/adapter_layout.h"
+#include "tessera/model/weights/gguf_options.h"
 #include "tessera/piecewise/executable.h"
 #include "tessera/piecewise/ladder.h"
 #include "tessera/runner/capture/registry.h"
@@ -111,7 +112,8 @@ struct EngineOptions {
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string model_path{};      // a model folder or a config.json
   std::string projector_path{};  // the GGUF file of the vision tower of a model in GGUF files; empty: none
-  std::string tokenizer_path{};  // a folder or tokenizer.json; empty: the one in the model's folder
+  std::vector<GgufOverride> metadata_overrides{};  // override_kv: values that replace metadata of a GGUF file
+  std::string tokenizer_path{};                    // a folder or tokenizer.json; empty: the one in the model's folder
   std::string device = "cpu";
   // The number of ranks that share every layer. Each rank has its own device. The first rank has the device that
   // `device` names ("cuda:N"), and the other ranks have the devices after it.
@@ -192,5 +194,10 @@ struct EngineOptions {
   // with the engine.
   std::optional<Timeline> start{};
 };
+
+// Returns what the options add to a model in GGUF files.
+inline GgufOptions gguf_options(const EngineOptions& options) {
+  return {.projector = options.projector_path, .overrides = options.metadata_overrides};
+}
 
 }  // namespace tessera

@@ -19,9 +19,9 @@ namespace tessera {
 namespace fs = std::filesystem;
 
 Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegistry& families,
-                                      const std::string& projector) {
+                                      const GgufOptions& gguf_options) {
   if (const std::optional<std::string> gguf = TRY(find_gguf(path))) {
-    const GgufModel model = TRY(GgufModel::open(*gguf, projector));
+    const GgufModel model = TRY(GgufModel::open(*gguf, gguf_options));
     Result<ModelConfig> config = from_json(TRY(gguf_config(model)), *gguf, families);
     if (!config.ok()) return in_gguf_words(config.status(), model);
     return config;
@@ -51,11 +51,11 @@ Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegis
   return from_json(TRY(read_json_object(file.string())), file.string(), families);
 }
 
-Result<Checkpoint> Checkpoint::open(const std::string& model_path, const std::string& projector) {
+Result<Checkpoint> Checkpoint::open(const std::string& model_path, const GgufOptions& gguf_options) {
   Checkpoint checkpoint;
   checkpoint.model_path_ = model_path;
   if (const std::optional<std::string> gguf = TRY(find_gguf(model_path))) {
-    const GgufModel model = TRY(GgufModel::open(*gguf, projector));
+    const GgufModel model = TRY(GgufModel::open(*gguf, gguf_options));
     TRY(checkpoint.add_file(TRY(read_gguf_tensors(model))));
     if (model.projector() != nullptr) TRY(checkpoint.add_file(TRY(read_projector_tensors(*model.projector()))));
   } else {

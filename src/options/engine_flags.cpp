@@ -67,6 +67,12 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
            engine.model_path);
   add.text("--gguf-file", "FILE|TYPE", "one of several GGUF files of the folder, or of the model of the hub",
            common.model.gguf_file);
+  add.values("--override-kv", "KEY=TYPE:VALUE",
+             "replaces a value of a GGUF file's metadata; TYPE is int, float, bool or str; repeatable",
+             [&engine](const std::string&, const std::string& text) {
+               engine.metadata_overrides.push_back(TRY(GgufOverride::parse(text)));
+               return ok_status();
+             });
   add.text("--mmproj", "FILE", "projector of a GGUF model, for images: a path, or a file beside the model",
            common.model.mmproj);
   add.flag("--no-mmproj", "leave the projector beside a GGUF model alone: no images", common.model.no_mmproj);

@@ -55,7 +55,8 @@ Status check_ids(const Tokenizer& model, const Tokenizer& draft) {
 Status check_draft_vocabulary(const EngineOptions& options, const std::string& draft_folder, std::int64_t model_size,
                               std::int64_t draft_size) {
   if (TRY(have_equal_files(options, draft_folder))) return ok_status();
-  const std::optional<Tokenizer> model = TRY(read_model_tokenizer(options.model_path, options.tokenizer_path));
+  const std::optional<Tokenizer> model =
+      TRY(read_model_tokenizer(options.model_path, options.tokenizer_path, gguf_options(options)));
   const std::optional<Tokenizer> draft = TRY(read_model_tokenizer(draft_folder, {}));
   if (model && draft) return check_ids(*model, *draft);
   if (model_size == draft_size) return ok_status();

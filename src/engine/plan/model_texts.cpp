@@ -37,7 +37,7 @@ Status read_texts(const EngineOptions& options, ModelTexts& texts) {
   const bool given = !options.tokenizer_path.empty();
   const std::optional<std::string> gguf = TRY(find_gguf(options.model_path));
   if (gguf) {
-    const GgufModel model = TRY(GgufModel::open(*gguf));
+    const GgufModel model = TRY(GgufModel::open(*gguf, gguf_options(options)));
     texts.generation = TRY(gguf_generation_config(model));
     if (!given) return read_gguf_tokenizer(model, texts);
   } else {
@@ -76,13 +76,13 @@ std::string without_tokenizer(const std::string& model_path) {
       model_folder(model_path));
 }
 
-Result<std::optional<Tokenizer>> read_model_tokenizer(const std::string& model_path,
-                                                      const std::string& tokenizer_path) {
+Result<std::optional<Tokenizer>> read_model_tokenizer(const std::string& model_path, const std::string& tokenizer_path,
+                                                      const GgufOptions& gguf_options) {
   ModelTexts texts;
   const bool given = !tokenizer_path.empty();
   const std::optional<std::string> gguf = given ? std::nullopt : TRY(find_gguf(model_path));
   if (gguf)
-    TRY(read_gguf_tokenizer(TRY(GgufModel::open(*gguf)), texts));
+    TRY(read_gguf_tokenizer(TRY(GgufModel::open(*gguf, gguf_options)), texts));
   else
     TRY(read_tokenizer(given ? tokenizer_path : model_folder(model_path), given, texts));
   return std::move(texts.tokenizer);

@@ -33,7 +33,8 @@ std::future<Result<ReadTexts>> start_reading_texts(const EngineOptions& options)
 
 // Reads only the tokenizer at `tokenizer_path`. If `tokenizer_path` is empty, reads the tokenizer in the model's folder
 // or GGUF file, which may be missing.
-Result<std::optional<Tokenizer>> read_model_tokenizer(const std::string& model_path, const std::string& tokenizer_path);
+Result<std::optional<Tokenizer>> read_model_tokenizer(const std::string& model_path, const std::string& tokenizer_path,
+                                                      const GgufOptions& gguf_options = {});
 
 // Returns invalid_argument if an id that ends a text is not in [0, vocab_size). The message names the file in
 // `model_path` that has this id.

@@ -6,7 +6,7 @@ namespace tessera {
 Result<std::shared_ptr<const Checkpoint>> open_checkpoint(PlanDraft& draft) {
   if (draft.stored == nullptr)
     draft.stored = std::make_shared<const Checkpoint>(
-        TRY(Checkpoint::open(draft.options.model_path, draft.options.projector_path)));
+        TRY(Checkpoint::open(draft.options.model_path, gguf_options(draft.options))));
   return draft.stored;
 }
 

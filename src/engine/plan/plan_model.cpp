@@ -42,7 +42,7 @@ namespace {
 Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   if (plan.config.num_labels > 0) return ok_status();
   if (const std::optional<std::string> gguf = TRY(find_gguf(options.model_path))) {
-    plan.embedding = TRY(gguf_embedding_config(TRY(GgufModel::open(*gguf))));
+    plan.embedding = TRY(gguf_embedding_config(TRY(GgufModel::open(*gguf, gguf_options(options)))));
   } else {
     plan.embedding = TRY(EmbeddingConfig::read(model_folder(options.model_path), plan.config.hidden_size));
   }
@@ -222,6 +222,27 @@ Status check_projector_use(PlanDraft& draft) {
   return ok_status();
 }
 
+// Refuses values for metadata if the model is no GGUF file, and two values for one key. Adds a fact for each value.
+Status check_overrides(PlanDraft& draft) {
+  const std::vector<GgufOverride>& overrides = draft.options.metadata_overrides;
+  if (overrides.empty()) return ok_status();
+  const std::optional<std::string> gguf = TRY(find_gguf(draft.options.model_path));
+  if (!gguf)
+    return invalid_argument(fmt::format("override_kv: {} is set, but {} is no GGUF file; accepted: no values",
+                                        overrides.front().key, draft.options.model_path));
+  const GgufModel file = TRY(GgufModel::open(*gguf));
+  const GgufModel model = TRY(GgufModel::open(*gguf, gguf_options(draft.options)));
+  for (const GgufOverride& given : overrides) {
+    if (std::ranges::count(overrides, given.key, &GgufOverride::key) > 1)
+      return invalid_argument(fmt::format("override_kv: {} is given twice; accepted: once", given.key));
+    const GgufValue* before = file.find(given.key);
+    draft.plan.facts.push_back(fmt::format("metadata {} is {}; the file has {}", given.key,
+                                           model.find(given.key)->shown(),
+                                           before != nullptr ? before->shown() : "none"));
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 Status read_config(PlanDraft& draft) {
@@ -229,9 +250,10 @@ Status read_config(PlanDraft& draft) {
   draft.gguf = TRY(find_gguf(draft.options.model_path)).has_value();
   TRY(check_load_format(draft.options, draft.gguf));
   TRY(check_projector_use(draft));
+  TRY(check_overrides(draft));
   const Timeline::Clock::time_point reading = Timeline::Clock::now();
   plan.config =
-      TRY(ModelConfig::read(draft.options.model_path, draft.options.registry->families, draft.options.projector_path));
+      TRY(ModelConfig::read(draft.options.model_path, draft.options.registry->families, gguf_options(draft.options)));
   TRY(apply_quantization(draft));
   TRY(plan_embedding(draft.options, plan));
   plan.config_s = std::chrono::duration<double>(Timeline::Clock::now() - reading).count();

@@ -54,7 +54,7 @@ Result<WeightSource> weight_source(const EngineOptions& options, const EnginePla
   if (options.load_format == LoadFormat::kDummy) return dummy_source(options.random_seed);
   std::shared_ptr<const Checkpoint> checkpoint = plan.checkpoint;
   if (checkpoint == nullptr)
-    checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(options.model_path, options.projector_path)));
+    checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(options.model_path, gguf_options(options))));
   const std::vector<WeightSpec> weights = all_weights(plan.graphs);
   TRY(check_gguf_tensors(*checkpoint, weights, plan));
   const std::string unread = unread_tensors(*checkpoint, weights);

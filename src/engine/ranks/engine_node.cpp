@@ -31,20 +31,20 @@ constexpr std::chrono::milliseconds kMostSilence(15'000);
 // The device type of CUDA devices. Their names begin with it.
 constexpr std::string_view kCuda = "cuda";
 
-// Hashes config.json. For a GGUF file, instead hashes the config that is made from the file's metadata and from the
-// projector's metadata. There is no projector if `projector` is "". Unless the weights are random numbers, also hashes
+// Hashes config.json. For a GGUF file, instead hashes the config that is made from the metadata of the file and of its
+// projector. Unless the weights are random numbers, also hashes
 // the names, types and shapes of the tensors.
-Result<std::string> model_hash(const std::string& path, LoadFormat format, const std::string& projector = "") {
+Result<std::string> model_hash(const std::string& path, LoadFormat format, const GgufOptions& gguf_options = {}) {
   Hasher hasher;
   if (const std::optional<std::string> gguf = TRY(find_gguf(path))) {
-    hasher.add(TRY(gguf_config(TRY(GgufModel::open(*gguf, projector)))).dump());
+    hasher.add(TRY(gguf_config(TRY(GgufModel::open(*gguf, gguf_options)))).dump());
   } else {
     std::ifstream file(config_file(path), std::ios::binary);
     if (!file) return not_found(fmt::format("{}: no config.json can be read there", path));
     hasher.add(std::string(std::istreambuf_iterator<char>(file), {}));
   }
   if (format == LoadFormat::kDummy) return hasher.finish().hex();
-  const Checkpoint checkpoint = TRY(Checkpoint::open(path, projector));
+  const Checkpoint checkpoint = TRY(Checkpoint::open(path, gguf_options));
   for (const std::string_view name : checkpoint.names()) {
     const StoredTensor* const tensor = checkpoint.find(name);
     hasher.add(name);
@@ -128,7 +128,7 @@ std::chrono::milliseconds rank_limit(const EngineOptions& options) {
 }
 
 Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device) {
-  std::string model = TRY(model_hash(options.model_path, options.load_format, options.projector_path));
+  std::string model = TRY(model_hash(options.model_path, options.load_format, gguf_options(options)));
   NodeHello hello{.nodes = options.nnodes,
                   .node = options.node_rank,
                   .version = std::string(kBackendInterface),

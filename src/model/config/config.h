@@ -25,6 +25,7 @@
 #include "tessera/model/config/vision_config.h"
 #include "tessera/model/formats/weight_formats.h"
 #include "tessera/model/image_tokens.h"
+#include "tessera/model/weights/gguf_options.h"
 #include "tessera/model/weights/stored_dtype.h"
 
 namespace tessera {
@@ -124,11 +125,11 @@ struct ModelConfig {
 
   // Reads `path`: a model folder, a config.json, or a GGUF file, whose metadata are converted to a config. Quantisation
   // settings are also read from hf_quant_config.json or, if the folder has no such file, from quantize_config.json.
-  // `projector` is the GGUF file with the vision tower, if `path` is a GGUF file; "" for none. Returns not_found if
-  // `path` has no config.json and is no GGUF file. Returns unimplemented for unsupported architectures and features,
-  // such as some formats of quantised weights. Returns invalid_argument for all other errors in the file.
+  // `gguf_options` are for GGUF files. Returns not_found if `path` has no config.json and is no GGUF file. Returns
+  // unimplemented for unsupported architectures and features, such as some formats of quantised weights. Returns
+  // invalid_argument for all other errors in the file.
   static Result<ModelConfig> read(const std::string& path, const FamilyRegistry& families,
-                                  const std::string& projector = "");
+                                  const GgufOptions& gguf_options = {});
   // Like read(), for a parsed config. `file` names the source in messages. `beside` is the content of
   // hf_quant_config.json or quantize_config.json, or null.
   static Result<ModelConfig> from_json(const Json& json, const std::string& file, const FamilyRegistry& families,

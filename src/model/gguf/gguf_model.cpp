@@ -7,7 +7,9 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <utility>
+#include <variant>
 
 #include "tessera/base/json.h"
 #include "tessera/base/json_fields.h"
@@ -88,9 +90,24 @@ Status check_tensor_count(const std::vector<GgufFile>& files) {
   return ok_status();
 }
 
+template <class T>
+std::string bytes_of(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+// Returns the type and the bytes that a file has for the value.
+std::pair<GgufType, std::string> stored_value(const GgufOverride& given) {
+  if (const auto* number = std::get_if<std::int64_t>(&given.value)) return {GgufType::kInt64, bytes_of(*number)};
+  if (const auto* number = std::get_if<double>(&given.value)) return {GgufType::kFloat64, bytes_of(*number)};
+  if (const auto* flag = std::get_if<bool>(&given.value))
+    return {GgufType::kBool, bytes_of(static_cast<std::uint8_t>(*flag))};
+  const std::string& text = std::get<std::string>(given.value);
+  return {GgufType::kString, bytes_of(static_cast<std::uint64_t>(text.size())) + text};
+}
+
 }  // namespace
 
-Result<GgufModel> GgufModel::open(const std::string& path, const std::string& projector) {
+Result<GgufModel> GgufModel::open(const std::string& path, const GgufOptions& options) {
   GgufModel model;
   const std::optional<Member> member = member_of(path);
   const std::int64_t count = member ? member->count : 1;
@@ -111,7 +128,17 @@ Result<GgufModel> GgufModel::open(const std::string& path, const std::string& pr
                     "the other files are found",
                     path, says, std::min(says, kMaxMembers)));
   TRY(check_tensor_count(model.files_));
-  if (!projector.empty()) model.projector_ = std::make_shared<const GgufModel>(TRY(open(projector)));
+  if (!options.projector.empty()) model.projector_ = std::make_shared<const GgufModel>(TRY(open(options.projector)));
+  if (!options.overrides.empty()) {
+    auto overrides = std::make_shared<Overrides>();
+    for (const GgufOverride& given : options.overrides) {
+      auto [type, bytes] = stored_value(given);
+      Override& added =
+          overrides->emplace_back(Override{given.key, std::move(bytes), GgufValue(type, std::nullopt, {})});
+      added.value = GgufValue(type, std::nullopt, std::as_bytes(std::span(added.bytes)));
+    }
+    model.overrides_ = std::move(overrides);
+  }
   return model;
 }
 
@@ -119,6 +146,14 @@ GgufModel GgufModel::of(GgufFile file) {
   GgufModel model;
   model.files_.push_back(std::move(file));
   return model;
+}
+
+const GgufValue* GgufModel::find(std::string_view key) const {
+  if (overrides_ != nullptr) {
+    const auto given = std::ranges::find(*overrides_, key, &Override::key);
+    if (given != overrides_->end()) return &given->value;
+  }
+  return files_.front().find(key);
 }
 
 const GgufTensor* GgufModel::find_tensor(std::string_view name) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/model/gguf/gguf_file.h"
+#include "tessera/model/weights/gguf_options.h"
 
 namespace tessera {
 
@@ -17,9 +19,8 @@ class GgufModel {
  public:
   // Opens the file `path` and, if it belongs to a split set, all members of the set. `path` may name any member.
   // Returns the errors of GgufFile::open(), not_found for a missing member, and data_loss for a member that does not
-  // fit the others. `projector` is the file of the model's vision tower (gguf_projector.h); "" if there is none or it
-  // is not used.
-  static Result<GgufModel> open(const std::string& path, const std::string& projector = "");
+  // fit the others.
+  static Result<GgufModel> open(const std::string& path, const GgufOptions& options = {});
 
   // Returns a model that consists of one file.
   static GgufModel of(GgufFile file);
@@ -32,8 +33,9 @@ class GgufModel {
   // Returns the tensor of this name from the member that has it; null if no member has it.
   const GgufTensor* find_tensor(std::string_view name) const;
 
-  // Returns the metadata's value for a key; null if the key is absent. Only the first member's metadata are searched.
-  const GgufValue* find(std::string_view key) const { return files_.front().find(key); }
+  // Returns the metadata's value for a key; null if the key is absent. A value of GgufOptions::overrides comes before
+  // the file's value. Of the files, only the first member's metadata are searched.
+  const GgufValue* find(std::string_view key) const;
   // The next functions return the value of a key, or an error that names the file, the key, the value and what is
   // accepted. The functions "optional_…" return nothing if the key is absent. Integers are sizes or ids, from 0 to
   // kMaxInteger. A file may state a size as a list with one element for each layer. If all elements of the list are
@@ -52,6 +54,13 @@ class GgufModel {
   GgufModel() = default;
   std::vector<GgufFile> files_;
   std::shared_ptr<const GgufModel> projector_;
+  struct Override {
+    std::string key;
+    std::string bytes;  // the value as a file stores it
+    GgufValue value;    // borrows `bytes`
+  };
+  using Overrides = std::deque<Override>;       // elements keep their addresses
+  std::shared_ptr<const Overrides> overrides_;  // null if there are none
 };
 
 // Returns whether a file name has the form of a split set's member, "NAME-00001-of-00003.gguf".

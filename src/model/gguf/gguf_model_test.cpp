@@ -105,6 +105,32 @@ TEST(GgufModel, ValuesOfOtherTypesAreErrors) {
   expect_error(model.string("number").status(), StatusCode::kInvalidArgument, "accepted: a string");
 }
 
+TEST(GgufModel, OverridesReplaceAndAddMetadata) {
+  const ScratchDir dir;
+  const std::string path =
+      dir.write("m.gguf", GgufBytes().start(0, 2).pair("text", "abc").pair("number", 7).pad().string());
+  GgufOptions options;
+  for (const char* text : {"number=int:8", "text=str:a:b=c", "rate=float:0.5", "flag=bool:true"})
+    options.overrides.push_back(*GgufOverride::parse(text));
+  const auto model = GgufModel::open(path, options);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const GgufModel copy = *model;
+  EXPECT_EQ(*copy.integer("number"), 8);
+  EXPECT_EQ(*copy.string("text"), "a:b=c");
+  EXPECT_EQ(*copy.optional_number("rate"), 0.5);
+  EXPECT_EQ(*copy.optional_boolean("flag"), true);
+  EXPECT_EQ(*GgufModel::open(path)->integer("number"), 7);
+}
+
+TEST(GgufModel, MalformedOverridesAreErrors) {
+  for (const auto& [text, accepted] :
+       {std::pair("number", "KEY=TYPE:VALUE"), std::pair("=int:1", "KEY=TYPE:VALUE"),
+        std::pair("a=1", "KEY=TYPE:VALUE"), std::pair("a=long:1", "with the TYPE int, float, bool or str"),
+        std::pair("a=int:1.5", "an integer behind int:"), std::pair("a=int:", "an integer"),
+        std::pair("a=float:nan", "a finite number"), std::pair("a=bool:1", "true or false behind bool:")})
+    expect_error(GgufOverride::parse(text).status(), StatusCode::kInvalidArgument, accepted);
+}
+
 TEST(GgufTokenLists, NoneInAFileIsNotFound) {
   const auto lists_of = [](GgufBytes& bytes) {
     const std::string file = bytes.string();

@@ -14,6 +14,7 @@
 
 #include "tessera/base/mapped_file.h"
 #include "tessera/base/status.h"
+#include "tessera/model/weights/gguf_options.h"
 #include "tessera/model/weights/stored_tensor.h"
 
 namespace tessera {
@@ -21,10 +22,10 @@ namespace tessera {
 // The tensors of one file, under the names that model families use.
 struct TensorFile {
   std::string path;
-  std::vector<StoredTensor> tensors;
   // Returns the file's own name of a tensor that model families know as `name`. Empty if both names are the same, as in
   // safetensors.
   std::function<std::string(std::string_view name)> own_name = {};
+  std::vector<StoredTensor> tensors;
   std::vector<std::shared_ptr<const MappedFile>> mappings;  // own the tensors' data; a split GGUF model has several
 };
 
@@ -36,9 +37,8 @@ class Checkpoint {
   // malformed index: one that has no weight map, or in which a shard's path leaves the folder. gguf_tensors.h lists the
   // errors of GGUF files.
   //
-  // `projector` is the file of a GGUF model's vision tower (gguf_projector.h), or "" for none. The file's tensors are
-  // added.
-  static Result<Checkpoint> open(const std::string& model_path, const std::string& projector = "");
+  // `gguf_options` are for GGUF models. The tensors of their projector are added.
+  static Result<Checkpoint> open(const std::string& model_path, const GgufOptions& gguf_options = {});
 
   // Returns the tensor with this name; null if the checkpoint does not have it. Checkpoints of embedding models contain
   // only the body, and their names lack the prefix "model.". In such a checkpoint, find() ignores the prefix "model."

@@ -1,0 +1,65 @@
+// Catches: a window of 0 that becomes a window of no tokens; errors that name a field of config.json, which a GGUF file
+// does not have; lists by layer that are read as one size.
+#include "tessera/model/gguf/gguf_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/base/testing/scratch_dir.h"
+#include "tessera/model/config/config.h"
+#include "tessera/model/family.h"
+#include "tessera/model/gguf/gguf_test_util.h"
+
+namespace tessera {
+namespace {
+
+using test::GgufBytes;
+using test::ScratchDir;
+using ::testing::HasSubstr;
+
+// Writes a file with an embedding, the sizes of a small model, and one more key. Returns its path.
+std::string small_model(const ScratchDir& dir, const std::string& architecture, const std::string& key,
+                        std::uint32_t value, bool with_epsilon = true) {
+  GgufBytes bytes;
+  bytes.start(1, with_epsilon ? 8 : 7).pair("general.architecture", architecture);
+  for (const auto& [name, size] :
+       {std::pair("block_count", 2u), std::pair("embedding_length", 64u), std::pair("feed_forward_length", 64u),
+        std::pair("attention.head_count", 2u), std::pair("context_length", 64u)})
+    bytes.pair(architecture + "." + name, size);
+  if (with_epsilon) bytes.key(architecture + ".attention.layer_norm_rms_epsilon", GgufType::kFloat32).put(1e-5F);
+  bytes.pair(architecture + "." + key, value);
+  bytes.tensor("token_embd.weight", {64, 8}, BlockType::kF32, 0).pad().zeros(64 * 8 * 4);
+  return dir.write("m.gguf", bytes.string());
+}
+
+std::string error_of(const std::string& path, const std::vector<std::string>& overrides = {}) {
+  GgufOptions options;
+  for (const std::string& text : overrides) options.overrides.push_back(*GgufOverride::parse(text));
+  return ModelConfig::read(path, built_in_families(), options).status().message();
+}
+
+TEST(GgufConfig, WindowOfZeroIsNoWindow) {
+  const ScratchDir dir;
+  const std::string path = small_model(dir, "phi3", "attention.sliding_window", 0);
+  EXPECT_EQ(gguf_config(*GgufModel::open(path))->find("sliding_window"), nullptr);
+  const auto config = ModelConfig::read(path, built_in_families());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_FALSE(config->any_sliding_window());
+  EXPECT_TRUE(ModelConfig::read(small_model(dir, "phi3", "attention.sliding_window", 16), built_in_families())
+                  ->any_sliding_window());
+}
+
+TEST(GgufConfig, ErrorsNameTheKeysOfTheFile) {
+  const ScratchDir dir;
+  EXPECT_THAT(error_of(small_model(dir, "qwen3", "x", 1, /*with_epsilon=*/false)),
+              HasSubstr("metadata qwen3.attention.layer_norm_rms_epsilon is missing; accepted: a number"));
+  const std::string path = small_model(dir, "qwen3", "x", 1);
+  EXPECT_EQ(error_of(path), "");
+  EXPECT_THAT(error_of(path, {"qwen3.attention.layer_norm_rms_epsilon=float:-1"}),
+              HasSubstr("m.gguf: metadata qwen3.attention.layer_norm_rms_epsilon is -1"));
+  EXPECT_THAT(error_of(path, {"qwen3.embedding_length=int:0"}), HasSubstr("metadata qwen3.embedding_length is 0"));
+  EXPECT_THAT(error_of(path, {"qwen3.rope.freq_base=float:-5"}), HasSubstr("metadata qwen3.rope.freq_base is -5"));
+}
+
+}  // namespace
+}  // namespace tessera
