@@ -1,11 +1,13 @@
 // Catches: a GGUF file whose metadata, tensors or tokenizer, as the engine reads them, differ from the model from which
 // the file was made. The expected logits were computed from the file's weights, which gguf-py dequantised and which
 // were then put back into Hugging Face's order.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "golden.h"
@@ -35,17 +37,10 @@ EngineOptions options_for(const std::string& path, std::int64_t chunk) {
   return options;
 }
 
-class GgufGoldens : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    if (const std::string absent = testing::absent_golden(GetParam()); !absent.empty()) GTEST_SKIP() << absent;
-  }
-};
-
-TEST_P(GgufGoldens, LogitsAndGreedyTokensEqualTheReference) {
-  const Golden golden = read_golden(GetParam());
+// Compares the model in `path` with the golden, for whole prompts and for prompts in chunks.
+void expect_reference(const Golden& golden, const std::string& path, const char* name) {
   for (const std::int64_t chunk : {std::int64_t{256}, std::int64_t{16}}) {
-    auto engine = Engine::create(options_for(golden.folder, chunk));
+    auto engine = Engine::create(options_for(path, chunk));
     ASSERT_TRUE(engine.ok()) << engine.status().to_string();
     std::vector<Request> scored;
     std::vector<Request> continued;
@@ -62,10 +57,36 @@ TEST_P(GgufGoldens, LogitsAndGreedyTokensEqualTheReference) {
       worst = std::max(worst, testing::distance((*scores)[i].logits, golden.stored_rows(i)).absolute);
       EXPECT_EQ((*texts)[i].output_ids, golden.greedy[i]) << "prompt " << i << " in chunks of " << chunk;
     }
-    std::printf("%s in chunks of %d: greatest difference %.2e\n", GetParam(), static_cast<int>(chunk), worst);
+    std::printf("%s in chunks of %d: greatest difference %.2e\n", name, static_cast<int>(chunk), worst);
     EXPECT_LE(worst, kFloat32Limit);
   }
 }
+
+class GgufGoldens : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (const std::string absent = testing::absent_golden(GetParam()); !absent.empty()) GTEST_SKIP() << absent;
+  }
+};
+
+TEST_P(GgufGoldens, LogitsAndGreedyTokensEqualTheReference) {
+  const Golden golden = read_golden(GetParam());
+  expect_reference(golden, golden.folder, GetParam());
+}
+
+// Checkpoints whose values were copied into a GGUF file (tools/make_gguf_text_goldens.py), so the checkpoint's golden
+// is valid for the file.
+class GgufCopies : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GgufCopies, LogitsAndGreedyTokensEqualTheCheckpoints) {
+  const std::string name = GetParam();
+  expect_reference(read_golden(name), testing::data_path("gguf/" + name.substr(name.rfind('/') + 1) + "/golden.gguf"),
+                   GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, GgufCopies,
+                         ::testing::Values("gemma4", "gemma4-e", "gemma4-moe", "quantised/gemma4-nvfp4-modelopt"),
+                         testing::case_name);
 
 TEST_P(GgufGoldens, RoundedInputsStayNearTheReference) {
   const Golden golden = read_golden(GetParam());
@@ -110,6 +131,23 @@ TEST_P(GgufGoldens, TokenizerGivesTheIdsOfTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Small, GgufGoldens, ::testing::ValuesIn(testing::kGgufGoldens), testing::case_name);
 INSTANTIATE_TEST_SUITE_P(Larger, GgufGoldens, ::testing::ValuesIn(testing::kLargerGgufGoldens), testing::case_name);
+
+// Returns the error of a start with a value that replaces one of the file's metadata.
+std::string error_with(const char* override) {
+  EngineOptions options = options_for(testing::data_path("gguf/qwen3-q4_k_m/golden-Q4_K_M.gguf"), 16);
+  options.metadata_overrides = {*GgufOverride::parse(override)};
+  return Engine::create(options).status().message();
+}
+
+// The file has two layers.
+TEST(GgufModels, TensorsWithoutAPlaceAreAnError) {
+  EXPECT_THAT(error_with("qwen3.block_count=int:1"),
+              ::testing::HasSubstr("tensors have no place in the model: blk.1.attn_k.weight, "));
+}
+
+TEST(GgufModels, MissingTensorsHaveTheFilesNames) {
+  EXPECT_THAT(error_with("qwen3.block_count=int:3"), ::testing::HasSubstr("tensor \"blk.2."));
+}
 
 }  // namespace
 }  // namespace tessera

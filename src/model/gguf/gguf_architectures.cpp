@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/model/gguf/gguf_gemma4.h"
 #include "tessera/model/gguf/gguf_rope.h"
 #include "tessera/model/gguf/gguf_texts.h"
 #include "tessera/model/gguf/projector_types.h"
@@ -332,6 +333,7 @@ constexpr GgufArchitecture kArchitectures[] = {
      .images = kQwen35MoeImages},
     {.name = "gemma2", .write = write_gemma2, .names = kGemmaNames},
     {.name = "gemma3", .write = write_gemma3, .names = kGemmaNames},
+    {.name = "gemma4", .write = write_gemma4, .names = kGemma4Names, .sizes_by_layer = true},
     {.name = "gpt-oss", .write = write_gpt_oss, .names = kGptOssNames, .keeps_nvfp4 = false},
     {.name = "phi3", .write = write_phi3, .names = kPhi3Names},
     {.name = "mistral3", .write = write_llama, .names = kLlamaNames},

@@ -31,6 +31,8 @@ struct GgufArchitecture {
   // Whether Hugging Face calls the next-token layers "mtp.layers.<n>.", where n begins at 0. If false, they have names
   // like the body's layers, and their numbers continue those of the body's layers.
   bool drafts_apart = false;
+  // Whether attention.head_count_kv and feed_forward_length may differ by layer. If true, `write` reads these keys.
+  bool sizes_by_layer = false;
   // Whether linears in NVFP4 become tensors of ModelOpt's NVFP4 (gguf_tensors.h). If false, they are dequantised.
   bool keeps_nvfp4 = true;
   std::span<const GgufImages> images = {};  // one for each projector type that the engine runs with this architecture

@@ -96,7 +96,7 @@ Status check_required(const ConfigWriter& writer) {
 }
 
 // Writes the members that all architectures have.
-Status write_common(ConfigWriter& writer) {
+Status write_common(ConfigWriter& writer, bool sizes_by_layer) {
   const GgufTensor* embeddings = writer.model().find_tensor(kGgufEmbeddings);
   if (embeddings == nullptr || embeddings->shape.size() != 2)
     return invalid_argument(fmt::format("{}: tensor {} is {}; accepted: a matrix", writer.model().path(),
@@ -111,8 +111,10 @@ Status write_common(ConfigWriter& writer) {
   writer.set("num_hidden_layers", blocks - drafts);
   TRY(writer.copy_integer("embedding_length", "hidden_size"));
   TRY(writer.copy_integer("attention.head_count", "num_attention_heads"));
-  TRY(writer.copy_integer("feed_forward_length", "intermediate_size"));
-  TRY(writer.copy_integer("attention.head_count_kv", "num_key_value_heads"));
+  if (!sizes_by_layer) {
+    TRY(writer.copy_integer("feed_forward_length", "intermediate_size"));
+    TRY(writer.copy_integer("attention.head_count_kv", "num_key_value_heads"));
+  }
   TRY(writer.copy_integer("attention.key_length", "head_dim"));
   TRY(writer.copy_integer("context_length", "max_position_embeddings"));
   TRY(writer.copy_number("attention.layer_norm_rms_epsilon", "rms_norm_eps"));
@@ -142,7 +144,7 @@ Result<Json> gguf_config(const GgufModel& model) {
   const GgufImages* images = nullptr;
   if (model.projector() != nullptr) images = TRY(projector_images(*model.projector(), *architecture));
   ConfigWriter writer(model, std::string(architecture->name));
-  TRY(write_common(writer));
+  TRY(write_common(writer, architecture->sizes_by_layer));
   TRY(architecture->write(writer));
   TRY(check_required(writer));
   if (architecture->keeps_nvfp4 && has_type(model, BlockType::kNVFP4))

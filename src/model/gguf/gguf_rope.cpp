@@ -113,4 +113,6 @@ Result<Json> gguf_rope_parameters(const ConfigWriter& writer, std::int64_t head_
   return rope;
 }
 
+Result<std::vector<double>> gguf_rope_factors(const GgufModel& model) { return read_factors(model, kFactors); }
+
 }  // namespace tessera

@@ -66,7 +66,7 @@ class Translator {
       return to <= kMost ? ok_status() : model_.wrong(prefix_ + key, fmt::format("0 to {}", kMost));
     };
     TRY(size("attention.head_count", heads_));
-    TRY(size("attention.head_count_kv", kv_heads_));
+    if (!architecture_.sizes_by_layer) TRY(size("attention.head_count_kv", kv_heads_));
     TRY(size("ssm.group_count", net_keys_));
     TRY(size("ssm.time_step_rank", net_values_));
     TRY(size("ssm.state_size", net_key_size_));
