@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "tessera/engine/plan/profile_store.h"
 #include "tessera/engine/plan/rank_places.h"
 #include "tessera/engine/ranks/engine_rank.h"
+#include "tessera/model/gguf/gguf_model.h"
 #include "tessera/options/option_words.h"
 #include "tessera/piecewise/splitter.h"
 
@@ -80,6 +82,20 @@ Result<std::optional<ExplainedDraftLayer>> draft_layer_of(const ModelGraphs& gra
   return std::optional(layer);
 }
 
+Result<std::vector<ExplainedTensor>> gguf_tensors(const EngineOptions& options) {
+  std::vector<ExplainedTensor> tensors;
+  const std::optional<std::string> gguf = TRY(find_gguf(options.model_path));
+  if (!gguf) return tensors;
+  const GgufModel model = TRY(GgufModel::open(*gguf));
+  for (const GgufFile& file : model.files())
+    for (const GgufTensor& tensor : file.tensors())
+      tensors.push_back({.name = tensor.name,
+                         .type = std::string(block_type_info(tensor.type).name),
+                         .shape = tensor.shape,
+                         .bytes = std::ssize(tensor.data)});
+  return tensors;
+}
+
 }  // namespace
 
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
@@ -94,6 +110,7 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
   e.stitching = TRY(split_graph(graphs.prefill_body(), options.registry->ops, e.plan.runner.split_ops));
   e.decode_ops = std::ssize(graphs.body.nodes) + std::ssize(graphs.head.nodes) + std::ssize(graphs.sampler.nodes);
   for (const WeightSpec& weight : graphs.weights) e.weight_bytes += TRY(ir::size_bytes(weight.type, {}));
+  e.tensors = TRY(gguf_tensors(options));
   e.draft_layer = TRY(draft_layer_of(graphs));
   e.memory = TRY(predict_memory(graphs, e.plan.runner, *device, PredictionDetail::kEverySize));
   for (std::vector<std::string>* notes : {&e.plan.notes, &e.stitching.notes})

@@ -45,6 +45,14 @@ struct ExplainedDraftLayer {
   std::int64_t hidden_bytes = 0;  // memory of the hidden states from which the layer makes draft tokens
 };
 
+// A tensor as a GGUF file stores it.
+struct ExplainedTensor {
+  std::string name;
+  std::string type;                 // "Q4_K", …
+  std::vector<std::int64_t> shape;  // rows first
+  std::int64_t bytes = 0;
+};
+
 struct Explanation {
   std::string model_path;
   std::string device;  // the value of --device
@@ -53,6 +61,7 @@ struct Explanation {
   std::vector<std::int64_t> full_sizes;  // prefill sizes that earlier starts measured to be faster as one graph
   std::int64_t decode_ops = 0;
   std::int64_t weight_bytes = 0;
+  std::vector<ExplainedTensor> tensors;  // the file's tensors, if the model is in GGUF files
   std::optional<ExplainedDraftLayer> draft_layer;
   std::vector<ExplainedSchedule> schedules;
   MemoryReport memory;                    // predicted for the case that every size is captured

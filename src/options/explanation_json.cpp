@@ -137,6 +137,17 @@ Json memory_json(const Explanation& e) {
   return json;
 }
 
+Json tensors_json(const Explanation& e) {
+  Json array = Json::array();
+  for (const ExplainedTensor& tensor : e.tensors) {
+    Json json = Json::object();
+    json.set("name", tensor.name).set("type", tensor.type);
+    json.set("shape", Json::Array(tensor.shape.begin(), tensor.shape.end())).set("bytes", tensor.bytes);
+    array.push_back(std::move(json));
+  }
+  return array;
+}
+
 Json passes_json(const Explanation& e) {
   Json array = Json::array();
   for (const PassReport& report : e.plan.passes) {
@@ -184,6 +195,7 @@ Json to_json(const Explanation& e) {
   json.set("passes", passes_json(e));
   json.set("runners", runners_json(e)).set("rules", rules_json(e)).set("notes", std::move(notes));
   json.set("memory", memory_json(e));
+  if (!e.tensors.empty()) json.set("tensors", tensors_json(e));
   if (e.plan.drafts.any()) json.set("drafts", drafts_json(e));
   if (!e.schedules.empty()) json.set("schedules", to_json(e.schedules));
   if (!e.examples.empty()) json.set("dispatch", examples_json(e));

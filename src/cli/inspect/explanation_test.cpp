@@ -140,5 +140,31 @@ TEST(Explanation, ShowsTheModelThatDrafts) {
       << "pages also hold the draft's keys and values";
 }
 
+TEST(Explanation, ShowsTheTypesOfAGgufFilesTensors) {
+  const std::string file = testing::data_path("gguf/qwen3-q4_k_m/golden-Q4_K_M.gguf");
+  EngineOptions options{.model_path = file};
+  options.metadata_overrides = {*GgufOverride::parse("qwen3.rope.freq_base=float:5e5")};
+  const Result<Explanation> e = explain(options, std::nullopt, {});
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  const std::string text = to_text(*e);
+  EXPECT_THAT(text, HasSubstr("blk.*.attn_q.weight"));
+  EXPECT_THAT(text, HasSubstr("Q4_K × 2"));
+  EXPECT_THAT(to_json(*e).dump(), HasSubstr(R"({"name": "blk.0.attn_q.weight", "type": "Q4_K", "shape": [)"));
+  EXPECT_THAT(to_json(*e).dump(), HasSubstr("metadata qwen3.rope.freq_base is 500000"));
+  EXPECT_THAT(to_json(*explain(options_with_choice(), 30, {})).dump(), Not(HasSubstr("\"tensors\": [")));
+}
+
+TEST(Explanation, OverridesNeedAGgufFileAndOneValueEach) {
+  EngineOptions options = options_with_choice();
+  options.metadata_overrides = {*GgufOverride::parse("a=int:1")};
+  EXPECT_THAT(explain(options, std::nullopt, {}).status().message(), HasSubstr("override_kv: a is set, but"));
+  options.model_path = testing::data_path("gguf/qwen3-q4_k_m/golden-Q4_K_M.gguf");
+  options.metadata_overrides.push_back(options.metadata_overrides.front());
+  EXPECT_THAT(explain(options, std::nullopt, {}).status().message(), HasSubstr("override_kv: a is given twice"));
+  options.metadata_overrides = {*GgufOverride::parse("qwen3.block_count=str:two")};
+  EXPECT_THAT(explain(options, std::nullopt, {}).status().message(),
+              HasSubstr("metadata qwen3.block_count is \"two\"; accepted: an integer"));
+}
+
 }  // namespace
 }  // namespace tessera::cli

@@ -4,12 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "tessera/cli/table.h"
+#include "tessera/model/gguf/tensor_names.h"
 #include "tessera/ops/cache/cache_type.h"
 
 namespace tessera::cli {
 namespace {
+
+struct ExplainedCount {
+  std::int64_t tensors = 0;
+  std::int64_t bytes = 0;
+};
 
 std::string ops_text(const ir::Graph& graph) {
   std::string text;
@@ -103,6 +110,33 @@ std::string passes_text(const Explanation& e) {
 }
 
 // Describes the vision tower. Returns "" if the model reads no images.
+// Shows the types of a GGUF file's tensors. Tensors of all layers share a row.
+std::string tensors_text(const Explanation& e) {
+  if (e.tensors.empty()) return "";
+  std::vector<std::string> names;  // in the order of the file
+  std::map<std::string, std::map<std::string, ExplainedCount>> types;
+  for (const ExplainedTensor& tensor : e.tensors) {
+    const GgufTensorName name = parse_tensor_name(tensor.name);
+    const std::string pattern = name.layer ? fmt::format("blk.*.{}", name.rest) : tensor.name;
+    if (!types.contains(pattern)) names.push_back(pattern);
+    ExplainedCount& count = types[pattern][tensor.type];
+    ++count.tensors;
+    count.bytes += tensor.bytes;
+  }
+  Table table({"tensors", "types", ">bytes"});
+  for (const std::string& name : names) {
+    std::string text;
+    std::int64_t bytes = 0;
+    for (const auto& [type, count] : types[name]) {
+      text += text.empty() ? type : ", " + type;
+      if (count.tensors > 1) text += fmt::format(" × {}", count.tensors);
+      bytes += count.bytes;
+    }
+    table.add({name, text, bytes_text(bytes)});
+  }
+  return "Tensors of the file\n" + table.text() + "\n";
+}
+
 std::string vision_text(const Explanation& e) {
   if (!e.plan.graphs.vision) return "";
   const VisionOptions& vision = e.plan.runner.vision;
@@ -243,8 +277,8 @@ std::string examples_text(const Explanation& e) {
 }  // namespace
 
 std::string to_text(const Explanation& e) {
-  return model_text(e) + passes_text(e) + parts_text(e.stitching) + ladders_text(e) + drafts_text(e) + rules_text(e) +
-         memory_text(e) + schedules_text(e) + examples_text(e);
+  return model_text(e) + tensors_text(e) + passes_text(e) + parts_text(e.stitching) + ladders_text(e) + drafts_text(e) +
+         rules_text(e) + memory_text(e) + schedules_text(e) + examples_text(e);
 }
 
 }  // namespace tessera::cli
