@@ -69,8 +69,8 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
            common.model.gguf_file);
   add.values("--override-kv", "KEY=TYPE:VALUE",
              "replaces a value of a GGUF file's metadata; TYPE is int, float, bool or str; repeatable",
-             [&engine](const std::string&, const std::string& text) {
-               engine.metadata_overrides.push_back(TRY(GgufOverride::parse(text)));
+             [&engine](const std::string& flag, const std::string& text) {
+               engine.metadata_overrides.push_back(TRY(GgufOverride::parse(text).with_context(flag)));
                return ok_status();
              });
   add.text("--mmproj", "FILE", "projector of a GGUF model, for images: a path, or a file beside the model",

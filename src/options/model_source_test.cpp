@@ -13,7 +13,9 @@ namespace {
 using ::testing::HasSubstr;
 
 Result<std::string> found(const std::string& path, const std::string& gguf_file = "") {
-  return find_model_folder(path, {.gguf_file = gguf_file}, ModelContent::kWeights, {}, /*show_progress=*/false);
+  ModelSource source;
+  source.gguf_file = gguf_file;
+  return find_model_folder(path, source, ModelContent::kWeights, {}, /*show_progress=*/false);
 }
 
 TEST(ModelSource, GgufFileOfAFolderIsChosen) {
