@@ -167,6 +167,7 @@ TEST(GgufReranker, HeadsWithoutMeaningAreRefusedByName) {
        {std::pair("block_count", 3), std::pair("context_length", 2048), std::pair("embedding_length", 64),
         std::pair("feed_forward_length", 160), std::pair("attention.head_count", 2), std::pair("pooling_type", 4)})
     other.set_uint32(std::string("qwen2.") + key, value);
+  other.set_float32("qwen2.attention.layer_norm_rms_epsilon", 1e-6);
   EXPECT_THAT(refusal(other, 1), HasSubstr("qwen2.pooling_type is 4; accepted: 0 (a language model)"));
 }
 
