@@ -20,12 +20,16 @@ Status with_advice(const Status& status, const std::string& model, const std::st
   return not_found(fmt::format("{}; `tessera pull {}{}` or --download fetches it", status.message(), model, flag));
 }
 
-// Returns the GGUF file in `folder` that `which`, a file name or a type, selects (hub_gguf.h).
+// Returns the GGUF file in `folder` that `which`, a path in the folder or a type, selects (hub_gguf.h).
 Result<std::string> gguf_in_folder(const std::string& folder, const std::string& which) {
   std::vector<std::string> names;
   std::error_code error;
+  const std::filesystem::path named = std::filesystem::path(folder) / which;
+  if (std::filesystem::is_regular_file(named, error)) return named.string();
+  error.clear();
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
     names.push_back(it->path().filename().string());
+  if (error) return not_found(fmt::format("{} cannot be read: {}", folder, error.message()));
   const std::vector<std::string> files = TRY(choose_gguf(names, which).with_context(folder));
   return (std::filesystem::path(folder) / files.front()).string();
 }

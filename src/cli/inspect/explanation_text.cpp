@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "tessera/cli/table.h"
@@ -109,7 +110,6 @@ std::string passes_text(const Explanation& e) {
   return table.empty() ? "" : "Passes\n" + table.text() + "\n";
 }
 
-// Describes the vision tower. Returns "" if the model reads no images.
 // Shows the types of a GGUF file's tensors. Tensors of all layers share a row.
 std::string tensors_text(const Explanation& e) {
   if (e.tensors.empty()) return "";
@@ -125,6 +125,9 @@ std::string tensors_text(const Explanation& e) {
   }
   Table table({"tensors", "types", ">bytes"});
   for (const std::string& name : names) {
+    std::string shown = name;
+    std::ranges::replace_if(
+        shown, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');  // a file may hold any
     std::string text;
     std::int64_t bytes = 0;
     for (const auto& [type, count] : types[name]) {
@@ -132,11 +135,12 @@ std::string tensors_text(const Explanation& e) {
       if (count.tensors > 1) text += fmt::format(" × {}", count.tensors);
       bytes += count.bytes;
     }
-    table.add({name, text, bytes_text(bytes)});
+    table.add({shown, text, bytes_text(bytes)});
   }
   return "Tensors of the file\n" + table.text() + "\n";
 }
 
+// Describes the vision tower. Returns "" if the model reads no images.
 std::string vision_text(const Explanation& e) {
   if (!e.plan.graphs.vision) return "";
   const VisionOptions& vision = e.plan.runner.vision;

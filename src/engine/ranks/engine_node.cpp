@@ -32,8 +32,7 @@ constexpr std::chrono::milliseconds kMostSilence(15'000);
 constexpr std::string_view kCuda = "cuda";
 
 // Hashes config.json. For a GGUF file, instead hashes the config that is made from the metadata of the file and of its
-// projector. Unless the weights are random numbers, also hashes
-// the names, types and shapes of the tensors.
+// projector. Unless the weights are random numbers, also hashes the names, types and shapes of the tensors.
 Result<std::string> model_hash(const std::string& path, LoadFormat format, const GgufOptions& gguf_options = {}) {
   Hasher hasher;
   if (const std::optional<std::string> gguf = TRY(find_gguf(path))) {

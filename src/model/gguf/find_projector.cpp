@@ -18,12 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 
 // Returns the folders in which a model's projector may lie: the model's own folder, then the root of the snapshot if
-// the model lies in a subfolder of a snapshot in the hub's cache.
+// the model lies below a snapshot in the hub's cache.
 std::vector<fs::path> folders_of(const std::string& model_path) {
   const fs::path own = model_folder(model_path);
-  std::vector<fs::path> folders{own};
-  if (own.parent_path().parent_path().filename() == "snapshots") folders.push_back(own.parent_path());
-  return folders;
+  for (fs::path root = own; root.has_relative_path(); root = root.parent_path())
+    if (root != own && root.parent_path().filename() == "snapshots") return {own, root};
+  return {own};
 }
 
 // Returns the names of the projectors in a folder, sorted.

@@ -184,7 +184,6 @@ constexpr TensorNameRule kGemmaNames[] = {
 // Writes the members that Gemma 2 and 3 share. GGUF files do not state the scale of queries. It follows from the head
 // size, except in the 27B model, which has `layers_of_27b` layers.
 Status write_gemma(ConfigWriter& writer, std::int64_t layers_of_27b) {
-  writer.set("tie_word_embeddings", true);
   TRY(writer.copy_integer("attention.sliding_window", "sliding_window"));
   TRY(writer.copy_number("attn_logit_softcapping", "attn_logit_softcapping"));
   TRY(writer.copy_number("final_logit_softcapping", "final_logit_softcapping"));

@@ -1,5 +1,5 @@
 // Catches: a window of 0 that becomes a window of no tokens; errors that name a field of config.json, which a GGUF file
-// does not have; lists by layer that are read as one size.
+// does not have; a head of its own that is taken for the embedding; sizes by layer that overflow.
 #include "tessera/model/gguf/gguf_config.h"
 
 #include <gmock/gmock.h>
@@ -19,16 +19,18 @@ using ::testing::HasSubstr;
 
 // Writes a file with an embedding, the sizes of a small model, and one more key. Returns its path.
 std::string small_model(const ScratchDir& dir, const std::string& architecture, const std::string& key,
-                        std::uint32_t value, bool with_epsilon = true) {
+                        std::uint32_t value, bool with_epsilon = true, bool with_head = false) {
   GgufBytes bytes;
-  bytes.start(1, with_epsilon ? 8 : 7).pair("general.architecture", architecture);
+  bytes.start(with_head ? 2 : 1, with_epsilon ? 8 : 7).pair("general.architecture", architecture);
   for (const auto& [name, size] :
        {std::pair("block_count", 2u), std::pair("embedding_length", 64u), std::pair("feed_forward_length", 64u),
         std::pair("attention.head_count", 2u), std::pair("context_length", 64u)})
     bytes.pair(architecture + "." + name, size);
   if (with_epsilon) bytes.key(architecture + ".attention.layer_norm_rms_epsilon", GgufType::kFloat32).put(1e-5F);
   bytes.pair(architecture + "." + key, value);
-  bytes.tensor("token_embd.weight", {64, 8}, BlockType::kF32, 0).pad().zeros(64 * 8 * 4);
+  bytes.tensor("token_embd.weight", {64, 8}, BlockType::kF32, 0);
+  if (with_head) bytes.tensor("output.weight", {64, 8}, BlockType::kF32, 64 * 8 * 4);
+  bytes.pad().zeros((with_head ? 2 : 1) * 64 * 8 * 4);
   return dir.write("m.gguf", bytes.string());
 }
 
@@ -47,6 +49,33 @@ TEST(GgufConfig, WindowOfZeroIsNoWindow) {
   EXPECT_FALSE(config->any_sliding_window());
   EXPECT_TRUE(ModelConfig::read(small_model(dir, "phi3", "attention.sliding_window", 16), built_in_families())
                   ->any_sliding_window());
+}
+
+TEST(GgufConfig, AHeadInTheFileIsNotTied) {
+  const ScratchDir dir;
+  for (const bool with_head : {false, true}) {
+    const std::string path = small_model(dir, "gemma3", "attention.key_length", 32, /*with_epsilon=*/true, with_head);
+    const auto config = gguf_config(*GgufModel::open(path));
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->find("tie_word_embeddings")->as_bool(), !with_head);
+  }
+}
+
+TEST(GgufConfig, HugeSizesOfLayersAreErrors) {
+  const ScratchDir dir;
+  GgufBytes bytes;
+  bytes.start(2, 9).pair("general.architecture", "gemma4");
+  for (const auto& [name, size] :
+       {std::pair("block_count", 1u), std::pair("embedding_length", 64u), std::pair("attention.head_count", 2u),
+        std::pair("attention.head_count_kv", 1u), std::pair("attention.key_length", 32u)})
+    bytes.pair("gemma4." + std::string(name), size);
+  bytes.key("gemma4.attention.layer_norm_rms_epsilon", GgufType::kFloat32).put(1e-5F);
+  bytes.list("gemma4.attention.sliding_window_pattern", GgufType::kBool, 1).put(std::uint8_t{0});
+  bytes.key("gemma4.feed_forward_length", GgufType::kUint64).put(std::uint64_t{1} << 62);
+  bytes.tensor("token_embd.weight", {64, 8}, BlockType::kF32, 0);
+  bytes.tensor("rope_freqs.weight", {16}, BlockType::kF32, 64 * 8 * 4).pad().zeros(64 * 8 * 4);
+  for (int i = 0; i < 16; ++i) bytes.put(1.0F);
+  EXPECT_THAT(error_of(dir.write("m.gguf", bytes.string())), HasSubstr("metadata gemma4.feed_forward_length is"));
 }
 
 TEST(GgufConfig, ErrorsNameTheKeysOfTheFile) {

@@ -17,10 +17,13 @@ constexpr std::string_view kPattern = "attention.sliding_window_pattern";
 Result<std::vector<std::int64_t>> of_layers(const ConfigWriter& writer, std::string_view name, std::int64_t layers) {
   const GgufValue* value = writer.model().find(writer.key(name));
   if (value != nullptr) {
-    if (const auto one = value->integer()) return std::vector<std::int64_t>(static_cast<std::size_t>(layers), *one);
-    if (auto list = value->integers(); list && std::ssize(*list) == layers) return *std::move(list);
+    const auto fits = [](std::int64_t size) { return size >= 0 && size <= GgufModel::kMaxInteger; };
+    if (const auto one = value->integer(); one && fits(*one))
+      return std::vector<std::int64_t>(static_cast<std::size_t>(layers), *one);
+    if (auto list = value->integers(); list && std::ssize(*list) == layers && std::ranges::all_of(*list, fits))
+      return *std::move(list);
   }
-  return writer.wrong(name, fmt::format("an integer, or a list of {}", layers));
+  return writer.wrong(name, fmt::format("an integer from 0 to {}, or a list of {}", GgufModel::kMaxInteger, layers));
 }
 
 // Returns whether each layer has a window.
@@ -105,7 +108,6 @@ Status write_gemma4(ConfigWriter& writer) {
   const std::int64_t shared = TRY(writer.optional_integer("attention.shared_kv_layers")).value_or(0);
   writer.set("num_kv_shared_layers", shared);
   TRY(write_mlps(writer, layers, shared));
-  writer.set("tie_word_embeddings", true);
   TRY(writer.copy_integer("attention.sliding_window", "sliding_window"));
   TRY(writer.copy_number("final_logit_softcapping", "final_logit_softcapping"));
   writer.set("hidden_size_per_layer_input",

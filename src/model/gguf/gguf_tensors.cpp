@@ -161,13 +161,29 @@ class Translator {
     file_.tensors.push_back(same_elements(std::move(name), tensor, std::move(shape)));
   }
 
+  // Returns whether the tensor is a table of embeddings, or a matrix whose numbers the loader reads.
+  static bool is_read_as_numbers(std::string_view name) {
+    return name == kGgufEmbeddings || name == "per_layer_token_embd.weight" || name.ends_with(".attn_kv_b.weight");
+  }
+
+  // Returns whether all stacks of experts in the layer of `stack` are NVFP4. One kernel reads them all.
+  bool has_nvfp4_experts(const GgufTensor& stack) const {
+    const std::string layer = stack.name.substr(0, stack.name.find("ffn_"));
+    return std::ranges::all_of(model_.files(), [&](const GgufFile& file) {
+      return std::ranges::all_of(file.tensors(), [&](const GgufTensor& tensor) {
+        const bool is_stack = tensor.name.starts_with(layer + "ffn_") && tensor.name.ends_with("_exps.weight");
+        return !is_stack || tensor.type == BlockType::kNVFP4;
+      });
+    });
+  }
+
   // Adds a matrix of NVFP4 as the three tensors that safetensors have for it: values, scales of groups, and the factor.
-  // Adds nothing and returns false for other tensors, for the embedding, for architectures without such matrices, and
-  // for factors that checkpoints cannot have.
+  // Adds nothing and returns false for other tensors, for tables of embeddings and matrices that are read as numbers,
+  // for architectures without such matrices, and for factors that checkpoints cannot have.
   bool add_nvfp4(const std::string& name, const GgufTensor& tensor, const StoredOrder& rows) {
     constexpr std::string_view kMatrix = ".weight";
     if (!architecture_.keeps_nvfp4 || tensor.type != BlockType::kNVFP4 || tensor.shape.size() != 2 ||
-        tensor.factor <= 0 || tensor.name == kGgufEmbeddings || !name.ends_with(kMatrix))
+        tensor.factor <= 0 || is_read_as_numbers(tensor.name) || !name.ends_with(kMatrix))
       return false;
     const StoredBlocks blocks = matrix_of(tensor);
     const auto add = [&](std::string_view suffix, StoredDtype dtype, std::vector<std::int64_t> shape,
@@ -243,6 +259,7 @@ class Translator {
     const std::size_t at = name.find("{}");
     const std::size_t bytes = tensor.data.size() / static_cast<std::size_t>(tensor.shape[0] * count);
     const std::span<const float> factors = factors_.of(tensor.name);
+    const bool keeps_nvfp4 = has_nvfp4_experts(tensor);
     std::size_t first = 0;
     for (std::int64_t expert = 0; expert < tensor.shape[0]; ++expert) {
       for (const char* part : parts) {
@@ -252,7 +269,7 @@ class Translator {
                        .data = tensor.data.subspan(first, bytes),
                        .factor = factors.size() > 1 ? factors[static_cast<std::size_t>(expert)] : tensor.factor};
         const std::string of_expert = fmt::format("{}{}{}{}", name.substr(0, at), expert, name.substr(at + 2), part);
-        if (!add_nvfp4(of_expert, own, {})) add_same(of_expert, own, own.shape);
+        if (!keeps_nvfp4 || !add_nvfp4(of_expert, own, {})) add_same(of_expert, own, own.shape);
         first += bytes;
       }
     }

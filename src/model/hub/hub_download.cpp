@@ -88,12 +88,14 @@ class Pull {
     std::vector<HubFile> files;
     for (const std::string& name : chosen) files.push_back(*listing_.find(name));
     if (!model_.without_projector) {
-      const std::optional<std::string> projector = TRY(choose_projector(names, model_.projector));
+      const std::optional<std::string> projector = TRY(choose_projector(names, model_.projector, chosen.front()));
       if (projector) files.push_back(*listing_.find(*projector));
-      if (const std::vector<std::string> several = projectors_of(names); !projector && several.size() > 1)
-        log_warn("hub",
-                 "{} has {} projectors, of which none is fetched, so prompts have no images; --mmproj names one: {}",
-                 model_.id, several.size(), fmt::join(several, ", "));
+      if (const std::vector<std::string> several = projectors_of(names); !projector && !several.empty())
+        log_warn(
+            "hub",
+            "{} has projectors ({}) and none alone beside the model, so none is fetched and prompts have no images; "
+            "--mmproj names one",
+            model_.id, fmt::join(several, ", "));
     }
     TRY(fetch(files));
     TRY(finish());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <iterator>
 
 #include "tessera/model/gguf/find_projector.h"
@@ -47,6 +48,22 @@ bool has_type(std::string_view stem, const std::string& type) {
   return before == '-' || before == '.' || before == '/';
 }
 
+// If several stems fit, keeps the one that equals `path`, or else those outside of subfolders if there are any.
+void keep_nearest(std::vector<std::string>& stems, std::string_view path) {
+  const auto is_named = [&](const std::string& stem) { return stem == path; };
+  const auto is_outside = [](const std::string& stem) { return stem.find('/') == std::string::npos; };
+  if (std::ranges::any_of(stems, is_named)) {
+    std::erase_if(stems, std::not_fn(is_named));
+  } else if (std::ranges::any_of(stems, is_outside)) {
+    std::erase_if(stems, std::not_fn(is_outside));
+  }
+}
+
+std::string_view folder_in(std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  return slash == std::string_view::npos ? std::string_view() : name.substr(0, slash);
+}
+
 }  // namespace
 
 std::optional<HubModel> parse_hub_name(std::string_view text) {
@@ -72,6 +89,7 @@ Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names,
   if (fitting.empty())
     return not_found(fmt::format("no GGUF file fits \"{}\"; there {}", which,
                                  stems.empty() ? "are none" : fmt::format("are {}", fmt::join(stems, ", "))));
+  keep_nearest(fitting, which.ends_with(kGguf) ? stem_of(which) : std::string_view());
   if (fitting.size() > 1)
     return invalid_argument(fmt::format("\"{}\" fits several GGUF files; accepted: the name of one: {}.gguf", which,
                                         fmt::join(fitting, ".gguf, ")));
@@ -89,10 +107,19 @@ std::vector<std::string> projectors_of(std::span<const std::string> names) {
   return projectors;
 }
 
-Result<std::optional<std::string>> choose_projector(std::span<const std::string> names, std::string_view named) {
+Result<std::optional<std::string>> choose_projector(std::span<const std::string> names, std::string_view named,
+                                                    std::string_view model) {
   using Chosen = std::optional<std::string>;
   const std::vector<std::string> projectors = projectors_of(names);
-  if (named.empty()) return projectors.size() == 1 ? Chosen(projectors.front()) : Chosen();
+  if (named.empty()) {
+    for (const std::string_view folder : {folder_in(model), std::string_view()}) {
+      std::vector<std::string> beside;
+      std::ranges::copy_if(projectors, std::back_inserter(beside),
+                           [&](const std::string& name) { return folder_in(name) == folder; });
+      if (!beside.empty()) return beside.size() == 1 ? Chosen(beside.front()) : Chosen();
+    }
+    return Chosen();
+  }
   if (std::ranges::find(names, named) != names.end()) return Chosen(named);
   return not_found(fmt::format("there is no projector {}; there {}", named,
                                projectors.empty() ? "are none" : fmt::format("are {}", fmt::join(projectors, ", "))));

@@ -17,14 +17,17 @@ std::optional<HubModel> parse_hub_name(std::string_view text);
 
 // From the file names of a repository, returns the files of the model that `which` selects. `which` is a file's path or
 // name, or the type that ends a file name before ".gguf" ("Q4_K_M", in upper or lower case). For a split set the result
-// has all members, in order. Returns not_found if no model fits, and the message lists the available types. Returns
-// invalid_argument if several models fit.
+// has all members, in order. If several models fit, a path means the file with exactly this path, and models outside of
+// subfolders come before others. Returns not_found if no model fits, and the message lists the available types. Returns
+// invalid_argument if several models are left.
 Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names, std::string_view which);
 
-// Returns the projector to download with a GGUF model: the file `named`, or the repository's only projector if `named`
-// is "". Returns nothing if `named` is "" and the repository has no projector, or several. Returns not_found if there
-// is no file `named`, and the message lists the projectors.
-Result<std::optional<std::string>> choose_projector(std::span<const std::string> names, std::string_view named);
+// Returns the projector to download with the GGUF file `model`: the file `named`. If `named` is "", it is the only
+// projector in the model's folder, or, if there is none, the only one outside of subfolders. Returns nothing if `named`
+// is "" and there is no such projector, or several. Returns not_found if there is no file `named`, and the message
+// lists the projectors.
+Result<std::optional<std::string>> choose_projector(std::span<const std::string> names, std::string_view named,
+                                                    std::string_view model);
 
 // Returns the names of a repository's projectors, in order.
 std::vector<std::string> projectors_of(std::span<const std::string> names);

@@ -61,6 +61,17 @@ TEST(HubGguf, ModelsInSubfoldersAreFound) {
   EXPECT_FALSE(choose_gguf(names, "F16").ok()) << "a projector is no model";
 }
 
+TEST(HubGguf, FilesOutsideOfSubfoldersComeFirst) {
+  const std::vector<std::string> names = {"m-Q4_0.gguf", "old/m-Q4_0.gguf", "old/m-Q8_0.gguf", "mmproj-F16.gguf",
+                                          "old/mmproj-F16.gguf"};
+  for (const char* which : {"m-Q4_0.gguf", "q4_0"}) EXPECT_THAT(*choose_gguf(names, which), ElementsAre(names[0]));
+  EXPECT_THAT(*choose_gguf(names, "old/m-Q4_0.gguf"), ElementsAre(names[1]));
+  EXPECT_EQ(*choose_projector(names, "", names[0]), "mmproj-F16.gguf");
+  EXPECT_EQ(*choose_projector(names, "", names[1]), "old/mmproj-F16.gguf");
+  const std::vector<std::string> apart = {"BF16/m-BF16.gguf", "m-Q4_0.gguf", "vision/mmproj-F16.gguf"};
+  EXPECT_EQ(*choose_projector(apart, "", apart[0]), std::nullopt) << "a load would not find it there";
+}
+
 TEST(HubGguf, OtherNamesAreErrorsThatListWhatIsThere) {
   const auto none = choose_gguf(repository(), "Q5_0");
   EXPECT_EQ(none.status().code(), StatusCode::kNotFound);
@@ -72,13 +83,13 @@ TEST(HubGguf, OtherNamesAreErrorsThatListWhatIsThere) {
 }
 
 TEST(HubGguf, TheOnlyOrTheNamedProjectorIsFetched) {
-  EXPECT_EQ(*choose_projector(repository(), ""), "mmproj-F16.gguf");
-  EXPECT_EQ(*choose_projector(repository(), "mmproj-F16.gguf"), "mmproj-F16.gguf");
+  EXPECT_EQ(*choose_projector(repository(), "", "m-Q4_0.gguf"), "mmproj-F16.gguf");
+  EXPECT_EQ(*choose_projector(repository(), "mmproj-F16.gguf", "m-Q4_0.gguf"), "mmproj-F16.gguf");
   const std::vector<std::string> several = {"m-Q4_0.gguf", "mmproj-F16.gguf", "mmproj-BF16.gguf"};
-  EXPECT_EQ(*choose_projector(several, ""), std::nullopt);
-  EXPECT_EQ(*choose_projector(several, "mmproj-BF16.gguf"), "mmproj-BF16.gguf");
+  EXPECT_EQ(*choose_projector(several, "", "m-Q4_0.gguf"), std::nullopt);
+  EXPECT_EQ(*choose_projector(several, "mmproj-BF16.gguf", "m-Q4_0.gguf"), "mmproj-BF16.gguf");
   EXPECT_THAT(projectors_of(several), ElementsAre("mmproj-BF16.gguf", "mmproj-F16.gguf"));
-  const auto none = choose_projector(several, "mmproj-Q8_0.gguf");
+  const auto none = choose_projector(several, "mmproj-Q8_0.gguf", "m-Q4_0.gguf");
   EXPECT_EQ(none.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(none.status().message(), HasSubstr("there are mmproj-BF16.gguf, mmproj-F16.gguf"));
 }
