@@ -202,18 +202,15 @@ TEST_F(BatchRoutesTest, AKeyReachesOnlyItsOwnFilesAndBatches) {
   ServerOptions keyed = options();
   keyed.api_keys = {"one", "two"};
   const Running running(engine(), keyed);
-  const auto as = [](const std::string& key, const std::string& request) {
-    return with_line(request, "Authorization: Bearer " + key);
-  };
-  const std::string file = text_in(running.json(as("one", upload(form(short_line("a"))))), "id");
-  EXPECT_EQ(running.ask(as("two", get("/v1/files/" + file))).status, 404);
-  EXPECT_EQ(running.ask(as("two", get("/v1/files/" + file + "/content"))).status, 404);
-  EXPECT_EQ(running.ask(as("two", begin(file))).status, 404);
-  const std::string batch = text_in(running.json(as("one", begin(file))), "id");
-  EXPECT_EQ(running.ask(as("two", get("/v1/batches/" + batch))).status, 404);
-  EXPECT_EQ(running.ask(as("two", post("/v1/batches/" + batch + "/cancel", ""))).status, 404);
-  EXPECT_THAT(running.json(as("two", get("/v1/batches"))).find("data")->as_array(), SizeIs(0));
-  EXPECT_THAT(running.json(as("one", get("/v1/batches"))).find("data")->as_array(), SizeIs(1));
+  const std::string file = text_in(running.json(sent_by("one", upload(form(short_line("a"))))), "id");
+  EXPECT_EQ(running.ask(sent_by("two", get("/v1/files/" + file))).status, 404);
+  EXPECT_EQ(running.ask(sent_by("two", get("/v1/files/" + file + "/content"))).status, 404);
+  EXPECT_EQ(running.ask(sent_by("two", begin(file))).status, 404);
+  const std::string batch = text_in(running.json(sent_by("one", begin(file))), "id");
+  EXPECT_EQ(running.ask(sent_by("two", get("/v1/batches/" + batch))).status, 404);
+  EXPECT_EQ(running.ask(sent_by("two", post("/v1/batches/" + batch + "/cancel", ""))).status, 404);
+  EXPECT_THAT(running.json(sent_by("two", get("/v1/batches"))).find("data")->as_array(), SizeIs(0));
+  EXPECT_THAT(running.json(sent_by("one", get("/v1/batches"))).find("data")->as_array(), SizeIs(1));
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
     if (!entry.is_regular_file()) continue;
     EXPECT_EQ(read_text_file(entry.path().string())->find("\"one\""), std::string::npos) << "the key is on the disk";
@@ -223,33 +220,63 @@ TEST_F(BatchRoutesTest, AKeyReachesOnlyItsOwnFilesAndBatches) {
 TEST_F(BatchRoutesTest, TheOneClientKeyOwnsWhatHasNoOwner) {
   std::string file, batch;
   {
-    const Running running(engine(), options());  // as earlier versions with one key, writes no owner
+    // A server without keys writes no owner, like earlier versions with one key.
+    const Running running(engine(), options());
     file = put(running, short_line("a"));
     batch = text_in(running.json(begin(file)), "id");
     ended(running, batch);
   }
-  const auto as = [](const std::string& key, const std::string& request) {
-    return with_line(request, "Authorization: Bearer " + key);
-  };
   const auto status = [&](const Running& running, const std::string& key, const std::string& path) {
-    return running.ask(as(key, get(path))).status;
+    return running.ask(sent_by(key, get(path))).status;
   };
   ServerOptions keyed = options();
-  keyed.api_keys = {"one"};
+  keyed.api_keys = {"one", "two"};
   keyed.admin_api_keys = {"adm"};
+  {
+    const Running running(engine(), keyed);
+    EXPECT_EQ(status(running, "one", "/v1/batches/" + batch), 404) << "two keys may have made it";
+  }
+  keyed.api_keys = {"one"};
+  const std::string first = file;
   {
     const Running running(engine(), keyed);
     for (const std::string& path : {"/v1/files/" + file, "/v1/batches/" + batch}) {
       EXPECT_EQ(status(running, "one", path), 200) << path;
       EXPECT_EQ(status(running, "adm", path), 404) << path;
     }
-    file = text_in(running.json(as("adm", upload(form(short_line("a"))))), "id");
+    file = text_in(running.json(sent_by("adm", upload(form(short_line("a"))))), "id");
     EXPECT_EQ(status(running, "one", "/v1/files/" + file), 404);
   }
   keyed.api_keys = {"one", "two"};
   const Running running(engine(), keyed);
-  EXPECT_EQ(status(running, "one", "/v1/batches/" + batch), 404) << "two keys may have made it";
+  for (const std::string& path : {"/v1/files/" + first, "/v1/batches/" + batch}) {
+    EXPECT_EQ(status(running, "one", path), 200) << path << " belongs to it for good";
+    EXPECT_EQ(status(running, "two", path), 404) << path;
+  }
   EXPECT_EQ(status(running, "adm", "/v1/files/" + file), 200);
+}
+
+TEST_F(BatchRoutesTest, ABatchTakenOverGoesOnUnderMoreKeys) {
+  std::string content;
+  for (int i = 0; i < 40; ++i) content += short_line("r" + std::to_string(i), 20);
+  std::string id;
+  {
+    const Running running(engine(), options());
+    id = text_in(running.json(begin(put(running, content))), "id");
+  }
+  ServerOptions keyed = options();
+  keyed.api_keys = {"one"};
+  {
+    const Running running(engine(), keyed);
+    for (int i = 0; i < 1200 && counted(get_batch(running, id, "one"), "completed") == 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(text_in(get_batch(running, id, "one"), "status"), "in_progress");
+  }
+  keyed.api_keys = {"one", "two"};
+  const Running running(engine(), keyed);
+  const Json batch = ended(running, id, "one");
+  EXPECT_EQ(text_in(batch, "status"), "completed") << batch.dump();
+  EXPECT_EQ(counted(batch, "completed"), 40);
 }
 
 TEST_F(BatchRoutesTest, WithoutAFolderTheRoutesSaySo) {

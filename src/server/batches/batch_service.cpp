@@ -15,8 +15,8 @@ Result<std::unique_ptr<BatchService>> BatchService::create(const std::string& fo
     service->folder_.emplace(TRY(FileFolder::open(folder)));
     service->files_ = TRY(FileStore::open(service->folder_->files(), {.bytes = bytes}));
     service->batches_ = TRY(BatchStore::open(service->folder_->batches(), {}));
-    service->files_->give_unnamed(server.owner_of_unnamed);
-    service->batches_->give_unnamed(server.owner_of_unnamed);
+    TRY(service->files_->give_unnamed(server.owner_of_unnamed));
+    TRY(service->batches_->give_unnamed(server.owner_of_unnamed));
     service->runner_ = std::make_unique<BatchRunner>(server.model, *service->files_, *service->batches_,
                                                      server.responses, std::move(server.hooks));
   }

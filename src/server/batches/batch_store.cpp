@@ -57,10 +57,16 @@ Status BatchStore::load() {
   return ok_status();
 }
 
-void BatchStore::give_unnamed(const std::string& owner) {
+Status BatchStore::give_unnamed(const std::string& owner) {
+  if (owner.empty()) return ok_status();
+  const std::lock_guard writing(disk_);
   const std::lock_guard lock(mutex_);
-  for (auto& [id, batch] : batches_)
-    if (batch.owner.empty()) batch.owner = owner;
+  for (auto& [id, batch] : batches_) {
+    if (!batch.owner.empty()) continue;
+    batch.owner = owner;
+    TRY(replace_file(file_of(id, ".json"), batch_record(batch)));
+  }
+  return ok_status();
 }
 
 void BatchStore::forget_oldest() {

@@ -36,8 +36,9 @@ class BatchStore {
   // Reads the records in the folder. Skips a record that cannot be read, and logs a warning.
   static Result<std::unique_ptr<BatchStore>> open(std::filesystem::path folder, Limits limits);
 
-  // Makes `owner` the owner of all batches whose owner is "".
-  void give_unnamed(const std::string& owner);
+  // Makes `owner` the owner of all batches whose owner is "", and writes this to the disk. Does nothing if `owner` is
+  // "". Call it before other threads use the store. Error: the disk fails.
+  Status give_unnamed(const std::string& owner);
 
   // Stores a new batch and gives it an id. Errors: 429 if too many batches have not ended, and 500 if the disk fails.
   ApiResult<Batch> add(Batch batch);

@@ -23,6 +23,9 @@ inline std::string form(const std::string& content, const std::string& more = ""
 inline std::string with_line(std::string request, const std::string& line) {
   return request.insert(request.find("\r\n") + 2, line + "\r\n");
 }
+inline std::string sent_by(const std::string& key, std::string request) {
+  return with_line(std::move(request), "Authorization: Bearer " + key);
+}
 inline std::string upload(const std::string& body, const std::string& type = "multipart/form-data; boundary=B") {
   return "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: " + type +
          "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
@@ -55,19 +58,19 @@ class BatchServerTest : public ServerTest {
     return post("/v1/batches", R"({"input_file_id": ")" + file + R"(", "endpoint": ")" + endpoint +
                                    R"(", "completion_window": "24h", "metadata": {"job": "a"}})");
   }
-  static Json get_batch(const Running& running, const std::string& id) {
-    return running.json(get("/v1/batches/" + id));
+  static Json get_batch(const Running& running, const std::string& id, const std::string& key = "") {
+    return running.json(sent_by(key, get("/v1/batches/" + id)));
   }
-  // Waits until a batch has ended.
-  static Json ended(const Running& running, const std::string& id) {
+  // Waits until a batch has ended. `key` is its owner's.
+  static Json ended(const Running& running, const std::string& id, const std::string& key = "") {
     for (int i = 0; i < 1200; ++i) {
-      Json batch = get_batch(running, id);
+      Json batch = get_batch(running, id, key);
       const std::string status = text_in(batch, "status");
       if (status == "completed" || status == "failed" || status == "expired" || status == "cancelled") return batch;
       std::this_thread::sleep_for(std::chrono::milliseconds(25));
     }
     ADD_FAILURE() << "the batch did not end";
-    return get_batch(running, id);
+    return get_batch(running, id, key);
   }
   // Returns the lines of one of the batch's files, by custom_id. `which` names the member of the batch that holds the
   // file's id.

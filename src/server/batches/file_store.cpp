@@ -107,10 +107,21 @@ Status FileStore::load() {
   return ok_status();
 }
 
-void FileStore::give_unnamed(const std::string& owner) {
+Status FileStore::give_unnamed(const std::string& owner) {
+  if (owner.empty()) return ok_status();
   const std::lock_guard lock(mutex_);
-  for (auto& [id, file] : files_)
-    if (file.owner.empty()) file.owner = owner;
+  for (auto& [id, file] : files_) {
+    if (!file.owner.empty()) continue;
+    file.owner = owner;
+    TRY(write_description(file));
+  }
+  return ok_status();
+}
+
+Status FileStore::write_description(const StoredFile& file) const {
+  Json json = file.to_json();
+  json.set("owner", file.owner);
+  return replace_file(folder_ / (file.id + ".json"), json.dump());
 }
 
 void FileStore::remove(std::string id) {  // NOLINT(performance-unnecessary-value-param): see the declaration
@@ -189,9 +200,7 @@ ApiResult<StoredFile> FileStore::adopt(StoredFile file, const fs::path& path) {
 
 ApiResult<StoredFile> FileStore::describe(StoredFile file) {
   file.created_at = clock_();
-  Json json = file.to_json();
-  json.set("owner", file.owner);
-  if (const Status written = replace_file(folder_ / (file.id + ".json"), json.dump()); !written.ok()) {
+  if (const Status written = write_description(file); !written.ok()) {
     std::error_code ignored;
     fs::remove(path_of(file.id), ignored);
     give_back(file.bytes);

@@ -53,8 +53,9 @@ class FileStore {
   // it is empty, unix_time() is used.
   static Result<std::unique_ptr<FileStore>> open(std::filesystem::path folder, Limits limits, Clock clock = {});
 
-  // Makes `owner` the owner of all files whose owner is "".
-  void give_unnamed(const std::string& owner);
+  // Makes `owner` the owner of all files whose owner is "", and writes this to the disk. Does nothing if `owner` is "".
+  // Call it before other threads use the store. Error: the disk fails.
+  Status give_unnamed(const std::string& owner);
 
   // Stores a new file. Sets its id, bytes and created_at. Errors: 503 if the other files leave too little room or the
   // disk is full, 413 if the file alone exceeds the limit, and 500 for any other fault of the disk.
@@ -88,6 +89,7 @@ class FileStore {
   void erase_old();
   void remove(std::string id);  // takes a copy, because the caller's string may be in the entry that is erased
 
+  Status write_description(const StoredFile& file) const;
   // Writes the description of a file whose content is in the folder and whose bytes are reserved. After an error,
   // erases the content and gives the bytes back.
   ApiResult<StoredFile> describe(StoredFile file);
