@@ -124,14 +124,17 @@ class MessageAnswer final : public Answer {
   }
 
   // Ends the call in the last block, if there is one. A call counts only if its arguments are whole. The block of
-  // another call is left out, so that no client runs a tool with input that the model did not finish. A stream has sent
-  // the block's beginning already, so there only the stop reason tells.
+  // a call with broken arguments is left out, so that no client runs a tool with input that the model did not finish. A
+  // stream has sent the block's beginning already, so there only the stop reason tells. Clients run all calls of a
+  // message or none, so one broken call counts for all.
   void end_call(bool cut_off = false) {
     if (!call_) return;
     const std::string arguments = *std::exchange(call_, std::nullopt);
     if (are_whole_arguments(arguments) && !(cut_off && arguments.empty())) {
       has_calls_ = true;
-    } else if (!style_.stream) {
+    } else if (style_.stream) {
+      broke_ = true;
+    } else {
       blocks_.pop_back();
     }
   }
@@ -160,7 +163,7 @@ class MessageAnswer final : public Answer {
     if (finish_ == FinishReason::kLength)
       return style_.ends_with_context ? "model_context_window_exceeded" : "max_tokens";
     if (matched_) return "stop_sequence";
-    return has_calls_ ? "tool_use" : "end_turn";
+    return has_calls_ && !broke_ ? "tool_use" : "end_turn";
   }
 
   // Writes the usage of a message. message_delta has only the counts.
@@ -305,6 +308,7 @@ class MessageAnswer final : public Answer {
   std::int64_t cached_tokens_ = 0;
   DraftTotals drafts_{};
   // State of a stream:
+  bool broke_ = false;  // a call whose arguments are not whole has ended
   bool begun_ = false;
   int index_ = 0;                    // index of the open block, or of the next block if none is open
   std::optional<Block::Kind> open_;  // the kind of the open block; unset: no block is open

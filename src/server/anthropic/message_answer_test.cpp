@@ -214,7 +214,8 @@ TEST(MessageAnswer, ABrokenCallIsNoToolUse) {
   EXPECT_EQ(at(both, "content").as_array().size(), 1U);
   EXPECT_EQ(at(both, "content.0.input"), Json::object());
   EXPECT_EQ(at(both, "stop_reason"), Json("tool_use"));
-  EXPECT_EQ(stop_reason(streamed(style_of(true), {kWhole, kBroken})), Json("tool_use"));
+  for (const auto& steps : {std::vector<const char*>{kWhole, kBroken}, {kBroken, "</tool_call>", kWhole}})
+    EXPECT_EQ(stop_reason(streamed(style_of(true), steps)), Json("end_turn")) << "clients would run the broken call";
 }
 
 TEST(MessageAnswer, AnEmptyMessageHasNoBlocks) {
