@@ -76,16 +76,11 @@ ApiResult<ChatMessages> read_ollama_messages(const ApiFields& body, const Messag
   ChatMessages out;
   const Json* messages = TRY(body.array("messages"));
   if (messages == nullptr) return out;
-  bool has_calls = false;  // a message so far has calls
   for (std::size_t i = 0; i < messages->as_array().size(); ++i) {
     const Json& message = messages->as_array()[i];
     const std::string param = fmt::format("messages[{}]", i);
     if (!message.is_object()) return no_object(param, message, "an object with \"role\" and \"content\"");
-    const ApiFields fields(message, param + ".");
-    Json read = TRY(message_of(fields, kinds, out.images));
-    has_calls = has_calls || read.find("tool_calls") != nullptr;
-    if (!has_calls && *read.find("role") == Json("tool")) return result_without_call(fields);
-    out.list.push_back(std::move(read));
+    out.list.push_back(TRY(message_of(ApiFields(message, param + "."), kinds, out.images)));
   }
   return out;
 }

@@ -81,10 +81,6 @@ ApiResult<Json> read_call_arguments(const ApiFields& call) {
   return shown_arguments(arguments->as_string());
 }
 
-ApiError result_without_call(const ApiFields& message) {
-  return message.wrong("role", R"("tool" only after a message with "tool_calls")");
-}
-
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds) {
   const Json* messages = TRY(body.array("messages"));
   if (messages == nullptr || messages->as_array().empty()) {
@@ -103,7 +99,8 @@ ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds&
     const ApiFields fields(message, prefix_of(i));
     Json read = TRY(read_message(fields, kinds, out.images));
     has_calls = has_calls || read.find("tool_calls") != nullptr;
-    if (!has_calls && *read.find("role") == Json("tool")) return result_without_call(fields);
+    if (!has_calls && *read.find("role") == Json("tool"))
+      return fields.wrong("role", R"("tool" only after a message with "tool_calls")");
     out.list.push_back(std::move(read));
   }
   return out;

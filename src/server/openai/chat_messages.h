@@ -28,9 +28,6 @@ struct MessageKinds {
 // returns for a string, and an empty object if the call has no arguments.
 ApiResult<Json> read_call_arguments(const ApiFields& call);
 
-// Returns the error for a message of the role "tool" before which no message has a call.
-ApiError result_without_call(const ApiFields& message);
-
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds);
 
 }  // namespace tessera
