@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,24 +25,63 @@ ApiError in_input(ApiError error) {
   return error;
 }
 
-// `reference` names an item of an earlier response by its id. Returns this item. Errors name the reference's "id".
-ApiResult<Json> referred_item(const ApiFields& reference, const ResponseAsker& asker) {
-  const std::optional<std::string> id = TRY(reference.string("id"));
-  if (!id) return reference.wrong("id", "a string");
-  auto found = asker.store.find_item(*id, asker.owner);
-  if (!found.ok()) {
-    ApiError error = std::move(found.error());
-    error.param = reference.param("id");
-    return error;
+// The items of earlier responses that a request names by their ids. Each of these responses is parsed once. Every item
+// is charged as often as it is named, because each reference becomes a copy of it. The charge ends with the object.
+class ReferredItems {
+ public:
+  ReferredItems(const ResponseAsker& asker, MemoryBudget* memory) : asker_(asker), charge_(memory) {}
+
+  // Returns the item that `reference` names by its id. Errors name the reference's "id".
+  ApiResult<Json> find(const ApiFields& reference) {
+    const std::optional<std::string> id = TRY(reference.string("id"));
+    if (!id) return reference.wrong("id", "a string");
+    auto item = find_item(*id);
+    if (!item.ok()) {
+      ApiError error = std::move(item.error());
+      error.param = reference.param("id");
+      return error;
+    }
+    return item;
   }
-  const Json items = TRY(Json::parse((*found)->turn->output, "the stored items"));
-  for (const Json& item : items.as_array())
-    if (*item.find("id") == Json(*id)) return item;
-  return internal_error(fmt::format("the item {} is not in its response", *id));
-}
+
+ private:
+  struct Item {
+    Json json;
+    std::int64_t bytes;  // charged for each reference
+  };
+
+  ApiResult<Json> find_item(const std::string& id) {
+    const auto response = TRY(asker_.store.find_item(id, asker_.owner));
+    if (parsed_.insert(response->id).second) TRY(parse(response->turn->output));
+    const auto item = items_.find(id);
+    if (item == items_.end()) return internal_error(fmt::format("the item {} is not in its response", id));
+    TRY(hold(item->second.bytes));
+    return item->second.json;
+  }
+
+  ApiStatus parse(const std::string& output) {
+    TRY(take_on(TextWork::kLarge));
+    TRY(hold(reading_bytes(output)));
+    Json list = TRY(Json::parse(output, "the stored items"));
+    for (Json& item : list.as_array()) {
+      const std::int64_t bytes = reading_bytes(item.dump());
+      const std::string id = item.find("id")->as_string();
+      items_.insert_or_assign(id, Item{std::move(item), bytes});
+    }
+    return api_ok();
+  }
+
+  ApiStatus hold(std::int64_t bytes) { return charge_.set(bytes_ += bytes); }
+
+  const ResponseAsker& asker_;
+  MemoryCharge charge_;
+  std::int64_t bytes_ = 0;
+  std::set<std::string> parsed_;       // ids of responses
+  std::map<std::string, Item> items_;  // by their ids
+};
 
 // Returns the request's items. A text becomes one message, and each reference becomes the item that it names.
-ApiResult<Json> read_input(const ApiFields& fields, const ResponseAsker& asker) {
+ApiResult<Json> read_input(const ApiFields& fields, ReferredItems& referred) {
   const Json* input = fields.find("input");
   if (input == nullptr) {
     if (fields.find("previous_response_id") == nullptr) return fields.wrong("input", "a string or a list of items");
@@ -53,8 +94,8 @@ ApiResult<Json> read_input(const ApiFields& fields, const ResponseAsker& asker) 
   for (std::size_t i = 0; i < items.as_array().size(); ++i) {
     Json& item = items.as_array()[i];
     if (item_type(item) != "item_reference") continue;
-    Json referred = TRY(referred_item(ApiFields(item, fmt::format("input[{}].", i)), asker));
-    item = std::move(referred);
+    Json found = TRY(referred.find(ApiFields(item, fmt::format("input[{}].", i))));
+    item = std::move(found);
   }
   return items;
 }
@@ -168,7 +209,8 @@ ApiResult<ResponsePrompt> read_response_prompt(const ApiFields& fields, const Se
   if (truncation != "disabled" && truncation != "auto") return fields.wrong("truncation", R"("disabled" or "auto")");
 
   const History history = TRY(read_history(fields, model, asker));
-  const Json input = TRY(read_input(fields, asker));
+  ReferredItems referred(asker, model.memory.get());
+  const Json input = TRY(read_input(fields, referred));
   ItemReader reader(kinds_of(model));
   if (const auto instructions = TRY(fields.string("instructions"))) reader.add_instructions(*instructions);
   for (const Json& list : history.lists) TRY(reader.read(list, "previous_response_id"));

@@ -27,8 +27,9 @@ std::string erase(const std::string& path) { return "DELETE " + path + " HTTP/1.
 std::string id_of(const Json& response) { return response.find("id")->as_string(); }
 std::string status_of(const Json& response) { return response.find("status")->as_string(); }
 std::string param_of(const Json& answer) {
-  const Json* param = answer.find("error")->find("param");
-  return param->is_string() ? param->as_string() : "";
+  const Json* error = answer.find("error");
+  const Json* param = error != nullptr ? error->find("param") : nullptr;
+  return param != nullptr && param->is_string() ? param->as_string() : "";
 }
 std::string text_of_output(const Json& response) {
   const Json& item = response.find("output")->as_array().back();
@@ -47,6 +48,23 @@ Json ended(const Running& running, const std::string& id) {
 }
 
 class ResponsesTest : public ServerTest {};
+
+TEST_F(ResponsesTest, EveryReferenceToAnItemIsChargedToMemory) {
+  ServerOptions options;
+  options.request_memory_bytes = 16 << 20;
+  const Running running(engine(), options);
+  const Json first = running.json(ask_response(R"("input": "Once", "max_output_tokens": 8)"));
+  const std::string reference =
+      R"({"type": "item_reference", "id": ")" + id_of(first.find("output")->as_array()[0]) + R"("})";
+  const auto count = [&](int references, int status) {
+    std::string list = reference;
+    for (int i = 1; i < references; ++i) list += "," + reference;
+    return running.json(post("/v1/responses/input_tokens", R"({"model": "demo", "input": [)" + list + "]}"), status);
+  };
+  const auto tokens = [](const Json& counted) { return counted.find("input_tokens")->as_int(); };
+  EXPECT_EQ(tokens(count(101, 200)) - tokens(count(1, 200)), 100 * (tokens(count(2, 200)) - tokens(count(1, 200))));
+  EXPECT_THAT(param_of(count(4000, 503)), StartsWith("input["));
+}
 
 TEST_F(ResponsesTest, AConversationGoesOnFromAStoredResponse) {
   const Running running(engine());
