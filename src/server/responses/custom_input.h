@@ -24,6 +24,9 @@ class CustomInput {
   // Call it at the end of the arguments. Returns "" if push() has found the input. Otherwise the arguments have another
   // form, and all of them are returned as the input.
   std::string finish();
+  // Returns whether the arguments so far are a whole call. They are not if their object has begun and has not ended.
+  // Call it before finish().
+  bool is_whole() const { return scanner_.done() || (!found_ && (broken_ || all_.empty())); }
 
  private:
   void take_value(char c, std::string& out);

@@ -251,8 +251,11 @@ void ResponseAnswer::end_part(std::string& stream) {
 // Ends the open item, if there is one.
 void ResponseAnswer::close(std::string_view status, std::string& stream) {
   if (!item_) return;
+  const bool whole = item_->kind == Kind::kCustomCall     ? input_.is_whole()
+                     : item_->kind == Kind::kFunctionCall ? are_whole_arguments(item_->text)
+                                                          : true;
+  if (!whole) status = "incomplete";
   if (item_->kind == Kind::kCustomCall) item_->text += input_.finish();
-  if (item_->kind == Kind::kFunctionCall && !are_whole_arguments(item_->text)) status = "incomplete";
   send_delta(stream);
   end_part(stream);
   JsonWriter item;

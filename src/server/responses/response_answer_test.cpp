@@ -154,6 +154,18 @@ TEST(ResponseAnswer, ABrokenCallIsIncomplete) {
     EXPECT_EQ(at(body, "output.1.arguments"), Json("{\"x\": "));
     EXPECT_EQ(at(body, "output.1.status"), Json("incomplete"));
   }
+  for (const auto& [arguments, input, status] :
+       {std::tuple("{\"input\": \"ab", "ab", "incomplete"), std::tuple("{\"input\": \"ab\"", "ab", "incomplete"),
+        std::tuple("{\"in", "{\"in", "incomplete"), std::tuple("{\"input\": \"ab\"}", "ab", "completed")}) {
+    ResponseAnswer answer(response_style(false));
+    on_event(answer, 0, step("<tool_call>\n{\"name\": \"patch\", \"arguments\": "), nullptr);
+    on_event(answer, 0, step(arguments), nullptr);
+    Completion end = end_of(1, 5, 0);
+    on_event(answer, 0, last("", FinishReason::kStop), &end);
+    const Json body = parsed(answer.body());
+    EXPECT_EQ(at(body, "output.0.input"), Json(input)) << arguments;
+    EXPECT_EQ(at(body, "output.0.status"), Json(status)) << arguments;
+  }
 }
 
 TEST(ResponseAnswer, AnEmptyTextIsAnEmptyMessage) {
