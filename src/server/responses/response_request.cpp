@@ -53,6 +53,7 @@ struct Shown {
 
 ApiResult<Shown> read_shown(const ApiFields& fields) {
   Shown shown;
+  TRY(fields.array("include"));  // unlike strings(), it refuses a string without a list
   const std::vector<std::string> include = TRY(fields.strings("include"));
   TRY(check_included(include, "request: field"));
   for (const std::string& what : include) {

@@ -263,6 +263,7 @@ TEST_F(ResponsesTest, AWrongFieldIsNamed) {
            {R"("input": "a", "background": true, "store": false)", "background"},
            {R"("input": "a", "text": {"format": {"type": "json_schema", "schema": {}}})", "text.format.name"},
            {R"("input": "a", "include": ["reasoning.encrypted_content", "zzz"])", "include[1]"},
+           {R"("input": "a", "include": "reasoning.encrypted_content")", "include"},
            {R"("input": [{"type": "function_call", "call_id": "1", "name": "f"}])", "input[0].arguments"},
            {R"("input": "a", "metadata": {"a": 1})", "metadata.a"},
            {R"("input": "a", "client_metadata": [])", "client_metadata"},
