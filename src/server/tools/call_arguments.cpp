@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tessera/server/fields/json_scanner.h"
+
 namespace tessera {
 namespace {
 
@@ -25,9 +27,14 @@ Json with_object(Json call) {
 }  // namespace
 
 bool are_whole_arguments(std::string_view arguments) {
+  constexpr std::string_view kSpaces = " \n\r\t";
   if (arguments.empty()) return true;
-  const Result<Json> parsed = Json::parse(arguments, "the arguments");
-  return parsed.ok() && parsed->is_object();
+  arguments.remove_prefix(std::min(arguments.find_first_not_of(kSpaces), arguments.size()));
+  arguments = arguments.substr(0, arguments.find_last_not_of(kSpaces) + 1);
+  JsonScanner scanner;
+  for (const char c : arguments)
+    if (scanner.done() || scanner.push(c) == JsonScanner::Part::kError) return false;
+  return scanner.done();
 }
 
 Json shown_arguments(const std::string& arguments) {

@@ -10,11 +10,12 @@
 
 namespace tessera {
 
-// Returns whether the arguments of a call can be used: they are the JSON text of an object, or "".
+// Returns whether clients can use the arguments of a call: they are the JSON text of an object, or "". Repeated keys
+// and numbers out of range count as well, because clients read them.
 bool are_whole_arguments(std::string_view arguments);
 
 // Returns arguments in the form that chat templates expect: the object whose JSON text `arguments` is, or {} for "".
-// Arguments that are not whole stay the text that they are.
+// Arguments that Json::parse() does not read stay the text that they are.
 Json shown_arguments(const std::string& arguments);
 
 // Some templates print the members of a call's arguments, and fail if the arguments are a text. Returns messages in

@@ -8,8 +8,9 @@ namespace tessera {
 namespace {
 
 TEST(CallArguments, OnlyObjectsAreWhole) {
-  for (const char* whole : {"", "{}", " {\"x\": [1, {}]} "}) EXPECT_TRUE(are_whole_arguments(whole)) << whole;
-  for (const char* broken : {"{", "{\"x\": ", "{\"x\": 1}}", "{\"x\": 1, \"x\": 2}", "[]", "5", "\"x\"", "x"})
+  for (const char* whole : {"", "{}", " {\"x\": [1, {}]} ", "{\"x\": 1, \"x\": 2}", "{\"x\": 1e999}"})
+    EXPECT_TRUE(are_whole_arguments(whole)) << whole;
+  for (const char* broken : {"{", "{\"x\": ", "{\"x\": 1}}", " ", "[]", "5", "\"x\"", "x"})
     EXPECT_FALSE(are_whole_arguments(broken)) << broken;
 }
 
@@ -18,6 +19,7 @@ TEST(CallArguments, BrokenArgumentsAreShownAsText) {
   EXPECT_EQ(shown_arguments("{\"x\": 1}").dump(), R"({"x": 1})");
   EXPECT_EQ(shown_arguments("{\"x\": "), Json("{\"x\": "));
   EXPECT_EQ(shown_arguments("[1]"), Json("[1]"));
+  EXPECT_EQ(shown_arguments("{\"x\": 1, \"x\": 2}"), Json("{\"x\": 1, \"x\": 2}"));
 }
 
 TEST(CallArguments, ObjectsStandForTexts) {
