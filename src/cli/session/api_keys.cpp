@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "tessera/base/json.h"
@@ -37,6 +38,15 @@ Status read_file(std::string_view flag, const std::string& path, std::vector<std
   return ok_status();
 }
 
+// Removes keys that occur again, because the number of keys decides how clients are told apart.
+std::vector<std::string> without_repeats(const std::vector<std::string>& keys) {
+  std::vector<std::string> out;
+  std::set<std::string_view> known;
+  for (const std::string& key : keys)
+    if (known.insert(key).second) out.push_back(key);
+  return out;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> read_api_keys(const KeySources& sources, const std::vector<std::string>& given,
@@ -45,7 +55,7 @@ Result<std::vector<std::string>> read_api_keys(const KeySources& sources, const 
   std::vector<std::string> keys = given;
   for (const std::string& key : keys) TRY(check_key(key, std::string(sources.flag)));
   if (!file.empty()) TRY(read_file(sources.file_flag, file, keys));
-  if (!keys.empty()) return keys;
+  if (!keys.empty()) return without_repeats(keys);
   if (const char* const variable = get(sources.variable); variable != nullptr) {
     TRY(check_key(variable, std::string(sources.variable) + " in the environment"));
     keys.emplace_back(variable);

@@ -47,6 +47,10 @@ TEST_F(ApiKeys, ComeFromFlagsAndFile) {
               ElementsAre("a", "b", "c", "d"));
 }
 
+TEST_F(ApiKeys, AKeyThatIsGivenTwiceCountsOnce) {
+  EXPECT_THAT(*read_api_keys(kApiKeys, {"k", "a", "k"}, file("k\nb\nb"), unset), ElementsAre("k", "a", "b"));
+}
+
 TEST_F(ApiKeys, ComeFromTheEnvironmentIfNothingElseIsGiven) {
   const auto get = [](const char* name) { return std::string(name) == "TESSERA_API_KEY" ? "e" : nullptr; };
   EXPECT_THAT(*read_api_keys(kApiKeys, {}, "", get), ElementsAre("e"));
