@@ -1,7 +1,6 @@
 #include "tessera/server/http/client_of.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "tessera/model/hub/hub_digest.h"
@@ -21,19 +20,22 @@ std::string name_of(const std::string& key) {
   return name.ok() ? *std::move(name) : key;  // the digest fails only if memory runs out
 }
 
+// Returns the key that the request holds; null if it holds none of `keys`.
+const std::string* key_of(const HttpRequest& request, std::span<const std::string> keys) {
+  const auto key = std::ranges::find_if(keys, [&](const std::string& each) { return holds_key(request, {&each, 1}); });
+  return key == keys.end() ? nullptr : &*key;
+}
+
 }  // namespace
 
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys) {
-  if (api_keys.size() < 2) return request.peer;
-  const std::string_view header = request.header("Authorization");
-  if (header.empty()) return std::string(request.header("x-api-key"));
-  // Removes the scheme, for example "Bearer ". The scheme ends at the first space.
-  return std::string(header.substr(header.find(' ') + 1));
+  const std::string* const key = api_keys.size() < 2 ? nullptr : key_of(request, api_keys);
+  return key != nullptr ? *key : request.peer;
 }
 
 std::string owner_of(const HttpRequest& request, std::span<const std::string> keys) {
-  const auto key = std::ranges::find_if(keys, [&](const std::string& each) { return holds_key(request, {&each, 1}); });
-  return key == keys.end() ? "" : name_of(*key);
+  const std::string* const key = key_of(request, keys);
+  return key != nullptr ? name_of(*key) : "";
 }
 
 std::string owner_of_unnamed(std::span<const std::string> api_keys) {

@@ -186,6 +186,10 @@ TEST(ClientOf, EachOfSeveralKeysIsAClient) {
   EXPECT_EQ(client_of(request, {}), "192.0.2.1");
   request.headers = {{"X-Api-Key", "one"}};
   EXPECT_EQ(client_of(request, std::vector<std::string>{"one", "two"}), "one") << "as Anthropic's clients send it";
+  request.headers.emplace_back("Authorization", "Bearer fresh");
+  EXPECT_EQ(client_of(request, std::vector<std::string>{"one", "two"}), "one") << "only the valid key names a client";
+  request.headers = {{"Authorization", "Bearer admin"}};
+  EXPECT_EQ(client_of(request, std::vector<std::string>{"one", "two"}), "192.0.2.1") << "an administrator's key";
 }
 
 TEST(OwnerOf, EveryKeyOwnsItsOwnThings) {
