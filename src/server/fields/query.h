@@ -13,8 +13,8 @@ namespace tessera {
 // lacks the parameter. A name without "=" has the value "". Malformed escapes stay as they are.
 std::optional<std::string> query_value(std::string_view query, std::string_view name);
 
-// Returns all values of the parameter `name`, of which each also counts under the name "NAME[]". OpenAI's clients write
-// lists in this way.
+// Returns all values of the parameter `name`, decoded. A parameter with the name "NAME[]" counts too. OpenAI's clients
+// write lists in this way.
 std::vector<std::string> query_values(std::string_view query, std::string_view name);
 
 // The parts of a path after a route. For the path "/v1/files/ID/content" and the route "/files/", the id is "ID" and
