@@ -64,10 +64,10 @@ TEST(GgufConfig, AHeadInTheFileIsNotTied) {
 TEST(GgufConfig, HugeSizesOfLayersAreErrors) {
   const ScratchDir dir;
   GgufBytes bytes;
-  bytes.start(2, 9).pair("general.architecture", "gemma4");
-  for (const auto& [name, size] :
-       {std::pair("block_count", 1u), std::pair("embedding_length", 64u), std::pair("attention.head_count", 2u),
-        std::pair("attention.head_count_kv", 1u), std::pair("attention.key_length", 32u)})
+  bytes.start(2, 10).pair("general.architecture", "gemma4");
+  for (const auto& [name, size] : {std::pair("block_count", 1u), std::pair("embedding_length", 64u),
+                                   std::pair("attention.head_count", 2u), std::pair("attention.head_count_kv", 1u),
+                                   std::pair("attention.key_length", 32u), std::pair("context_length", 64u)})
     bytes.pair("gemma4." + std::string(name), size);
   bytes.key("gemma4.attention.layer_norm_rms_epsilon", GgufType::kFloat32).put(1e-5F);
   bytes.list("gemma4.attention.sliding_window_pattern", GgufType::kBool, 1).put(std::uint8_t{0});
