@@ -4,22 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
+#include "tessera/base/parsed_number.h"
 #include "tessera/model/formats/start_format.h"
 
 namespace tessera {
 namespace {
-
-template <class T>
-std::optional<T> number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 std::string_view trimmed(std::string_view text) {
   while (text.starts_with(' ') || text.starts_with('\n')) text.remove_prefix(1);
@@ -41,12 +33,12 @@ std::optional<std::int64_t> whole_count(std::string_view text) {
   const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789."));
   const std::string_view suffix = text.substr(digits.size());
   if (digits.empty() || digits.starts_with('.') || digits.ends_with('.')) return std::nullopt;
-  if (suffix.empty()) return number<std::int64_t>(digits);
+  if (suffix.empty()) return parsed_number<std::int64_t>(digits);
   const bool binary = suffix[0] >= 'A' && suffix[0] <= 'Z';
   const std::size_t power = kPowers.find(static_cast<char>(binary ? suffix[0] - 'A' + 'a' : suffix[0]));
   if (suffix.size() != 1 || power == std::string_view::npos) return std::nullopt;
   if (binary && digits.find('.') != std::string_view::npos) return std::nullopt;
-  const std::optional<double> given = number<double>(digits);
+  const std::optional<double> given = parsed_number<double>(digits);
   const double exact = given.value_or(-1) * std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
   const double whole = std::round(exact);
   constexpr double kMost = 0x1p53;
@@ -60,7 +52,7 @@ std::optional<std::int64_t> whole_count(std::string_view text) {
 }  // namespace
 
 Result<std::int64_t> parse_integer(std::string_view flag, std::string_view text, IntegerRange range) {
-  const std::optional<std::int64_t> value = number<std::int64_t>(text);
+  const std::optional<std::int64_t> value = parsed_number<std::int64_t>(text);
   if (value && *value >= range.min && *value <= range.max) return *value;
   return invalid_argument(
       fmt::format("{}: \"{}\" is not accepted; a whole number {} is", flag, text, range_text(range)));
@@ -75,7 +67,7 @@ Result<std::int64_t> parse_count(std::string_view flag, std::string_view text, I
 }
 
 Result<double> parse_number(std::string_view flag, std::string_view text) {
-  const std::optional<double> value = number<double>(text);
+  const std::optional<double> value = parsed_number<double>(text);
   if (value && std::isfinite(*value)) return *value;
   return invalid_argument(fmt::format("{}: \"{}\" is not a number", flag, text));
 }
@@ -91,7 +83,7 @@ Result<std::int64_t> parse_bytes(std::string_view flag, std::string_view text) {
     known = unit.size() == 1 || unit.substr(1) == "iB" || unit.substr(1) == "B";
     factor = std::pow(unit.ends_with('B') && !unit.ends_with("iB") ? 1000.0 : 1024.0, static_cast<double>(power + 1));
   }
-  const std::optional<double> count = number<double>(text.substr(0, digits));
+  const std::optional<double> count = parsed_number<double>(text.substr(0, digits));
   constexpr double kMost = 0x1p53;  // above this, a double cannot represent every byte count
   if (known && count && *count * factor >= 1 && *count * factor <= kMost)
     return static_cast<std::int64_t>(*count * factor);
@@ -120,7 +112,7 @@ Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_
   while (true) {
     const std::size_t comma = list.find(',');
     const std::string_view item = trimmed(list.substr(0, comma));
-    const std::optional<std::int32_t> id = number<std::int32_t>(item);
+    const std::optional<std::int32_t> id = parsed_number<std::int32_t>(item);
     if (!id || *id < 0) {
       return invalid_argument(
           fmt::format(R"({}: "{}" is not a token id; accepted is a list like "1,2,3")", flag, item));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <system_error>
 #include <thread>
@@ -13,6 +12,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/base/open_file.h"
+#include "tessera/base/parsed_number.h"
 #include "tessera/base/write_file.h"
 #include "tessera/model/hub/hub_digest.h"
 
@@ -26,9 +26,7 @@ constexpr std::int64_t kMaxRetryDelayMs = 60'000;
 
 // Returns `text` as a number. Returns -1 if `text` as a whole is not a number of at least 0.
 std::int64_t number_in(std::string_view text) {
-  std::int64_t number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number >= 0 ? number : -1;
+  return std::max<std::int64_t>(parsed_number<std::int64_t>(text).value_or(-1), -1);
 }
 
 // Returns the first position in a Content-Range header, which is 100 in "bytes 100-999/1000". Returns -1 if the header

@@ -2,24 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <system_error>
 
 #include "tessera/base/json.h"
 #include "tessera/base/json_fields.h"
+#include "tessera/base/parsed_number.h"
 
 namespace tessera {
 namespace {
-
-template <class T>
-std::optional<T> number_of(std::string_view text) {
-  T number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
 
 Status wrong(std::string_view text, std::string_view accepted) {
   return invalid_argument(
@@ -37,11 +29,11 @@ Result<GgufOverride> GgufOverride::parse(std::string_view text) {
   const std::string_view value = text.substr(colon + 1);
   GgufOverride result{.key = std::string(text.substr(0, equals)), .value = {}};
   if (type == "int") {
-    const std::optional<std::int64_t> number = number_of<std::int64_t>(value);
+    const std::optional<std::int64_t> number = parsed_number<std::int64_t>(value);
     if (!number) return wrong(text, "an integer behind int:");
     result.value = *number;
   } else if (type == "float") {
-    const std::optional<double> number = number_of<double>(value);
+    const std::optional<double> number = parsed_number<double>(value);
     if (!number || !std::isfinite(*number)) return wrong(text, "a finite number behind float:");
     result.value = *number;
   } else if (type == "bool") {
