@@ -7,7 +7,7 @@
 
 #include "tessera/base/float16.h"
 #include "tessera/device/cpu/cpu_device.h"
-#include "tessera/device/testing/distant_device.h"
+#include "tessera/device/testing/described_device.h"
 #include "tessera/model/test_support.h"
 #include "tessera/model/weights/safetensors.h"
 
@@ -46,7 +46,7 @@ class Folder {
     for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].data = std::as_bytes(std::span(values_[i]));
     EXPECT_TRUE(write_safetensors(dir_.path() + "/adapter_model.safetensors", tensors_).ok());
     dir_.write("adapter_config.json", R"({"r": 2, "lora_alpha": 6)" + settings + "}");
-    static const std::unique_ptr<Device> device = testing::DistantDevice::create({});
+    static const std::unique_ptr<Device> device = testing::distant_device({});
     return Adapter::load(dir_.path(), layout, *device);
   }
   const ScratchDir& dir() const { return dir_; }

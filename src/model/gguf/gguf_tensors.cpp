@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <functional>
 #include <initializer_list>
@@ -168,12 +169,11 @@ class Translator {
 
   // Returns whether all stacks of experts in the layer of `stack` are NVFP4. One kernel reads them all.
   bool has_nvfp4_experts(const GgufTensor& stack) const {
+    if (stack.type != BlockType::kNVFP4) return false;
     const std::string layer = stack.name.substr(0, stack.name.find("ffn_"));
-    return std::ranges::all_of(model_.files(), [&](const GgufFile& file) {
-      return std::ranges::all_of(file.tensors(), [&](const GgufTensor& tensor) {
-        const bool is_stack = tensor.name.starts_with(layer + "ffn_") && tensor.name.ends_with("_exps.weight");
-        return !is_stack || tensor.type == BlockType::kNVFP4;
-      });
+    return std::ranges::all_of(std::array{"gate", "up", "gate_up", "down"}, [&](const char* part) {
+      const GgufTensor* const tensor = model_.find_tensor(fmt::format("{}ffn_{}_exps.weight", layer, part));
+      return tensor == nullptr || tensor->type == BlockType::kNVFP4;
     });
   }
 

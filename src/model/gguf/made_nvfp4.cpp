@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tessera/ops/quantised/quantised_matrix.h"
+
 namespace tessera {
 namespace {
 
 // A block has the scales of its groups, then the values of each group. The lower halves of a group's bytes are its
 // first values, and the upper halves are the others.
-constexpr std::int64_t kGroup = 16;
+constexpr std::int64_t kGroup = kNvfp4Group;
 constexpr std::int64_t kGroups = 4;
 constexpr std::int64_t kGroupBytes = kGroup / 2;
 constexpr std::int64_t kBlockBytes = kGroups * (1 + kGroupBytes);

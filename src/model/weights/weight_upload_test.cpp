@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "tessera/device/cpu/cpu_device.h"
-#include "tessera/device/testing/distant_device.h"
+#include "tessera/device/testing/described_device.h"
 #include "tessera/model/weights/weights.h"
 
 namespace tessera {
@@ -45,7 +45,7 @@ std::vector<WeightSpec> specs() {
 
 TEST(WeightUpload, StagedLoadingEqualsDirectLoading) {
   const std::unique_ptr<CpuDevice> near = CpuDevice::create({.threads = 1}).value();
-  const std::unique_ptr<testing::DistantDevice> distant = testing::DistantDevice::create({.threads = 1});
+  const std::unique_ptr<CpuDevice> distant = testing::distant_device({.threads = 1});
   const std::vector<WeightSpec> all = specs();
   const Weights direct = Weights::load(all, dummy_source(7), *near, false).value();
   const Weights staged = Weights::load(all, dummy_source(7), *distant, false).value();
@@ -81,7 +81,7 @@ TEST(WeightUpload, PaddedPartsEndInZeros) {
   ASSERT_GT(ir::size_bytes(padded[0].type, {}).value() / 2, static_cast<std::int64_t>(WeightUpload::kBufferBytes));
 
   const std::unique_ptr<CpuDevice> near = CpuDevice::create({.threads = 1}).value();
-  const std::unique_ptr<testing::DistantDevice> distant = testing::DistantDevice::create({.threads = 1});
+  const std::unique_ptr<CpuDevice> distant = testing::distant_device({.threads = 1});
   const Weights expected = Weights::load(dense, dummy_source(7), *near, false).value();
   for (Device* device : {static_cast<Device*>(near.get()), static_cast<Device*>(distant.get())}) {
     const Weights loaded = Weights::load(padded, dummy_source(7), *device, false).value();
@@ -129,7 +129,7 @@ TEST(WeightUpload, ConvertsConstantsToTheWeightsType) {
 }
 
 TEST(WeightUpload, ReturnsTheSourcesError) {
-  const std::unique_ptr<testing::DistantDevice> distant = testing::DistantDevice::create({.threads = 1});
+  const std::unique_ptr<CpuDevice> distant = testing::distant_device({.threads = 1});
   int calls = 0;
   const WeightSource failing = [&](const WeightSpec&, const WeightPart& part, StoredDtype, const SliceRuns&,
                                    std::span<std::byte>) {
