@@ -216,6 +216,7 @@ TEST(JoinedKernelsOfAdapters, ShrinkBesideTheLinearEqualsBoth) {
       {.rows = 32, .in = 4096, .ranges = {4096, 1024, 1024}, .modules = {0, 1, 2}, .rank = 16, .bias = true},
       {.rows = 17, .in = 4096, .ranges = {4096}, .modules = {0}, .rank = 16, .residual = true},
       {.rows = 64, .in = 14336, .ranges = {4096}, .modules = {0}, .rank = 16, .residual = true},
+      {.rows = 50, .in = 4096, .ranges = {4096}, .modules = {0}, .rank = 40},
       {.rows = 60, .in = 1152, .ranges = {320, 64}, .modules = {0, 1}, .rank = 12},
       {.rows = 33, .in = 520, .ranges = {256, 128}, .modules = {1, 0}, .rank = 40}};
   int served = 0;

@@ -113,11 +113,21 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, 
                                 tiles + most_needed_tiles(*extras.adapters));
 }
 
+// Returns the number of blocks of a tile. If two blocks of each tile fill the multiprocessors, those of the tiles of A
+// have no place beside them. Then three blocks, two of which may share a multiprocessor, divide the work more evenly.
+int blocks_of_tile(const LinearProblem& p, const Extras& extras) {
+  const int blocks = blocks_of_tile(p);
+  if (extras.adapters == nullptr || blocks != 2 || p.k < 3 * kDepth) return blocks;
+  const std::int64_t tiles = ceil_div(p.n, kWeightRows);
+  return 2 * tiles <= p.workers && 2 * (tiles + most_needed_tiles(*extras.adapters)) > p.workers ? 3 : 2;
+}
+
 template <class T, int kN>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, const Extras& extras, std::byte* y) {
-  switch (blocks_of_tile(p)) {
+  switch (blocks_of_tile(p, extras)) {
     case 1: return make<T, kN, 1>(name, p, extras, y);
     case 2: return make<T, kN, 2>(name, p, extras, y);
+    case 3: return make<T, kN, 3>(name, p, extras, y);
     default: return make<T, kN, 4>(name, p, extras, y);
   }
 }

@@ -197,7 +197,7 @@ __device__ inline void store_columns(const Problem& p, int column, std::int64_t 
 // columns of a row at a time.
 template <class T, int kN, int kBlocks>
 __device__ inline void store_share(const SplitLinear<T>& p, std::uint32_t sums, int first_weight, int rank) {
-  constexpr int kShare = kN / kBlocks;
+  constexpr int kShare = (kN + kBlocks - 1) / kBlocks;
   const int weights = p.gate != Gate::kNone ? 16 : 8;  // weight rows of a thread
   const int packs = kWeightRows / weights;
   for (int i = static_cast<int>(threadIdx.x); i < kShare * packs; i += kWarpgroup) {
@@ -216,7 +216,7 @@ __device__ inline void store_share(const SplitLinear<T>& p, std::uint32_t sums, 
 template <int kN, int kBlocks>
 __device__ inline void store_share_of_shrink(const ShrinkRows& adapters, std::uint32_t sums, int first_value,
                                              int rank) {
-  constexpr int kShare = kN / kBlocks;
+  constexpr int kShare = (kN + kBlocks - 1) / kBlocks;
   constexpr int kPacks = kWeightRows / 8;
   for (int i = static_cast<int>(threadIdx.x); i < kShare * kPacks; i += kWarpgroup) {
     const int row = rank * kShare + i / kPacks;
