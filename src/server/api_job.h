@@ -49,7 +49,7 @@ class Answer {
   // return zeros.
   virtual Usage usage() const { return {}; }
   // Returns the body in parts if making it at once could delay other streams. Otherwise returns nothing. The parts
-  // refer to memory of the answer, and no other function is called after this one.
+  // refer to memory of the answer. After this call no other function of the answer is called.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }
   // Returns, in parts, the events that on_event() held back from a stream because they may be large. The stream sends
   // last_events() after these events.

@@ -79,7 +79,7 @@ struct ServedModel {
   // `engine` outlives the result. Errors: those of check(), and an adapter that has the model's own name.
   static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
 
-  // Returns the number of logits in a row: one for each label of a classifier, otherwise one for each token.
+  // Returns the number of logits in a row: one for each label of a classifier, or one for each token of the vocabulary.
   std::int64_t num_logits() const { return num_labels > 0 ? num_labels : vocab_size; }
   // Returns whether the model generates tokens.
   bool generates() const { return !embedding && num_labels == 0; }
@@ -117,9 +117,9 @@ struct ServedModel {
   // Returns a 400 with code context_length_exceeded, like set_length(), for a text that is so long that its tokens
   // cannot be counted. `why` is the reason in the message.
   ApiError too_long(const std::string& param, std::string_view why) const;
-  // Checks the prompt and sets how many tokens may follow it: `asked` if it is set, else the smaller of `otherwise` and
-  // the room left in the context. Errors: 400 if the prompt is empty or has ids outside the vocabulary; 400 with code
-  // context_length_exceeded if the prompt and the asked tokens do not fit into the context.
+  // Checks the prompt and sets how many tokens may follow the prompt: `asked` or, if `asked` is unset, the smaller of
+  // `otherwise` and the room left in the context. Errors: 400 if the prompt is empty or has ids outside the vocabulary;
+  // 400 with code context_length_exceeded if the prompt and the asked tokens do not fit into the context.
   ApiStatus set_length(Request& request, std::optional<std::int64_t> asked, std::int64_t otherwise,
                        const std::string& param) const;
 };

@@ -51,7 +51,7 @@ using Prepare = decltype(ReadRoute<ApiJob>::read);
 using Build = decltype(ReadRoute<std::string>::read);
 using Answering = std::function<void(const Call& call)>;
 
-// The route's name in metrics and log if the request's path has no route or was not looked up.
+// The name in metrics and in the log for a request whose path has no route or was not looked up.
 constexpr std::string_view kNoRoute = "other";
 
 }  // namespace
@@ -101,7 +101,7 @@ struct Server::Impl {
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
-    // Records the start's phase "server", which ends when the server listens, before the engine gets its thread.
+    // Records the start's phase "server", which ends once the server listens. The engine has no thread of its own yet.
     engine.start().record("server", began, Timeline::Clock::now());
     const auto take = [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });

@@ -17,7 +17,7 @@ void answer_loaded(const Call& call, const ServedModel& model) {
 }
 
 // Returns a function that any thread may call with an engine's answer. The function passes the answer to the I/O
-// thread. There it refuses the call with the answer's error or, after success, calls `finish(shared, call, answer)`.
+// thread. This thread refuses the call with the answer's error or, after success, calls `finish(shared, call, answer)`.
 template <class T, class Finish>
 std::function<void(ApiResult<T>)> on_io(const Shared& shared, Call call, Finish finish) {
   return [shared, call = std::move(call), finish](ApiResult<T> answer) mutable {

@@ -256,7 +256,7 @@ TEST_F(BatchRoutesTest, TheOneClientKeyOwnsWhatHasNoOwner) {
   EXPECT_EQ(status(running, "adm", "/v1/files/" + file), 200);
 }
 
-TEST_F(BatchRoutesTest, ABatchTakenOverGoesOnUnderMoreKeys) {
+TEST_F(BatchRoutesTest, ABatchWithoutAnOwnerContinuesUnderLaterKeys) {
   std::string content;
   for (int i = 0; i < 40; ++i) content += short_line("r" + std::to_string(i), 20);
   std::string id;

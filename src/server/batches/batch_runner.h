@@ -43,7 +43,7 @@ namespace tessera {
 
 class BatchRunner {
  public:
-  // The lowest ticket of a batch's request. The tickets of live requests are lower.
+  // The lowest ticket, which is a request's id in the engines, of a batch's request. Live requests have lower tickets.
   static constexpr Ticket kFirstTicket = Ticket{1} << 62;
   static constexpr std::size_t kMostBatches = 8;
 

@@ -30,7 +30,7 @@ class BatchService {
     ResponseStore& responses;
     RequestReader& reader;
     RouteWork work;
-    std::string owner_of_unnamed;  // the owner of what the folder has without an owner's name
+    std::string owner_of_unnamed;  // becomes the owner of the folder's files and batches that have no owner
     BatchRunner::Hooks hooks;
   };
 

@@ -61,7 +61,7 @@ class BatchServerTest : public ServerTest {
   static Json get_batch(const Running& running, const std::string& id, const std::string& key = "") {
     return running.json(sent_by(key, get("/v1/batches/" + id)));
   }
-  // Waits until a batch has ended. `key` is its owner's.
+  // Waits until a batch has ended, and returns it. `key` is the API key of the batch's owner.
   static Json ended(const Running& running, const std::string& id, const std::string& key = "") {
     for (int i = 0; i < 1200; ++i) {
       Json batch = get_batch(running, id, key);

@@ -25,7 +25,7 @@ class EventSockets {
   EventSockets(const EventSockets&) = delete;
   EventSockets& operator=(const EventSockets&) = delete;
 
-  // Sends a batch to all subscribers, without waiting for them. Returns false if it could not be sent.
+  // Sends a batch to all subscribers, without waiting for them. Returns false if the batch could not be sent.
   bool publish(std::uint64_t number, std::string_view message);
 
   struct Request {

@@ -100,7 +100,7 @@ TEST(KvEventsConfig, RefusesWrongValuesByName) {
               HasSubstr("is also the \"endpoint\""));
 }
 
-TEST(KvEventsConfig, RefusesEndpointsThatCannotBe) {
+TEST(KvEventsConfig, RefusesImpossibleEndpoints) {
   for (const std::string wrong :
        {"", "*:5557", "tcp://", "tcp://*", "tcp://:5557", "tcp://*:0", "tcp://*:65536", "tcp://*:x", "tcp://::1:5557",
         "udp://*:5557", "inproc://cache", "ipc://", "tcp://a b:1"}) {

@@ -84,7 +84,7 @@ TEST(Loads, PrometheusHasTheSameNumbers) {
                                     HasSubstr("sglang_queues_waiting{dp_rank=\"1\"} 2\n"), Not(HasSubstr("disagg"))));
 }
 
-TEST(Loads, ThroughputIsOfAtLeastASecond) {
+TEST(Loads, ThroughputIsMeasuredOverAtLeastASecond) {
   LoadReport loads = report();
   EngineStats stats = busy();
   const LoadReport::Clock::time_point begin{};

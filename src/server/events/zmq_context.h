@@ -35,7 +35,7 @@ class ZmqContext {
   };
   // Opens a socket, which belongs to the context. Errors name the endpoint and the reason, such as an address in use.
   Result<void*> open(const std::string& endpoint, SocketOptions options);
-  // Sends a message of several frames without waiting. Returns false if it could not be sent.
+  // Sends a message of several frames without waiting. Returns false if the message could not be sent.
   bool send(void* socket, std::initializer_list<std::string_view> frames) const;
 
   const ZmqLibrary& library() const { return zmq_; }

@@ -19,7 +19,7 @@ std::string client_of(const HttpRequest& request, std::span<const std::string> a
 std::string owner_of(const HttpRequest& request, std::span<const std::string> keys);
 
 // Returns the owner of files and batches whose record names no owner. Earlier versions wrote no names on a server with
-// one key. If there is exactly one key for clients, it owns these things. Otherwise their owner stays "".
+// one key. If there is exactly one key for clients, returns that key's owner_of() name. Otherwise returns "".
 std::string owner_of_unnamed(std::span<const std::string> api_keys);
 
 }  // namespace tessera

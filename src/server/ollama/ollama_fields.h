@@ -12,8 +12,8 @@
 namespace tessera {
 
 // Checks what all requests share. The field "model" must name the model. A request without "model" may have "name"
-// instead. The tag ":latest" may be added to the model's name. If `can` is not null, it checks that the model can do
-// what the route does. `object` is one bit of request_object (request_fields.h). It decides which members are accepted.
+// instead. The tag ":latest" may be added to the model's name. `can`, unless null, checks that the model can do what
+// the route does. `object` is one bit of request_object (request_fields.h), and decides which members are accepted.
 // Errors: 400 if the request names no model, 404 if it names another model, and the errors of `can` and
 // check_request_fields().
 ApiStatus check_ollama_request(const ServedModel& model, const ApiFields& fields, std::uint32_t object,

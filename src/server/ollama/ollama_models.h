@@ -23,7 +23,7 @@ std::string ollama_version_body();
 // vision or embedding.
 ApiResult<std::string> ollama_show_body(const ServedModel& model, std::string_view body);
 
-// Returns whether a request for / comes from a browser. Other clients request it to see whether Ollama runs.
+// Returns whether a request for / comes from a browser. Other clients request / to see whether Ollama runs.
 bool asks_for_page(const HttpRequest& request);
 HttpResponse ollama_is_running();
 

@@ -52,8 +52,8 @@ RenderOptions render_options(const ServedModel& model, const Json& tools, const 
                              bool generation_prompt);
 
 // Renders and tokenises the conversation. If the last message cannot be continued, the error names the field
-// "continue_final_message". If a request's own template wrote the faulty text, the error names "chat_template". In all
-// other cases it names "messages".
+// "continue_final_message". Any other error names "chat_template" if the request brought its own template, and
+// otherwise "messages".
 ApiResult<ChatPrompt> make_prompt(const ServedModel& model, Conversation conversation);
 
 // Replaces each image's placeholder in the prompt by the image's tokens.

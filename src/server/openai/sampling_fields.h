@@ -49,8 +49,8 @@ ApiStatus check_attached(const ApiFields& fields, std::string_view key);
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
                                                           const OutputFields& output, const ServedModel& model);
 
-// Returns the answer's id. This is `prefix` followed by the field request_id, or the field rid unchanged. If the
-// request has neither field, it is a new id.
+// Returns the answer's id: `prefix` followed by the field request_id, or the field rid unchanged. If the request has
+// neither field, returns a new id.
 ApiResult<std::string> read_answer_id(const ApiFields& fields, std::string_view prefix);
 
 // The fields prompt_logprobs, return_hidden_states (true or "last") and return_tokens_as_token_ids of OpenAI's routes.

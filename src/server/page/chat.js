@@ -52,7 +52,7 @@ function showParts() {
   exchanges.forEach((exchange, i) => exchange.node.classList.toggle("last", i === exchanges.length - 1));
 }
 
-// Applies a change; if the end was in view before, keeps it in view.
+// Applies a change to the log. If the log's end was in view before the change, it is in view afterwards.
 function following(change) {
   const scroll = byId("chat-scroll");
   const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 48;

@@ -115,8 +115,8 @@ class InlineReader {
     return open;
   }
 
-  // Reads $…$ by Pandoc's rule, so that prices stay text: no space next to the inner side of a dollar, no digit after
-  // the closing one.
+  // Reads $…$ by Pandoc's rule, so that prices stay text: a formula neither begins nor ends with a space, and no digit
+  // follows the closing dollar.
   dollars(at) {
     const {text} = this;
     if (text[at + 1] === "$") {

@@ -54,7 +54,7 @@ class EngineJobs {
   Id start(ApiJob made);
   // Cancels the job, which then gets no more updates.
   void cancel(Id id);
-  // Takes an event. Returns nothing if it belongs to no running job.
+  // Takes an event. Returns nothing if the event belongs to no running job.
   std::optional<Update> take(EngineThread::Event event);
 
  private:

@@ -23,7 +23,7 @@ void limit_free_ends();
 
 class FreedMemory {
  public:
-  // `after` runs a task on this thread after the given number of seconds. `elsewhere` runs a task on another thread.
+  // `after` runs a task on the I/O thread after the given number of seconds. `elsewhere` runs a task on another thread.
   // `budget` gives the bytes that requests hold, and outlives the object.
   FreedMemory(const MemoryBudget& budget, std::function<void(double, std::function<void()>)> after,
               std::function<void(std::function<void()>)> elsewhere);
