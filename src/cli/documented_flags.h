@@ -8,7 +8,7 @@ namespace tessera::cli {
 
 enum class Treatment {
   kTaken,    // the flag has the effect of SGLang's flag, as far as the test that uses this table checks it
-  kNothing,  // the flag is accepted without effect, because the program always does what it asks for
+  kNothing,  // the flag is accepted without effect, because the program always does what the flag asks for
   kWarned,   // the flag is accepted with a warning that it has no effect or has another name
 };
 

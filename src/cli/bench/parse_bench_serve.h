@@ -26,6 +26,7 @@ class BenchServeFlags {
   Result<BenchServeOptions> finish(const EngineOptions& engine, bool json);
 
  private:
+  // The condition under which a flag applies.
   enum class Goes : std::uint8_t {
     kAlways,
     kWithDrawn,  // with random requests or agents, not with --trace
