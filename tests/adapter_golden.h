@@ -82,9 +82,9 @@ inline NamedAdapters five_adapters() {
           {"e", kBothAdapters[0]}};
 }
 
-// Runs a batch with one request for each of `adapters`, which are not empty, and one without an adapter. Checks that
-// each request has the tokens and log-probabilities that it has alone. The engine is deterministic, has a slot for each
-// adapter and no prefix cache.
+// Runs a batch with one request for each of `adapters` and one request without an adapter. Checks that each request has
+// the tokens and log-probabilities that it has alone. `adapters` must not be empty. The engine must be deterministic,
+// have a slot for each adapter, and have no prefix cache.
 inline void expect_mixed_equals_alone(Engine& engine, const NamedAdapters& adapters) {
   std::vector<std::string> names;
   for (const auto& [name, adapter] : adapters) {

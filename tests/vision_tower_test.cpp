@@ -331,7 +331,7 @@ TEST_P(VisionTower, PacksImagesIntoForwards) {
   EXPECT_LE(testing::distance(packed, alone).absolute, 1e-5);
   const VisionCounters after = t->runner->counters();
   EXPECT_EQ(after.images - before.images, 6);
-  EXPECT_EQ(after.graph_forwards - before.graph_forwards, 1);  // 24 + 32 patches; eager: 96 + 4, and 120 + 8
+  EXPECT_EQ(after.graph_forwards - before.graph_forwards, 1);  // 24 + 32 patches; eagerly 96 + 4 and 120 + 8
   EXPECT_EQ(after.eager_forwards - before.eager_forwards, 2);
 }
 

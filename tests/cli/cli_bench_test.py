@@ -250,7 +250,7 @@ class BenchServe(CliTest):
         answer = self.ok_json(*arguments)
         (run,), options = answer["runs"], answer["options"]
         self.assertEqual((run["failed"], run["clipped"]), (0, 0))
-        self.assertIn(run["completed"], (12, 14, 16, 18))  # a sub-agent (a quarter of 4 turns) and a branch add 2
+        self.assertIn(run["completed"], (12, 14, 16, 18))  # 3 · 4 turns; a sub-agent (1 turn) with its branch adds 2
         self.assertEqual((options["agents"], options["agent_context"], options["num_prompts"]), (3, 200, None))
         known, cached, page = run["agents"]["known_tokens"], run["cached_tokens"], 16
         # Only whole pages are cached. Sessions that begin together do not find the system prompt (48 tokens) cached.

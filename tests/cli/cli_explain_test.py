@@ -143,7 +143,7 @@ class Explain(CliTest):
                 self.assertTrue(self.graph(name, "text").startswith("stitching" if name == "stitched" else "graph @"))
         self.assertEqual(nodes["decode"], nodes["body"] + nodes["head"] + nodes["sampler"])
         self.assertEqual((nodes["stitched"], nodes["1"]), (nodes["prefill"], 1))
-        # The body passes two values to the head, so the prefill gathers twice, where body and head gather once.
+        # The body passes two values to the head, so the prefill gathers twice, whereas body and head gather once.
         self.assertEqual(nodes["prefill"] + nodes["prefill_head"], nodes["body"] + nodes["head"] + 1)
         parts = [node["part"] for node in json.loads(self.graph("stitched", "json"))["nodes"]]
         self.assertEqual((parts[0], parts[-1]), ("piece 0", "split op 5: attention"))

@@ -243,7 +243,7 @@ class Cache(CliTest):
         self.assertEqual(json.loads(file.read_text())["key"], kept["key"])
 
     def test_a_server_killed_after_a_second_keeps_its_measurements(self):
-        fused = ["--piecewise-cuda-graph-compiler", "fused"]  # its programs are kept on a CPU too
+        fused = ["--piecewise-cuda-graph-compiler", "fused"]  # this compiler's programs are kept on a CPU too
         wanted = {"costs", "programs", "schedules"}
         for _ in range(3):  # on a busy machine the server may not be idle within a second
             with Serving(flags=fused) as server:

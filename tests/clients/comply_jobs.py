@@ -1,6 +1,6 @@
 """llm-comply: its checks of OpenAI's chats (9), Anthropic's Messages (9) and the Responses API (13). The bundled model
-passes those that ask it for text. The others need a model that reads images, one that ends its list of tool calls, or
-one that reasons; they run on servers of such models."""
+passes the checks that ask for text. The other checks need a model that reads images, a model that ends its list of tool
+calls, or a model that reasons. These checks run on servers of such models."""
 
 import json
 import os

@@ -29,7 +29,7 @@ WAIT_S = 60
 
 
 def free_port():
-    """Returns a free port. Dynamo reads DYN_SYSTEM_PORT as a number of 16 bits with a sign."""
+    """Returns a free port below 32768, because Dynamo reads DYN_SYSTEM_PORT as a signed number of 16 bits."""
     for port in random.sample(range(20000, 32768), 50):
         with socket.socket() as listening:
             try:

@@ -1,6 +1,6 @@
-"""schemathesis: requests made from /openapi.json, many of them wrong, to a server with a folder for files and to one
-without. No request may end with a status that the description lacks, nor with 5xx, except 501 where files are not
-kept."""
+"""schemathesis: requests made from /openapi.json, many of them wrong, to a server with a folder for files and to a
+server without one. No request may end with a status that the description lacks, or with a status 5xx. Only the server
+without the folder may answer 501."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ from served import Served  # noqa: E402
 WORK = pathlib.Path(os.environ["TESSERA_WORK"]) / "schemathesis"
 LEAST_CALLS = 5_000  # 10^4 for both servers
 EXAMPLES = 20  # generated requests of each route and method, beside those that cover the limits of every field
-# Most generated names would end in 404. With the model's name, requests reach the checks behind.
+# Requests with generated model names would end with 404. With the served model's name, they reach the later checks.
 HOOKS = f"""
 import schemathesis
 

@@ -1,4 +1,4 @@
-"""smg: a gateway in front of two servers. It picks one for each request and writes the model's name into requests."""
+"""smg: a gateway in front of two servers. It picks a server for each request, and writes the model's name into it."""
 
 import time
 

@@ -62,7 +62,7 @@ removes() {
   dpkg_there --remove tessera && [[ ! -e "$root/usr/bin/tessera" && -e "$root/etc/tessera/serve.yaml" ]]
 }
 
-# `systemctl enable` makes this link.
+# Makes the link that `systemctl enable` makes, and checks that a purge removes it too.
 purges() {
   local wants="$root/etc/systemd/system/multi-user.target.wants"
   mkdir -p "$wants" && ln -s /lib/systemd/system/tessera.service "$wants/tessera.service" || return 1

@@ -59,8 +59,8 @@ class Stage:
 
     def inside(self, command, binds=(), network=True):
         """Returns the command line that runs `command` in the stage, as its user, with /proc and `binds` of (folder
-        here, path there). The mounts belong to that process alone and end with it. Without `network` it has only a
-        loopback interface of its own."""
+        here, path there). The mounts belong to the command's process alone and end with it. Without `network`, this
+        process has only a loopback interface of its own."""
         variables = [f"{name}={value}" for name, value in self.environment.items()]
         if "HOME" not in self.environment:
             variables.append("HOME=" + ("/root" if self.user == "root" else "/"))

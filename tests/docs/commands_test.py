@@ -9,7 +9,7 @@ The word after ``` decides how a block is tested. Blocks are processed in order,
 the program on the PATH. The folder contains models/demo, unless the document creates it:
 
   ```bash        run by bash -euo pipefail. It must end with 0, or as a comment "# exit code 2" says. A line
-                 `tessera serve …` runs until the next one, on a free port, which replaces 30000 from there on.
+                 `tessera serve …` runs until the next such line, on a free port, which replaces 30000 from there on.
     ```text        after a bash block: lines of its output, in this order; … and gaps between lines stand for any text
   ```yaml        with "# NAME" as first line: the file NAME, which exists from the start
   anything else  each `tessera` command in it (ExecStart= and CMD too) is parsed with --print-config, for the CPU and

@@ -58,7 +58,7 @@ class Cases:
         return [now - then for now, then in zip(of_replicas(self.server, "replica_cached_tokens_total"), before)]
 
     def _ask_while_the_first_is_busy(self, prompt):
-        """Sends the prompt to the second replica. The first one, which would be chosen among equals, is busy meanwhile."""
+        """Sends the prompt to the second replica. The first one would be chosen among equals, so it is kept busy."""
         holder = threading.Thread(target=self.server.post, args=("/generate", {"input_ids": ids(1, 20), "sampling_params": {
             "max_new_tokens": 450, "ignore_eos": True}}))
         holder.start()
