@@ -88,7 +88,7 @@ static int is_used_once(const tessera_plugin_piece* piece, int32_t value) {
   return uses == 1;
 }
 
-/* Returns whether node n is a linear in float32, and node n + 1 is a silu_mul that is the only reader of its result. */
+/* Returns whether node n is a linear in float32 whose result is read only by node n + 1, and node n + 1 is silu_mul. */
 static int is_group(const tessera_plugin_piece* piece, size_t n) {
   if (n + 1 >= piece->num_nodes || strcmp(piece->device, "cpu") != 0) return 0;
   const tessera_plugin_piece_node* linear = &piece->nodes[n];
@@ -114,7 +114,7 @@ static void write_text(const tessera_plugin_text* out, const char* text) { out->
 
 static void hash(void* self, const tessera_plugin_text* out) {
   (void)self;
-  write_text(out, "gate 1"); /* raise it with every change to the result of compile() */
+  write_text(out, "gate 1"); /* raise the number with every change to the result of compile() */
 }
 
 static int32_t compile(void* self, const tessera_plugin_piece* piece, const tessera_plugin_program* program,

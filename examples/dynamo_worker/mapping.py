@@ -8,7 +8,7 @@ from dynamo.common.backend.engine import GenerateChunk, GenerateRequest
 from dynamo.common.backend.logprobs import parse_logprob_options
 from dynamo.llm.exceptions import InvalidArgument
 
-# Options that have the same name and meaning in both.
+# Options that have the same name and meaning in Dynamo's requests and in Tessera's.
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "seed",
             "logit_bias")
 STOPPING = ("max_tokens", "min_tokens", "ignore_eos")
@@ -48,7 +48,7 @@ def completion_body(request: GenerateRequest, model: str, context_length: int) -
             "stream_options": {"include_usage": True}}
     body |= {key: sampling[key] for key in SAMPLING if key in sampling}
     body |= {key: stopping[key] for key in STOPPING if key in stopping}
-    # The frontend looks for texts that stop and then cancels the request. The engine looks for ids.
+    # The frontend looks for the request's stop texts, and cancels the request at one. The engine looks for stop ids.
     if ids := {*stopping.get("stop_token_ids", ()), *stopping.get("stop_token_ids_hidden", ())}:
         body["stop_token_ids"] = sorted(ids)
     if guided := _given(sampling.get("guided_decoding")):

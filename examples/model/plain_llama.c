@@ -20,8 +20,8 @@ static void say(const tessera_plugin_text* out, const char* format, ...) {
   out->append(out, line, (size_t)bytes < sizeof(line) ? (size_t)bytes : sizeof(line) - 1);
 }
 
-/* Returns the value of "field" in the object itself, not in a nested one; null where it is absent. The text is JSON on
- * one line with a space behind each colon, as the engine passes it. */
+/* Returns the value of "field" in the object itself, not in a nested object; null if the object lacks the field. The
+ * text is JSON on one line with a space behind each colon, as the engine passes it. */
 static const char* member(const char* json, const char* field) {
   const size_t bytes = strlen(field);
   int depth = 0;

@@ -1,6 +1,6 @@
-/* A plugin with one fused operator: its declaration, its native form, and kernels for the CPU and, where the build has
- * nvcc, for CUDA. Its native form is the engine's add_rms_norm, which the operator replaces. A native form may also
- * consist of several operators. */
+/* A plugin with one fused operator: its declaration, its native form, and kernels for the CPU and, if the build has
+ * nvcc, for CUDA. The native form consists of the engine's operators that the fused operator replaces. Here it is
+ * add_rms_norm alone. A native form may also have several operators. */
 #include "add_norm.h"
 
 #include <math.h>

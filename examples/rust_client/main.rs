@@ -49,7 +49,7 @@ extern "C" {
     fn tessera_error_free(error: *mut c_void);
 }
 
-// Turns the result of a call, which writes `error` where it fails, into a Result.
+// Turns the result of a call into a Result. The call has set `error` if it failed.
 fn check(code: c_int, error: *mut c_void) -> Result<(), String> {
     if code == OK {
         return Ok(());

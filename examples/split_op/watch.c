@@ -116,7 +116,7 @@ static const tessera_plugin_kernel kKernel = {
     .planner = &kPlanner,
 };
 
-/* ---- The pass: "%hidden: …" becomes "%unwatched: …", and %hidden the watched copy of it ---- */
+/* ---- The pass: renames the value %hidden to %unwatched; %hidden becomes the watched copy of %unwatched ---- */
 
 static int32_t run_pass(void* self, const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error) {
   (void)self;
