@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures llama.cpp on this CPU, alternating with Tessera, for the comparison in docs/measurements/cpu.md.
 
-Both run a model of the configuration's shapes with random weights on all cores: prompts, and one request that decodes
-after a context. Weights are bfloat16, or blocks of --type; with blocks Tessera reads the same GGUF file.
+Both programs run a model with the configuration's shapes and random weights on all cores. They compute prompts, and one
+request that decodes after a context. Weights are bfloat16, or blocks of --type; with blocks both read one GGUF file.
 Prints tokens a second as medians over the turns, and the least and greatest ratio of a turn.
 
   tools/anchor_llama_cpp.py --llama-bench bin/llama-bench qwen3-0.6b/config.json

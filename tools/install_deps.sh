@@ -14,7 +14,7 @@ build_packages=(
   ocl-icd-opencl-dev # libdnnl-dev's CMake package needs it, but libdnnl-dev does not depend on it
   libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev
   libedit-dev libsentencepiece-dev libcurl4-openssl-dev libssl-dev zlib1g-dev libzstd-dev libboost1.81-dev prometheus-cpp-dev
-  libzmq3-dev # loaded at run time, where servers publish events
+  libzmq3-dev # its library is loaded at run time by servers that publish events
   libpng-dev libjpeg62-turbo-dev libwebp-dev libgif-dev libtiff-dev
   patch # for sources from PyPI
   chrpath dpkg-dev # for the Debian package

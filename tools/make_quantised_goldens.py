@@ -40,8 +40,8 @@ def store(case, tensors):
 
 
 def save_config(case, model, folder):
-    """Returns config.json. The spelling is the older one, as in nearly all quantised checkpoints, or the published
-    model's."""
+    """Writes config.json. Its fields are spelled as in the published model if `model` has that config, and otherwise in
+    the older way, as in nearly all quantised checkpoints."""
     config = json.loads((folder / "config.json").read_text())
     if hasattr(model, "published_config"):
         config = {**model.published_config, "transformers_version": transformers.__version__}

@@ -9,8 +9,8 @@ the start of a story or a rendered chat. Further members are ignored. The exit s
   - the grammar accepts at least 90 % of the sentences,
   - no sequence of four words occurs three times within a text.
 
-A sentence, or a word, that the end of a text cuts off counts if it is the beginning of an
-acceptable one.
+A sentence or a word that the end of a text cuts off is accepted if an accepted sentence or word
+begins with it.
 """
 
 import argparse

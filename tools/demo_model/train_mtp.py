@@ -32,7 +32,7 @@ from train import Packer, tokenized_shard
 SEED = 3
 SHARD = 500                 # seed of the training documents; train.py uses others
 DOCUMENTS = 16_000
-PREFERENCE = 0.95           # weight of favoured options; above train.py's, because the model's own texts have more
+PREFERENCE = 0.95           # weight of favoured options; the model's own texts have more of them than train.py's
 HELD_OUT_DOCUMENTS = 200
 DRAFTS = 3
 ROWS, ROW_LENGTH = 6, 256   # size of a step

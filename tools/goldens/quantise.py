@@ -13,7 +13,7 @@ def to_fp8(x):
 
 
 def fp8_channels(w, scale_dtype=torch.float32):
-    """Returns a scale for each row, [out, 1]."""
+    """Quantises to FP8 with a scale for each row, [out, 1]."""
     scales = (w.abs().amax(1, keepdim=True) / 448).to(scale_dtype)
     values = to_fp8(w / scales.float())
     return {"weight": values, "weight_scale": scales}, values.float() * scales.float()

@@ -1,4 +1,4 @@
-"""Computes the time of a forward as a sum of its parts, in µs inside and in ms outside.
+"""Computes the time of a forward as a sum of its parts, in µs. forward(), decode() and prefill() return ms.
 
     read      weights from memory: bytes / memory_TBps
     matmul    the time of matmuls in addition to `read`. A matmul that reads for r and computes for c takes

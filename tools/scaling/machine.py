@@ -62,8 +62,8 @@ class Machine:
         return us
 
     def all_gather_us(self, size: float, ranks: int) -> float:
-        """Returns the time to gather `size` bytes, of which each rank has a part, on all ranks: NCCL's times. Between
-        hosts as above, but once."""
+        """Returns the time to gather `size` bytes, of which each rank has a part, on all ranks. Within a host this is
+        NCCL's time. Between hosts, each GPU sends half of what it sends in all_reduce_us(): log2(hosts) messages."""
         if ranks == 1:
             return 0
         inside = min(ranks, GPUS_OF_A_HOST)
@@ -86,8 +86,8 @@ class Machine:
         return us
 
     def send_us(self, size: float, other_host: bool) -> float:
-        """Returns the time to send from one GPU to another; within a host at the speed of NCCL's all-to-all of two,
-        which sends half of its bytes."""
+        """Returns the time to send from one GPU to another. Within a host, the speed is that of NCCL's all-to-all of
+        two GPUs, in which each GPU sends half of its bytes."""
         if other_host:
             return self.network.latency_us + size / self.network.gb_per_s / 1e3
         return self.nccl_us("all_to_all", 2 * size, 2)
