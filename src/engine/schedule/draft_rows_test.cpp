@@ -91,6 +91,43 @@ TEST_F(StoppedDrafts, WaitsAreBlamedIfNearlyAllDraft) {
   EXPECT_FALSE(scheduler_.waits_for_drafts_alone()) << "two of five do not draft";
 }
 
+TEST_F(StoppedDrafts, WaitsAreBlamedIfAnEighthDrafts) {
+  for (std::int64_t id = 1; id <= 8; ++id) add(id, /*tried=*/true);
+  for (std::int64_t id = 9; id <= 16; ++id) add(id, /*tried=*/false, /*waits=*/false);
+  EXPECT_TRUE(scheduler_.waits_for_drafts_alone());
+}
+
+// Returns what the drafts of a step are said to save in which the first `tried` of 16 sequences make drafts.
+DraftSaving saving_of(std::int64_t tried) {
+  const auto trials = std::make_shared<DraftTrials>();
+  const DraftCosts costs{.forward_ms = [](std::int64_t rows, std::int64_t) {
+    return std::optional(10 + 0.01 * static_cast<double>(rows));
+  }};
+  Scheduler scheduler({.limits = {.max_tokens = 256, .max_requests = 64}}, paged_cache(100, kPageSize), {}, {}, costs);
+  for (std::int64_t id = 1; id <= 16; ++id) {
+    std::unique_ptr<Sequence> added = sequence(id, 4, 9);
+    if (id <= tried) {
+      EXPECT_TRUE(trials->begin(DraftTrials::Clock::now(), {}));
+      added->drafter.emplace(/*most_of_text=*/0, /*most_of_layer=*/3, trials);
+      added->drafter->set_layer_row(0);
+    }
+    scheduler.add(std::move(added));
+  }
+  const ScheduledBatch prompts = next_step(scheduler);
+  scheduler.mark_submitted(prompts);
+  for (const ScheduledBatch::Entry& entry : prompts.entries) Scheduler::settle(entry, TokenId(0));
+  return next_step(scheduler).saving.value_or(DraftSaving{});
+}
+
+TEST(ImaginedDrafts, HalfOfTheRequestsShowTheSavingOfAll) {
+  const DraftSaving of_all = saving_of(16);
+  const DraftSaving of_half = saving_of(8);
+  EXPECT_GT(of_all.gained_ms, 0);
+  EXPECT_DOUBLE_EQ(of_half.gained_ms, of_all.gained_ms);
+  EXPECT_DOUBLE_EQ(of_half.taken_ms, of_all.taken_ms);
+  EXPECT_LT(of_half.predicted_ms, of_all.predicted_ms) << "the predicted time is that of the step itself";
+}
+
 TEST_F(StoppedDrafts, AWaitingRequestThatNeedsResultsIsToBlame) {
   add(1, /*tried=*/true, /*waits=*/false);
   EXPECT_TRUE(scheduler_.waits_for_drafts_alone());

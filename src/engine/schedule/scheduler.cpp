@@ -295,13 +295,13 @@ bool Scheduler::stop_drafting() {
 }
 
 bool Scheduler::waits_for_drafts_alone() const {
-  constexpr std::int64_t kShareOfDrafting = 4;  // at most one running sequence in this many may be without drafts
+  constexpr std::int64_t kFew = 8;  // this many sequences show how many drafts all sequences would keep
   const auto reads = [](const auto& sequence) { return sequence->reads_results_at_once(); };
   if (std::ranges::any_of(running_, reads) || std::ranges::any_of(waiting_, reads)) return false;
-  const auto drafting = std::ranges::count_if(running_, [](const auto& sequence) {
-    return sequence->drafter && sequence->drafter->is_tried() && sequence->drafter->has_keys();
-  });
-  return kShareOfDrafting * (num_running() - drafting) <= num_running();
+  const std::int64_t drafting =
+      std::ranges::count_if(running_, [](const auto& sequence) { return sequence->tries_drafts(); });
+  const bool nearly_all = 4 * (num_running() - drafting) <= num_running();
+  return nearly_all || (drafting >= kFew && 8 * drafting >= num_running());
 }
 
 void Scheduler::settle(const ScheduledBatch::Entry& entry, TokenId token) {

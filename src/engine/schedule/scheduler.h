@@ -112,8 +112,8 @@ class Scheduler {
   // Lets all sequences that take part in trials (DraftTrials) decode one token at a time from now on. Returns whether
   // there were any.
   bool stop_drafting();
-  // Returns whether at least three quarters of the running sequences can draft, and drafts are the only reason for
-  // which sequences need their results at once.
+  // Returns whether the wait of a step can be held against drafts: so many running sequences draft that they show what
+  // drafts of all would save, and drafts are the only reason for which sequences need their results at once.
   bool waits_for_drafts_alone() const;
   // Records the token sampled from the entry's row. Precondition: a sequence's entries are settled in order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);

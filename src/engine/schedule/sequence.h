@@ -103,6 +103,9 @@ struct Sequence {
   bool reads_results_at_once() const { return request.score || wants_hidden() || needs_text(); }
   // Returns whether the host must read the sequence's results before more is scheduled.
   bool is_read_at_once() const { return reads_results_at_once() || drafter.has_value(); }
+  // Returns whether the sequence takes part in trials of drafts (DraftTrials), and its drafts show whether drafting
+  // pays.
+  bool tries_drafts() const { return drafter && drafter->is_tried() && drafter->has_keys(); }
   bool wants_hidden() const { return request.return_hidden_states || request.pooling != Pooling::kNone; }
   // Returns whether the hidden states of all tokens are wanted, not only those of one token.
   bool wants_all_hidden() const { return request.return_hidden_states || request.pooling == Pooling::kMean; }

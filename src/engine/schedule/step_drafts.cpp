@@ -25,6 +25,28 @@ std::int64_t promised_pages(const Sequences& running, const CacheManager& cache,
   return pages;
 }
 
+// Replaces the saving of this step's drafts by what they would save if all requests drafted. A request that does not
+// try drafts is imagined to offer what one of those that do offers. Without this, a trial of a few requests among many
+// could not show that drafting costs more time than it saves, because the wait of a step does not depend on their
+// number.
+void StepDrafts::imagine_all(std::span<const ChosenTokens> decoding, const DraftCounts::Step& step,
+                             DraftSaving& saving) {
+  const auto tries = [](const ChosenTokens& each) { return each.sequence->tries_drafts(); };
+  if (std::ranges::all_of(decoding, tries) || std::ranges::none_of(decoding, tries)) return;
+  std::size_t from = 0;
+  for (std::size_t i = 0; i < decoding.size(); ++i) {
+    if (tries(decoding[i])) continue;
+    while (!tries(decoding[from])) from = (from + 1) % decoding.size();
+    offers_[i] = offers_[from];
+    from = (from + 1) % decoding.size();
+  }
+  counts_.choose(offers_, step, costs_);
+  const std::optional<DraftSaving>& of_all = counts_.saving();
+  if (!of_all) return;
+  saving.gained_ms = of_all->gained_ms;
+  saving.taken_ms = of_all->taken_ms;
+}
+
 StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache) {
   const auto drafts = [](const ChosenTokens& each) { return each.sequence->drafter.has_value(); };
   if (std::ranges::none_of(decoding, drafts)) return {};
@@ -43,12 +65,11 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
   const bool is_full = step.prompt_rows > step.budget;
   const std::int64_t spare_rows = is_full ? step.budget / kPromptsShare : step.budget - step.prompt_rows;
   const std::int64_t room = std::min(step.most_rows - std::ssize(step.running), spare_rows);
-  const std::span<const std::int64_t> counts = counts_.choose(offers_,
-                                                              {.requests = std::ssize(decoding),
-                                                               .room = std::max<std::int64_t>(room, 0),
-                                                               .prompt_rows = std::min(step.prompt_rows, step.budget),
-                                                               .is_full = is_full},
-                                                              costs_);
+  const DraftCounts::Step without_drafts{.requests = std::ssize(decoding),
+                                         .room = std::max<std::int64_t>(room, 0),
+                                         .prompt_rows = std::min(step.prompt_rows, step.budget),
+                                         .is_full = is_full};
+  const std::span<const std::int64_t> counts = counts_.choose(offers_, without_drafts, costs_);
   Drafted drafted{.saving = counts_.saving()};
   const bool nobody = std::ranges::all_of(counts, [](std::int64_t count) { return count == 0; });
   std::int64_t spare = spare_pages(step.running, cache);
@@ -68,6 +89,7 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
     spare -= pages;
     drafted.count += counts[i];
   }
+  if (drafted.saving) imagine_all(decoding, without_drafts, *drafted.saving);
   return drafted;
 }
 

@@ -43,13 +43,17 @@ class StepDrafts {
   explicit StepDrafts(DraftCosts costs) : costs_(std::move(costs)) {}
 
   struct Drafted {
-    std::int64_t count = 0;                  // drafts of all sequences
-    std::optional<DraftSaving> saving = {};  // DraftCounts::saving()
+    std::int64_t count = 0;  // drafts of all sequences
+    // DraftCounts::saving(). If only some of the sequences try drafts (Sequence::tries_drafts), gained_ms and taken_ms
+    // are those of a step in which all of them draft.
+    std::optional<DraftSaving> saving = {};
   };
   // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them.
   Drafted choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);
 
  private:
+  void imagine_all(std::span<const ChosenTokens> decoding, const DraftCounts::Step& step, DraftSaving& saving);
+
   DraftCosts costs_;
   DraftCounts counts_;
   std::vector<DraftOffer> offers_;  // one offer for each decoding sequence
