@@ -114,7 +114,7 @@ TensorView Communicator::rows_of_all(const TensorView& own) const {
   return {.data = {group_->rows.data()}, .dtype = own.dtype, .rank = 2, .dims = {ranks, own.elements()}};
 }
 
-// Copies this rank's share of the result. The first rank of this process has received the result from node 0.
+// On a node other than 0, copies this rank's share of the result, which this process's first rank got from node 0.
 Status Communicator::follow(const TensorView& result, Share share) {
   const std::int64_t begin = share == Share::kRows ? (rank_ - group_->first) * result.bytes() : 0;
   if (result.bytes() > 0 && result.data != group_->result.data)

@@ -88,8 +88,8 @@ class Communicator {
   void abort(std::string_view reason);
   // Resets an aborted group to its initial state. Returns kFailedPrecondition if kernels of a device take part in
   // collectives (raise_when_ended), because such kernels cannot restart. Precondition: no rank is in a collective, or
-  // enters one before this function returns. With several nodes, only node 0 calls it, and it restarts the group on all
-  // of them.
+  // enters one before this function returns. With several nodes, only rank 0 calls restart(). This call restarts the
+  // group on all nodes.
   Status restart();
   // Returns ok, or the reason why the group was aborted.
   Status status() const;

@@ -23,14 +23,14 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(50);
-// After the group's end, the watching thread waits this long for the rank to end by itself. If the rank does not end in
-// this time, it hangs in a kernel or in an NCCL call. The thread then waits equally long for a running call to return.
-// After that it aborts NCCL's communicator.
+// A thread watches each rank. After the group's end, this thread waits kRankEnds for the rank to end by itself. A rank
+// that does not end in this time hangs in a kernel or in an NCCL call. The thread then waits kRankEnds again, for a
+// running NCCL call to return. After that the thread aborts NCCL's communicator.
 constexpr std::chrono::seconds kRankEnds(1);
 // The maximum wait for the end of the watching thread. The thread may be inside an NCCL abort, which waits for NCCL's
 // own threads and for threads that serve other processes of the machine. Or the thread may be telling another node that
-// the group has ended. If that node no longer answers, this takes up to NodeGroupOptions::silence, which is 15 s. The
-// limit is above 15 s, because the Communicator must exist until the thread has ended.
+// the group has ended. If the other node does not answer, the telling takes up to NodeGroupOptions::silence, which is
+// 15 s. The limit is above 15 s, because the Communicator must exist until the thread has ended.
 constexpr std::chrono::seconds kAbortLimit(20);
 
 // The data that each rank sends to the other ranks before NCCL connects the ranks.
@@ -62,9 +62,9 @@ Status check_ranks(std::span<const Introduction> all, std::span<const int> place
   return ok_status();
 }
 
-// An attempt to connect to all other ranks. NCCL has no timeout, so the attempt never completes if a rank is gone. It
-// therefore runs in a separate thread. If the rank's own time limit passes or the group ends, the rank abandons this
-// thread.
+// An attempt to connect to all other ranks. NCCL has no timeout, so the attempt never completes if a rank is gone. The
+// attempt therefore runs in a separate thread. If the rank's own time limit passes or the group ends, the rank abandons
+// this thread.
 struct Connecting {
   std::mutex mutex;
   std::condition_variable moved;
@@ -178,7 +178,7 @@ struct NcclExchange::Shared {
     }
     if (closes || closes_within(kRankEnds)) return;
     let_call_end();
-    (void)nccl->call().abort(comm);  // only this ends a call that hangs
+    (void)nccl->call().abort(comm);  // only an abort ends a call that hangs
   }
 };
 

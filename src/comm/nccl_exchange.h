@@ -39,7 +39,7 @@ namespace tessera {
 class NcclExchange final : public DeviceExchange {
  public:
   struct Place {
-    // Returns a name of the GPU that is unique over all machines and has at most 40 characters. It is called once.
+    // Returns the GPU's name, which is unique over all machines and has at most 40 characters. open() calls gpu() once.
     std::function<Result<std::string>()> gpu{};
     std::function<Status()> make_current{};     // makes the GPU current for the calling thread
     std::function<std::int64_t()> available{};  // the GPU's free memory in bytes
@@ -61,12 +61,12 @@ class NcclExchange final : public DeviceExchange {
   const NcclLibrary& library() const;
   int ranks() const;
   // Returns the number of bytes of device memory that NCCL took when it made its communicator. Memory that NCCL takes
-  // later, when the first call of a size connects GPUs, is not included.
+  // later, when the first call with a tensor size connects GPUs, is not included.
   std::int64_t bytes() const override { return bytes_; }
 
   // The four functions below are asynchronous on `stream`, a cudaStream_t. Tensors are in the memory of the rank's GPU.
-  // The first call of a size may connect GPUs, which takes a while and must not be recorded. The functions return
-  // kCancelled once the group has ended.
+  // The first call with a tensor size may connect GPUs. This takes a while, and such a call must not be recorded. The
+  // functions return kCancelled once the group has ended.
   //
   // Replaces every rank's x with the sum of x over all ranks.
   Status all_reduce(const TensorView& x, void* stream) const;

@@ -141,7 +141,7 @@ TEST_F(Nccl, AllRanksOfAllNodesShareOneCommunicator) {
 }
 
 // The processes of a group are told one after another that the group has ended. If a rank that ends by itself waited in
-// NCCL for the other processes, it would wait for processes that have not been told yet. It must therefore not wait.
+// NCCL for the other processes, it would wait for processes that have not been told yet. The rank must not wait.
 TEST_F(Nccl, ARankThatEndsByItselfIsNotAborted) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   {
@@ -169,7 +169,7 @@ TEST_F(Nccl, ALostNodeAbortsTheOthers) {
   EXPECT_EQ(nodes->rank(0).restart().code(), StatusCode::kFailedPrecondition);
 }
 
-// In NCCL, the first call of a size connects GPUs. This call hangs if the other GPU's node is lost.
+// In NCCL, the first call with a tensor size connects GPUs. This call hangs if the other GPU's node is lost.
 TEST_F(Nccl, AnAbortEndsACallThatHangs) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   const Exchanges made = open(*nodes);

@@ -80,7 +80,7 @@ class PeerExchange final : public DeviceExchange {
   PeerExchange() = default;
   Status open(Communicator& communicator, Device& device);
 
-  Communicator* communicator_ = nullptr;  // null until the communicator holds this object's flag
+  Communicator* communicator_ = nullptr;  // null until the communicator holds the flag in stop_
   std::unique_ptr<HostAllocation> stop_;
   std::unique_ptr<Allocation> memory_;  // holds Turns, followed by the mailbox
   Peers peers_;

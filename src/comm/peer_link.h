@@ -4,8 +4,8 @@
 // The memory has kLinkSlots slots that are used in turn. Both sides count turns in device memory, so replays of
 // recorded graphs continue the count. A launch has kLinkBlocks thread blocks on the sender and on the receiver. Block b
 // of one side synchronises only with block b of the other side. In turn t the sender's block waits until the receiver's
-// block has finished turn t - kLinkSlots. The sender's block then writes its part of the slot and raises `sent`. The
-// receiver's block waits for this, reads the part, and raises `taken`, which is on the sender's GPU.
+// block has finished turn t - kLinkSlots. The sender's block then writes its part of the slot and sets its counter in
+// `sent` to t + 1. The receiver's block waits for this count, reads the part, and sets its counter in `taken` to t + 1.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -57,7 +57,7 @@ class PeerLink final : public DeviceExchange {
   PeerLink() = default;
   Status open(Communicator& communicator, bool to_next, Device& device);
 
-  Communicator* communicator_ = nullptr;  // null until the communicator holds this object's flag
+  Communicator* communicator_ = nullptr;  // null until the communicator holds the flag in stop_
   std::unique_ptr<HostAllocation> stop_;
   std::unique_ptr<Allocation> memory_;  // holds LinkTurns and counters, and on the receiver the slots
   LinkEnd end_;

@@ -64,7 +64,7 @@ Status Pipeline::send(int rank, Way way, std::span<const std::byte> bytes) {
     lock.unlock();
     return wire_->send(FrameKind::kStageValue, head, bytes);
   }
-  // Until the value is counted as sent, only this rank uses the slot, so it does not need the lock.
+  // Until the value is counted as sent, only this rank uses the slot. The copy therefore needs no lock.
   const std::size_t place = to.sent % kMostWaiting;
   lock.unlock();
   to.values[place].assign(bytes.begin(), bytes.end());
@@ -80,7 +80,7 @@ Status Pipeline::receive(int rank, Way way, std::span<std::byte> to) {
   Link& from = link(rank, other, way);
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return from.sent > from.received; }));
-  // Until the value is counted as received, only this rank uses the slot, so it does not need the lock.
+  // Until the value is counted as received, only this rank uses the slot. The copy therefore needs no lock.
   const std::size_t place = from.received % kMostWaiting;
   std::vector<std::byte>& slot = from.values[place];
   lock.unlock();

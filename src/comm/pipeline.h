@@ -82,7 +82,7 @@ class Pipeline {
   // `received`.
   struct Link {
     std::vector<std::vector<std::byte>> values;     // [kMostWaiting]
-    std::array<std::size_t, kMostWaiting> bytes{};  // size of the largest value in each slot since its buffer was freed
+    std::array<std::size_t, kMostWaiting> bytes{};  // size of each slot's largest value since the slot's last free
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
   };

@@ -20,7 +20,7 @@ namespace tessera {
 // The header of every frame between stages. In a kStageValue frame, the bytes of the value follow the header.
 struct StageFrame {
   std::uint64_t epoch = 0;   // number of restarts of the group; frames with another epoch are dropped
-  std::uint64_t number = 0;  // for kStageValue, values sent before; for kStageTaken, values received
+  std::uint64_t number = 0;  // kStageValue: number of values sent before; kStageTaken: number of values received
   std::int32_t rank = 0;     // the rank that gets the frame
   std::int32_t way = 0;      // Pipeline::Way of the value
 };

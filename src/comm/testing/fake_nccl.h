@@ -1,6 +1,6 @@
 // A fake libnccl.so.2 that moves no data. It keeps a list of its calls and behaves as a test configures it. Its ranks
-// are threads of the test's process. The library file has a symbol kFakeNccl, through which the test accesses the data
-// of the fake.
+// are threads of the test's process. The library file exports a function named kFakeNccl, which returns the FakeNccl
+// object to the test.
 #pragma once
 
 #include <condition_variable>
