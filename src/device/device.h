@@ -174,12 +174,12 @@ class Stream {
   virtual Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) = 0;
   virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) = 0;
 
-  // Returns the side stream, whose work runs concurrently with this stream's work. Side work may be recorded too. If
-  // work is enqueued on the side stream after fork_side(), it waits for all work that was enqueued on this stream
-  // before fork_side(). If work is enqueued on this stream after join_side(), it waits for all work that was enqueued
-  // on the side stream before join_side(). Between fork and join, both streams may run at the same time, so neither
-  // stream may write memory that the other uses. Each fork must be joined. A fork in a recording must be joined before
-  // the recording ends. This stream owns the side stream, which takes only kernels, copies and fills. The first call of
+  // side() returns the side stream, whose work runs concurrently with this stream's work. Side work may be recorded
+  // too. Work that is enqueued on the side stream after fork_side() waits for all work that was enqueued on this stream
+  // before fork_side(). Work that is enqueued on this stream after join_side() waits for all work that was enqueued on
+  // the side stream before join_side(). Between fork and join, both streams may run at the same time, so neither stream
+  // may write memory that the other uses. Each fork must be joined. A fork in a recording must be joined before the
+  // recording ends. This stream owns the side stream, which takes only kernels, copies and fills. The first call of
   // side() must not be made while recording. The default implementation runs all work in order on this stream.
   virtual Result<Stream*> side() { return this; }
   virtual Status fork_side() { return ok_status(); }
@@ -220,8 +220,8 @@ class Device {
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string name) = 0;
   virtual Result<std::unique_ptr<Event>> create_event(EventKind kind) = 0;
   Result<std::unique_ptr<Event>> create_event() { return create_event(EventKind::kOrder); }
-  // Call it before the first initialisation of a library and before code is loaded. Returns an error while a stream
-  // records, because an initialisation may allocate and synchronise. `library` names the library in the error.
+  // Call begin_initialisation() before a library is first initialised, and before code is loaded. Returns an error
+  // while a stream records, because an initialisation may allocate and synchronise. The error names `library`.
   virtual Status begin_initialisation(std::string_view library) = 0;
   // Returns the number of bytes that allocate() could still provide, as the system reports it.
   virtual std::int64_t available_bytes() const = 0;

@@ -1,6 +1,6 @@
-// The one recording that a device may have open. It belongs to the thread that began it. If this thread frees memory
-// during the recording, the recording becomes void (invalid). Every backend tracks its recording with this class.
-// Thread-safe.
+// The one recording that a device may have open. The recording belongs to the thread that began it. If this thread
+// frees memory during the recording, the recording becomes void (invalid). Every backend tracks its recording with this
+// class, which is thread-safe.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace tessera {
 
 class OpenRecording {
  public:
-  // Opens a recording. If one is already open, returns a kFailedPrecondition error that names both.
+  // Opens a recording. If one is already open, returns a kFailedPrecondition error that names both recordings.
   Status open(const Stream& stream, const std::string& what);
   // Closes the recording. If the recording is void, or if another thread began it, returns an error that says so. Does
   // nothing if `stream` has no open recording.

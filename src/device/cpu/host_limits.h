@@ -22,8 +22,8 @@ struct HostMemory {
 };
 
 // Read the limits of this process from the system's files. `root` is "" for this machine. Tests pass a folder that
-// contains proc/ and sys/. If a file is missing or unreadable, it sets no limit. Without /proc/meminfo, the memory
-// comes from sysinfo(2), which does not count file caches as available. If that fails too, the result is 0 bytes, and
+// contains proc/ and sys/. A missing or unreadable file sets no limit. Without /proc/meminfo, the memory comes from
+// sysinfo(2), which does not count file caches as available. If sysinfo(2) fails too, the result is 0 bytes, and
 // allocations fail with that number in their errors.
 HostCpu read_host_cpu(const std::string& root = "");
 HostMemory read_host_memory(const std::string& root = "");

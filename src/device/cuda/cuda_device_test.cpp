@@ -28,7 +28,7 @@ void* allocate_counted(std::size_t bytes, std::size_t alignment) {
 }  // namespace
 
 // operator new and operator delete are marked noinline because of a false warning of g++ 12. Under sanitizers, g++ 12
-// may inline only one of the two. It then warns that free() gets memory from operator new.
+// may inline only one of the two. The compiler then warns that free() gets memory from operator new.
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return allocate_counted(bytes, alignof(std::max_align_t)); }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate_counted(bytes, static_cast<std::size_t>(alignment));

@@ -322,7 +322,7 @@ TEST(CudaDriver, ContextIsSetOncePerThread) {
   EXPECT_EQ(fake.calls(), calls + 3);
 }
 
-// Bug caught: an arena that fails if the system refuses RDMA or exports, or that requests them again for each piece.
+// Bug caught: an arena that fails if the system refuses RDMA or exports, or that requests them again at each growth.
 TEST(CudaDriver, ArenaWorksWithoutRefusedAttributes) {
   for (const bool rdma : {true, false}) {
     for (const bool descriptors : {true, false}) {
@@ -339,7 +339,7 @@ TEST(CudaDriver, ArenaWorksWithoutRefusedAttributes) {
   }
 }
 
-// Bug caught: an arena that consists of several pieces although ArenaOptions::single_handle asks for one.
+// Bug caught: an arena of several pieces of physical memory, although ArenaOptions::single_handle asks for one piece.
 TEST(CudaDriver, SingleHandleIsOnePiece) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);

@@ -227,14 +227,14 @@ Status CudaStream::end_capture(CUgraph* graph) {
 }
 
 // Replaces the driver's stream. The driver's function that ends a capture works only on the thread that began the
-// capture. If a faulty caller tries to end it on another thread, the only way left to end it is to destroy the stream.
+// capture. If a faulty caller tries to end the capture on another thread, the capture ends only with its stream.
 Status CudaStream::replace_handle() {
   const bool had_side =
-      std::exchange(side_, nullptr) != nullptr;  // it is replaced too: it may take part in the capture
+      std::exchange(side_, nullptr) != nullptr;  // the side stream may take part in the capture, so it is replaced too
   const Driver& driver = device_.driver();
   TRY(device_.check(driver.cuStreamDestroy(handle_), {"cuStreamDestroy", DeviceCall::kEndRecording, recording_what_}));
   handle_ = nullptr;
-  // Waits for the old stream's work, so that it runs before the new stream's.
+  // Waits for the old stream's work, which must end before the new stream's work begins.
   Status made =
       device_.check(driver.cuCtxSynchronize(), {"cuCtxSynchronize", DeviceCall::kEndRecording, recording_what_});
   if (made.ok()) {

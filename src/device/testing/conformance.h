@@ -5,8 +5,8 @@
 //   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, ::testing::Values(DeviceFactory{"cpu", [] { … }}),
 //   device_factory_name);
 //
-// Kernels differ between backends, so these tests use copies and fills in place of kernels. Both are recorded like
-// kernels.
+// Kernels differ between backends, so these tests use copies and fills in place of kernels. Copies and fills are
+// recorded like kernels.
 #pragma once
 
 #include <gmock/gmock.h>

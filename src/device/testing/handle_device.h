@@ -60,7 +60,7 @@ class HandleStream final : public Stream {
  public:
   HandleStream(HandleDevice& device, std::unique_ptr<Stream> host) : device_(device), host_(std::move(host)) {}
 
-  // Like CpuStream::launch().
+  // Runs or records `kernel`, like CpuStream::launch().
   template <class F>
   Status launch(const char* name, const F& kernel) {
     return as_cpu(*host_).launch(name, kernel);

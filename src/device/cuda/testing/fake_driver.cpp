@@ -64,7 +64,7 @@ void FakeFunctions::set_device(Driver& t) {
 FakeDriver::FakeDriver(FakeDriverOptions options) : state_(std::make_unique<State>()) {
   the_fake = this;
   state_->options = options;
-// A function without a definition below only counts its calls and returns success.
+// By default, a function only counts its calls and returns success. The set_…() calls below replace many defaults.
 #define TESSERA_FAKE_FUNCTION(name) \
   table_.name = [](auto...) { return FakeFunctions::call(#name, [](auto&) { return CUDA_SUCCESS; }); };
   TESSERA_DRIVER_FUNCTIONS(TESSERA_FAKE_FUNCTION)

@@ -34,7 +34,7 @@ struct FakeStream {
   std::thread::id capture_thread;
   FakeGraph captured;
   std::shared_ptr<FakeStream> origin;  // the stream whose capture this stream takes part in, or null
-  std::size_t unjoined = 0;            // number of items that this stream captured since the origin last waited for it
+  std::size_t unjoined = 0;            // number of items captured since the origin last waited for this stream
 };
 
 struct FakeEvent {
