@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxUnitThreads = 256;  // maximum number of threads of a
 constexpr std::int64_t kPackBytes = 16;
 
 // Returns the number of elements in a pack: a power of two that divides every position at which the task reads or
-// writes. It is the greatest such power for which a pack of the task's narrowest type has at most 16 bytes.
+// writes. The number is the greatest such power for which a pack of the task's narrowest type has at most 16 bytes.
 std::int64_t pack_of(const RowKernel& kernel, const RowTask& task) {
   std::int64_t pack = 4;
   std::int64_t common = task.width | task.segment | (task.head_dim / 2);

@@ -99,9 +99,9 @@ class TaskWriter {
     declarations_ += fmt::format("  float {}[kHeld][{}];\n", name, s_.sites * s_.pack);
   }
 
-  // Writes the code that loads a value. An item of the value is one pack of elements. If the task rotates, it is two
-  // packs: the elements, and their partners in the rotation. The kernel issues all its loads before it uses a loaded
-  // value.
+  // Writes the code that loads a value. An item of the value is one pack of elements. If the task rotates, an item is
+  // two packs: the elements, and their partners in the rotation. The kernel issues all its loads before it uses a
+  // loaded value.
   std::size_t load(const RowValue& v, const std::string& name, std::int64_t shift) {
     const std::string type(ir::dtype_name(v.dtype));
     std::string& text = v.op == RowOp::kWeight ? weights_ : loads_;

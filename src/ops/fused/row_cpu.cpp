@@ -175,7 +175,7 @@ class CpuRowCode final : public RowKernelCode {
   }
 
   // Returns the possible schedules. A schedule is the number of parts into which the rows are divided. The first
-  // schedule is used until the schedules are measured. With it, each part reads and writes about kMinTaskBytes bytes.
+  // schedule is used until the schedules are measured. Each of its parts reads and writes about kMinTaskBytes bytes.
   std::vector<std::int64_t> schedules(const BindArgs& args) const override {
     const std::int64_t num_rows = rows(args);
     const std::int64_t most = most_parts(args, num_rows);

@@ -68,15 +68,15 @@ class TaskFinder {
 
   // Merges the task of value `id` with the task of each input that is read at the same positions at which `id` is
   // written. A rotation reads its table at other positions. Repeated operands and weights are skipped, because they
-  // belong to no task. Loads and slices are not merged with their inputs, so each begins a task.
+  // belong to no task. A slice is not merged with its input, so it begins a task, as a load does.
   void join(int id) {
     if (is_source(value(id).op) || value(id).op == RowOp::kSlice) return;
     for (const int input : value(id).inputs)
       if (value(input).op != RowOp::kRepeat && value(input).op != RowOp::kWeight && keeps_positions(id, input))
         group_[static_cast<std::size_t>(find(input))] = find(id);
   }
-  // Returns whether value `id` is computed from `input` at the same positions at which it is written. A rotation reads
-  // its table at other positions.
+  // Returns whether `input` is read at the same positions at which value `id` is written. A rotation reads its table at
+  // other positions.
   bool keeps_positions(int id, int input) const {
     return value(id).op != RowOp::kRotary || value(id).inputs[0] == input;
   }
@@ -86,8 +86,8 @@ class TaskFinder {
     if (is_computed_elsewhere(slice.inputs[0])) return ok_status();
     return unimplemented("a part of a value that was reduced or rotated in the same kernel");
   }
-  // Returns whether another task can compute `id` again. It can if no reduction or rotation lies between the loads and
-  // `id`.
+  // Returns whether another task can compute `id` again, which needs that no reduction or rotation lies between the
+  // loads and `id`.
   bool is_computed_elsewhere(int id) const {
     const RowValue& v = value(id);
     if (v.op == RowOp::kRmsNorm || v.op == RowOp::kRotary) return false;

@@ -98,7 +98,7 @@ class Tensors {
 struct Candidate {
   std::int64_t schedule = 0;
   std::unique_ptr<BoundOp> op;
-  bool is_slow = false;  // whether it was too slow in the first comparison and is not timed further
+  bool is_slow = false;  // whether the schedule was too slow in the first comparison and is not timed further
   std::vector<double> ms;
 };
 
