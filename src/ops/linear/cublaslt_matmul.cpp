@@ -62,7 +62,7 @@ Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device) 
 }
 
 // Describes the product y = x · wᵀ. cuBLAS is column-major, so it sees the transposes of our matrices: wᵀ [k, n],
-// xᵀ [k, m] and yᵀ [n, m]. Its first matrix is wᵀ, which it transposes. So it computes yᵀ = w · xᵀ.
+// xᵀ [k, m] and yᵀ [n, m]. cuBLAS transposes its first matrix, wᵀ, so it computes yᵀ = w · xᵀ.
 Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y,
                 std::optional<cudaDataType_t> operands) {
   const cudaDataType_t y_type = data_type(p.dtype);

@@ -74,7 +74,7 @@ enum class Rows {
 LinearShape shape_of(const LinearProblem& p, Rows rows);
 
 // Asks the library for its best algorithms for the problem, with kCublasLtWorkspaceBytes of workspace. The library
-// orders them by its own estimate, the best first.
+// orders `offered` by its own estimate, the best algorithm first.
 Status ask(cublasLtHandle_t handle, const LinearProblem& p, Rows rows, const Choice& choice,
            std::span<cublasLtMatmulHeuristicResult_t> offered, int& found);
 

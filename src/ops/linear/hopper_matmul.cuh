@@ -58,7 +58,7 @@ struct HopperRing {
   }
 };
 
-// Initialises the barriers. One thread of the block calls it before the cluster's blocks synchronise.
+// Initialises the barriers. One thread of the block calls prepare() before the cluster's blocks synchronise.
 __device__ inline void prepare(const HopperRing& ring) {
   for (int s = 0; s < kHopperStages; ++s) {
     ring.full[s].init(1);

@@ -21,9 +21,9 @@ Result<std::unique_ptr<BoundOp>> bind_dot(const LinearProblem& problem);
 // dtype and k.
 std::int64_t most_rows_for_dot(const LinearProblem& problem);
 
-// Runs the dot kernel on the calling thread, for operators that divide their work among threads themselves. It computes
-// the columns [begin, end) of y for all rows. `x` is [m, k]. The caller converts float16 rows to float32 once, because
-// converting them for every column would be slow. `own` is the thread's scratch memory and has dot_own_floats() floats.
+// Runs the dot kernel on the calling thread, for operators that divide their work among threads themselves. The kernel
+// computes the columns [begin, end) of y for all rows. `x` is [m, k]. The caller converts float16 rows to float32 once,
+// because converting them for every column would be slow. `own` is scratch of dot_own_floats() floats for this thread.
 // T is float, BFloat16 or Float16. The function does not read p.x and p.workspace.
 template <class T>
 using DotInput = std::conditional_t<std::is_same_v<T, Float16>, float, T>;

@@ -93,7 +93,7 @@ constexpr std::int64_t kLineBytes = 64;
 constexpr bool fetches_ahead(std::int64_t rows) { return rows > 2; }
 
 // Prefetches the weights of the next columns, `lines` cache lines at each step of k. The prefetches are spread evenly,
-// because a core can have only a limited number of them in flight, and further ones would delay its computation.
+// because a core can have only a limited number in flight, and further prefetches would delay the core's products.
 struct Ahead {
   const std::byte* next;
   const std::byte* end;
@@ -218,7 +218,7 @@ TESSERA_INLINE void add_block(const LinearProblem& p, const R* x, std::int64_t r
 // memory.
 template <class Products, class R>
 TESSERA_INLINE void add_rows(const LinearProblem& p, const R* x, const Columns<R>& columns) {
-  // The number of row groups that prefetch.
+  // Only groups of more than two rows prefetch (fetches_ahead()).
   const std::int64_t groups = std::max<std::int64_t>(1, p.m / kGroupRows + (fetches_ahead(p.m % kGroupRows) ? 1 : 0));
   const auto* next = reinterpret_cast<const std::byte*>(columns.w + columns.count * p.k);
   Ahead ahead{next, next + columns.next * p.k * static_cast<std::int64_t>(sizeof(R)), 0};

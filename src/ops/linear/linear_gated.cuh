@@ -61,13 +61,13 @@ struct Items {
   }
 };
 
-// Starts all copies of the block, in the order in which the stages are used. One thread calls it.
+// Starts all copies of the block, in the order in which the stages are used. One thread calls this function.
 template <class T, class Changes>
 __device__ inline void copy_tiles(const GatedLinear<T>& p, const Changes& changes, const HopperRing& ring,
                                   const Items<T>& items, int stages) {
   const int rank = static_cast<int>(block_in_cluster());
   const int share = p.tile_rows / kHopperCluster;
-  const int bytes = (kHopperWeightRows + p.tile_rows) * kHopperRowBytes;  // rows outside x count; they become zeros
+  const int bytes = (kHopperWeightRows + p.tile_rows) * kHopperRowBytes;  // with rows outside x, which are zeros
   RingPlace at;
   for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items.count();
        i += static_cast<int>(gridDim.x) / kHopperCluster) {

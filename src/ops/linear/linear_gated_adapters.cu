@@ -11,7 +11,7 @@ using namespace cuda::gated_linear;
 
 using T = __nv_bfloat16;
 
-// Returns whether the columns of the gate belong to one module of the adapters, and those of the up projection to one.
+// Returns whether one module of the adapters has all columns of the gate, and one has all of the up projection.
 bool has_two_parts(const AdapterRanges& ranges, std::int64_t n) {
   return ranges.count == 1 || (ranges.count == 2 && ranges.ends[0] == n);
 }
@@ -27,8 +27,8 @@ Result<CUtensorMap> encode_columns_of_b(ir::DType dtype, const AdapterAddArgs& i
       Swizzle::kNone);
 }
 
-// Returns the maximum number of parts of all tiles. A part begins with its tile, or where the slot changes from one row
-// to the next, which it does at most once for each of `requests` requests (adapter_rows.h).
+// Returns the maximum number of all tiles' parts (linear_gated_parts.cuh). A part begins with its tile, or where the
+// slot changes from one row to the next. The slot changes at most once per request (adapter_rows.h).
 std::int64_t most_parts(const AdapterAddArgs& in, std::int64_t tiles, std::int64_t tile_rows, std::int64_t requests) {
   return std::min(tiles * std::min<std::int64_t>(in.num_slots, tile_rows), tiles + std::min(requests, in.rows));
 }

@@ -1,5 +1,5 @@
-// Makes the operator that runs a linear with a gate on Hopper (linear_gated.cuh), with adapters or without. The two are
-// instantiated in files of their own, because each takes long to compile.
+// Makes the operator that runs a linear with a gate on Hopper (linear_gated.cuh). The variants with and without
+// adapters are instantiated in separate files, because each variant takes long to compile.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ struct Launch {
   LaunchShape shape;
 };
 
-// Returns nothing if there are too few tiles.
+// Makes the launch of a linear and its gate. Returns nothing if there are too few tiles.
 template <class T, class Gate, class Changes>
 Result<std::optional<Launch<T>>> make_launch(const LinearProblem& p, std::byte* y) {
   const std::int64_t n = p.n / 2;

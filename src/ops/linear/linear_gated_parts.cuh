@@ -1,19 +1,19 @@
 // Lets the linear with a gate (linear_gated.cuh) add the changes that low-rank adapters make (adapter_linear.h), so
-// that the linear's result need not be stored before the gate. At 8192 tokens, storing it, changing it and reading it
-// again is two thirds of what adapters cost.
+// that the linear's result need not be stored before the gate. At 8192 tokens, storing, changing and reading this
+// result is two thirds of what adapters cost.
 //
-// The change of a row is (scale · t) · b. So it takes the form of additional columns of k: scale · t are further
-// columns of x, and b are further columns of w. Rows of a tile may have different adapters. The tile has a part for
-// each slot in use. In a part, the rows of all other slots are zero. A part consists of stages of the ring, each with
-// kPartRanks ranks. Such a stage adds as much work as kHopperDepth columns of k.
+// The change of a row is (scale · t) · b, with t from adapter_shrink. So it takes the form of additional columns of k:
+// scale · t are columns of x, and b are columns of w. Rows of a tile may have different adapters. The tile has a part
+// for each slot in use. In a part, the rows of all other slots are zero. A part consists of stages of the ring, each
+// with kPartRanks ranks. Such a stage adds as much work as kHopperDepth columns of k.
 //
-//   stage of x  [tile_rows, kHopperDepth]   t of the gate rounded to T, its rounding errors, then both of the up
-//                                           projection: kPartRanks columns each
+//   stage of x  [tile_rows, kHopperDepth]   the gate's scale · t rounded to T, the rounding errors, then the same two
+//                                           of the up projection: kPartRanks columns each
 //   stage of w  2 x [kPartRanks, kHopperWeightRows]   b with zeros for rows of the up projection, then b with zeros for
 //                                                     rows of the gate
 //
-// make_parts() writes the stages of x to global memory. The copy engine makes those of w from b, which is stored with
-// its columns contiguous. So w is the transposed operand of a product.
+// make_parts() writes the stages of x to global memory. The copy engine makes the stages of w from b, in which the
+// columns of a rank are contiguous. So w is the transposed operand of a product.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,9 @@ struct NoParts {
 template <class T>
 struct Parts {
   static constexpr bool kAny = true;
-  CUtensorMap x;     // x [parts · depths · tile_rows, kHopperDepth]; a copy has tile_rows / kHopperCluster rows
-  CUtensorMap gate;  // the gate's columns of b as [slots, n / 8, 1, rank, 8]; a copy has room for two instead of one
-  CUtensorMap up;    // the same of the up projection
+  CUtensorMap x;         // x [parts · depths · tile_rows, kHopperDepth]; a copy has tile_rows / kHopperCluster rows
+  CUtensorMap gate;      // the gate's columns of b as [slots, n / 8, 1, rank, 8]; a box has 2 in place of the 1
+  CUtensorMap up;        // the up projection's columns of b, in the same form
   std::int32_t* firsts;  // [tiles], the tile's first part
   std::int32_t* counts;  // [tiles], the tile's number of parts
   std::int32_t* slots;   // [parts], ascending in a tile
@@ -55,9 +55,9 @@ struct Parts {
   std::int32_t modules[2];  // the modules of the gate and of the up projection
 };
 
-// Writes the parts of tile blockIdx.x. The blocks of a tile divide its elements of x. Each block looks at all rows up
-// to the tile's last one, to find where the tile's parts begin. Preconditions: there are at most kMostTiles tiles and
-// kMostSlots slots, there is memory for all parts, and the values of t times their scale are within T's range.
+// Writes the parts of tile blockIdx.x. The blocks of a tile divide its elements of Parts::x. Each block looks at all
+// rows up to the tile's last one, to find where the tile's parts begin. Preconditions: at most kMostTiles tiles and
+// kMostSlots slots, memory for all parts, and values of scale · t that are within T's range.
 template <class T>
 __global__ void __launch_bounds__(kPartThreads)
     make_parts(const AdapterAddArgs in, const __grid_constant__ Parts<T> parts) {
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kPartThreads)
 }
 
 // Starts the copies of a tile's parts. `group` is the block's first group of eight columns of the gate. One thread
-// calls it.
+// calls this function.
 template <class T>
 __device__ inline void copy_parts(const Parts<T>& parts, const HopperRing& ring, RingPlace& at, int tile, int group) {
   const int rank = static_cast<int>(block_in_cluster());
@@ -150,7 +150,7 @@ __device__ inline void copy_parts(const Parts<T>& parts, const HopperRing& ring,
       SharedBarrier& full = ring.full[at.slot];
       if (at.turn > 0) ring.empty[at.slot].wait((at.turn - 1) & 1);
       full.arrive_and_expect(static_cast<std::uint32_t>(bytes));
-      // Each copy has room for two matrices. The place of the other one lies outside the tensor, so it becomes zeros.
+      // Each copy fills the places of two matrices. The other matrix lies outside the tensor, so its place gets zeros.
       copy_box(ring.weights(at.slot), parts.gate, full, 0, depth * kPartRanks, 0, group, slot);
       copy_box(ring.weights(at.slot) + kPartWeightBytes, parts.up, full, 0, depth * kPartRanks, -1, group, slot);
       const int row = (part * parts.depths + depth) * parts.tile_rows + rank * share;

@@ -13,8 +13,8 @@ namespace {
 using namespace cuda;
 using namespace cuda::streamed_linear;
 
-// Returns whether the streamed kernel is the fastest. With up to eight rows it always is. With more rows it reads x as
-// often as w, and the kernel that splits k is faster for large matrices (docs/measurements/prefill-decode.md).
+// Returns whether the streamed kernel is the fastest. With up to eight rows it always is. With more rows, it reads x as
+// often as w. So the kernel that splits k is faster for large matrices (docs/measurements/prefill-decode.md).
 bool is_worth_streaming(const LinearProblem& p) {
   constexpr std::int64_t kSmall = std::int64_t{16} << 20;  // the size of a small w in bytes
   if (p.m <= 8) return true;

@@ -38,7 +38,7 @@ inline constexpr int kMostSlots = 8;                              // greatest nu
 // row and four others from the next row, there are no bank conflicts.
 inline constexpr int kBanks = 128;  // the width of all banks together, in bytes
 inline constexpr int kPadding = kBanks / 2;
-// The maximum size of a ring in bytes. With it, two blocks fit on a multiprocessor if x has up to eight rows.
+// The maximum size of a ring in bytes. With this size, two blocks fit on a multiprocessor if x has up to eight rows.
 inline constexpr int kMostBytes = 3 * kTileRows * (kMostColumns * 2 + kPadding);
 
 // The kernel's arguments. With a gate, w has n gate rows, then n up rows.

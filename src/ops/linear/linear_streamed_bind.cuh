@@ -29,8 +29,8 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, const Cha
 }
 
 // Makes the kernel for up to eight rows of x. If a tile has one or two stages, the kernel waits for all of them and
-// then multiplies them in one go. This shortens the loop over k when the weights arrive before x. With more stages this
-// would free the ring's slots too late (docs/measurements/prefill-decode.md).
+// then multiplies them in one go. This shortens the loop over k when the weights arrive before x. With more stages, a
+// wait for all of them would free the ring's slots too late (docs/measurements/prefill-decode.md).
 template <class T, bool kGated, class Change>
 Result<std::unique_ptr<BoundOp>> make_of_eight(const char* name, const Streamed<T>& p, const Change& change,
                                                std::int64_t workers) {

@@ -42,7 +42,7 @@ class OneDnnBlocks {
   static Result<std::size_t> scratch_bytes(const Shape& shape, std::int64_t most_rows);
   ~OneDnnBlocks();
 
-  // Runs one product. Any number of threads may call it at once.
+  // Runs one product. Any number of threads may call run() at once.
   Status run(std::int64_t rows, const Operands& operands) const;
 
  private:
