@@ -27,7 +27,7 @@ struct RowAgain {
     return stack.ranks[slot * stack.modules + module];
   }
 
-  // Returns Σ x · w. The lanes of a warp share the products, and every lane gets the sum. X may be float or T.
+  // Returns the dot product of x [n] and w [n] to every lane. The lanes of a warp share the products. X is float or T.
   template <class X>
   __device__ float dot(const X* x, const T* w, std::int64_t n) const {
     float sum = 0;

@@ -75,8 +75,8 @@ Matmuls<T> matmuls_of(const ExpertsProblem& p, std::int64_t first_token, T* acti
   return {gate_up, down};
 }
 
-// Applies the activation to the sums of gate and up, which include the biases. It rounds to T wherever the formula in
-// moe_experts.h rounds, but leaves the rounding of the result to the caller.
+// Applies the activation to the sums of gate and up, which include the biases. The function rounds to T wherever the
+// formula in moe_experts.h rounds, but leaves the rounding of the result to the caller.
 template <class T>
 __device__ inline float activate(float gate, float up, GatedActivation activation, float limit) {
   gate = rounded<T>(gate);
@@ -91,9 +91,9 @@ __device__ inline float activate(float gate, float up, GatedActivation activatio
   return times_sigmoid(gate, kSwigluAlpha * gate) * (up + 1.0f);
 }
 
-// The order in which the columns of x are stored. A kernel that converts weights gets them in pairs, and the two
-// columns of a pair are not neighbours. For such a kernel, x is stored in the order of these pairs. kGiven means in
-// ascending order.
+// The order in which the columns of x are stored. A kernel that converts weights gets the values of two columns at
+// once, as a pair, and these columns are not neighbours. For such a kernel, x is stored in the order of the pairs.
+// kGiven means in ascending order.
 //   kPaired       within 32 columns, column 4 i + j goes to place 8 j + i (moe_mxfp4.cuh)
 //   kAlternating  within 16 columns, the columns with even numbers come first (moe_quantised_pieces.cuh)
 enum class ColumnOrder { kGiven, kPaired, kAlternating };

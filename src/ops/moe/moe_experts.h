@@ -35,7 +35,7 @@
 // come in this order.
 //
 // routed_experts (≥ E) is the number of experts that the router chose among. It exceeds E if this rank (one process of
-// several) holds only a part of them. It changes no result, only the choice of kernels. About
+// several) holds only a part of these experts. routed_experts changes no result, only the choice of kernels. About
 // T · K · E / routed_experts of the T · K pairs (token, k) name an expert of this rank. This estimate decides whether
 // kernels for many rows per expert are used. The number T · K of all pairs decides whether kernels for one or a few
 // tokens, or kernels that stream weights, are used. The scratch fits all pairs.

@@ -60,9 +60,9 @@ inline std::size_t take(std::size_t& used, std::int64_t count, std::size_t bytes
 inline std::int64_t most_pairs(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens) * p.top_k; }
 inline std::int64_t most_block_rows(const ExpertsProblem& p) { return std::min(kBlockRows, most_pairs(p)); }
 
-// Returns whether to use oneDNN. It has larger blocks, and is faster than the dot kernel only if experts have enough
-// rows on average. Its sums depend on the number of rows, which would decide how other operators round their inputs
-// (quantised_linear_cpu.cpp).
+// Returns whether to use oneDNN. Its blocks are larger, and it is faster than the dot kernel only if experts have
+// enough rows on average. oneDNN's sums depend on the number of rows. If inputs may be rounded by block, a tiny
+// difference could change how another operator rounds its input (quantised_linear_cpu.cpp).
 inline bool takes_onednn(const ExpertsProblem& p, bool deterministic) {
   return !deterministic && !p.rounds_inputs && onednn_takes(p.dtype) &&
          most_pairs(p) >= p.routed_experts * kLeastOneDnnRows;

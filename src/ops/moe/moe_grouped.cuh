@@ -3,8 +3,8 @@
 //
 // The number of tiles depends on what the router chose. The grid always has as many blocks as the device runs at once,
 // and each block takes every gridDim.x-th tile of the list that order_rows() made on the device (moe_order.cuh). So a
-// recorded graph works for any choice, and a block without a tile ends. Tiles of one expert are neighbours in the list,
-// so that its weights come from memory once, and from the L2 cache for the other tiles.
+// recorded graph works for any choice, and a block without a tile ends. Tiles of one expert are neighbours in the list.
+// So the expert's weights come from memory for the first of these tiles, and from the L2 cache for the others.
 //
 // A prefill is bounded by 6 · H · I operations for each pair (token, k), where H is the hidden size and I the
 // intermediate size. mma.sync reaches about 600 of the H200's 989 dense TFLOP/s in bfloat16. Tiles of 128 rows, three
@@ -34,12 +34,12 @@ template <int kRows>
 inline constexpr int kStageBytes = (kRows + kTileWeightRows) * kDepth * 2;
 
 // Returns the address of a chunk in a swizzled stage. Rows have 128 bytes. The number of a 16-byte chunk is XORed with
-// the row's number, so that the chunks with one number in eight neighbouring rows lie in different banks.
+// the row's number, so that chunks with equal numbers in eight neighbouring rows lie in different banks.
 __device__ inline unsigned chunk_at(unsigned base, int row, int chunk) {
   return base + static_cast<unsigned>(row * kDepth * 2 + ((chunk ^ (row & 7)) * 16));
 }
 
-// Copies 16 bytes asynchronously. If `wanted` is false, it writes zeros instead.
+// Copies 16 bytes asynchronously. If `wanted` is false, the function writes zeros instead.
 __device__ inline void copy_chunk(unsigned to, const void* from, bool wanted) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0) : "memory");
 }

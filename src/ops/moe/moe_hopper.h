@@ -16,7 +16,7 @@ namespace tessera {
 // and an expert. For quantised experts, returns hopper_quantised_serves(p).
 bool hopper_serves(const ExpertsProblem& p);
 
-// Returns the bytes of the workspace that bind_hopper() needs. Precondition of both functions: hopper_serves(p).
+// hopper_scratch_bytes() returns the bytes of bind_hopper()'s workspace. Both functions require hopper_serves(p).
 std::size_t hopper_scratch_bytes(const ExpertsProblem& p);
 Result<std::unique_ptr<BoundOp>> bind_hopper(const ExpertsProblem& p, std::byte* scratch);
 

@@ -7,8 +7,8 @@
 // parts.
 //
 // Within one call of multiply_slots(), the products of a stage run while the next stage is converted into other
-// registers. The call ends with a wait for all products, so none run while the first stage of the next call is
-// converted. ptxas lets products overlap with the conversion, because every path through the code leads to the wait. If
+// registers. The call ends with a wait for all products, so no product runs while the next call converts its first
+// stage. ptxas lets products overlap with the conversion, because every path through the code leads to the wait. If
 // products still ran at the end of a loop's body, or if a path left the loop before the wait, ptxas would make every
 // single product wait for the one before it (its message C7512).
 #pragma once
@@ -73,8 +73,8 @@ __host__ __device__ inline constexpr int part_bytes(int rows) {
   return (rows + kHopperStep - 1) / kHopperStep * kHopperStep * kHopperRowBytes;
 }
 
-// Copies this block's share of the rows of x to a slot in all blocks of the cluster. It copies `parts` stages, from
-// `stage` on. Stages past the last column are filled with zeros. `rank` is this block's number in the cluster.
+// Copies this block's share of the rows of x to a slot in all blocks of the cluster: `parts` stages, from `stage` on.
+// Stages past the last column are filled with zeros. `rank` is this block's number in the cluster.
 __device__ inline void copy_parts(const CUtensorMap& x, const RowsRing& ring, const Tile& tile, int rank, int stage,
                                   int parts) {
   ring.wait_empty();

@@ -171,7 +171,7 @@ __device__ inline void convert_stage(const unsigned char* box, int row, int stag
                                      PackedOperand& to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kPairs = kWordPairs<kValues>;
-  constexpr int kWords = 8 / kPairs;  // the words of a row in a stage; each word has values for kPairs / 2 steps
+  constexpr int kWords = 8 / kPairs;  // a thread's words of a row in a stage; each has values for kPairs / 2 steps
   const int first = stage * kWords;   // the stage's first 16-byte chunk in a row of the box
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {

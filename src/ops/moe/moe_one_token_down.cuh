@@ -54,7 +54,7 @@ class PackedWalk {
     scales_ += lane() / 4 * blocks_;
   }
 
-  // Starts loading the next step. Past the end of the rows it writes zeros. The caller commits the group of copies
+  // Starts loading the next step. Past the end of the rows, load() writes zeros. The caller commits the group of copies
   // (cp.async).
   __device__ void load(int slot) {
     const bool real = next_ < blocks_;

@@ -30,7 +30,7 @@ constexpr std::int64_t token_gate_up_bytes(std::int64_t k) {
 }
 
 // Copies eight weight rows to a slot. Only one thread calls this function. `row` is the index of the first of these
-// rows, counted over the rows of all experts. It is a multiple of 8.
+// rows, counted over the rows of all experts. The index is a multiple of 8.
 template <class T>
 __device__ inline void copy_eight_rows(const Matmul<T>& p, std::int64_t row, unsigned char* to, SharedBarrier& full) {
   const auto values = static_cast<std::uint32_t>(p.k) * 4;

@@ -14,8 +14,8 @@ namespace tessera {
 // Returns whether the type has 16 bits and the kernels support the formats of both matrices (has_whole_pieces()).
 bool quantised_experts_serve(const ExpertsProblem& p);
 
-// Binds the kernels. Precondition: quantised_experts_serve(p). If `few` is true, it chooses the algorithm without
-// tiles, which supports at most kMostPairs pairs (token, k).
+// Binds the kernels. Precondition: quantised_experts_serve(p). If `few` is true, binds the algorithm without tiles,
+// which supports at most kMostPairs pairs (token, k).
 Result<std::unique_ptr<BoundOp>> bind_quantised_experts(const ExpertsProblem& p, std::byte* scratch,
                                                         std::int64_t multiprocessors, bool few);
 

@@ -13,8 +13,8 @@ inline constexpr std::int64_t kMostTokens = 4096;  // maximum number of tokens c
 
 inline std::int64_t most_tokens(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens); }
 inline std::int64_t most_pairs(const ExpertsProblem& p) { return most_tokens(p) * p.top_k; }
-// Returns an upper bound of the number of tiles if a tile has room for `rows` rows. It holds for any choice of the
-// router.
+// Returns an upper bound of the number of tiles if a tile has room for `rows` rows. The bound holds for any choice of
+// the router.
 inline std::int64_t most_tiles(const ExpertsProblem& p, std::int64_t rows) {
   return std::min(p.experts, most_pairs(p)) + most_pairs(p) / rows;
 }

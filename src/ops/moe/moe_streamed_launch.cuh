@@ -145,13 +145,13 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
                                            p.hidden / kStreamedWeightRows, share.in_flight / share.blocks);
 }
 
-// Returns the number of teams, of one warp each, in a block of down. If it returns 0, a team is a whole block. `slots`
-// is the number of stages with all columns of k that fit in shared memory. Each team needs a stage with all of k. The
+// Returns the number of teams, of one warp each, in a block of down. The result 0 means that a team is a whole block.
+// `slots` is the number of stages with all columns of k that fit in shared memory. Each team needs such a stage. The
 // ring is therefore so large that a multiprocessor runs only one block. The number of teams is a multiple of
 // kCopyingWarps; down_launch() makes the number of slots a multiple of the number of teams. The result is 0 if fewer
 // than kFewestTeams teams fit. It is also 0 if the blocks run in several rounds and the last round would leave too many
-// multiprocessors idle. If the result is 0, each team of the kernel is a whole block. With quantised weights two of
-// these blocks run on each multiprocessor, and in this case they are faster than teams of one warp.
+// multiprocessors idle. With quantised weights, two blocks of one team each then run on a multiprocessor, and are
+// faster than teams of one warp.
 inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;
