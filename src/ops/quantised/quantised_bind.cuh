@@ -42,7 +42,7 @@ inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.
 
 // Chooses how blocks compute `tiles` tiles of the product. A tile is computed by one block (a whole tile), or by a
 // cluster of blocks that split its k. Blocks split k if this lowers the estimated time (`turns`) and leaves each block
-// at least two stages. If they do, whole tiles fill as many waves of all blocks as possible, and only the remaining
+// at least two stages. In that case whole tiles fill as many waves of all blocks as possible, and only the remaining
 // tiles have their k split. Split tiles come first. Because the blocks of split tiles end early, the last whole tiles
 // can begin on the multiprocessors that these blocks leave. The number of clusters that run at once is the result of
 // clusters_at_once(). It does not follow from the number of blocks: an H200 runs 132 blocks at once, but only 30

@@ -27,7 +27,7 @@ template <bool kZeros>
 class FixedScales {
  public:
   // Each row of w has kScaleRowBytes bytes of scales in shared memory: two sets side by side, each for kStages stages.
-  // It also has kZeroRowBytes bytes of zeros with the same layout.
+  // Each row also has kZeroRowBytes bytes of zeros with the same layout.
   static constexpr std::uint32_t kStages = 4;
   static constexpr int kScaleRowBytes = 64;
   static constexpr int kZeroRowBytes = 16;
@@ -60,8 +60,8 @@ class FixedScales {
     if (first % kStages != 0) wait_and_copy(first);
   }
 
-  // Sets `rows` to the stage's scales and zeros of the lane's two rows. It is called for each of the block's stages, in
-  // their order.
+  // Sets `rows` to the stage's scales and zeros of the lane's two rows. The caller calls take() once for each of the
+  // block's stages, in order.
   __device__ void take(int stage, Row (&rows)[2]) {
     if (stage % kStages == 0) wait_and_copy(stage);
     const auto place = static_cast<std::uint32_t>(stage) % (2 * kStages);

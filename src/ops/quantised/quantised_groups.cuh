@@ -16,8 +16,8 @@
 namespace tessera::cuda::quantised {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// The scales and zero points that a thread needs: those of its two rows of w, for each group. The four lanes of a quad
-// have the same rows. Each lane loads the scales and zero points of every fourth group. After the first four groups, it
+// Gives a thread the scales and zero points of its two rows of w, for each group. The four lanes of a quad have the
+// same rows. Each lane loads the scales and zero points of every fourth group. After the first four groups, a lane
 // loads them four groups before they are needed. All lanes call the functions.
 template <class T>
 class GroupScales {
@@ -36,8 +36,8 @@ class GroupScales {
     load();
   }
 
-  // Returns the scales and offsets of a group, counted from the block's first group. Call it once for each group, in
-  // ascending order.
+  // Returns the scales and offsets of a group, counted from the block's first group. Call take() once for each group,
+  // in ascending order.
   __device__ OfGroup take(int group) {
     if (group % 4 == 0) {
       held_ = next_;
@@ -51,7 +51,7 @@ class GroupScales {
  private:
   struct OfRows {
     float scales[2];
-    // offset_of() of the first row's zero in the lower half, and of the second row's zero in the upper half
+    // The lower half is offset_of() of the first row's zero, and the upper half is that of the second row's zero.
     std::uint32_t zeros;
   };
 
@@ -126,7 +126,7 @@ struct GroupProduct : UsualSums {
       for (int j = 0; j < kN / 2; ++j) sum[j] += part[j] * of_group[i].scales[j / 2 % 2];
     };
     convert_group(0, 0);
-    // An iteration has two groups, because running products read the weights of one while the other is converted.
+    // An iteration has two groups, because running products read the weights of one group while the other is converted.
     for (int group = 0; group < at.count; group += 2) {
       start(0);
       if (group + 1 == at.count) {

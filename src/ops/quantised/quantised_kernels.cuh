@@ -53,14 +53,14 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedCall& call)
 
 // Returns whether to convert w to 16-bit numbers in scratch memory, so that cuBLASLt can compute the product. This
 // needs a 16-bit type, 1024 rows or more, a converted matrix of at most 256 MiB, no gate, and a forward that is not
-// deterministic. If the kernel of tiles supports the call too, it is used instead, because it is faster at any number
-// of rows.
+// deterministic. If the kernel of tiles supports the call too, that kernel is used instead, because it is faster at any
+// number of rows.
 bool quantised_dequantised_serves(const QuantisedCall& call);
 std::size_t quantised_dequantised_workspace(const QuantisedCall& call);  // in bytes
 Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall& call, Device& device);
 
 // Returns whether the kernels of rounded rows support the call: values in E4M3, a checkpoint that was made for inputs
-// rounded by groups or rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. In a
+// rounded by groups or rows, and 16-bit types (quantised_fp8.cuh). The kernels need Hopper and a workspace. In a
 // deterministic forward the order of sums does not depend on the number of rows.
 bool quantised_fp8_serves(const QuantisedCall& call);
 // Returns whether the kernel that computes the product of rounded rows also rounds x. If so, no kernel before it rounds

@@ -222,7 +222,7 @@ class ScaleStream {
     load(first_ / Loaded::kStages * Loaded::kStages);
   }
 
-  // Returns the scales of a stage. Call it once for every stage of the block, in order.
+  // Returns the scales of a stage. Call take() once for every stage of the block, in order.
   __device__ Pair take(int stage) {
     const int of_load = stage % Loaded::kStages;
     if (stage > first_ && of_load > 0) {

@@ -23,7 +23,7 @@ struct LibraryRows {
   const float* scales;
 };
 
-// Binds the product of these rows. Returns null if the library offers no algorithm. Precondition:
+// Binds the product of `rows` and call.w. Returns null if the library offers no algorithm. Precondition:
 // rounded_library_serves(call).
 Result<std::unique_ptr<BoundOp>> bind_rounded_library(const QuantisedProblem& call, const LibraryRows& rows,
                                                       Device& device);

@@ -12,7 +12,7 @@ namespace tessera::cuda::quantised {
 inline constexpr int kWideRows = 128;  // rows of x in a tile
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// The scales of w that a thread needs for a tile. Each stage has two: one for the thread's first row of w, and one for
+// Gives a thread the scales of w for a tile. A stage has two scales: one for the thread's first row of w, and one for
 // its second row. A lane holds the scales of every 32nd stage. After the first 32 stages, scales are loaded 32 stages
 // before they are needed. All lanes call the functions.
 class StageScales {
@@ -21,7 +21,7 @@ class StageScales {
   // scale for each row, `rows` is null, and all scales are 1.
   __device__ StageScales(const float* const (&rows)[2], int count) : rows_{rows[0], rows[1]}, count_(count) { load(0); }
 
-  // Returns the scales of a stage. Call it once for each stage, in ascending order.
+  // Returns the scales of a stage. Call take() once for each stage, in ascending order.
   __device__ float2 take(int stage) {
     if (stage % kWarp == 0) {
       held_ = next_;
@@ -45,7 +45,7 @@ class StageScales {
 #endif
 
 // The Product argument of quantised_block() for tiles of kWideRows rows of x. x is wgmma's A operand, so a thread has
-// the sums of two rows of x. For a stage it therefore needs only two scales of x, and one scale of w, or two with a
+// the sums of two rows of x. So a thread needs only two scales of x for a stage, and one scale of w, or two with a
 // gate. A warpgroup has registers for the sums of two stages: while it adds one stage's sums, the tensor cores compute
 // the other stage's sums. Preconditions: blocks do not share x. Either each row of w has one scale, or each tile of w
 // (with a gate, each half of a tile) has one scale for each stage.

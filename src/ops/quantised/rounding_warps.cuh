@@ -9,9 +9,9 @@
 
 namespace tessera::cuda::quantised {
 
-// Rounds all rows of x in every kRounders-th stage of the block, from stage `warp` on. All lanes of a warp call it.
-// Each half of the warp rounds a group of 128 columns of one row at a time. Pairs of rows past the last row are not
-// written. Old data there do no harm, because a row of x only affects its own results.
+// Rounds all rows of x in every kRounders-th stage of the block, from stage `warp` on. All lanes of the warp call this
+// function. Each half of the warp rounds a group of 128 columns of one row at a time. Pairs of rows past the last row
+// are not written. Their old data do no harm, because a row of x affects only its own results.
 template <class T, class Ring>
 __device__ inline void round_stages(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int warp) {
   constexpr int kPairs = Ring::kN / 2;  // number of pairs of rows

@@ -34,7 +34,7 @@ struct SentUnits {
     const int all = p.m * of_row;
     return {columns, of_row, all, (all + p.split - 1) / p.split, p.split};
   }
-  // Returns the number of units that block `rank` stores. It stores every split-th unit.
+  // Returns the number of units that block `rank` stores. The block stores every split-th unit.
   __device__ int count(int rank) const { return (all - rank + split - 1) / split; }
   __device__ std::uint32_t bytes(int rank) const {
     return static_cast<std::uint32_t>(count(rank) * columns * split) * sizeof(float);
@@ -70,7 +70,7 @@ __device__ inline void add_received(float (&total)[8], const SentUnits& units, c
   }
 }
 
-// Exchanges the sums of a tile, and computes y for the block's units. The threads of the two warpgroups call it.
+// Exchanges the sums of a tile, and computes y for the block's units. All threads of the two warpgroups take part.
 template <class T>
 __device__ inline void store_sent_sums(const TiledQuantised<T>& p, const TilePlace& at, std::uint32_t sums,
                                        float* received, SharedBarrier& arrived) {

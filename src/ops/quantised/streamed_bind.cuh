@@ -1,4 +1,4 @@
-// Helpers that bind the kernels for few rows of x (quantised_streamed.cu, quantised_staged.cu).
+// Functions with which quantised_streamed.cu and quantised_staged.cu bind their kernels for few rows of x.
 #pragma once
 
 #include <optional>

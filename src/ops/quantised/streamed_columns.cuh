@@ -55,7 +55,7 @@ struct StagedColumns {
   __device__ StagedColumns(unsigned char* memory, int m, int columns)
       : columns(memory), sums(reinterpret_cast<float*>(memory + m * row_bytes(columns))) {}
 
-  // Copies x[m, width]. `threads` threads share the work, and this thread has the number `thread`. Whole warps call it.
+  // Copies x[m, width]. `threads` threads in whole warps share the work, and this thread has the number `thread`.
   template <class T, Values kValues>
   __device__ void fill(const T* x, int m, int width, int thread, int threads) const {
     constexpr int kLoads = column_loads(kValues);

@@ -1,5 +1,5 @@
-// What a block of quantised_block.cuh works on: the kernel's arguments, the block's part of the product, the ring of
-// stages in shared memory, and the copies that fill the ring.
+// Defines what a block of quantised_block.cuh works on: the kernel's arguments, the block's part of the product, the
+// ring of stages in shared memory, and the copies that fill the ring.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -91,7 +91,7 @@ struct TilePlace {
   int first;  // number of the block's first stage
   int count;  // number of the block's stages
 
-  // A stage has kColumns columns.
+  // Returns the place of this block. A stage has kColumns columns.
   template <int kN, int kColumns, class T>
   __device__ static TilePlace of(const TiledQuantised<T>& p) {
     TilePlace at;
@@ -153,7 +153,7 @@ struct TileRing {
     return weights(stages) + static_cast<std::uint32_t>(slot * kStageScaleBytes);
   }
   __device__ std::uint32_t other() const { return scales(stages); }
-  // Every warp calls release() when it has read the slot. The slot is free when all warps have called it.
+  // Every warp calls release() when it has read the slot. The slot is free when all warps have called release().
   __device__ void release(int slot, bool shared) const { release_at(empty[slot].address(), shared); }
   // Does what release() does. `address` is the address of the slot's barrier in `empty`.
   __device__ static void release_at(std::uint32_t address, bool shared) {

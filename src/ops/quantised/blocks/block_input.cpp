@@ -24,7 +24,7 @@ TESSERA_CPU_CLONES void make(const T* x, std::int64_t parts, std::int64_t chunk_
       const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffu;
       greatest = greatest < magnitude ? magnitude : greatest;
     }
-    const bool finite = greatest < kInfinity;  // and no value is NaN
+    const bool finite = greatest < kInfinity;  // false also if a value is NaN
     const float scale = std::bit_cast<float>(greatest) / 127.0F;
     const float inverse = finite && scale >= std::numeric_limits<float>::min() ? 1.0F / scale : 0.0F;
     Input& input = to[part / kChunkParts * chunk_stride + part % kChunkParts];

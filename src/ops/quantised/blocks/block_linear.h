@@ -15,7 +15,7 @@ namespace tessera {
 // Returns whether the kernel supports the product: a type with a packed form, and inputs that may be rounded by block.
 bool block_linear_takes(const QuantisedProblem& p);
 
-// Preconditions of both functions: block_linear_takes(p), and p.m >= 1.
+// Preconditions of block_linear_workspace() and bind_block_linear(): block_linear_takes(p), and p.m >= 1.
 std::size_t block_linear_workspace(const QuantisedProblem& p);
 Result<std::unique_ptr<BoundOp>> bind_block_linear(const QuantisedProblem& p);
 

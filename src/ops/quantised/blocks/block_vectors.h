@@ -217,8 +217,8 @@ struct Avx2Vectors : Vectors<32> {
   }
 };
 
-// AVX-512 with VNNI: vpdpbusd adds four products of bytes to a lane. It takes unsigned codes, so signed codes get 128
-// added (kShifted).
+// AVX-512 with VNNI: vpdpbusd adds four products of bytes to a lane. The instruction takes unsigned codes, so signed
+// codes get 128 added (kShifted).
 struct VnniVectors : Vectors<64> {
   static constexpr bool kMultipliesSigned = false;
   static TESSERA_INLINE F each(const float* p) {

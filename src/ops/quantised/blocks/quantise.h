@@ -27,7 +27,7 @@ bool uses_importance(BlockType type);
 // If `importance` is not null, it has an importance for each number of x: the mean square of the input by which the
 // number is multiplied, in any unit. With importances, Q4_0, Q4_1, Q5_0 and Q5_1 search too, and the weight of x[i] in
 // every search is importance[i] · sqrt(m + x[i]²), where m is the mean square of x in the block. Types for which
-// uses_importance() is false ignore it.
+// uses_importance() is false ignore `importance`.
 //
 // Preconditions: can_quantise(type). The numbers are finite. Except for F32 and BF16, their magnitudes are at most
 // kMostQuantised. Importances are positive, and the sum of a block's importances is at most 1e12 times the least

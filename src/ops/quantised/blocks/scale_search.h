@@ -161,7 +161,7 @@ struct SignedIntegers {
   TESSERA_INLINE float nearest_to(float x) const { return clamped(nearest(x), -half, half - 1.0F); }
 };
 
-// Returns the scale for x ≈ scale · q with q from `numbers`. It may be negative, and is 0 if all of x is 0.
+// Returns the scale for x ≈ scale · q with q from `numbers`. The scale may be negative, and is 0 if all of x is 0.
 template <int kCount, class Numbers>
 TESSERA_INLINE float fit_scale(const float* x, const float* w, const Numbers& numbers, float step, int steps) {
   const float greatest = greatest_of(x, kCount);
