@@ -29,7 +29,7 @@
  * tessera_close and tessera_request_free: once one of them has begun, no other call may use its handle. Each engine
  * runs forwards on its own thread; engines of one process are independent. A process that is forked after its
  * parent opened an engine cannot use or close this engine, nor open another: the engine's threads exist in the parent
- * alone. Functions that need them return TESSERA_FAILED_PRECONDITION. */
+ * alone. Functions that need these threads return TESSERA_FAILED_PRECONDITION. */
 #ifndef TESSERA_H
 #define TESSERA_H
 
@@ -213,9 +213,10 @@ tessera_code tessera_lora_unload(tessera_engine* engine, const char* name, tesse
  * use an adapter which "load_inplace" has replaced. */
 tessera_code tessera_lora_wait(tessera_engine* engine, const char* name, int64_t timeout_ms, tessera_error** error);
 /* Lists the loaded adapters, sorted by name, as JSON: [{"lora_name", "lora_path", "rank", "pinned", "running",
- * "on_device"}]. "rank" is the largest rank of its modules; 0 if it has only whole matrices. "running" is the number of
- * running requests that use it; a request that waits for a place on the device does not count. "on_device" says
- * whether it has such a place. The list is empty for an engine without adapters. Waits for the running step. */
+ * "on_device"}]. "rank" is the largest rank of the adapter's modules; 0 if the adapter has only whole matrices.
+ * "running" is the number of running requests that use the adapter; a request that waits for the adapter to get a place
+ * on the device does not count. "on_device" says whether the adapter has such a place. The list is empty for an engine
+ * without adapters. Waits for the running step. */
 tessera_code tessera_lora_list(tessera_engine* engine, char** json, tessera_error** error);
 
 /* ---- The program ---- */

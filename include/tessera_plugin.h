@@ -22,8 +22,8 @@
  *            Nothing may throw or longjmp out of the plugin. If a C++ exception leaves it, the call counts as failed.
  * Lifetime.  Tables, names and objects behind `self` must stay valid while the library is loaded: make them static.
  *            Arguments of a call are valid during the call, unless the comment says otherwise. The library stays loaded
- *            until the engine that loaded it is closed. Before the host loads the library, it loads it once in a
- *            child process, to see whether it works.
+ *            until the engine that loaded it is closed. Before the host loads the library into its own process,
+ *            the host loads the library once in a child process, to see whether loading works.
  * Threads.   tessera_plugin_register runs on one thread, alone. Afterwards several threads may call every function with
  *            different objects. One thread at a time uses an object that a function made (bound kernel, stream,
  *            parser …). A device is the exception: several threads may call its functions at once.
@@ -138,7 +138,7 @@ typedef struct tessera_plugin_tensor {
   int32_t dtype;
   int32_t rank;
   int64_t dims[TESSERA_PLUGIN_MAX_RANK];
-  int32_t is_weight; /* no kernel writes it */
+  int32_t is_weight; /* 1: a weight, which no kernel writes */
 } tessera_plugin_tensor;
 
 enum {
@@ -351,10 +351,11 @@ typedef struct tessera_plugin_steps {
   void* host;
 } tessera_plugin_steps;
 
-/* A type of device. The host guarantees the following to these functions. There is one recording at a time. While it
- * is open, its thread does not allocate, grow arenas, upload, download, synchronise or make streams. It may still
- * free memory, and the graph is then dropped. Objects are freed before what they use: graphs, then events and
- * streams, memory, the device. Free functions get each object once, never null, and cannot fail. Sizes are above 0.
+/* A type of device. The host guarantees the following to these functions. There is one recording at a time. While a
+ * recording is open, the recording thread does not allocate, grow arenas, upload, download, synchronise or make
+ * streams. This thread may still free memory, and the graph is then dropped. Objects are freed before what they use:
+ * graphs, then events and streams, memory, the device. Free functions get each object once, never null, and cannot
+ * fail. Sizes are above 0.
  *
  * New memory may have any contents. Copies, fills and kernels of one stream run in order. */
 typedef struct tessera_plugin_device {
@@ -600,8 +601,8 @@ typedef struct tessera_plugin_family {
    *
    * The graph must declare and read the first five inputs. The engine adds the head: the matrix "lm_head.weight"
    * [vocab_size, hidden_size], or "model.embed_tokens.weight" with tie_word_embeddings. `tessera explain --graph body`
-   * shows the graphs of the engine's families. Any thread may call the function, for each plan of the model, so it must
-   * be pure. Null: the family is described by its base. */
+   * shows the graphs of the engine's families. Any thread may call the function, several times for one model, so it
+   * must be pure. Null: the family is described by its base. */
   int32_t (*graph)(void* self, const tessera_plugin_model* model, const tessera_plugin_text* out,
                    const tessera_plugin_weights* weights, tessera_plugin_error* error);
 } tessera_plugin_family;
