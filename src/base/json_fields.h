@@ -30,7 +30,7 @@ class Fields {
       : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
   const std::string& file() const { return file_; }
-  const Json* find(std::string_view key) const;                                  // null if absent or null
+  const Json* find(std::string_view key) const;                                  // null for an absent or null member
   bool has(std::string_view key) const { return object_.find(key) != nullptr; }  // true also for a null member
 
   // The next four functions read a number, which must be at least `low` and at most `high`.
@@ -38,7 +38,7 @@ class Fields {
   Result<std::optional<std::int64_t>> optional_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<double> required_number(std::string_view key, double low, double high) const;
   Result<std::optional<double>> optional_number(std::string_view key, double low, double high) const;
-  // Reads a list, which must have exactly `count` numbers.
+  // Reads a list of exactly `count` numbers, each at least `low` and at most `high`.
   Result<std::vector<double>> required_numbers(std::string_view key, std::size_t count, double low, double high) const;
   Result<std::optional<bool>> optional_bool(std::string_view key) const;
   Result<std::optional<std::string>> optional_string(std::string_view key) const;

@@ -36,8 +36,8 @@ class MappedFile {
   // Returns the file's content, with the size that the file had at open(). The bytes are valid as long as this object
   // exists.
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Returns kDataLoss if bytes that were read since open() were no longer in the file, so that zeros were read instead.
-  // Call it after reading and before using the result.
+  // Returns kDataLoss if the file no longer had bytes that were read since open(). These bytes were read as zeros. Call
+  // it after reading and before using the result.
   Status check_whole() const;
 
  private:

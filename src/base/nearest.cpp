@@ -13,7 +13,7 @@ char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + '
 bool same_letter(char a, char b) { return lower(a) == lower(b); }
 
 // Returns the edit distance in which a swap of two neighbouring letters costs one (optimal string alignment). Keeps
-// only three rows of the table.
+// only three rows of the table of distances between prefixes.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   if (a.size() > kMaxLength || b.size() > kMaxLength) return a == b ? 0 : std::max(a.size(), b.size());
   using Row = std::array<std::size_t, kMaxLength + 1>;
