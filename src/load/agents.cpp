@@ -47,7 +47,7 @@ std::vector<std::int64_t> equal_parts(std::int64_t total, std::int64_t count) {
 
 std::int64_t subagent_turns(std::int64_t turns) { return std::max<std::int64_t>(turns / kSubagentTurnShare, 1); }
 
-// Returns an upper bound of the number of parts in all prompts of a session together. The first prompt of a
+// Returns an upper bound of the number of PromptParts in all prompts of a session together. The first prompt of a
 // conversation has two parts, and each later prompt has two parts more than the prompt before it. A session has a
 // conversation. It may also have a sub-agent with a conversation of its own, and a branch. The branch is one request,
 // whose prompt has at most as many parts as the session's last prompt.

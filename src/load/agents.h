@@ -1,8 +1,9 @@
 // Makes the load of coding agents: sessions of many turns, each of which sends the whole conversation again. All
 // sessions share a system prompt. A turn's prompt is the previous prompt, the output of the previous turn, and new
 // tokens, such as the result of a tool. Some sessions have a sub-agent and a branch. The sub-agent has a conversation
-// of its own, which begins with the system prompt. Its session waits meanwhile. The branch is one request that is sent
-// when the sub-agent begins. It continues the session's conversation, and no request continues the branch.
+// of its own, which begins with the system prompt. The session waits until its sub-agent has ended. The branch is one
+// request that is sent when the sub-agent begins. The branch continues the session's conversation, and no request
+// continues the branch.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ namespace tessera {
 // kMostParts parts.
 // Preconditions: there is a session, and a session has at least two turns.
 Result<Load> agent_load(const LoadOptions& options);
-inline constexpr std::int64_t kMostParts = 1 << 24;  // maximum number of parts in a load; a part takes 32 bytes
+inline constexpr std::int64_t kMostParts = 1 << 24;  // maximum number of PromptParts in a load; each takes 32 bytes
 
 // Lowers known_tokens where a prompt continues an output whose ids the server did not report. In place of these ids the
 // prompt has random tokens, which no cache can have. records[i] belongs to load.requests[i].

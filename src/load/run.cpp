@@ -17,8 +17,8 @@ constexpr int kPromptRanges = 4;
 
 bool has_parts(const Load& load) { return !load.requests.empty() && !load.requests.front().parts.empty(); }
 
-// Writes the body as text, because building a JSON tree of thousands of ids would take so long that it distorts the
-// times that the client measures.
+// Writes the body as text. Building a JSON tree of thousands of ids would take so long that the times which the client
+// measures would be wrong.
 std::string request_body(const LoadTarget& target, const LoadRequest& request, std::size_t index,
                          const PromptSource& source, std::span<const RequestRecord> records) {
   return fmt::format(
