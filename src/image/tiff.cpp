@@ -124,7 +124,8 @@ Status take_block_memory(TIFF* tiff, std::int64_t pixels, std::size_t file_bytes
   TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLESPERPIXEL, &samples);
   TIFFGetFieldDefaulted(tiff, TIFFTAG_BITSPERSAMPLE, &bits);
   TIFFGetFieldDefaulted(tiff, TIFFTAG_COMPRESSION, &compression);
-  // libtiff reads up to four planes at once if each sample has its own plane.
+  // If samples are interleaved, libtiff reads all of them together. If each sample has its own plane, libtiff reads up
+  // to four planes at once.
   const std::int64_t values = std::max<std::int64_t>(samples, 4);
   const std::int64_t bytes_of_value = std::max((bits + 7) / 8, 1);
   // libtiff refuses to allocate a strip or tile above this limit (open_tiff). With the limit, the products below do not
