@@ -23,7 +23,7 @@ std::size_t count(std::string_view text, std::string_view part) {
   return n;
 }
 
-// Returns "" if every tag is closed in order, text contains no markup, and there is no control character. Otherwise
+// Returns "" if all tags are closed in order, the text contains no markup, and there is no control character. Otherwise
 // returns the fault.
 std::string xml_fault(std::string_view xml) {
   std::vector<std::string> open;
