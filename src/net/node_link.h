@@ -42,7 +42,7 @@ class NodeLink {
   void start(TakeFrame take_frame, TakeEnd take_end);
   // Sends a frame. Returns kDeviceLost if the other node is gone.
   Status send(FrameKind kind, FrameParts parts);
-  // Leaves: sends a last frame that tells the other end so, and makes the link's thread end soon. If `why` is an error,
+  // Leaves: tells the other end with a last frame, and makes the link's thread end soon. If `why` is an error,
   // the other end learns that this node is lost and why. Callable from any thread. Only the first call has an effect.
   void leave(const Status& why = {});
   // Leaves like leave() and waits for the thread. Must not be called on the link's thread.
