@@ -26,8 +26,8 @@ Status take_dtype(const std::string& flag, const std::string& text, EngineOption
   return ok_status();
 }
 
-// Reads the data type of the KV cache. "fp8" means "fp8_e4m3", and llama.cpp's "q8_0" means "int8". Any other type is
-// refused as unsupported.
+// Reads the data type of the KV cache. "fp8" means "fp8_e4m3", and llama.cpp's "q8_0" means "int8". A type that
+// kKvCacheDtypes lacks is refused as unsupported.
 Status take_kv_cache_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
   if (std::ranges::find(kKvCacheDtypes, text) == kKvCacheDtypes.end())
     return unimplemented(

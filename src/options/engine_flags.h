@@ -17,8 +17,8 @@ namespace tessera {
 // Values of flags for which EngineOptions has no member.
 struct CommonFlags {
   std::shared_ptr<const Registry> registry;  // the registry for the engine's options
-  // Loads a plugin into `registry`. It is called before the parser reads the flags whose values may name what the
-  // plugin adds. Null if the program loads no plugins.
+  // Loads a plugin into `registry`. The parser calls this function before it reads the flags whose values may name what
+  // the plugin adds. Null if the program loads no plugins.
   std::function<Status(const std::string& file)> load_plugin{};
   ModelSource model{};
   std::vector<std::string> log_levels{};
