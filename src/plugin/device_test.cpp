@@ -206,7 +206,7 @@ TEST(PluginDevice, ItsOwnCaptureReplacesTheRecording) {
   ASSERT_TRUE(piece->launch(*stream).ok());
   EXPECT_THAT(content(*stream, memory->data()), ::testing::Each(7)) << "this capture has the steps in reverse";
 
-  // A step of this program fails. Only the capture of this program may fail.
+  // A step of this program fails. The failure must not affect captures of other programs.
   const BoundProgram broken(program, {}, fills({}, {7, 9}));
   const Status status = backend.capture(broken, *stream, "broken piece").status();
   EXPECT_THAT(status.message(), HasSubstr("capture of 'broken piece'"));

@@ -75,8 +75,8 @@ std::optional<int> wait_for(pid_t child, int options) {
 
 // Appends the child's output to `answer` and returns the child's exit state. Returns nothing if the child still runs
 // at the time `end`.
-// Polls the child's state and does not wait for end-of-file on the pipe, because a process that another thread forked
-// may hold the pipe open after the child has ended.
+// Polls the child's state instead of waiting for end-of-file on the pipe. A process that another thread has forked may
+// hold the pipe open after the child has ended.
 std::optional<int> read_until_end(pid_t child, Pipe& pipe, std::string& answer, Clock::time_point end) {
   constexpr int kLookMs = 5;  // interval between checks whether the child has ended
   while (Clock::now() < end) {
