@@ -25,6 +25,7 @@ class ArenaHistory {
   // The arena must outlive this object.
   explicit ArenaHistory(const Arena& arena) : arena_(&arena) {}
 
+  // Counts a new forward, which may write the whole arena except its first `kept_bytes` bytes.
   void begin_forward(std::int64_t kept_bytes);
   std::uint64_t generation() const { return generation_; }
 

@@ -26,8 +26,8 @@ using TokenWeights = std::vector<double>;
 TokenWeights uniform_weights(std::int64_t first, std::int64_t last);
 
 // The share of the computation that goes into padding, if each forward is padded to the next size of the ladder.
-// `tokens` measures the computation in tokens, and `time` measures it in the unit of TokenCost. Both leave out forwards
-// above the largest size.
+// For the share `tokens`, the computation is measured in tokens. For the share `time`, it is measured in the unit of
+// TokenCost. Both shares leave out forwards above the largest size.
 struct PaddingWaste {
   double tokens = 0;
   double time = 0;

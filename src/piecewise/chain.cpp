@@ -52,7 +52,7 @@ class Chain {
       copy.name = free_name(source + ".", copy.name);
     } else if (const auto taken = names_.find(copy.name); taken != names_.end()) {
       // Callers find inputs, weights and states by name, so these values keep their names. If an earlier result has the
-      // same name, the result gets another name.
+      // same name, that earlier result gets another name.
       ir::Value& inner = graph_.value(taken->second);
       inner.name = free_name("inner.", inner.name);
       names_.emplace(inner.name, taken->second);

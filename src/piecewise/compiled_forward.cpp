@@ -52,8 +52,8 @@ class ForwardCompiler {
     return program;
   }
 
-  // Checks whether programs can run in halves (compile/halves.h). If none can, or if this would change the result,
-  // makes all programs run whole and adds a note with the reason.
+  // Checks whether programs can run in halves (compile/halves.h). If none can, or if halves would change the forward's
+  // result, makes all programs run whole and adds a note with the reason.
   void check_halves() {
     const std::string why = why_not_in_halves(forward_);
     if (why.empty()) return;

@@ -74,7 +74,7 @@ struct GraphNeed {
 // A second compiler, which is used only for some of the buckets.
 struct CompilerForSome {
   const Compiler& compiler;
-  std::function<bool(const ir::Bucket& bucket)> serves;  // a pure function: whether it is used
+  std::function<bool(const ir::Bucket& bucket)> serves;  // pure; whether `compiler` runs the bucket
 };
 
 class Executable {
