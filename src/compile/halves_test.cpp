@@ -92,7 +92,7 @@ class LoggedStream final : public Stream {
   Stream* side_;
 };
 
-// Logs a text such as "linear 2". It consists of the operator and the number of rows of its first operand.
+// Logs a text such as "linear 2", in which 2 is the number of rows of the first operand of linear.
 class LoggedOp final : public BoundOp {
  public:
   explicit LoggedOp(std::string what) : what_(std::move(what)) {}

@@ -122,8 +122,8 @@ TEST(FusionPlan, StoresInACacheWithScalesStayOperators) {
 }
 
 TEST(FusionPlan, AWriteKeepsItsPlace) {
-  // silu(%flat) reads the cache after kv_store has written it. It must stay after kv_store, and must not join an
-  // earlier group.
+  // silu(%flat) reads the cache after kv_store has written it. So silu(%flat) must stay after kv_store, and must not
+  // join an earlier group.
   const std::string text = plan(
       "%a: f32[T, 8] = silu(%x) %b: f32[T, 8] = scale(%a) {factor = 2.0} kv_store(%keys, %keys, %slots, mut %kc, mut "
       "%vc) "

@@ -25,8 +25,8 @@ class GraphFacts {
   // execution order, and each appears once.
   std::span<const ir::NodeId> users(ir::ValueId value) const { return users_[value.index()]; }
   // accesses() returns the nodes that run a kernel and have the value's memory as an operand under any name. writes()
-  // returns only the nodes among them that write the memory. Both lists are in execution order. Neither contains the
-  // node that makes the value.
+  // returns only the nodes among them that write the memory. Both lists are in execution order. Neither list
+  // contains the node that makes the value.
   std::span<const ir::NodeId> accesses(ir::ValueId value) const { return accesses_[memory(value).index()]; }
   std::span<const ir::NodeId> writes(ir::ValueId value) const { return writes_[memory(value).index()]; }
   // Returns whether a node between `after` and `before` writes the value's memory.
