@@ -182,7 +182,7 @@ std::string_view type_name(const Value& value);
 bool truthy(const Value& value);
 
 // equal() returns whether a == b. compare() returns a number below 0, 0 or above 0 if a is less than, equal to or
-// greater than b. It returns an error for values without an order.
+// greater than b. compare() returns an error for values without an order.
 Result<bool> equal(const Value& a, const Value& b, Budget& budget);
 Result<int> compare(const Value& a, const Value& b, Budget& budget);
 

@@ -32,8 +32,8 @@ class Charsmap {
 
   // Follows SentencePiece's rule: replaces from the left, always the longest entry.
   std::string replace_longest(std::string_view text) const;
-  // Follows Hugging Face's rule ("Precompiled" in tokenizer.json). It looks up grapheme clusters shorter than six bytes
-  // as a whole. Longer clusters, and clusters that have no entry, are looked up character by character. If several
+  // Follows Hugging Face's rule ("Precompiled" in tokenizer.json). The rule looks up grapheme clusters shorter than six
+  // bytes as a whole. Longer clusters, and clusters without an entry, are looked up character by character. If several
   // entries are prefixes of the looked-up text, the shortest entry's replacement stands for the whole looked-up text.
   std::string replace_graphemes(std::string_view text) const;
 
