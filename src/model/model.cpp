@@ -174,7 +174,7 @@ Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOpti
   ModelOptions own = options;
   const std::size_t groups = graphs.body.cache_groups.size();
   const std::size_t group = full_group(graphs.body);
-  if (graphs.body.cache_groups.size() > groups) {  // full_group() added a group; if not, the layer uses the target's
+  if (graphs.body.cache_groups.size() > groups) {  // full_group() added a group; otherwise the layer uses an old one
     own.guest = {.groups = graphs.body.cache_groups, .group = group, .takes_embeddings = true};
     own.guest->groups[group].layers.push_back(eagle.config.num_hidden_layers - 1);
   }

@@ -21,7 +21,7 @@ namespace tessera {
 namespace {
 
 // Returns the index of the first value that is not finite, or -1 if all values are finite. A number is not finite if
-// its exponent has only ones. Only then does adding the exponent's lowest bit carry into the sign's place.
+// all bits of its exponent are ones. Adding the exponent's lowest bit carries into the sign bit in this case alone.
 template <class T>
 std::int64_t first_not_finite(std::span<const T> values) {
   using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t>;
@@ -41,7 +41,7 @@ std::int64_t first_not_finite(std::span<const T> values) {
   return static_cast<std::int64_t>(i);
 }
 
-// `index` is the place of `value` in the tensor.
+// Returns the error for `value`, which is not finite and has this index in the tensor.
 template <class T>
 Status not_finite(const StoredTensor& tensor, std::int64_t index, T value) {
   return invalid_argument(fmt::format("value {} of tensor \"{}\" is {} in the model's type; accepted are finite values",

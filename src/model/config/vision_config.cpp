@@ -51,7 +51,7 @@ Status read_sizes(const Fields& fields, VisionConfig& config) {
   TRY(read_size(fields, "patch_size", C::kMaxPatchSize, config.patch_size));
   TRY(read_size(fields, "temporal_patch_size", C::kMaxPatchSize, config.temporal_patch_size));
   TRY(read_size(fields, "spatial_merge_size", C::kMaxMergeSize, config.merge_size));
-  // The published files of Qwen2-VL and Qwen2.5-VL call the field in_chans.
+  // In the published files of Qwen2-VL and Qwen2.5-VL, the field in_channels has the name in_chans.
   const char* channels = fields.find("in_channels") == nullptr ? "in_chans" : "in_channels";
   config.in_channels = TRY(fields.optional_int(channels, 1, 16)).value_or(config.in_channels);
   if (config.in_channels != 3) return fields.unsupported(channels, "3");

@@ -19,8 +19,8 @@ ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
 
 Status read_config(const Fields& fields, ModelConfig& config) {
   std::optional<std::int64_t> window = TRY(read_sliding_window(fields, std::nullopt));
-  // A window as long as the context has no effect. It is removed, because attention is faster without a window: only
-  // then can the attention kernel split the keys of one tile of query rows into parts that run in parallel.
+  // A window as long as the context has no effect. It is removed, because attention is faster without a window: the
+  // attention kernel can then split the keys of one tile of query rows into parts that run in parallel.
   if (window && *window >= config.max_position_embeddings) window.reset();
   return set_sliding_windows(fields, window, /*first=*/0, config);
 }

@@ -36,7 +36,7 @@ ValueId feed_forward(LayerBuilder& b, const ModelConfig& config, std::int64_t la
 
 // Adds a layer:
 //   h += mix(norm(h));  h += mlp(norm(h))
-// where mix is a gated delta net, or o(attention(rope(norm(q)), rope(norm(k)), v) · sigmoid(gate)).
+// mix is a gated delta net, or o(attention(rope(norm(q)), rope(norm(k)), v) · sigmoid(gate)).
 void add_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
                const std::string& prefix, const Tensors& tensors) {
   const ModelConfig& config = shared.config;

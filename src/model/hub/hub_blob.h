@@ -30,9 +30,9 @@ bool has_blob(const HubFolder& folder, const HubFile& file);
 Status fetch_blob(HttpClient& client, const BlobRequest& request,
                   const std::function<Status(const HttpReply&)>& refused);
 
-// Calls `attempt` until its reply is not a temporary failure. Gives up after 5 attempts, but an attempt after which
-// `progress` returns a larger number than before restarts the count at 1. Logs a warning and waits between attempts.
-// `what` names the download in warnings.
+// Calls `attempt` until its reply is not a temporary failure. Gives up after 5 attempts. If `progress` returns a larger
+// number after an attempt than before it, the count of attempts restarts at 1. Logs a warning and waits between
+// attempts. `what` names the download in warnings.
 Result<HttpReply> with_retries(const std::string& what, std::int64_t delay_ms,
                                const std::function<Result<HttpReply>()>& attempt,
                                const std::function<std::int64_t()>& progress);

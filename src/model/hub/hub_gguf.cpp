@@ -48,7 +48,7 @@ bool has_type(std::string_view stem, const std::string& type) {
   return before == '-' || before == '.' || before == '/';
 }
 
-// If several stems fit, keeps the one that equals `path`, or else those outside of subfolders if there are any.
+// Keeps the stem that equals `path`. If no stem does, keeps the stems outside of subfolders, if there are any.
 void keep_nearest(std::vector<std::string>& stems, std::string_view path) {
   const auto is_named = [&](const std::string& stem) { return stem == path; };
   const auto is_outside = [](const std::string& stem) { return stem.find('/') == std::string::npos; };

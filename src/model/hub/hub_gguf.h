@@ -22,10 +22,10 @@ std::optional<HubModel> parse_hub_name(std::string_view text);
 // invalid_argument if several models are left.
 Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names, std::string_view which);
 
-// Returns the projector to download with the GGUF file `model`: the file `named`. If `named` is "", it is the only
-// projector in the model's folder, or, if there is none, the only one outside of subfolders. Returns nothing if `named`
-// is "" and there is no such projector, or several. Returns not_found if there is no file `named`, and the message
-// lists the projectors.
+// Returns the projector to download with the GGUF file `model`: the file `named`. If `named` is "", returns the only
+// projector in the model's folder or, if that folder has no projector, the only projector outside of subfolders.
+// Returns nothing if `named` is "" and there is no such projector, or if there are several. Returns not_found if there
+// is no file `named`, and the message lists the projectors.
 Result<std::optional<std::string>> choose_projector(std::span<const std::string> names, std::string_view named,
                                                     std::string_view model);
 

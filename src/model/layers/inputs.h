@@ -23,8 +23,8 @@ struct TokenInputs {
   ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
   // The slots of one cache group. Operators treat a token whose slot in this group is 0 as padding. The group is the
-  // first one that is not a state group, because batches for measurements give slot 0 of a state group also to tokens
-  // that are not padding. If the model has only state groups, the group is the first of them.
+  // first one that is not a state group. In a state group all tokens of a dummy batch, which only serves to measure,
+  // have slot 0. If the model has only state groups, the group is the first of them.
   ir::ValueId padding_slots;
 };
 // Returns whether prompts may give embeddings in place of ids. For a draft model they may not.

@@ -77,8 +77,8 @@ TESSERA_CPU_CLONES void raise_all(const float* x, std::uint32_t* greatest, std::
   }
 }
 
-// raise_blocks() and spread_blocks() process whole blocks of kBlock columns. If kBlock is 0, a block has `block`
-// columns.
+// raise_blocks() does the work of raise_to_columns(), and spread_blocks() that of spread_scales(), for `count` whole
+// blocks. A block has kBlock columns, or `block` columns if kBlock is 0.
 template <std::int64_t kBlock>
 TESSERA_CPU_CLONES void raise_blocks(const std::uint32_t* bits, std::int64_t block, std::uint32_t* of_blocks,
                                      std::int64_t count) {

@@ -42,18 +42,21 @@ inline constexpr std::uint32_t kInfiniteBits = 0x7f800000u;
 // Sets greatest[i] to the bits of the magnitude of x[i] if these bits are greater than greatest[i]. Precondition: both
 // arrays have the same length.
 void raise_to_magnitudes(std::span<const float> x, std::span<std::uint32_t> greatest);
-// bits[i] belongs to block (first + i) / block. Raises this block's element of `of_blocks` to bits[i] if bits[i] is
-// greater. Preconditions: 0 <= first < block, and `of_blocks` has an element for each of these blocks.
+// A block has `block` columns, so bits[i] belongs to the block with index (first + i) / block. Raises this block's
+// element of `of_blocks` to bits[i] if bits[i] is greater. Preconditions: 0 <= first < block, and `of_blocks` has an
+// element for each of these blocks.
 void raise_to_columns(std::span<const std::uint32_t> bits, std::int64_t first, std::int64_t block,
                       std::span<std::uint32_t> of_blocks);
 
+// Returns the factor of a matrix whose greatest magnitude is `greatest`. Returns 1 for types without a factor.
 float matrix_factor(Rounding::Values values, float greatest);
 // Sets scales[i] to the scale of block i as a float32 number, even if scales are stored as E4M3. greatest[i] contains
 // the bits of the block's greatest magnitude. Precondition: both arrays have the same length.
 void block_scales(Rounding::Values values, std::span<const std::uint32_t> greatest, float factor,
                   std::span<float> scales);
 
-// Sets divisors[i] to scales[(first + i) / block] · factor. Preconditions are those of raise_to_columns().
+// Sets divisors[i] to scales[(first + i) / block] · factor, where `block` is the number of columns in a block.
+// Preconditions are those of raise_to_columns().
 void spread_scales(std::span<const float> scales, float factor, std::int64_t first, std::int64_t block,
                    std::span<float> divisors);
 // Sets to[i] to the stored value for x[i] / divisors[i]. Precondition: all arrays have the same length.

@@ -1,4 +1,4 @@
-// What a user adds to a model in GGUF files: the file of a vision tower, and values that replace the file's metadata.
+// What a user adds to a model in GGUF files: the file of a vision tower, and values that replace the model's metadata.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// A value that takes the place of one in the metadata, or is added to them.
+// A value that replaces a value of the model's metadata, or that is added to the metadata.
 struct GgufOverride {
   std::string key;
   std::variant<std::int64_t, double, bool, std::string> value;

@@ -15,8 +15,8 @@ namespace tessera {
 std::vector<std::string_view> unread_gguf_tensors(const Checkpoint& checkpoint, std::span<const WeightSpec> specs);
 
 // Returns all tensors from which no rank makes a weight, as text for a log: "model.visual.* (153), mtp.* (15)". The
-// tensors are grouped by a prefix of their names. It is the shortest prefix with which no used tensor's name begins.
-// Returns "" if all tensors are used.
+// tensors are grouped by a prefix of their names: the shortest prefix with which no used tensor's name begins. Returns
+// "" if all tensors are used.
 std::string unread_tensors(const Checkpoint& checkpoint, std::span<const WeightSpec> specs);
 
 }  // namespace tessera

@@ -13,8 +13,9 @@
 
 namespace tessera {
 
-// Writes elements of the part to `to`, which has exactly their size. `runs` says which elements. They are converted to
-// `dtype`, which is F32, F16 or BF16, or another type if the storage requires that. Called from one thread.
+// Writes elements of the part to `to`, which has exactly their size. `runs` says which elements. The elements are
+// converted to `dtype`, which is F32, F16 or BF16, or another type if the storage requires that. Called from one
+// thread.
 using WeightSource = std::function<Status(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype,
                                           const SliceRuns& runs, std::span<std::byte> to)>;
 
