@@ -273,7 +273,8 @@ TEST_F(HalvesTest, VariantDependsOnSizesOnly) {
   EXPECT_NE(variant(8), variant(9));
 }
 
-// Waiting for the stream must also wait for work on its side stream.
+// If an operator fails between a fork and its join, the join must still be enqueued. Without it, waiting for the stream
+// would not wait for the work on its side stream.
 TEST_F(HalvesTest, AnErrorBetweenForkAndJoinJoins) {
   class Failing final : public BoundOp {
    public:

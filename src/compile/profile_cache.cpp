@@ -221,7 +221,7 @@ Result<std::map<std::string, ProfileCacheKind>> clear_profiles(const std::string
     if (fs::remove(file.path, error)) removed.push_back(file);
     if (error) return not_found(fmt::format("cannot remove {}: {}", file.path.string(), error.message()));
   }
-  // This removes only empty folders. The next process that writes an entry makes its folder again.
+  // fs::remove() removes only empty folders. The next process that writes an entry makes the entry's folder again.
   std::error_code error;
   for (const File& file : removed) fs::remove(file.path.parent_path(), error);
   fs::remove(profiles(root), error);

@@ -93,7 +93,7 @@ class ForwardCompiler {
   const StitchingGraph& graph_;
   const Compiler& compiler_;
   CompiledForward forward_;
-  // by kind and structure of the part
+  // The programs made so far. The key is the kind and the structure of a part.
   std::map<std::pair<Part::Kind, std::string>, std::shared_ptr<Program>> programs_;
 };
 
