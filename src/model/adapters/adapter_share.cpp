@@ -69,7 +69,7 @@ Status write_a(const AdaptableLinear& linear, const AdaptableModule& module, con
 template <class T>
 Status write_b(const AdaptableRange& range, const AdapterMatrices& matrices, StoredDtype dtype, std::int64_t width,
                T* to) {
-  constexpr std::int64_t kRows = 256;  // so few that they stay in the L1 cache for most ranks
+  constexpr std::int64_t kRows = 256;  // so few that they stay in the L1 cache for most LoRA ranks
   std::vector<T> buffer(static_cast<std::size_t>(std::min(kRows, range.rows) * matrices.rank));
   for (std::int64_t first = 0; first < range.rows; first += kRows) {
     const std::int64_t count = std::min(kRows, range.rows - first);

@@ -103,7 +103,7 @@ Status read_modelopt_groups(const Fields& fields, const Json& groups, FormatRule
   return ok_status();
 }
 
-// Checks that the field has the same value in both files, if both have it.
+// Checks that the field `key` has the same value in both files, if both have it. Upper and lower case count as equal.
 Status check_same(const Fields& fields, const Fields& beside, const char* key) {
   const std::optional<std::string> here = TRY(fields.optional_string(key));
   const std::optional<std::string> there = TRY(beside.optional_string(key));
@@ -115,7 +115,7 @@ Status check_same(const Fields& fields, const Fields& beside, const char* key) {
 
 Result<FormatRules> read_modelopt(const Fields* fields, const Fields* beside) {
   if (fields != nullptr && beside != nullptr) TRY(check_same(*fields, *beside, "quant_algo"));
-  // Returns the file that has the field. If both files have it, returns config.json.
+  // Returns the file that has the field `key`. If both files have it, returns config.json.
   const auto with = [&](const char* key) -> const Fields& {
     return fields == nullptr || (fields->find(key) == nullptr && beside != nullptr) ? *beside : *fields;
   };

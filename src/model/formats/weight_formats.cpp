@@ -24,7 +24,7 @@ struct Section {
   const Json* json = nullptr;
 };
 
-// Returns the language model's settings. A nested config may have them inside or outside of "text_config".
+// Returns the language model's quantisation settings. A nested config may have them inside or outside of "text_config".
 std::optional<Section> find_section(const Fields& config) {
   std::vector<Fields> places;
   if (const Json* text = config.find("text_config")) places.push_back(config.inside("text_config", *text));

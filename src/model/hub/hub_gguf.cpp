@@ -48,7 +48,8 @@ bool has_type(std::string_view stem, const std::string& type) {
   return before == '-' || before == '.' || before == '/';
 }
 
-// Keeps the stem that equals `path`. If no stem does, keeps the stems outside of subfolders, if there are any.
+// Keeps only the stem that equals `path`. If no stem does, keeps only the stems outside of subfolders. If there are
+// none either, keeps all stems.
 void keep_nearest(std::vector<std::string>& stems, std::string_view path) {
   const auto is_named = [&](const std::string& stem) { return stem == path; };
   const auto is_outside = [](const std::string& stem) { return stem.find('/') == std::string::npos; };
