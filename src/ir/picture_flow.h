@@ -38,8 +38,8 @@ struct Flow {
 // Computes the flow. References to values or nodes that do not exist are omitted.
 Flow flow_of(const Graph& graph, const PictureOptions& options);
 
-// Returns the text as valid UTF-8 without control characters, cut to at most `most` characters. If text is cut off, "…"
-// follows. Invalid or unprintable characters become U+FFFD.
+// Returns the text as valid UTF-8 without control characters, in at most `most` characters. If text is cut off, the
+// last of these characters is "…". Invalid or unprintable characters become U+FFFD.
 std::string printable(std::string_view text, std::size_t most);
 // Returns the value's name and type, for example "%h: bf16[T, 64]".
 std::string typed_name(const Graph& graph, ValueId id);

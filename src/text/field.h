@@ -61,7 +61,8 @@ class Field {
   const Json* value_;
 };
 
-// Formats a value for an error message: JSON on one line, cut to about 80 bytes at a character boundary.
+// Formats a value for an error message: JSON on one line, cut to about 80 bytes at a character boundary. For an array
+// with more than 80 elements, gives only the number of elements.
 std::string quote_json(const Json& value);
 std::string quote_for_error(std::string_view text);
 

@@ -21,8 +21,8 @@ class WeightUpload {
   // `device` must outlive the object.
   static Result<WeightUpload> create(Device& device);
 
-  // Calls `fill` for a buffer of `bytes` bytes in host memory, and copies the buffer's content to `to`. Precondition: 1
-  // <= bytes <= kBufferBytes.
+  // Calls `fill` for a buffer of `bytes` bytes in host memory, and copies the buffer's content to `to`. If the device's
+  // memory is host memory, the buffer is the memory at `to` itself. Precondition: 1 <= bytes <= kBufferBytes.
   Status write(DeviceAddress to, std::size_t bytes, const std::function<Status(std::span<std::byte>)>& fill);
   // Waits for all writes. Call it once, after the last write().
   Status finish();
