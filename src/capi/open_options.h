@@ -24,8 +24,8 @@ struct OpenOptions {
   std::vector<FlagValue> values;      // the options as the caller named them, for with_flags()
 };
 
-// Reads options in JSON or YAML, with the keys of a configuration file. Opens no configuration file. `load_plugin` is
-// used like CommonFlags::load_plugin. Errors name the line, the key, the value and what is accepted.
+// Reads options in JSON or YAML, with the keys of a configuration file. Opens no configuration file. Calls
+// `load_plugin` for each plugin that the options name. Errors name the line, the key, the value and what is accepted.
 Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
                                       std::function<Status(const std::string& file)> load_plugin = {});
 
