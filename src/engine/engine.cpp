@@ -15,8 +15,8 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::uniqu
   return engine;
 }
 
-// Loads the adapters that the options name, in order. Reads the next few folders meanwhile, so that some are converted
-// while others wait for pinned memory.
+// Loads the adapters that the options name, in order. Meanwhile reads the next few folders, so that some adapters are
+// converted while others wait for pinned memory.
 Status Engine::load_adapters() {
   using Content = Result<std::shared_ptr<const Adapter>>;
   constexpr std::size_t kReadAtOnce = 4;

@@ -107,8 +107,8 @@ class Engine {
   // engine is idle(), and the caller is not inside work that the profiler measures.
   Status start_profile() { return report_.recorder().start(); }
   EngineProfile end_profile() { return report_.recorder().end(); }
-  // Returns the profiler of the running recording; null while no profile is recorded. Callers measure with it what they
-  // do between steps.
+  // Returns the profiler of the running recording; null while no profile is recorded. Callers use the profiler to
+  // measure what they do between steps.
   StepProfiler* profiler() const { return report_.recorder().profiler(); }
   // Return the adapters that requests may name, and the layout of the linears that adapters may change. The layout is
   // null if no adapters are served. Any thread may pass the layout and device() to Adapter::load(), but only the

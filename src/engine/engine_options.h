@@ -73,8 +73,8 @@ struct DraftOptions {
   // speculative_draft_model_quantization: when the engine starts, it quantises a draft layer, and the head that
   // computes the drafts' logits, to this format: fp8, int8, int4 or nvfp4. Empty: both keep their stored format.
   std::string quantization = {};
-  // speculative_draft_vocab_size: a next-token layer or a draft model drafts only ids below this number. 0: it may
-  // draft any id.
+  // speculative_draft_vocab_size: a next-token layer or a draft model drafts only ids below this number. 0: all ids may
+  // be drafted.
   std::int64_t vocab_size = 0;
 
   // speculative_forced_tokens, for measurements: drafts are accepted at random, so that a step yields this many tokens
@@ -195,7 +195,7 @@ struct EngineOptions {
   std::optional<Timeline> start{};
 };
 
-// Returns what the options add to a model in GGUF files.
+// Returns the options that apply only to a model in GGUF files: its projector, and values that replace its metadata.
 inline GgufOptions gguf_options(const EngineOptions& options) {
   return {.projector = options.projector_path, .overrides = options.metadata_overrides};
 }

@@ -25,7 +25,7 @@ using test::run_one;
 using test::sampled;
 using test::small_options;
 
-// Makes the runner refuse forwards of more than `max_tokens` tokens until the scope ends, as if they failed in service.
+// While an object exists, the runner refuses forwards of more than `max_tokens` tokens, as if they failed in service.
 class ForwardFault {
  public:
   ForwardFault(Engine& engine, std::int64_t max_tokens)

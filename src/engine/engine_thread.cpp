@@ -29,8 +29,8 @@ struct EngineThread::Impl {
   using Task = std::function<void(Engine&)>;
   using Command = std::variant<Submit, Cancel, Abort, Task>;
 
-  // Idle time before a measurement begins. A client's next request seldom comes later than this, so measurements seldom
-  // delay it.
+  // The engine must be idle for this time before it begins to measure. Most clients send their next request sooner, so
+  // a measurement seldom delays a request.
   static constexpr std::chrono::milliseconds kRestBeforeMeasuring{20};
 
   Impl(Engine& engine, Sink sink, std::function<void()> failed)
@@ -234,8 +234,8 @@ struct EngineThread::Impl {
 
   Engine& engine_;
   Sink sink_;
-  std::function<void()> failed_;  // empty once it was called
-  // Only the engine's thread uses these.
+  std::function<void()> failed_;  // empty after its call
+  // Only the engine's thread uses the next six members.
   std::unordered_map<RequestId, Ticket> tickets_;
   std::unordered_map<Ticket, RequestId> ids_;
   std::vector<Event> events_;
@@ -243,7 +243,7 @@ struct EngineThread::Impl {
   Status health_;
   bool idle_work_left_ = true;
   EngineStats next_stats_;  // swapped with stats_, so that both keep their memory
-  // Guarded by the mutex.
+  // The mutex guards the members below it, except the thread.
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Command> inbox_;

@@ -77,8 +77,8 @@ inline constexpr double kMaxTimeoutSeconds = 1e9;
 
 // Log-probabilities of the model's own distribution, before penalties, masks and temperature.
 struct LogprobOptions {
-  std::optional<int> output{};    // for each output token and its n most probable alternatives; 0 to kMaxTopLogprobs
-  std::optional<int> prompt{};    // the same for prompt tokens; they are then computed even if they are cached
+  std::optional<int> output{};    // number of alternatives for each output token, up to kMaxTopLogprobs; unset: none
+  std::optional<int> prompt{};    // the same for prompt tokens; cached prompt tokens are then computed again
   std::int64_t prompt_start = 0;  // index of the first prompt token with log-probabilities; token 0 has none
 };
 

@@ -78,7 +78,7 @@ TEST_F(AdapterPoolTest, ServesNothingWithoutSlots) {
   EXPECT_THAT(pool.find("one").status().message(), HasSubstr("enable_lora"));
 }
 
-// The engine reads several folders at once.
+// The engine reads several folders at once, so a later adapter may be read before an earlier one.
 TEST(AdaptersOfTheStart, AreLoadedInOrder) {
   EngineOptions options = small_options();
   options.adapters = {.enabled = true, .limits = {.slots = 2}, .paths = {}};

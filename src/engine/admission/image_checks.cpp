@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Returns where the image's tokens are in the prompt, and how many rows and columns they form. They lie row by row.
+// Returns where the image's tokens are in the prompt, and how many rows and columns the tokens form, row by row.
 TokenGrid grid_of(const PromptImage& image) {
   const Patches& patches = *image.patches;
   return {.first_token = image.first_token,

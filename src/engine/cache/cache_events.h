@@ -1,8 +1,8 @@
 // Events that say what changed in a prefix cache, for observers outside the engine. For example, a gateway uses them to
 // send a prompt to a server whose cache already has the prompt's beginning.
 //
-// A block consists of the tokens of a full page. They continue the tokens of the block's parent. A block's id is a
-// 64-bit hash. The hash covers the adapter, and the tokens and images of the block and of all its ancestors. So two
+// A block consists of the tokens of a full page. These tokens follow the tokens of the block's parent. A block's id is
+// a 64-bit hash. The hash covers the adapter, and the tokens and images of the block and of all its ancestors. So two
 // servers with the same page size compute equal ids for equal beginnings.
 #pragma once
 

@@ -5,9 +5,9 @@
 // tokens of all running sequences together. If the context has n pages, a group needs
 //
 //   paged, latent   n
-//   window          min(n, R · (w + 1) + ⌈chunk / p⌉)   for each running sequence: w, the number of pages that a window
-//                                                       can lie in, and one page to grow; and the pages of the chunk
-//                                                       that is being computed
+//   window          min(n, R · (w + 1) + ⌈chunk / p⌉)   each running sequence gets w pages, the most that a window can
+//                                                       lie in, and one page to grow; the rest is for the chunk that is
+//                                                       being computed
 //   state           min(2 R, 2 · ⌈n · p / 1024⌉)        one slot and one checkpoint for each 1024 tokens
 //
 // n is the greatest number, up to a given limit (`useful`), for which all groups together fit the given bytes. With a

@@ -346,7 +346,7 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
 }
 
 // Removes the node if it is an unlocked leaf without pages, and then does the same with its parent, and so on. If the
-// cache has a paged or latent group, every node has a page, so this removes nothing.
+// cache has a paged or latent group, every node has a page, so this function removes nothing.
 void PrefixCache::remove_empty(Node* node) {
   while (node->locks == 0 && node->children.empty() && !node->has_pages()) node = remove(*node);
 }

@@ -100,9 +100,9 @@ class PrefixCache {
   // Makes the node's checkpoint the most recently used one. Precondition: the node has one.
   void use_checkpoint(Node& node, std::size_t group);
 
-  // Retains the text of a path for the time and with the priority that the hint says. It retains what two kinds of
-  // later texts need: those that continue the whole path, and those that continue its first `end` pages. `end` is at
-  // most the path's size. Precondition: the path is locked.
+  // Retains the text of a path for the time and with the priority that the hint says. The function retains what two
+  // kinds of later texts need: those that continue the whole path, and those that continue its first `end` pages. `end`
+  // is at most the path's size. Precondition: the path is locked.
   void retain(const RetentionHint& hint, std::span<Node* const> path, std::size_t end, Retentions::Time now);
   // These functions call functions of Retentions: release(), end(), empty() and count().
   bool release_session(const std::string& session) { return retentions_.release(session); }

@@ -1,5 +1,5 @@
-// Catches: a prefix that is found although it is not there, or missed although it is; a page that is evicted while in
-// use or before the pages after it; wrong page counts; and two pages for the same tokens.
+// Catches: a prefix that is found although it is not cached, or missed although it is cached; a page that is evicted
+// while in use or before the pages after it; wrong page counts; and two pages for the same tokens.
 #include "tessera/engine/cache/prefix_cache.h"
 
 #include <gmock/gmock.h>

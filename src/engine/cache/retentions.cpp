@@ -35,8 +35,8 @@ void Retentions::retain(const RetentionHint& hint, std::span<const Place> places
 }
 
 // Drops texts until there is room for another text with `marks` marks. If there are too many texts, the owner with the
-// most texts loses its text that expires first. If only the marks are too many, the owner with the most marks does. An
-// owner with few texts therefore loses none to an owner with many.
+// most texts loses its text that expires first. If only the marks are too many, the owner with the most marks loses its
+// text that expires first. So an owner with many texts never makes an owner with few lose one.
 void Retentions::make_room(std::size_t marks) {
   while (!texts_.empty()) {
     const bool too_many_texts = texts_.size() >= kMost;

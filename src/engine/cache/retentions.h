@@ -51,7 +51,7 @@ class Retentions {
     friend auto operator<=>(const Place&, const Place&) = default;
   };
   // A function of the object that sorts places by their levels. The function takes `place` out of the order and calls
-  // `change`, which may change the level of `place`. It then puts `place` back if it was in the order before.
+  // `change`, which may change the level of `place`. The function then puts `place` back if the order had it before.
   using Reorder = std::function<void(Place place, const std::function<void()>& change)>;
 
   explicit Retentions(Reorder reorder) : reorder_(std::move(reorder)) {}
@@ -66,7 +66,7 @@ class Retentions {
   // Marks a text at `places`, and retains it from `now` on. The text replaces the last text of its session. If `places`
   // is empty, no text is retained, and the session's last text stays unless the hint releases the session.
   void retain(const RetentionHint& hint, std::span<const Place> places, Time now);
-  // Ends the retention of a session's text. Returns whether there was one.
+  // Ends the retention of a session's text. Returns whether a text was retained.
   bool release(const std::string& session);
   // Ends retentions whose time is over, the earliest first. Stops once the ended retentions had kMarksAtOnce marks or
   // more. The next call continues.

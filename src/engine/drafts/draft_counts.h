@@ -1,5 +1,5 @@
-// Chooses how many draft tokens each request of a step makes. The choice gives a step without prompts the most tokens
-// per unit of time. In a step with prompts, it saves the most time.
+// Chooses how many draft tokens each request of a step makes. For a step without prompts, the choice gives the most
+// tokens per unit of time. For a step with prompts, the choice saves the most time.
 #pragma once
 
 #include <cstdint>

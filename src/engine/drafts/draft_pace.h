@@ -17,7 +17,7 @@ class DraftPace {
   void judge(std::int64_t drafted, std::int64_t kept, double typical);
 
  private:
-  // The weight of `typical` before the first pause, as a number of drafts. Steps count less the older they are, so the
+  // The weight of `typical` before the first pause, as a number of drafts. Older steps count less (kFading), so the
   // request's own drafts together weigh at most as much as the drafts of ten steps.
   static constexpr double kTypicalWeight = 2;
 

@@ -1,7 +1,7 @@
 // Decides which new requests get drafts, and learns from all requests how often the drafts of the model's next-token
 // layer or draft model are kept.
 //
-// While drafts pay, all new requests get them. There are two reasons to end this:
+// While drafts pay, all new requests get them. Two rules make exceptions:
 //   - Several requests in a row kept too few drafts (end()). Then only one request at a time tries again, and only
 //     after a pause.
 //   - Drafting costs all requests together more time than it saves (stop()). Then no new request drafts for a while.
@@ -30,7 +30,7 @@ class DraftTrials {
     std::int64_t waiting = 0;
   };
 
-  // Returns whether a request that arrives at `now` should make drafts. If it returns true, end() must be called later.
+  // Returns whether a request that arrives at `now` should make drafts. If true, end() must be called later.
   bool begin(Clock::time_point now, const Load& load);
   // Records that a request stops drafting, because it has ended or its drafts did not pay. `paid` says whether its
   // drafts were worth the steps in which they were checked. It is empty if there were too few steps to tell.

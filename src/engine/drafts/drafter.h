@@ -60,14 +60,14 @@ class Drafter {
   // Records that this request stops drafting only because all requests do (DraftTrials::stop).
   void dismiss() { is_dismissed_ = true; }
 
-  // Sets the index of the row in draft_hidden from which the layer makes its first draft. Without an index, the layer
-  // drafts nothing. A draft model needs an index too, although it does not read the row.
+  // Sets from which row of draft_hidden (hidden states on the device) the layer makes its first draft. Without a row,
+  // the layer drafts nothing. A draft model needs a row too, although it does not read the row.
   void set_layer_row(std::optional<std::int32_t> row) { layer_row_ = row; }
   const std::optional<std::int32_t>& layer_row() const { return layer_row_; }
   // Sets whether the draft model has yet to read earlier tokens of the request.
   void set_behind(bool is_behind) { is_behind_ = is_behind; }
-  // Sets whether the layer lacks the keys of many of the request's tokens, and can never get them. If it does, the
-  // number of kept drafts of this request says nothing about drafts of other requests.
+  // Sets whether the layer lacks the keys of many of the request's tokens, and can never get them. If the layer lacks
+  // them, the number of kept drafts of this request says nothing about drafts of other requests.
   void set_lacks_keys(bool lacks_keys) { lacks_keys_ = lacks_keys; }
   // Returns whether the layer or draft model has read the request's earlier tokens, as far as is known.
   bool has_keys() const { return !is_behind_ && !lacks_keys_; }

@@ -63,9 +63,9 @@ TEST_P(DraftsOfItself, AllAreKept) {
 }
 
 // The second round finds the first round's prompts in the cache. The third round cuts such a prompt within a page or at
-// a page's end, and continues it with another token. So the last row of this prefix is now followed by another token
-// than when the draft model read the row. Texts of 15 tokens do not repeat themselves long enough for drafts from the
-// text.
+// a page's end, and appends another token. In the third round, the last token of the cut prompt is therefore followed
+// by another token than when the draft model read it. Texts of 15 tokens do not repeat themselves long enough for
+// drafts from the text.
 TEST_P(DraftsOfItself, AllAreKeptBehindCachedPrefixes) {
   std::vector<Request> other;
   for (const std::size_t length : {16, 17, 23, 24}) {

@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-// Warnings from xgrammar that do not change the grammar's meaning.
+// Words of those xgrammar warnings that leave the grammar's meaning unchanged. Any other warning is an error.
 constexpr std::array<std::string_view, 2> kHarmless = {"The character itself will be matched", "character literally"};
 constexpr std::size_t kKeptGrammars = 32;
 
@@ -139,7 +139,7 @@ void GrammarMatcher::fill_masks(std::span<const TokenId> drafts, std::span<std::
     fill_mask(masks.subspan((i + 1) * words, words));
   }
   impl.matcher.Rollback(taken);
-  impl.failed = ok_status();  // only matters if the draft is kept; accept() then fails too
+  impl.failed = ok_status();  // the error matters only if the draft is kept; accept() then fails too
   impl.mask = std::move(mask);
   impl.mask_valid = true;
 }

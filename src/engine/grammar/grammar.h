@@ -55,8 +55,8 @@ struct GrammarOptions {
 // requires it. A class of more than 1000 characters in the middle of a pattern gives only characters that need no
 // escape. Halves of surrogate pairs are never generated.
 // - Long repetitions in a pattern that has a maxLength of 64 or more. Unbounded repetitions, and repetitions of single
-// characters, stop at a count with which no text exceeds maxLength. If that count would be below eight, all other
-// repetitions stop too.
+// characters, stop at a count with which no text exceeds maxLength. If that count would be below eight, repetitions of
+// every kind stop at such a count.
 // - Some values of schemas with oneOf, not or if. Objects are generated only if one property shows which of the schemas
 // they match, and arrays only if their number of items or their first item shows it.
 // - Forms of a format that validators do not agree on (formats.h).

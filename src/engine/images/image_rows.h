@@ -42,8 +42,8 @@ class ImageRows {
   // Undoes one take() of the image. Frees the rows at once if no sequence holds them any more and they were never
   // written.
   void release(Image& image);
-  // Sets `is_written` of the image. If it becomes false and no sequence holds the image, frees the rows. Has no effect
-  // if the rows were evicted.
+  // Sets `is_written` of the image. If the new value is false and no sequence holds the image, frees the rows. Has no
+  // effect if the rows were evicted.
   void set_written(const Hash128& content, bool is_written);
   // Evicts rows that no sequence holds until `count` neighbouring rows are free. Returns false if they cannot be freed.
   bool make_room(std::int64_t count);

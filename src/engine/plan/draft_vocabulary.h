@@ -13,8 +13,8 @@ namespace tessera {
 // numbers of rows of the two models' embeddings, padding included. If a tokenizer is missing, only equal sizes are
 // accepted. Returns invalid_argument if the vocabularies differ, and errors of Tokenizer::load() for a broken file.
 //
-// If the two tokenizer files are equal, this takes as long as reading them. Otherwise it takes about 0.2 s for each
-// file.
+// If the two tokenizer files are equal, the check takes as long as reading them. Otherwise the check takes about 0.2 s
+// for each file.
 Status check_draft_vocabulary(const EngineOptions& options, const std::string& draft_folder, std::int64_t model_size,
                               std::int64_t draft_size);
 

@@ -339,7 +339,7 @@ Status check_adapters(const EngineOptions& options) {
 // Checks that a message can carry the largest adapter to the ranks of other nodes.
 Status check_messages(const EngineOptions& options, const AdapterLayout& layout) {
   if (options.nnodes == 1) return ok_status();
-  constexpr std::int64_t kMost = static_cast<std::int64_t>(kMostFrameBytes) - (std::int64_t{16} << 20);  // less padding
+  constexpr std::int64_t kMost = static_cast<std::int64_t>(kMostFrameBytes) - (std::int64_t{16} << 20);  // for padding
   std::int64_t bytes = 0;
   for (std::size_t rank = 1; rank < layout.num_ranks(); ++rank) bytes += layout.most_share_bytes(rank);
   if (bytes <= kMost) return ok_status();

@@ -40,7 +40,7 @@ class WeightLoad {
   Result<LoadTimes> run();
 
   std::vector<WeightSpec> specs_;
-  // The weights' memory. This reference keeps it alive even if the runner cannot be made and frees its own reference.
+  // The memory of the weights, which this reference keeps alive even if no runner can be made.
   std::shared_ptr<const Allocation> memory_;
   Weights::Addresses addresses_;
   WeightSource source_;

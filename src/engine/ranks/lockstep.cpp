@@ -36,7 +36,7 @@ Lockstep::Lockstep(std::vector<std::unique_ptr<Communicator>> group, std::shared
 
 Lockstep::~Lockstep() {
   if (nodes_ != nullptr) nodes_->end();  // ends its threads while the objects that they call still exist
-  group_.front()->when_ended(nullptr);   // the communicators' destructors end the group, and must call no rank then
+  group_.front()->when_ended(nullptr);   // the communicators' destructors end the group, but must call no rank
 }
 
 Status Lockstep::health() const {

@@ -23,7 +23,7 @@ class FallbackWatch {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kWindow{60};
   static constexpr std::int64_t kFewest = 20;   // minimum number of fallbacks in a window for a warning
-  static constexpr double kLargestShare = 0.1;  // maximum share of fallbacks among the window's forwards
+  static constexpr double kLargestShare = 0.1;  // a larger share of fallbacks among the window's forwards is reported
 
   // Counts a forward. Returns the warning about the minute (kWindow) that ended before this forward, if there is one.
   // `shape_compiles` is the number of sizes bound to kernels so far. If it has grown since the last call, this forward

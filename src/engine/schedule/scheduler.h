@@ -110,15 +110,15 @@ class Scheduler {
   // Lets a running sequence decode one token at a time from now on.
   void stop_drafting(Sequence& sequence);
   // Lets all sequences that take part in trials (DraftTrials) decode one token at a time from now on. Returns whether
-  // there were any.
+  // there were such sequences.
   bool stop_drafting();
   // Returns whether the wait of a step can be held against drafts: so many running sequences draft that they show what
   // drafts of all would save, and drafts are the only reason for which sequences need their results at once.
   bool waits_for_drafts_alone() const;
   // Records the token sampled from the entry's row. Precondition: a sequence's entries are settled in order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);
-  // Removes a waiting or running sequence and frees its pages. Returns null for an unknown id. Its computed pages stay
-  // in the prefix cache unless one of its forwards has failed.
+  // Removes a waiting or running sequence and frees its pages. Returns null for an unknown id. The sequence's computed
+  // pages stay in the prefix cache unless one of its forwards has failed (`failed`).
   std::unique_ptr<Sequence> remove(RequestId id, bool failed);
   // Records that the forward failed. Possibly the forward made no copies to and from checkpoints, and wrote no rows of
   // its images.
@@ -130,7 +130,7 @@ class Scheduler {
   void compute_again();
   // Drops everything in the prefix cache that no running sequence uses.
   void flush_prefixes() { cache_.flush_prefixes(); }
-  // Ends the retention of a session's text in the prefix cache. Returns whether there was one.
+  // Ends the retention of a session's text in the prefix cache. Returns whether a text was retained.
   bool release_session(const std::string& session) { return cache_.release_session(session); }
   // Writes changes of the prefix cache into `log`; see PrefixCache::observe().
   void observe_cache(CacheEventLog* log) { cache_.observe(log); }

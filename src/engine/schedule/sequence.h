@@ -49,7 +49,7 @@ struct Sequence {
   std::shared_ptr<ServedAdapter> adapter;  // null: none
   std::int64_t passed = 0;  // number of sequences with adapters that were admitted while this one waited for a slot
   std::int64_t seed = 0;
-  std::int32_t last_row = -1;  // the newest token's row in last_ids; -1: it is not on the device
+  std::int32_t last_row = -1;  // index of the newest token in last_ids, the device's newest sampled ids; -1: not there
   std::int64_t order = 0;      // position in the order of arrival
   std::int64_t admission = 0;  // number of the sequence's latest admission, from 1
   PrefixStanding prefix;       // the sequence's state for PrefixWaits

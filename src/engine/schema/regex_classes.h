@@ -8,8 +8,8 @@
 
 namespace tessera::schema {
 
-// The characters that every dialect puts into a class (narrow), and those that some dialect puts there (wide); see
-// regex.h.
+// The characters that every dialect puts into a class (narrow), and the characters that at least one dialect puts into
+// the class (wide); see regex.h.
 struct ClassReading {
   CharSet narrow{};
   CharSet wide{};

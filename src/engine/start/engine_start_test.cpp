@@ -1,6 +1,6 @@
 // Catches: phases of a start that are out of order, leave gaps between them, or begin before the process did; a first
 // token whose time is on another clock; a device's libraries that are not started, or are still starting when requests
-// arrive; and choices of a library that are lost when the process is killed.
+// arrive; and a library's choices of algorithms that are lost when the process is killed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
