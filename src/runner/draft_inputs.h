@@ -13,8 +13,8 @@ namespace tessera {
 
 // The rows that the layer's body reads.
 struct DraftInputs {
-  // In a next-token layer, the row at position p has the position and the slot of token p, but the id of token p + 1.
-  // In a draft model, the row has the id of token p. The hidden states of the wanted rows are kept in draft_hidden.
+  // In a next-token layer, row p has the position and the slot of token p, but the id of token p + 1. In a draft model,
+  // row p has the id of token p. The wanted rows' hidden states are kept in draft_hidden (drafts/draft_hidden.h).
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
   std::span<const std::int32_t> rows;  // [T]: the row of draft_hidden that each token continues
@@ -25,7 +25,7 @@ struct DraftInputs {
 // The rows from which the layer's head drafts.
 struct DraftRows {
   std::span<const std::int32_t> rows;  // rows of draft_hidden
-  std::int64_t first_id = 0;           // index in last_ids at which the first draft is written
+  std::int64_t first_id = 0;  // index in last_ids (the device's sampled ids) for the first draft
 };
 
 }  // namespace tessera

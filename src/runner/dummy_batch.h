@@ -11,9 +11,9 @@
 
 namespace tessera {
 
-// Makes a batch on the reserved page that wants the last row of each request. A prefill has `size` tokens, in requests
-// that are as long as the context length allows. A decode has `size` requests with one new token each. The new token is
-// the last token of a page. There are at most options.max_requests requests.
+// Makes a batch on the reserved page (page 0, which no request owns) that wants the last row of each request. A prefill
+// has `size` tokens, in requests as long as the context length allows. A decode has `size` requests with one new token
+// each. The new token is the last token of a page. There are at most options.max_requests requests.
 //
 // Ids run through the vocabulary, so rows choose various experts as real requests do. Slots run through the reserved
 // page but leave out slot 0. Slot 0 marks a padding row, which chooses no expert. If a page holds only one token, the

@@ -45,7 +45,7 @@ Status check_rope_positions(const RopeAxes& axes, std::int64_t tokens) {
   return ok_status();
 }
 
-// Kernels rely on it that all rows of a request have the same slot (adapter_rows.h).
+// Checks the adapter slots. Kernels assume that all rows of a request have the same slot (adapter_rows.h).
 Status check_adapter_slots(const ForwardBatch& batch, std::int64_t available) {
   const std::vector<std::int32_t>& slots = batch.adapter_slots;
   for (std::size_t t = 0; t < slots.size(); ++t)

@@ -23,12 +23,12 @@ class Launcher {
   // `parts` must outlive this object.
   explicit Launcher(RunnerParts& parts) : parts_(parts) {}
 
-  // Writes the plans and static inputs of the tokens to the step buffer. Fills the rows up to `padded_tokens` with
-  // padding.
+  // Writes the plans and static inputs of the tokens to the step buffer, which one copy transfers to the device. Fills
+  // the rows up to `padded_tokens` with padding.
   Status stage(const StagedTokens& tokens, BatchKind kind, std::int64_t padded_tokens);
-  // Stages and uploads the plans and inputs of a dummy batch on the reserved page. Warm-up and measurement of captured
-  // sizes of `runner` (a prefill, a decode or a draft decode) use this batch. The batch has `size` tokens or requests,
-  // but no more than the limits of the options allow.
+  // Stages and uploads the plans and inputs of a dummy batch on the reserved page (page 0). Warm-up and measurement of
+  // captured sizes of `runner` (a prefill, a decode or a draft decode) use this batch. The batch has `size` tokens or
+  // requests, but no more than the limits of the options allow.
   Status stage_dummy(const GraphRunner& runner, std::int64_t size);
   // Like stage_dummy(), but stages a batch in which every row has defined values (page_batch). Precondition:
   // page_batch() returns a batch of this size.

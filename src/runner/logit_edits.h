@@ -10,7 +10,7 @@ namespace tessera {
 
 // Rows are numbered among the sampled rows of a forward. ops/sampling/logit_edits.h defines the arithmetic.
 struct LogitEdits {
-  std::vector<std::int32_t> starts;  // row r has the edits starts[r] … starts[r + 1] - 1; has sampled rows + 1 elements
+  std::vector<std::int32_t> starts;  // [sampled rows + 1]: row r has the edits starts[r] … starts[r + 1] - 1
   std::vector<TokenId> ids;      // the token of each edit, [starts.back()]; a row has at most one edit for each token
   std::vector<float> penalties;  // [starts.back()]: logit > 0 ? logit / penalty : logit * penalty
   std::vector<float> offsets;    // added after the penalty, [starts.back()]; may be -infinity

@@ -39,7 +39,7 @@ struct RunnerOptions : StepLimits {
   // the pieces, the size keeps both.
   bool choose_full = false;
   bool debug = false;  // runs every forward in debug mode (runner/verify/debug_mode.h), which is slow
-  // Prefill forwards of at least this many tokens run as two halves (compile/halves.h). If 0, no forward does.
+  // Prefill forwards of at least this many tokens run as two halves (compile/halves.h). 0: none do.
   std::int64_t halves_from = 0;
   bool decode_padding = true;
   // Operators at which prefill graphs are cut. The list is empty if graphs.prefill_whole is set.

@@ -53,7 +53,7 @@ StepResults::Slot& StepResults::begin(int slot, const ForwardInputs& inputs) {
 }
 
 // The device writes kMaxTopLogprobs tokens for each row. If fewer than kMaxTopLogprobs are wanted, finish() moves the
-// first `top` tokens of each row directly behind those of the row before, so that the list has no gaps.
+// first `top` tokens of each row directly behind the tokens of the row before, so that the list has no gaps.
 StepOutputs StepResults::finish(int slot) {
   const Slot& used = slots_[static_cast<std::size_t>(slot)];
   const auto top = static_cast<std::size_t>(used.top);

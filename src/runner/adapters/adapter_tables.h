@@ -31,9 +31,9 @@ class AdapterTables {
   std::int64_t num_slots() const { return layout_.limits().slots; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
-  // Copies this rank's share of an adapter to a slot. Forwards that were enqueued before still read the slot's old
-  // content. Forwards that are enqueued later read the new content. Returns kInternal if the slot does not exist.
-  // `share` must live until the stream has completed the copies.
+  // Copies this rank's share of an adapter, the part that this rank needs, to a slot. Forwards that were enqueued
+  // before still read the slot's old content. Forwards that are enqueued later read the new content. Returns kInternal
+  // if the slot does not exist. `share` must live until the stream has completed the copies.
   Status write(std::int64_t slot, const AdapterShare& share, Stream& stream);
   // Fills every slot with small pseudo-random numbers. Each slot then seems to hold an adapter of the largest rank. If
   // adapters may replace whole matrices (ops/adapters/adapter_whole.h), each of these adapters replaces all of the

@@ -76,10 +76,10 @@ Status FullMeasurement::work() {
   return decide({.ratio = median_bound(at_->ratios), .equal = true});
 }
 
-// Captures the size's full graph and compares its results, bit for bit, with those of the pieces. If they are equal,
-// measure_pairs() times both forms later. If they differ, the size stays in pieces. They differ if a kernel computes
-// differently inside the larger graph, or if the pieces are not deterministic. A second run of the pieces tells these
-// two cases apart.
+// Captures the size's full graph and compares its results, bit for bit, with those of the pieces. If the results are
+// equal, measure_pairs() times both forms later. Otherwise the size stays in pieces. The results differ if a kernel
+// computes differently inside the larger graph, or if the pieces are not deterministic. A second run of the pieces
+// tells these two cases apart.
 Status FullMeasurement::begin(std::int64_t size) {
   TRY(captures_.add_full(size));
   const std::vector<std::byte> pieces = TRY(output_of(size, GraphForm::kPieces));

@@ -1,4 +1,4 @@
-// Chooses tokens from logits where the head's own sampler is not enough, because rows have logit edits or want
+// Chooses tokens from logits if the head's own sampler is not enough, because rows have logit edits or want
 // log-probabilities.
 //
 // The decode graph and the head ignore edits when they sample, so batches without edits pay nothing for them. For a

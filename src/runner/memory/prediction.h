@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// How many sizes the prediction plans. With kTotals, it plans only the largest size of each runner. This suffices for
-// the totals, because all sizes share one arena. It takes a few milliseconds for a large model. With kEverySize, the
+// How many sizes the prediction plans. With kTotals, it plans only the largest size of each runner, in a few
+// milliseconds for a large model. This suffices for the totals, because all sizes share one arena. With kEverySize, the
 // prediction plans every size in tens of milliseconds.
 enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 

@@ -18,8 +18,8 @@ class NanSearch {
   // `stream` and `arena` must outlive this object.
   NanSearch(Stream& stream, const Arena& arena) : stream_(stream), arena_(arena) {}
 
-  // Finds the first NaN in the real output rows of the forward that `runner` has just run at `size`. Returns its place,
-  // for example "%logits row 3 column 17", or an empty string if there is none.
+  // Finds the first NaN in the real output rows (not padding) of the forward that `runner` has just run at `size`.
+  // Returns its place, for example "%logits row 3 column 17", or an empty string if there is none.
   Result<std::string> in_outputs(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
   // Fills the forward's values with NaN and runs the forward again, operator by operator, from the inputs that are
   // still staged. Returns a text about the NaN's origin. The caller appends the text to its error message. The text

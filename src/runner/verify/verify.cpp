@@ -52,7 +52,7 @@ class Verifier {
  private:
   Status compare_all() {
     if (r_.vision() != nullptr) report_.rows = TRY(verify_vision(*r_.vision()));
-    // without sizes there is nothing to verify
+    // Without sizes there is nothing to verify.
     if (table_.prefill_sizes.empty() && table_.decode_sizes.empty()) return ok_status();
     const std::vector<RunnerSpec> specs = TRY(make_runner_specs(r_.model.graphs, r_.model.options));
     const auto isolated = [&](RunnerRole role) {

@@ -13,8 +13,8 @@
 //
 // The oracle also compares the head, a next-token layer (multi-token prediction) or draft model, and the head of this
 // layer or draft model. All three run without graphs. The layer or draft model is compared at its largest size and at
-// all sizes that are powers of two. A graph that also runs its head is compared like the graphs of decodes, and above
-// size 1 also on a batch that wants only the last row of each request. verify_vision.h compares a vision tower. A
+// all sizes that are powers of two. A graph that also runs the draft head is compared like the graphs of decodes, and
+// above size 1 also on a batch that wants only the last row of each request. verify_vision.h compares a vision tower. A
 // prefill size with a full graph is compared twice, once with its pieces and once with the full graph. An attention
 // that computes only the wanted rows uses other kernels than one that computes all rows. If the last layer's attention
 // computes only the wanted rows, each prefill size above 1 is also compared on a batch that wants only the last row of

@@ -88,7 +88,7 @@ class VisionVerifier {
     return vision_.stage(std::span(&pointer, 1), size);
   }
 
-  // Downloads the real rows.
+  // Downloads the output rows of the first `real` patches. The rows after them are padding.
   Result<std::vector<std::byte>> read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real) {
     const TensorView rows = TRY(executable.output(bucket, 0));
     const std::int64_t tokens = real / vision_.config().merged_patches();

@@ -1,7 +1,7 @@
 // Tests the index inputs of a vision tower, which say where the patches of packed images lie. Catches: attention
-// windows that are cut or ordered wrongly; patches of a second image or frame whose ranges begin where those of the
-// first begin; a token order that leaves tokens in the order of the tower instead of the image; and interpolation
-// weights of learned positions that do not sum to 1.
+// windows that are cut or ordered wrongly; patches of a second image or frame whose ranges begin where the ranges of
+// the first one begin; a token order that leaves tokens in the order of the tower instead of the image; and
+// interpolation weights of learned positions that do not sum to 1.
 #include "tessera/runner/vision/patch_layout.h"
 
 #include <gmock/gmock.h>

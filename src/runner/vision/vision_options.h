@@ -27,8 +27,8 @@ struct VisionOptions {
 
 // Returns the default budgets. Up to 2048 patches they are the multiples of a step, which is the least common multiple
 // of 64 and `merged_patches`. Smaller steps would save little time there, because launches take most of the tower's
-// time. Above 2048 patches there are 16 budgets for each doubling, so padding is less than a sixteenth of the patches.
-// The last budget is `max_patches`.
+// time. Above 2048 patches, a step of 64 gives 16 budgets for each doubling, so padding is less than a sixteenth of the
+// patches. The last budget is `max_patches`.
 std::vector<std::int64_t> default_vision_sizes(std::int64_t merged_patches, std::int64_t max_patches);
 
 }  // namespace tessera
