@@ -135,8 +135,8 @@ struct EngineThread::Impl {
     if (runs) {
       wake_.wait_until(lock, engine_.step_due(), [&] { return stopping_ || !inbox_.empty(); });
     } else if (health_.ok() && idle_work_left_) {
-      // Waits for a pause only before measurements. Captures are short and hardly delay a request, so they start at
-      // once.
+      // Waits for kRestBeforeMeasuring only before measurements. Captures are short and hardly delay a request, so they
+      // start at once.
       if (!woken() && !engine_.captures_when_idle()) wake_.wait_for(lock, kRestBeforeMeasuring, woken);
     } else {
       wake_.wait(lock, woken);

@@ -15,8 +15,8 @@ namespace tessera {
 // tower.
 Status check_images(const Request& request, const ModelConfig& config, const ImageEncoder* encoder);
 
-// Sets the spans of the images in the sequence's prompt and the positions of the prompt's tokens. Precondition: the
-// request was checked.
+// Sets the spans of the images in the sequence's prompt and the positions of the prompt's tokens. Precondition:
+// check_images() accepted the request.
 void place_images(const ModelConfig& config, Sequence& sequence);
 
 }  // namespace tessera

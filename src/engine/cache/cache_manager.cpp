@@ -202,8 +202,8 @@ void CacheManager::release(SequenceCache& own) {
   prefixes_.release(own.path);
 }
 
-// The next text of a conversation continues all of this text or, if the client leaves a part of the answer out, only
-// the prompt. The end of the text and the end of the prompt are therefore both retained.
+// The next text of a conversation continues the sequence's whole text or, if the client leaves a part of the answer
+// out, only the prompt. The end of the text and the end of the prompt are therefore both retained.
 void CacheManager::retain(const SequenceCache& own, const RetentionHint& hint, std::int64_t prompt_tokens,
                           Retentions::Time now) {
   const std::int64_t prompt_pages = std::max<std::int64_t>(prompt_tokens - 1, 0) / page_size_;

@@ -29,8 +29,8 @@ struct ImageSpan {
 struct PrefixTokens {
   std::span<const TokenId> ids;
   std::span<const ImageSpan> images;
-  // The low-rank adapter that computed the keys: its ServedAdapter::number (0: none), its name, and
-  // ServedAdapter::earlier_loads. The number alone identifies an adapter of this engine.
+  // The low-rank adapter that computed the keys: its ServedAdapter::number (0: none), which identifies it in this
+  // engine, and its name and ServedAdapter::earlier_loads, which identify it in block_id().
   std::int64_t adapter = 0;
   std::string_view adapter_name;
   std::int64_t adapter_loads = 0;

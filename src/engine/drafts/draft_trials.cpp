@@ -23,8 +23,8 @@ bool DraftTrials::begin(Clock::time_point now, const Load& load) {
   return true;
 }
 
-// Ends the stop if its time is over, or if the number of running requests is less than half of what it was when the
-// stop began. With fewer requests, a draft costs less. Does not end the stop while requests wait, because a waiting
+// Returns whether drafting is stopped. First ends the stop if its time is over, or if fewer than half as many requests
+// run as when the stop began, because a draft then costs less. Does not end the stop while requests wait: a waiting
 // request that may draft would keep all steps from being scheduled ahead, even before it makes its first draft.
 bool DraftTrials::is_stopped(Clock::time_point now, const Load& load) {
   if (stopped_at_ == 0) return false;

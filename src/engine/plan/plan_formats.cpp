@@ -36,8 +36,8 @@ Status apply_quantization(PlanDraft& draft) {
   const std::optional<StartFormat> start = start_format_from_name(asked);
   if (asked.empty() || method_of(asked) == method) return ok_status();
   if (!method.empty()) {
-    // Also accepts the name of a StartFormat if the checkpoint already has that format. The name "fp8" is excluded. It
-    // is also the name of a checkpoint's method, so the comparison of methods above has already decided.
+    // Also accepts the name of a StartFormat if the checkpoint already has that format. The name "fp8" is an exception:
+    // a checkpoint's method has this name too, so the comparison of methods above has already accepted or refused it.
     if (start && *start != StartFormat::kFp8 && start == config.formats.kind()) return ok_status();
     return invalid_argument(
         fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));
