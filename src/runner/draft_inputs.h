@@ -25,7 +25,7 @@ struct DraftInputs {
 // The rows from which the layer's head drafts.
 struct DraftRows {
   std::span<const std::int32_t> rows;  // rows of draft_hidden
-  std::int64_t first_id = 0;  // index in last_ids (the device's sampled ids) for the first draft
+  std::int64_t first_id = 0;           // index in last_ids (the device's sampled ids) for the first draft
 };
 
 }  // namespace tessera

@@ -199,8 +199,8 @@ TEST(ModelRunnerFaults, ALostDeviceEndsCaptureAndForward) {
   EXPECT_EQ(bench.forward(make_batch(kPrompt, Rows::kAll), logits).status().code(), StatusCode::kDeviceLost);
 }
 
-// A user may set options that leave no size to capture. The test runs in its own process because this case used to
-// crash.
+// A user may set options that leave no size to capture. The test runs in its own process, because a crash would end the
+// other tests too.
 TEST(ModelRunnerFaults, WithoutSizesEverythingIsEager) {
   const auto serve = [] {
     RunnerOptions options = small_options();

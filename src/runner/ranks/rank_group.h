@@ -147,7 +147,7 @@ class RankGroup {
   Result<std::uint64_t> send(RankOrderKind kind, const Pack& pack, std::shared_ptr<const void> beside = {});
   // Makes ranks 1 and up call RankHost::plan, and returns the results.
   Result<std::vector<RankLimits>> plans(std::int64_t max_requests);
-  // Sends the order, does rank 0's part, and waits for the other ranks.
+  // Does rank 0's part (`local`) of the order that was sent as message `number`, and waits for the other ranks.
   Status finish(Result<std::uint64_t> number, const std::function<Status()>& local);
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
   void restart();

@@ -22,8 +22,8 @@ MakeStepWay make_leader;         // rank 0, which sends each forward to the othe
 MakeStepWay make_peer;           // one of several ranks that all submit the same forwards
 MakeStepWay make_alone;          // the only rank
 
-// Returns whether the ranks are a pipeline on a host device. Each rank then collects a forward as soon as it has run
-// its own part, and rank 0 runs its part in collect().
+// Returns whether the ranks are a pipeline on a host device. Each rank then collects a forward as soon as the rank has
+// run its own part, and rank 0 runs its part in collect().
 bool collects_as_it_runs(const RunnerParts& parts);
 
 }  // namespace tessera

@@ -100,7 +100,7 @@ class SoakWorld {
   void append_pages(Sequence& sequence, std::int64_t length);
   void give_back(std::size_t group, PageId page);
   void end(std::size_t index);
-  // Places as many images in the prompt as fit, one after another with text between them.
+  // Tries one to three random images: places each that fits in the prompt, after 0 to 7 more tokens of text.
   void place_images(Sequence& sequence);
   // Returns the embedding row of the token if it belongs to an image, and -1 otherwise.
   static std::int32_t image_row(const Sequence& sequence, std::int64_t token);

@@ -16,8 +16,8 @@ struct ReasonWords {
   std::string_view name;
   std::string_view text;
 };
-// This array is indexed by VisionReason. Reasons that the dispatch of the language model also has, have the same names
-// there (reason_name()).
+// This array is indexed by VisionReason. A reason that the language model's dispatch has too has the same name there
+// (reason_name()).
 constexpr std::array<ReasonWords, kNumVisionReasons> kReasons = {{
     {"replayed", "replayed its budget's graph"},
     {"first_use", "captured on its first use, and replayed"},
