@@ -70,7 +70,7 @@ class StepLoop {
   Status write_adapters();
   Status submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin);
   Status collect_oldest();
-  // Lets the next-token layer or the draft model read a forward that has ended, or records that the forward is not read.
+  // Lets the next-token layer or draft model read a forward that has ended, or records that the forward is not read.
   // Precondition: the model has such a layer or draft model.
   void let_layer_read(const ScheduledBatch& batch, std::span<const TokenId> sampled);
   void collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs);
