@@ -50,8 +50,8 @@ class TokenHistogram {
 };
 
 struct ForwardCounters {
-  // Ascending by key. The list is a flat vector, so copying it to a snapshot that already has as many keys allocates
-  // nothing.
+  // The counts, in ascending order of their keys. The list is a flat vector, so copying it to a snapshot that already
+  // has as many keys allocates nothing.
   std::vector<std::pair<ForwardKey, ForwardCount>> by_key;
   TokenHistogram prefill_tokens;  // forwards with at least one prefill token, also those that decode too
   std::int64_t tokens = 0;

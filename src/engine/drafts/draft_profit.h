@@ -19,9 +19,9 @@ class DraftProfit {
   // launch of this step. `forward_ms` is the time from this launch to this step's results.
   //
   // Predictions come from forwards with short contexts. For a step with prompts, they come from forwards that had only
-  // prompts. If the forward took longer than predicted, the function assumes that its drafts cost more by the same
-  // factor. If the step has no prompts, it assumes that the later steps, which the drafts save, would be slower by this
-  // factor too. A wait longer than the forward is an exception, and counts only as long as the forward.
+  // prompts. If the forward took longer than predicted, the function assumes that the forward's drafts cost more by the
+  // same factor. If the step has no prompts, the function assumes that the later steps, which the drafts save, would be
+  // slower by this factor too. A wait longer than the forward is an outlier, so at most `forward_ms` of it counts.
   void add(const DraftSaving& saving, double waited_ms, double forward_ms) {
     const double slower = saving.predicted_ms > 0 ? std::clamp(forward_ms / saving.predicted_ms, 1.0, kMostSlower) : 1;
     const double gained_ms = saving.gained_ms * (saving.has_prompts ? 1 : slower);

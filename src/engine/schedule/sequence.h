@@ -91,7 +91,7 @@ struct Sequence {
   bool decodes() const { return generated() > 0 && uncomputed() == 1; }
   // Returns whether no further forward needs to be scheduled: every token of the output is sampled, or a forward in
   // flight samples it. If the request generates nothing, returns whether the prompt is computed.
-  // If `more` is above 0, returns this for the time when `more` further tokens are known.
+  // If `more` is above 0, counts `more` further tokens as if the output already had them.
   bool is_done(std::int64_t more = 0) const {
     return generated() + more >= request.stop.max_new_tokens && (generated() > 0 || uncomputed() == 0);
   }

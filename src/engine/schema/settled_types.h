@@ -56,7 +56,7 @@ class SettledTypes {
                                              std::size_t most);
   Result<std::optional<Shapes>> array_apart(const ArrayShape& array, const ArrayShape& other, const LeftOut& what);
   // Returns a copy of `object` that has `member`, in place of any member with the same name. If the name is new,
-  // removes it from the object's name classes.
+  // removes the name from the object's name classes.
   Result<Shape> with_member(const ObjectShape& object, const Member& member);
   Result<Shape> as_generated(const Shape& shape);
   Status keep_names_apart(ObjectShape& shape);
