@@ -52,7 +52,7 @@ class DeviceRegistry {
   Status add_kernel(std::string_view type, const KernelDef& kernel);
 
   // backend() returns the backend of a type of device, and kernels() returns its kernels. For an unknown type both
-  // return kInvalidArgument, with the known types in the message. If the type's load() failed, both return its error.
+  // return kInvalidArgument, with the known types in the message. If the type's load() failed, both return that error.
   Result<const Backend*> backend(std::string_view type) const;
   Result<const KernelTable*> kernels(std::string_view type) const;
 

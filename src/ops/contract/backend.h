@@ -48,9 +48,9 @@ struct Backend {
   // Returns the builder that generates row kernels for a fusing compiler (fused/row_kernel_builder.h). The function is
   // null if the backend generates no kernels.
   const RowKernelBuilder& (*row_kernels)() = nullptr;
-  // Runs the one-time initialisation that libraries would otherwise do at their first use. It may run on a thread of
-  // its own while the device is in use. A failure is not reported here, because it occurs again where the library is
-  // used. The function is null if there is nothing to initialise.
+  // Runs the one-time initialisation that libraries would otherwise do at their first use. The call may run on a thread
+  // of its own while the device is in use. The function does not report a failure, because the first real use of the
+  // library fails in the same way. The function is null if there is nothing to initialise.
   void (*start_libraries)(Device& device) = nullptr;
   // Launches a kernel that is not the engine's own. Calls `enqueue` with the stream's native handle (CUDA:
   // cudaStream_t), and returns the error of that call or of its launches. `name` is the kernel's name. The function is

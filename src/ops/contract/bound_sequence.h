@@ -1,5 +1,5 @@
-// Combines several bound operators into one that enqueues them in order. bind() of a kernel uses it if another kernel
-// does a part of the work.
+// Combines several bound operators into one BoundOp, which enqueues them in order. A kernel's bind() returns a
+// BoundSequence if the kernel leaves a part of its work to other kernels.
 #pragma once
 
 #include <cstdint>

@@ -107,7 +107,7 @@ void put_rows(HostTensor& to, std::int64_t row, const HostTensor& rows) {
   std::copy(rows.bytes.begin(), rows.bytes.end(), to.bytes.begin() + at);
 }
 
-// Returns the request's rows of attention's output. The request has other pages for each `seed`.
+// Returns attention's output for the request's rows. Each `seed` puts the request's keys and values into other pages.
 HostTensor attend(const Config& c, Bench& bench, const History& history, const Forward& forward, std::uint32_t seed) {
   std::vector<Request> requests = forward.before;
   requests.push_back({static_cast<std::int32_t>(forward.end - forward.begin), static_cast<std::int32_t>(forward.end)});

@@ -44,7 +44,7 @@ class OpPlan {
   // Returns whether plan() needs all rows of a request together. Other plans get each row of a request with drafts as a
   // separate request of one row (runner/row_requests.h).
   virtual bool plans_requests() const { return false; }
-  // Returns the bytes of device memory that the plan holds for its life, including its share of the step buffer.
+  // Returns the bytes of device memory that the plan holds for its life, including its range of the step buffer.
   virtual std::int64_t bytes() const = 0;
   // Returns the names of the kernels that run for batches of this kind. Layers may use different kernels. The names are
   // for results and logs.
@@ -70,10 +70,10 @@ struct PlanArgs {
 // Makes the plans for a device's kernel. Both functions are set. The plan that make() returns occupies exactly as many
 // bytes of device memory as bytes_needed() returns.
 struct OpPlanner {
-  // Makes a plan. `step` must outlive it. During make() the plan reserves its share of `step`. Before each forward,
-  // plan() writes to this share.
+  // Makes a plan. `step` must outlive the plan. During make() the plan reserves a range of `step`. Before each forward,
+  // plan() writes to this range.
   std::function<Result<std::unique_ptr<OpPlan>>(Device& device, const PlanArgs& args, StepBuffer& step)> make{};
-  // Returns the bytes of device memory that make() will take, including its share of the step buffer.
+  // Returns the bytes of device memory that make() will take, including the range that it reserves in the step buffer.
   std::function<Result<std::int64_t>(Device& device, const PlanArgs& args)> bytes_needed{};
 };
 

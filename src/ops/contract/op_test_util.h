@@ -56,7 +56,7 @@ inline Result<std::vector<ir::Type>> infer_types(const ir::OpDecl& decl, const s
   const ir::Node node = make_node(decl, operands.size(), std::move(attributes));
   return decl.infer({operands, node});
 }
-// Returns the message of the shape rule's error, or "" if it accepts.
+// Returns the message of the shape rule's error, or "" if the rule accepts the operands.
 inline std::string infer_error(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
                                ir::Attributes attributes = {}) {
   return infer_types(decl, operands, std::move(attributes)).status().message();

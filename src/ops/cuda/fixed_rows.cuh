@@ -33,10 +33,10 @@ struct FixedRows {
 // Returns the byte offset, from the start of the group, of the four even columns of the eight. The four odd columns are
 // stored 16 bytes after them.
 //
-// The kernel multiplies w in this order. A word of w holds eight neighbouring columns as int4 values, which are a
-// thread's operands for one product over 32 columns of k. The lower halves of the word's bytes hold its even columns,
-// which the product takes in its first 16 places. The upper halves hold its odd columns, which the product takes in its
-// other 16 places.
+// The int4 matrix w sets this order (quantised_fixed.cuh). A word of w holds eight neighbouring columns as int4 values,
+// which are a thread's operands for one product over 32 columns. The lower halves of the word's bytes hold the even
+// columns, and the product multiplies them at its first 16 positions of k. The upper halves hold the odd columns, and
+// the product multiplies them at its other 16 positions.
 __device__ inline int place_in_group(int column) { return column / 8 % 4 * 32 + column / 32 * 4; }
 
 // Converts eight columns of a row of k columns and stores them. The sixteen threads of a group call it together. They

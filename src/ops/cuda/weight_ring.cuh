@@ -22,7 +22,7 @@ static_assert(kTileKeys * kKeyBytes <= kSlotBytes && 8 * kRowBytes <= kSlotBytes
 
 // The requests of a decode step, one row each. Lengths and tables are copied to the device before the forward.
 struct Requests {
-  const float* table;                // [rows, 2, head_dim / 2]: cosines, then sines
+  const float* table;                // [rows, 2, head_dim / 2]: cosines, then sines of the rotary embedding
   const std::int32_t* slots;         // [rows]: slot of the newest key
   const std::int32_t* page_table;    // [rows, max_pages]
   const std::int32_t* kv_lens;       // [rows], including the newest key
