@@ -229,7 +229,7 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceForEveryPageSize) {
 }
 
 // With 64 KV heads these requests fill the device, so FA2 and our own kernel cut no request's keys and merge nothing.
-// With 2 KV heads they cut keys.
+// With 2 KV heads both kernels cut keys.
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithManyRequests) {
   std::vector<std::int32_t> kv_lens(40);
   for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);
@@ -250,8 +250,8 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithWindowsAndSoftcap) {
     }
 }
 
-// The last case has enough rows and KV heads to fill the device, so FA2 and our own kernel do not cut keys there. In
-// all other cases they cut keys.
+// The last case has enough rows and KV heads to fill the device, so FA2 and our own kernel do not cut keys. In all
+// other cases both kernels cut keys.
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 100}) {
     Config c = library_config(GetParam(), 64, 2, 8);

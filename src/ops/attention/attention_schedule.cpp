@@ -121,7 +121,7 @@ TileWork TileSchedule::work_of(const Tile& tile, std::int64_t unit) const {
           .unit = static_cast<std::uint16_t>(unit)};
 }
 
-// Processing a tile takes a constant time in addition to the time for its keys.
+// Processing a tile takes a constant time, counted as 2 · tile_rows_ keys, in addition to the time for its keys.
 std::int64_t TileSchedule::cost_of(const Tile& tile) const { return tile.keys + 2 * tile_rows_; }
 
 std::int64_t TileSchedule::blocks_of(const Tile& tile) const { return ceil_div(tile.keys, key_block_); }
@@ -193,7 +193,7 @@ std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_
 }
 
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits) {
-  // Keys are not cut if there are at least this many requests per resident block (docs/measurements/kernels.md).
+  // Keys are not cut if a KV head has at least this many requests per resident block (docs/measurements/kernels.md).
   constexpr std::int64_t kEnough = 3;
   if (requests >= kEnough * (limits.resident_blocks / limits.kv_heads)) return {requests, false};
   return single_row_grid(requests, limits);

@@ -112,9 +112,9 @@ TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
 }
 
-// With a window the kernel supports only tiles whose keys are not cut into parts. The part that finishes last merges
-// the results of all parts, and it is recognised by a count of finished parts. With a window the kernel skips a part
-// whose keys all lie before the window. The count would then stay incomplete, and nothing would be merged.
+// With a window, the kernel "fa3" supports only tiles whose keys are not cut into parts. The part that finishes last
+// merges the results of all parts. "fa3" recognises this part by a count of finished parts. With a window, "fa3" skips
+// a part whose keys all lie before the window. The count would then stay incomplete, and nothing would be merged.
 TEST(TileSchedule, CutsNothingWithAWindow) {
   for (const TileWork& work : assign({16}, {100'000}, {16}, 66, 1, {}, 128, /*window=*/4096).works)
     EXPECT_EQ(work.parts, 1);

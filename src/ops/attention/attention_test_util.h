@@ -85,8 +85,8 @@ inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_
   return batch;
 }
 
-// Returns a copy of the batch in which an unowned page replaces every page that no row sees. The elements of the
-// unowned page are NaN. It stands for pages that the engine has freed because they left the window.
+// Returns a copy of the batch in which every page that no row sees is replaced by a page that no request owns. The
+// elements of this page are NaN. The engine likewise frees pages that have left the window.
 inline ForwardBatch with_unseen_pages_freed(const Config& c, ForwardBatch batch) {
   for (CacheGroupBatch& group : batch.groups) {
     std::vector<bool> owned(static_cast<std::size_t>(kNumPages), false);

@@ -174,7 +174,7 @@ TEST(AttentionOfWantedRows, ServesShortPrompts) {
 
 // Runs one operator for several steps. Then records the operator as in the full graph of a prefill, and replays the
 // graph for the second and third steps. A full graph contains a whole forward, and runs only if all requests have
-// several rows. This is so in these two steps.
+// several rows. The first step has requests of a single row, so the graph does not run for this step.
 TEST(AttentionOfWantedRows, FollowsTheWantedRowsOfEachStep) {
   const Config c = of_wanted_rows(config_of(128, 4));
   const std::vector<std::vector<Request>> steps = {

@@ -1,8 +1,8 @@
 // The copying warps of a block of prefill attention (prefill_attention.cuh). One warp copies the block's half of each
 // tile of keys. A second warp copies the block's half of each tile of values, and the queries of each work item. Tiles
 // of keys and values go to a ring of slots in shared memory, which is filled in the order in which the products use the
-// slots. After the keys of each tile come the values of the tile before it, so the values of a tile follow the keys of
-// the next tile.
+// slots. After the keys of a tile come the values of the tile that is processed before it, because the products with a
+// tile's values run one step later than those with its keys.
 //
 // A tile is copied in boxes of 16 tokens. A thread needs about 100 cycles to request a box, and the first product waits
 // for all boxes of a tile. So this code computes nothing between the requests for the boxes of a tile.

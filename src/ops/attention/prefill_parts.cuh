@@ -31,8 +31,8 @@ struct PartResults {
 };
 
 // If the work item is a part, merges the sums out[kFirst … kFirst + kSums - 1], the rows' running max and the rows'
-// sums of weights with those of the other parts. Returns whether the warp has the results of all keys. Only in this
-// case are `out` and `rows` valid afterwards. All threads of the warp call it.
+// sums of weights with those of the other parts. Returns true if the warp has the results of all keys. If the function
+// returns false, `out` and `rows` must not be used. All threads of the warp call the function.
 template <class S, int kFirst, int kSums, class T>
 __device__ inline bool merge_parts(const Attention<T>& p, const Work& w, float (&out)[S::kHeadDim / 2],
                                    OnlineSoftmax<FastBaseTwo> (&rows)[2]) {

@@ -130,8 +130,8 @@ __device__ inline void sync_cluster() {
   arrive_at_cluster();
   wait_for_cluster();
 }
-// Waits until all threads of the cluster have arrived, like sync_cluster(), but makes no stores visible. If other blocks
-// may still read a block's shared memory, the block must call this function before it ends.
+// Waits until all threads of the cluster have arrived, like sync_cluster(), but makes no stores visible. A block whose
+// shared memory other blocks may still read must call this function before it ends.
 __device__ inline void leave_cluster() {
   arrive_at_cluster_early();
   wait_for_cluster();
