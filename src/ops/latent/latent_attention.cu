@@ -75,7 +75,7 @@ bool serves_tensor_cores(const BindArgs& args, const LatentSizes& sizes) {
 
 // Returns whether blocks process tiles of 64 rows instead of 16. Tiles of 64 rows need most of a Hopper
 // multiprocessor's shared memory, and read a key once for four times as many rows. Tiles of 16 rows suit few heads. In
-// a deterministic forward the choice does not depend on the number of rows, because a row's bits must not depend on it.
+// a deterministic forward the choice ignores the number of rows, because a row's bits must not depend on this number.
 bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   constexpr std::int64_t kManyHeads = 32;
   if (args.device.properties().compute_capability != 90) return false;

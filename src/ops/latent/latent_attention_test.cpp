@@ -1,9 +1,9 @@
 // Tests both forms of latent attention: the absorbed form attends to latents, and the direct form first makes keys and
 // values from them. Catches: a causal mask that is off by one; values that are not made from the first columns of a
 // cache row; mixed-up heads or tokens of a tile; pages read out of order or past a request's length; wrong results for
-// sizes that are not a multiple of the vector length; a request that both forms compute, or that is computed in the
-// wrong form's memory; recorded graphs that depend on lengths; rows whose bits depend on other rows in a deterministic
-// forward.
+// sizes that are not a multiple of the vector length; a request that both forms compute, or neither; made keys that
+// overlap another request's in scratch memory; recorded graphs that depend on lengths; rows whose bits depend on other
+// rows in a deterministic forward.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <gmock/gmock.h>

@@ -16,8 +16,8 @@ inline constexpr int kValuesOfBlock = kValueWarps * kValuesOfWarp;
 // Merges a row's split-KV partial results and multiplies the merged latent by the head's value up-projection matrix.
 // gridDim.x counts parts of a head's values, gridDim.y counts heads, and gridDim.z counts rows. A warp has
 // kValuesOfWarp rows of the matrix, and its lanes divide the latent's columns. `values` is X[heads, value_dim,
-// kLatent]. `may_be_early` means that no kernel writes `values`, so that they may be loaded before the kernel waits for
-// the preceding kernels.
+// kLatent]. `may_be_early` means that no kernel writes `values`. In this case join_values() loads them before it waits
+// for the preceding kernels.
 template <class X>
 __global__ void __launch_bounds__(kValueWarps* kWarp)
     join_values(const Problem p, const X* values, int value_dim, bool may_be_early) {

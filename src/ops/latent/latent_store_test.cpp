@@ -18,7 +18,7 @@ struct StoreSizes {
   DType x = DType::kFloat32;
   DType cache = DType::kFloat32;
   std::int64_t q_latent = 24;  // 0: no query latent
-  std::int64_t between = 5;    // values that are not read
+  std::int64_t between = 5;    // values of a row of x between the query latent and the latent; never read
   std::int64_t latent = 32;
   std::int64_t rotated = 8;
   bool interleaved = true;

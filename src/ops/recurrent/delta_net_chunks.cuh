@@ -40,7 +40,7 @@ struct ChunkMemory {
 template <class T, int kStages>
 class Chunks {
  public:
-  // Prepares the chunks of `work`. `before` is the number of the forward's chunks that belong to earlier requests.
+  // Finds the chunks of `work` in the window. `before` is the number of the forward's chunks in earlier requests.
   __device__ Chunks(const DeltaNet<T>& p, const Work& work, int before, ChunkMemory<T, kStages>& memory)
       : p_(p),
         work_(work),
