@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kAddWarps* kWarp, 4) add_tiles(const AdapterAd
     for (int i = 0; i < 4; ++i) rows[i] = load_or_zero(b + row_of_b(depth, i) * in.cols, row_of_b(depth, i) < in.rank);
   };
   uint4 first[4];
-  load_b(first, 0);  // does not wait for the rank
+  load_b(first, 0);  // starts before the rank has been loaded
   bool is_row[2];
   std::int64_t rows_of_lane[2];
   const auto find_rows = [&](int at) {

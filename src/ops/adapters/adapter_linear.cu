@@ -73,7 +73,7 @@ Result<std::unique_ptr<BoundOp>> make_shrink_tiles(const AdapterShrinkArgs& in) 
 }
 
 // Makes an operator that runs shrink_tiles for chunks of up to kRows rows. The clusters are so large that all
-// multiprocessors have work, and a block has at least eight stages of a linear of 4096 columns.
+// multiprocessors have work. A block still has at least eight stages if the linear has 4096 columns.
 template <class T, int kRows>
 Result<std::unique_ptr<BoundOp>> make_shrink_of_tiles(const AdapterShrinkArgs& in) {
   return with_groups(in, [&]<int kGroups>() {

@@ -10,8 +10,8 @@
 //     chunk_sizes   [T]  the number of rows in a chunk, 1 to adapter_chunk_rows(T); 0 past the last chunk
 //
 // All rows of a chunk have one slot. There are at most max_adapter_chunks(T, slots) chunks.
-// From row to row the slot changes at most PlanLimits::max_requests times: either the rows of each request are
-// neighbours, or there are at most max_requests rows.
+// From row to row the slot changes at most PlanLimits::max_requests times, because the rows of each request are
+// neighbours or because there are at most max_requests rows.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Computes adapter_shrink for many rows of 16-bit types, on tensor cores.
 //
-// The time is that of reading x, so many bytes must be in flight. A block multiplies a chunk of up to kRows rows of x
+// Reading x limits the speed, so many bytes must be in flight. A block multiplies a chunk of up to kRows rows of x
 // by kGroups · kValues rows of A. Stages of kStageColumns columns of both are copied to shared memory asynchronously,
 // and kTileStages - 1 stages are in flight. The kParts blocks of a cluster divide the stages among them, and add up
 // their sums at the end, always in the same order.
@@ -30,7 +30,8 @@ struct ShrinkStage {
   PermutedRows<T, kGroups * kValues, kPacks> a;
 };
 
-// The sums of a block, in the memory of its stages: one set for each warp that shares the columns of a stage.
+// The sums of a block, in the memory of its stages: one set for each of the kShares warps that divide up a stage's
+// columns.
 template <int kRows, int kGroups>
 struct ShrinkSums {
   static constexpr int kShares = kTileWarps / (kRows / 16);
@@ -109,7 +110,7 @@ class ShrinkCopies {
   bool is_a_[kAs];
 };
 
-// Multiplies a warp's 16 rows of x by all rows of A, for its share of a stage's columns.
+// Multiplies a warp's 16 rows of x by all rows of A, in those columns of a stage that the warp takes.
 template <class T, int kRows, int kGroups>
 __device__ inline void multiply_stage(float (&sums)[kGroups][2][4], ShrinkStage<T, kRows, kGroups>& stage) {
   constexpr int kRowTiles = kRows / 16;

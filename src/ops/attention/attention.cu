@@ -14,7 +14,7 @@
 //
 // In deterministic forwards the bits of a row's result do not depend on the other rows, for four reasons. Keys are not
 // cut into ranges. Tiles of keys start at the same keys for all rows. A key that a row does not see adds an exact zero.
-// Products are added in a fixed order, for which the float32 kernel has explicit fused multiply-adds.
+// Products are added in a fixed order, which explicit fused multiply-adds guarantee in the float32 kernel.
 #include <algorithm>
 #include <string>
 

@@ -225,8 +225,8 @@ class SingleRows {
 };
 
 // Returns the smallest chunk size that cuts all rows into at most `blocks` chunks. The size is at least kLeastChunk
-// keys, or the number of keys of the longest row if this number is less. It never exceeds the number of keys of the
-// longest row.
+// keys, or the number of keys of the longest row if this number is less. The size never exceeds the number of keys of
+// the longest row.
 std::int64_t find_chunk_size(const SingleRows& single_rows, std::int64_t blocks) {
   std::int64_t size = 1;
   single_rows.for_each([&](std::size_t, std::int64_t keys) { size = std::max(size, keys); });

@@ -101,8 +101,8 @@ class TileSchedule {
   void find_tiles(const TiledRows& rows);
   // Chooses a worker for each unit, for the case that no tile is cut. Counts the units of worker w in starts[w + 1].
   void choose_workers(std::span<std::int32_t> starts);
-  // Returns whether cutting tiles saves more time than merging the parts takes. Compares the most loaded worker after
-  // choose_workers(), which assigned whole tiles, with a worker that has an equal share of the work.
+  // Returns whether cutting tiles saves more time than merging the parts takes. Compares the work of the most loaded
+  // worker after choose_workers(), which assigned whole tiles, with the mean work of all workers.
   bool pays_to_cut() const;
   std::int64_t write_whole(std::span<std::int32_t> starts, std::span<TileWork> works) const;
   std::int64_t write_cut(std::span<std::int32_t> starts, std::span<TileWork> works) const;

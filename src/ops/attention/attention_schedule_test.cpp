@@ -215,7 +215,7 @@ TEST(CutTiles, CoverEachBlockOfKeysOnce) {
   EXPECT_GT(cut, 50);
 }
 
-// Sixteen query rows over many keys, as in an agent's short turn, are one tile. It has 16 units for 66 workers.
+// Sixteen query rows over many keys, as in an agent's short turn, are one tile. The tile has 16 units for 66 workers.
 TEST(CutTiles, GiveAllWorkersEqualRanges) {
   const std::vector<std::int32_t> kv_lens = {100'000};
   const Assignment a = assign_cut({16}, kv_lens, {16}, 66);

@@ -107,7 +107,7 @@ TEST(PlanSegments, PlansTheLastRowIfOnlyItIsWanted) {
 }
 
 // The cases are one long request among short ones, many equal requests, and a single request. No worker may have more
-// than an equal share of the tiles.
+// than the mean number of tiles, rounded up.
 TEST(PlanSegments, SharesKeysEquallyAmongWorkers) {
   constexpr SegmentLimits kLimits{.workers = 16, .tile_keys = 128};
   for (const auto& kv_lens : {std::vector<std::int32_t>{100'000, 300, 1, 900}, std::vector<std::int32_t>(200, 1000),

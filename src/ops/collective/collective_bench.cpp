@@ -35,7 +35,7 @@ class Nccl {
  public:
   // Returns false if `library` cannot be opened.
   bool open(const char* library, int ranks) {
-    // Turns off NCCL's multicast over NVSwitch, because it would change the switch's state.
+    // Turns off NCCL's multicast over NVSwitch, because multicast would change the switch's state.
     setenv("NCCL_NVLS_ENABLE", "0", 1);
     void* handle = dlopen(library, RTLD_NOW);
     if (handle == nullptr) return false;

@@ -50,8 +50,8 @@ class NcclReduceOp final : public BoundOp {
   TensorView x_;
 };
 
-// Gathers the rows of all ranks on each rank (all-gather). If `sums` is true, it instead adds the rows over the ranks,
-// and each rank gets its own part of the sums (reduce-scatter).
+// Gathers the rows of all ranks on each rank (all-gather). If `sums` is true, the operator instead adds the rows over
+// the ranks, and each rank gets the sums of its own rows (reduce-scatter).
 class NcclRowsOp final : public BoundOp {
  public:
   NcclRowsOp(std::shared_ptr<const NcclExchange> exchange, bool sums, const TensorView& x, const TensorView& y)

@@ -71,9 +71,9 @@ Status run_side(Communicator& communicator, const ir::OpDecl& decl, const std::v
 TEST(PipelineOps, EveryStepReceivesWhatItsNeighbourSent) {
   if (!has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   const auto group = Communicator::create_stages(kTwoRanks, std::chrono::seconds(30));
-  // The first value's size is a multiple of 16 bytes. The second has 12 bytes, too few for every block to have a share.
-  // The third's size is a multiple of only 4 bytes. The fourth, which only a GPU gets, is larger than a slot of the
-  // link.
+  // The first value's size is a multiple of 16 bytes. The second value has only 12 bytes, so some blocks send nothing.
+  // The third value's size is a multiple of 4 bytes, but not of 16. The fourth value, which only a GPU gets, is larger
+  // than a slot of the link.
   const std::vector<std::int64_t> columns =
       on_cuda() ? std::vector<std::int64_t>{64, 1, 1025, 3'000'000} : std::vector<std::int64_t>{64, 1, 1025};
   Status sent;

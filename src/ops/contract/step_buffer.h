@@ -1,6 +1,6 @@
 // Holds the host data that a forward needs on the device: token inputs, sampling parameters, and the arrays of plans.
-// All of them lie in one allocation, of which the host has a mirror. So a step needs few copies to the device, usually
-// only one.
+// All of them lie in one allocation, and the host has a mirror of this allocation. So a step needs few copies to the
+// device, usually only one.
 //
 //   buffer.reserve(bytes) → offset      before allocate(); ranges lie in the order of these calls
 //   buffer.allocate(device, stream)     once; addresses are fixed from now on

@@ -109,7 +109,7 @@ __device__ inline void load_keys(const Problem& p, const int* pages, int first, 
   }
 }
 
-// One warp's part of a tile: 16 rows. The running max and the sums belong to rows lane / 4 and lane / 4 + 8.
+// A lane's sums for its warp's 16 rows of a tile. The lane has the sums of the rows lane / 4 and lane / 4 + 8.
 template <int kRowGroups>
 struct Sums {
   static constexpr int kGroupWarps = kWarps / kRowGroups;

@@ -1,5 +1,5 @@
-// Device functions that select the requests in the direct form and place their keys (latent_forms.h). All lanes of a
-// warp call them together.
+// Device functions that select the requests in the direct form and place their key rows in scratch memory
+// (latent_forms.h). A key row has one position's keys for all heads. All lanes of a warp call these functions together.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_math.cuh"

@@ -82,8 +82,8 @@ bool is_shared_with_processes() {
          cudaDeviceGetAttribute(&shared, cudaDevAttrMpsEnabled, device) != cudaSuccess || shared != 0;
 }
 
-// Returns whether all blocks can run at once, one on each multiprocessor. The kernel needs this, because its blocks
-// wait for one another.
+// Returns whether all blocks can run at once, one on each multiprocessor. Otherwise the kernel could deadlock, because
+// its blocks wait for one another.
 bool runs_all_blocks(const BindArgs& call) {
   const Result<std::size_t> memory = most_shared_memory("decoder layers");
   return call.device.properties().threads >= kBlocks && memory.ok() && *memory >= kSharedBytes<kMostRows> &&

@@ -26,7 +26,7 @@
 namespace tessera::cuda::decoder_layers {
 
 inline constexpr int kMostLayers = 32;
-inline constexpr std::uint32_t kTagsOfStep = 64;  // number of tags that a step may use, above the number of layers
+inline constexpr std::uint32_t kTagsOfStep = 64;  // tags reserved for a step, which uses num_layers + 1 of them
 
 struct LayerWeights {
   const __nv_bfloat16* attention_norm;  // [hidden]
@@ -79,7 +79,7 @@ struct Words {
   static constexpr int kQkv = kMiddle + kRows * S::kHidden / 2;
   static constexpr int kAttention = kQkv + kRows * S::kQkv / 2;
   static constexpr int kInner = kAttention + kRows * S::kAttention / 2;
-  static constexpr int kPart = kInner + kRows * S::kInner / 2;  // [rows, kv_heads, shares, group · head_dim]
+  static constexpr int kPart = kInner + kRows * S::kInner / 2;  // [rows, kv_heads, kShares, group · head_dim]
   static constexpr int kLse = kPart + kRows * kBlocks * kGroup * kHeadDim;
   static constexpr int kTotal = kLse + kRows * kBlocks * kGroup;
 };

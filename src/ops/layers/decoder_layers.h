@@ -14,7 +14,7 @@ namespace tessera {
 // another and have to run at once.
 //
 // Because the blocks wait for one another, only one engine of a process may have this kernel on a device. The first
-// engine that binds the kernel has it until that engine's last bound kernel is destroyed (device_claims.h). Other
+// engine that binds the kernel keeps it until that engine's last bound kernel is destroyed (device_claims.h). Other
 // engines run operator by operator, and their logs say so. A bound kernel owns 0.6 to 1.3 MB of device memory.
 JoinedKernelDef joined_decoder_layers();
 

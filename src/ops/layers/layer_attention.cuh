@@ -28,8 +28,8 @@ struct Tiles {
   int last;  // one past the last tile
 };
 
-// One block's share: a range of tiles. The tiles of all requests, one request after another, are cut into 16 equal
-// ranges.
+// The keys of one block, as a range of tiles. The tiles of all requests, one request after another, are cut into 16
+// equal ranges.
 template <int kRows>
 class Share {
  public:

@@ -14,7 +14,7 @@ namespace {
 
 using ir::DType;
 
-constexpr std::int64_t kWidth = 80;  // the width of a row of x, of which the first channels are convolved
+constexpr std::int64_t kWidth = 80;  // number of columns of x; only the first `channels` of them are convolved
 
 // Returns all rows of a request, with the rows of earlier forwards first.
 std::vector<double> sequence(DType dtype, const StateRequest& request, std::int64_t channels) {

@@ -94,7 +94,7 @@ __device__ inline Work find_work(const DeltaNet<T>& p, int item) {
 
 // Returns the number of the request's rows that the chunked form computes: all rows, or 0. The recurrent form computes
 // requests of few rows. It also computes requests with drafts, because it can store the state before the first draft.
-// It computes requests with accepted drafts too, because these drafts lie in another place than the request's rows.
+// It computes requests with accepted drafts too, because the chunked form cannot read these drafts from the slot.
 template <class T>
 __device__ inline int chunked_rows(const DeltaNet<T>& p, const StateRequest& request) {
   const bool plain = request.kept_rows == request.num_rows && request.accepted == 0;

@@ -7,8 +7,8 @@
 namespace tessera {
 
 // gated_norm(x X[T, H·D], z X[T, W], w f32[D]) {eps, column = 0} → X[T, H·D]
-//   For each head's D values, computes X(X(x · 1/√(mean(x²) + eps)) · w · silu(z[column + …])), where X(…) rounds to
-//   type X. Only the H·D values of z from `column` on are read, so z may be the result of a joint projection.
+//   Element i of a row is X(X(x[i] · 1/√(m + eps)) · w[i mod D] · silu(z[column + i])). X(…) rounds to type X, and m is
+//   the mean of x² over element i's head. No other columns of z are read, so z may be the result of a joint projection.
 extern const ir::OpDecl kGatedNorm;
 extern const KernelDef kGatedNormCpu;
 extern const KernelDef kGatedNormCuda;

@@ -153,8 +153,8 @@ __global__ void norm_reread(const Norm<T> norm, const Numbers<T> to) {
              normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale, norm.form));
 }
 
-constexpr std::int64_t kShortRow = kRowThreads;  // the longest row, in packs, of which a thread holds one pack
-constexpr int kHeld = 4;                         // the number of packs that a thread holds of a longer row
+constexpr std::int64_t kShortRow = kRowThreads;  // a thread holds one pack of a row of up to this number of packs
+constexpr int kHeld = 4;                         // a thread holds this number of packs of a longer row
 
 template <class T>
 bool is_held(std::int64_t n) {

@@ -9,12 +9,12 @@
 namespace tessera {
 
 struct LogitEditArgs {
-  float* logits;              // [rows, vocab]
-  const std::int32_t* first;  // [rows], as `count` is
-  const std::int32_t* count;
-  const std::int32_t* ids;  // [edits], as `penalties` and `offsets` are
-  const float* penalties;
-  const float* offsets;
+  float* logits;               // [rows, vocab]
+  const std::int32_t* first;   // [rows]
+  const std::int32_t* count;   // [rows]
+  const std::int32_t* ids;     // [edits]
+  const float* penalties;      // [edits]
+  const float* offsets;        // [edits]
   const std::int32_t* mask;    // [rows]
   const std::uint32_t* masks;  // [num_masks, words]
   std::int64_t rows;

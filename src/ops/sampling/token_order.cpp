@@ -43,7 +43,7 @@ TESSERA_INLINE std::uint64_t to_units(float probability) {
 }
 
 // Computes weights and bins of up to kBlock neighbouring tokens, and returns how many are within reach
-// (nats > -kReach). Both callers must get the same bits, so they share this function, which is not inlined.
+// (nats > -kReach). The constructor and collect() need the same bits, so both call this function, which is not inlined.
 template <int kBins>
 [[gnu::noinline]] TESSERA_CPU_CLONES std::int32_t weigh_block(const float* logits, std::int64_t n, float greatest,
                                                               float temperature, std::uint64_t* weights,

@@ -87,8 +87,8 @@ struct TopLogprobs {
   const float* logits;          // [rows, vocab]
   const std::int32_t* targets;  // [rows]
   float* logprobs;              // [rows]
-  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], as the next member is
-  float* top_logprobs;
+  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs]
+  float* top_logprobs;          // [rows, kMaxTopLogprobs]
   std::int64_t rows;
   std::int64_t vocab;
 

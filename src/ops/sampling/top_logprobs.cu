@@ -26,9 +26,9 @@ struct TopLogprobs {
   const float* logits;          // [rows, vocab]
   const std::int32_t* targets;  // [rows]
   float* logprobs;              // [rows]
-  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], as the next member is
-  float* top_logprobs;
-  ChunkTop* chunks;  // [rows, chunks_per_row]
+  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs]
+  float* top_logprobs;          // [rows, kMaxTopLogprobs]
+  ChunkTop* chunks;             // [rows, chunks_per_row]
   std::int64_t vocab;
   std::int64_t chunks_per_row;
 };

@@ -37,7 +37,7 @@ std::vector<double> reference(const HostTensor& x, const HostTensor& w, const Ho
 TEST(LayerNorm, AgreesWithTheReference) {
   for (const DType dtype : testing::kFloatingDTypes)
     for (const std::int64_t n : {1, 5, 64, 1152, 4608, 9001}) {
-      // The values are far from zero, where a variance computed without subtracting the mean would be wrong.
+      // The values lie far from zero, so a variance that is computed without subtracting the mean is wrong.
       const HostTensor x = random_tensor(dtype, {3, n}, 1, 2, 6);
       const HostTensor w = random_tensor(dtype, {n}, 2);
       const HostTensor b = random_tensor(dtype, {n}, 3);

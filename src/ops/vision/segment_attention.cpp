@@ -57,8 +57,8 @@ TESSERA_INLINE Vec16 exp16(Vec16 const& x) {
   return load16(lanes);
 }
 
-// Copies the keys or values of one head to `to` [keys, dim] as floats. In `from`, each begins `stride` elements after
-// the one before it.
+// Copies the keys or values of one head to `to` [keys, dim] as floats. In `from`, each key or value begins `stride`
+// elements after the previous one.
 template <class T>
 TESSERA_INLINE void gather_head(const T* from, std::int64_t stride, std::int64_t keys, std::int64_t dim, float* to) {
   for (std::int64_t k = 0; k < keys; ++k)

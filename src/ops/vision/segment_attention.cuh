@@ -87,8 +87,8 @@ struct Walk {
   bool used = static_cast<int>(threadIdx.x) % kWarp < kAtOnce * kPacks;
 };
 
-// Copies the rows [first, first + kRows) of kParts parts of qkv, beginning with `part`: 0 is the head's queries, 1 its
-// keys, and 2 its values. Rows outside of `real` become zeros.
+// Copies the rows [first, first + kRows) of kParts parts of qkv, beginning with part number `part`. Part 0 has the
+// head's queries, part 1 its keys, and part 2 its values. Rows outside of `real` become zeros.
 template <class T, class S, int kDim, int kRows, int kParts>
 __device__ inline void copy_rows(const Problem& p, int part, int head, int first, Range real, T* to) {
   const Walk<S, kDim / 8> walk;
