@@ -23,8 +23,7 @@ struct DeltaSizes {
   std::int64_t width() const { return 2 * key_heads * key_dim + heads * value_dim; }
   std::int64_t state() const { return heads * key_dim * value_dim; }
   std::int64_t keys() const { return key_heads * key_dim; }
-  // key_width() returns the number of elements of a draft's keys and row of ba, value_width() that of a draft's values,
-  // and slot_width() that of a slot, which holds up to `held` drafts.
+  // Return the number of elements of a draft's keys and row of ba, of a draft's values, and of a slot of `held` drafts.
   std::int64_t key_width() const { return key_heads * key_dim + 2 * heads; }
   std::int64_t value_width() const { return heads * value_dim; }
   std::int64_t slot_width(std::int64_t held) const { return held * value_width() + (2 * held + 1) * key_width(); }
