@@ -106,7 +106,7 @@ TensorView view(const Allocation& memory, ir::DType dtype, std::vector<std::int6
 
 struct Figures {
   double device_us = 0;  // device time of one layer
-  double plan_us = 0;    // host time of one plan
+  double plan_us = 0;    // host time of one call of OpPlan::plan()
   double bind_us = 0;    // host time of binding the first layer
 };
 

@@ -184,7 +184,7 @@ __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::u
 // One warp's sums for a row. Lane l has the query heads (l % 4) · 2 and (l % 4) · 2 + 1.
 template <class T, int kHeadDim>
 struct DecodeSums {
-  float out[kHeadDim / 16][4];     // element d · 16 + element_of(l, 0) of both heads, then d · 16 + element_of(l, 1)
+  float out[kHeadDim / 16][4];     // [d]: element 16 d + element_of(l, 0) of both heads, then 16 d + element_of(l, 1)
   OnlineSoftmax<BaseTwo> rows[2];  // running max over the warp's keys, and sum of weights over this lane's keys
 };
 

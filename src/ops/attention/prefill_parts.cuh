@@ -1,7 +1,7 @@
 // Merges the results of the parts of a tile (TileWork::parts) in prefill attention. Each warp merges its own rows. The
-// warp writes its sums to device memory and increments a counter, which shows whether this part is the last to end. If
-// it is, the warp adds the sums of all parts, in the order of the parts. The result therefore does not depend on which
-// part ends last.
+// warp writes its sums to device memory and increments a counter, which shows whether this part is the last to end. In
+// this case the warp adds the sums of all parts, in the order of the parts. The result therefore does not depend on
+// which part ends last.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"

@@ -118,8 +118,8 @@ HostTensor data_of(DType dtype, std::vector<std::int64_t> dims, int rank, int ro
   return t;
 }
 
-// Returns the sum over the ranks, added in rank order in float32 and rounded once. Zeros in it are positive, because
-// the sum starts from +0.
+// Returns the sum over the ranks, added in rank order in float32 and rounded once. All zeros of the sum are positive,
+// because the addition starts from +0.
 std::vector<double> sum_of(DType dtype, const std::vector<std::int64_t>& dims, int ranks, int round) {
   std::vector<float> sum;
   for (int r = 0; r < ranks; ++r) {

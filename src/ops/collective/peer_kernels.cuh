@@ -121,8 +121,8 @@ __device__ inline Unit<kWords>* slot_of(const Peers& peers, const Turn& turn, in
   return buffer + (from < to ? from : from - 1) * units;
 }
 
-// Waits for unit `at` of every other rank's slot in this rank's mailbox. Sets of_rank[r] to the unit of rank r, where
-// this rank's own unit is `mine`. If the group ends, the function returns early, and some units may then be missing.
+// Waits for unit `at` of every other rank's slot in this rank's mailbox. Sets of_rank[r] to the unit of rank r, and
+// takes `mine` for this rank. If the group ends, the function returns early, and some units may then be missing.
 template <int kWords>
 __device__ inline void receive(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
                                const Unit<kWords>& mine, Unit<kWords> (&of_rank)[kMostPeers]) {

@@ -14,7 +14,7 @@ namespace tessera {
 // Pointers to device memory. Request b has the rows query_starts[b] … query_starts[b + 1] - 1 of the forward. These
 // rows stand at the positions kv_lens[b] - (number of rows) … kv_lens[b] - 1.
 struct RequestLengths {
-  const std::int32_t* num_requests = nullptr;  // [1]: number of requests; later entries are padding
+  const std::int32_t* num_requests = nullptr;  // [1]: number of requests; other arrays' entries past it are padding
   const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: each request's first row, then the row count
   const std::int32_t* kv_lens = nullptr;       // [max_requests]
 };

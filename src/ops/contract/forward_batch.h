@@ -103,12 +103,12 @@ struct ForwardBatch {
   Status check() const;
 };
 
-// The properties of a batch that an executable's kernels may rely on.
+// The properties of a batch that an executable's kernels may rely on. In batches of both kinds, plans that need whole
+// requests (OpPlan::plans_requests) get all rows of a request together. Other plans get each row of a request with
+// drafts as a separate request of one row.
 enum class BatchKind : std::uint8_t {
   kExtend,  // any number of requests with any query lengths
   kDecode,  // each request has one row, and perhaps drafts after it; rows past the real rows are padding
-  // In batches of both kinds, plans that need whole requests (OpPlan::plans_requests) get all rows of a request
-  // together. Other plans get each row of a request with drafts as a separate request of one row.
 };
 
 class OpPlan;

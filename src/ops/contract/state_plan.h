@@ -38,9 +38,9 @@ struct StateMetadata {
   // Returns how many of the request's first rows change its state. This number is at least 1.
   std::int64_t kept_rows(std::int64_t b) const { return num_rows(b) - drafts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
-  // Returns whether the request starts from a zero state. It does in two cases: if the request's first token is in this
-  // forward, or if the request has no state. In the first case the slot may still hold the state of an earlier
-  // sequence, which is not read.
+  // Returns whether the request starts from a zero state. This is so if the request's first token is in this forward,
+  // and also if the request has no state. In the first case the slot may still hold the state of an earlier sequence,
+  // which is not read.
   bool starts_anew(std::int64_t b) const { return lengths.kv_lens[b] == num_rows(b) || !keeps_state(b); }
   std::int64_t accepted_drafts(std::int64_t b) const { return starts_anew(b) ? 0 : accepted[b]; }
 };

@@ -103,7 +103,7 @@ __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int
       : "memory");
 }
 // wait_for_stores_to_read() waits until this thread's box stores have read their shared memory. wait_for_stores() waits
-// until they have completed.
+// until these stores have completed.
 __device__ inline void wait_for_stores_to_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 // Orders this thread's earlier stores to shared memory before copies that read or write the same addresses. The copies

@@ -52,7 +52,7 @@ struct DeltaNet {
   int first_chunk;          // the number of the window's first chunk
   int window_chunks;        // the maximum number of chunks in a window
   BlockOperands* operands;  // workspace: [chunks of a window, blocks of 16 rows in a chunk, heads]
-  float* decays;            // exp(G_n) of each chunk, at the index of its first block in `operands`
+  float* decays;            // exp(G_n) (gated_delta_net.h) of each chunk, at the index of the chunk's first block
 
   __device__ std::int64_t width() const { return 2LL * key_heads * key_dim + 1LL * heads * value_dim; }
   __device__ int keys_width() const { return key_heads * key_dim; }

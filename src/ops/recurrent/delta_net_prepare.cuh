@@ -25,7 +25,7 @@ struct Tile {
 
 template <class T>
 struct PrepareMemory {
-  // The part of the triangular system for the rows of one warp. This warp computes it, and later all warps read it.
+  // The rows of the triangular system that one warp computes. Later all warps read these rows.
   struct System {
     T matrix[kBlockRows][kChunk + kPack];  // the part of -A before the diagonal block, and the diagonal block's inverse
     float block[kBlockRows][kBlockRows + 4];  // the diagonal block of -A, transposed

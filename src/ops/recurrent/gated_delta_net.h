@@ -5,9 +5,9 @@
 //   gated_delta_net(qkv X[T, 2·Hk·Dk + Hv·Dv], ba X[T, 2·Hv], a_log f32[Hv], dt_bias f32[Hv],
 //                   mut state f32[P, Hv, Dk, Dv], mut draft_rows X[P, DraftLayout])
 //                   {group: int, key_heads: int = Hk, drafts: int = D} → X[T, Hv·Dv]
-//   A row of qkv holds Hk query heads, Hk key heads and Hv value heads. A row of ba holds Hv logits of beta, then Hv
-//   logits of the gate. Value head h reads query and key head h / (Hv / Hk). For each row of a request in order, and
-//   each value head:
+//   A row of qkv holds Hk query heads, Hk key heads and Hv value heads. A row of ba holds Hv logits b of beta, then Hv
+//   logits a of the gate. Value head h reads query and key head h / (Hv / Hk). For each row of a request in order, and
+//   each value head with its query q, key k and value v:
 //
 //     q ← q / √(Σq² + 1e-6) / √Dk      k ← k / √(Σk² + 1e-6)
 //     g = -exp(a_log) · softplus(a + dt_bias)      beta = sigmoid(b)

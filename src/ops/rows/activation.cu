@@ -24,7 +24,7 @@ __device__ Pack<T, N> gated_pack(const Pack<T, N>& gate, const Pack<T, N>& up, F
 }
 
 // Computes y [rows, packs · N] from x [rows, 2, packs · N]. The first half of a row of x is the gate, and the second
-// half is up.
+// half is the up projection.
 template <class T, int N, class F>
 __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();

@@ -75,7 +75,7 @@ TESSERA_INLINE void score_keys(const Vec16* q, const float* keys, std::int64_t d
   std::copy_n(sums, kCount, scores);
 }
 
-// Computes at most kRows neighbouring rows of one head. All of them have the same range. Keys are processed in blocks,
+// Computes at most kRows neighbouring rows of one head, which all have the same range. Keys are processed in blocks,
 // from the first key of the range on. Each row has one lane of the vectors, and lanes do not affect each other.
 template <class T>
 TESSERA_CPU_CLONES void attend_rows(const Problem<T>& p, std::int64_t row, std::int64_t rows, std::int64_t head) {
