@@ -135,7 +135,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryPageSize) {
 
 // A full graph contains a whole forward. The full graph of a prefill runs only for requests of several rows. An
 // operator of "fa3" or "fa2" usually launches a separate kernel for single-row requests, and must leave it out of this
-// graph. Other kernels never have this launch, so they pass in any case.
+// graph. Operators of other kernels never have this launch.
 TEST_P(AttentionLibrary, FullGraphLaunchesNothingForSingleRows) {
   const Config c = library_config(GetParam(), 128, 2, 4);
   const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};

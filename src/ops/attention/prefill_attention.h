@@ -48,8 +48,8 @@ inline bool has_short_prefill_tiles(const AttentionShape& shape) { return shape.
 // Binds the kernel. Preconditions: serves_prefill_attention() accepts the shape, and the planner chose kFa3 for extend
 // with tiles of kPrefillTileRows rows.
 Result<std::unique_ptr<BoundOp>> bind_prefill_attention(const CudaAttention& attention, const TilePlan& plan);
-// Binds the kernel for forwards of few tokens. Preconditions: has_short_prefill_tiles(), and the plan has tiles of
-// kShortTileRows rows.
+// Binds the kernel for forwards of few tokens. Preconditions: has_short_prefill_tiles() accepts the shape, and the plan
+// has tiles of kShortTileRows rows.
 Result<std::unique_ptr<BoundOp>> bind_short_prefill_attention(const CudaAttention& attention, const TilePlan& plan);
 
 }  // namespace tessera

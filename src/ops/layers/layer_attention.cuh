@@ -1,7 +1,7 @@
 // Computes the attention of a decoder layer, within the launch of all layers (decoder_layers.cuh): the head norms, the
-// rotation, the store of the newest key, and attention itself. A block has one KV head and a share of the keys of all
-// requests. The blocks of a KV head exchange their partial results, and each block merges the partial results for some
-// of the outputs.
+// rotation, the store of the newest key, and attention itself. A block has one KV head and a range of the keys of all
+// requests (Share). The blocks of a KV head exchange their partial results, and each block merges the partial results
+// for some of the outputs.
 //
 // A warp processes eight keys of a tile of 64. A lane has four elements of each query, key and output.
 #pragma once
