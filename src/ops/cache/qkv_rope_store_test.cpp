@@ -151,7 +151,7 @@ const std::vector<std::int32_t> kSomeSlots = {31, -1, 0, 7, 32, 1'000'000'000, 5
 
 class QkvRopeStore : public ::testing::TestWithParam<DType> {};
 
-TEST_P(QkvRopeStore, HeadSizes) {
+TEST_P(QkvRopeStore, MatchesTheReferenceForEveryHeadSize) {
   for (const bool norm : {false, true})
     for (const auto& [head_dim, rotated] : {std::pair<std::int64_t, std::int64_t>{64, 64},
                                             {128, 128},
@@ -168,20 +168,20 @@ TEST_P(QkvRopeStore, HeadSizes) {
             kSomeSlots);
 }
 
-TEST_P(QkvRopeStore, HeadCounts) {
+TEST_P(QkvRopeStore, MatchesTheReferenceForManyHeadCounts) {
   for (const auto& [heads, kv_heads] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {16, 8}, {32, 8}, {71, 1}, {3, 3}})
     check({.dtype = GetParam(), .cache_dtype = GetParam(), .heads = heads, .kv_heads = kv_heads, .norm = true},
           kSomeSlots);
 }
 
-TEST_P(QkvRopeStore, OtherCacheTypesAndPages) {
+TEST_P(QkvRopeStore, MatchesTheReferenceForOtherCacheTypesAndPages) {
   for (const DType cache : testing::kFloatingDTypes)
     for (const std::int64_t page_size : {1, 4, 32})
       for (const bool norm : {false, true})
         check({.dtype = GetParam(), .cache_dtype = cache, .norm = norm, .page_size = page_size}, kSomeSlots);
 }
 
-TEST_P(QkvRopeStore, AnyNumberOfTokens) {
+TEST_P(QkvRopeStore, MatchesTheReferenceForAnyNumberOfTokens) {
   check({.dtype = GetParam(), .cache_dtype = GetParam()}, {});
   check({.dtype = GetParam(), .cache_dtype = GetParam(), .norm = true}, {3});
   std::vector<std::int32_t> many(300, -1);

@@ -40,7 +40,7 @@ TEST(ForwardStates, AnErrorEndsOpenStates) {
   EXPECT_FALSE(states.in(ForwardState::kCapturing));
 }
 
-TEST(ForwardStates, WithoutStatesAForwardIsPlain) {
+TEST(ForwardStates, NoStateIsOpenWithoutStates) {
   const ForwardStates::Scope capturing(nullptr, ForwardState::kCapturing);
   EXPECT_FALSE(in_state(ForwardContext{}, ForwardState::kCapturing));
 }

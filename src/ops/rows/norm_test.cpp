@@ -40,7 +40,7 @@ std::vector<std::vector<std::int64_t>> shapes() {
 
 std::string title(const std::string& op, const HostTensor& x) { return op + " " + x.type().to_string(); }
 
-TEST(Norm, RmsNorm) {
+TEST(Norm, RmsNormMatchesTheReference) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const auto& dims : shapes()) {
       const HostTensor x = random_tensor(dtype, dims, 1, -3, 3);
@@ -107,7 +107,7 @@ TEST(Norm, UnitOffsetAddsOneToTheWeight) {
   }
 }
 
-TEST(Norm, AddRmsNorm) {
+TEST(Norm, AddRmsNormMatchesTheReference) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const auto& dims : shapes()) {
       const HostTensor x = random_tensor(dtype, dims, 1, -3, 3);
@@ -122,7 +122,7 @@ TEST(Norm, AddRmsNorm) {
   }
 }
 
-TEST(Norm, HeadNorm) {
+TEST(Norm, HeadNormMatchesTheReference) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const auto& [heads, head_dim] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {16, 128}, {3, 5}, {2, 80}}) {
       const HostTensor x = random_tensor(dtype, {7, heads * head_dim}, 1, -3, 3);

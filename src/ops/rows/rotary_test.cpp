@@ -27,7 +27,7 @@ HostTensor inverse_frequencies(std::int64_t half, double base) {
   return f;
 }
 
-TEST(Rotary, Table) {
+TEST(Rotary, TableMatchesTheReference) {
   const std::vector<std::int32_t> positions{0, 1, 2, 3, 17, 511, 2047, 40960, 131071, 1048575, 16777215};
   for (const double scale : {1.0, 1.25}) {
     for (const std::int64_t half : {1, 8, 37, 64}) {
@@ -51,7 +51,7 @@ TEST(Rotary, Table) {
 
 // `axes` lists, for each of 8 pairs, which of a token's three positions rotates the pair. The sections follow one
 // another, as in Qwen2.5-VL, or are interleaved, as in Qwen3-VL and Qwen3.5.
-TEST(Rotary, TableOfPositionsInThreeDimensions) {
+TEST(Rotary, TableOfThreePositionsMatchesTheReference) {
   struct Case {
     std::vector<std::int64_t> sections;
     bool interleaved;

@@ -46,7 +46,7 @@ TEST(View, ReshapeKeepsTheElementCountInEveryBucket) {
   EXPECT_THAT(infer_error(kReshape, {x}, shape("T, ?")), HasSubstr("shape = \"T, ?\""));
 }
 
-TEST(View, Allocations) {
+TEST(View, EmptyTakesTheGivenTypeAndShape) {
   ir::Attributes attributes = shape("T, 4");
   attributes.emplace_back("dtype", std::string("i32"));
   EXPECT_EQ(infer_types(kEmpty, {}, attributes).value()[0].to_string(), "i32[T, 4]");

@@ -26,7 +26,7 @@ using testing::random_tensor;
 using testing::kInf;
 
 // These are the test vectors that Random123 publishes in its file kat_vectors.
-TEST(Philox, KnownAnswers) {
+TEST(Philox, MatchesThePublishedVectors) {
   using Words = std::array<std::uint32_t, 4>;
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox4x32_10({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
@@ -45,7 +45,7 @@ std::vector<double> argmax(const HostTensor& x) {
   return testing::run_op(kArgmax, kArgmaxCpu, {x}).results[0].values();
 }
 
-TEST(Argmax, AllSizes) {
+TEST(Argmax, MatchesTheReferenceForAllSizes) {
   for (const std::int64_t n : {1, 2, 63, 64, 65, 4095, 4096, 4097, 8191, 151936}) {
     const HostTensor x = random_tensor(DType::kFloat32, {3, n}, static_cast<std::uint32_t>(n), -10, 10);
     std::vector<double> expected;
@@ -209,7 +209,7 @@ TEST(Sample, AgreesWithTheDefinition) {
 }
 
 // Most of the weight lies in many tokens far from the most probable one, so the search must go through many tokens.
-TEST(Sample, HeavyTail) {
+TEST(Sample, AgreesWithTheDefinitionForHeavyTails) {
   HostTensor x = testing::filled_tensor(DType::kFloat32, {1, 60000}, -9);
   for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, -9 - static_cast<double>(i * 7919 % 60000) * 1e-5);
   x.set(12345, 0);

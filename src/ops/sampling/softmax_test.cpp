@@ -34,12 +34,12 @@ void check(const HostTensor& x, const std::string& what) {
   expect_close(out.results[0], reference(x), {2e-6, 2e-7}, what + " " + x.type().to_string());
 }
 
-TEST(LogSoftmax, OddSizesAndLongRows) {
+TEST(LogSoftmax, MatchesTheReferenceForOddSizesAndLongRows) {
   for (const auto& [rows, n] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 7}, {5, 2049}, {2, 151936}, {0, 8}})
     check(random_tensor(DType::kFloat32, {rows, n}, 1, -12, 12), "log_softmax");
 }
 
-TEST(LogSoftmax, LargeAndRisingValues) {
+TEST(LogSoftmax, MatchesTheReferenceForLargeAndRisingValues) {
   check(random_tensor(DType::kFloat32, {3, 5000}, 1, -3e4, 3e4), "log_softmax, large");
   HostTensor rising = testing::poisoned_tensor(DType::kFloat32, {1, 10000});
   for (std::int64_t i = 0; i < 10000; ++i) rising.set(i, static_cast<double>(i) * 0.01);

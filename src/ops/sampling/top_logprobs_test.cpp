@@ -122,7 +122,7 @@ TEST(TopLogprobs, RowsThatAreNoDistributionHaveNoProbabilities) {
   EXPECT_EQ(out.ids.at(2 * kMaxTopLogprobs + 1), 70);
 }
 
-TEST(TopLogprobs, TargetsOutsideTheVocabulary) {
+TEST(TopLogprobs, TargetsOutsideTheVocabularyHaveMinusInfinity) {
   const HostTensor x = testing::random_tensor(DType::kFloat32, {4, 100}, 9);
   const std::vector<std::int32_t> outside = {-1, 100, std::numeric_limits<std::int32_t>::max(),
                                              std::numeric_limits<std::int32_t>::min()};

@@ -79,7 +79,7 @@ void check(DType dtype, std::int64_t heads, std::int64_t dim, const std::vector<
                         "segment_attention " + std::to_string(rows) + " rows, heads of " + std::to_string(dim));
 }
 
-TEST(SegmentAttention, HeadsOfEverySize) {
+TEST(SegmentAttention, MatchesTheReferenceForEveryHeadSize) {
   for (const DType dtype : testing::kFloatingDTypes)
     for (const std::int64_t dim : {4, 16, 20, 64, 72, 80, 88, 128}) check(dtype, 2, dim, {48, 33, 1}, 82);
 }
@@ -94,7 +94,7 @@ TEST(SegmentAttention, SegmentsOfAnyLength) {
   }
 }
 
-TEST(SegmentAttention, ManyRows) {
+TEST(SegmentAttention, MatchesTheReferenceForManyRows) {
   check(DType::kBFloat16, 1, 80, {330, 64, 64, 70}, 560);
   check(DType::kFloat16, 1, 128, {64, 400}, 464);
 }
