@@ -10,8 +10,8 @@
 // T is the number of rows, K and M are the sizes of the linear's input and output, S is the number of slots, and R is
 // the largest rank. A linear may join N modules, such as q, k and v. The attributes divide its columns into ranges:
 // range i has rows[i] columns and belongs to module modules[i]. Module n of a slot has ranks[slot, n] rows of A from
-// row n · R on, and the same number of rows of B. Rows of A past the rank may hold anything, and those of B
-// any finite values. Neither affects a result. A rank of 0 means that the adapter does not change the module. In rows
+// row n · R on, and the same number of rows of B. Rows of A past the rank may hold anything, and rows of B past it any
+// finite values. Neither affects a result. A rank of 0 means that the adapter does not change the module. In rows
 // of t that have an adapter, values past the rank are 0. The other rows of t are undefined. A row without an adapter,
 // or with an adapter of rank 0, keeps the bits of its y. Slot numbers are below S. The matrices, ranks, scales and rows
 // are written by copies, never by kernels. So a kernel may read them before the preceding kernels have ended.

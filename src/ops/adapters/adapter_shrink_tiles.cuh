@@ -110,7 +110,7 @@ class ShrinkCopies {
   bool is_a_[kAs];
 };
 
-// Multiplies a warp's 16 rows of x by all rows of A, in those columns of a stage that the warp takes.
+// Multiplies a warp's 16 rows of x by all rows of A, in the columns of a stage that the warp takes.
 template <class T, int kRows, int kGroups>
 __device__ inline void multiply_stage(float (&sums)[kGroups][2][4], ShrinkStage<T, kRows, kGroups>& stage) {
   constexpr int kRowTiles = kRows / 16;

@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
 }
 
 // True for adapter_whole_linear (adapter_whole.h). Its matrix is larger than x and should be read few times. So
-// neighbouring blocks read the same rows of it for different chunks, and a block processes several chunks of a slot.
+// neighbouring blocks read the same rows of w for different chunks, and a block processes several chunks of a slot.
 template <class Args>
 constexpr bool kOfWhole = std::is_same_v<Args, AdapterWholeLinearArgs>;
 

@@ -60,7 +60,7 @@ __device__ inline void join_warps(const WarpSums<kHeadDim, kWarps>& sums, int gr
   }
 }
 
-// Joins the parts begin … end - 1 of one head. One warp calls it. The loads of several parts are in flight together.
+// Joins the parts begin … end - 1 of one head, in one warp. The loads of several parts are in flight together.
 // Loads of other blocks' values bypass the L1 cache, which may still hold data of the previous launch.
 template <class T, int kHeadDim>
 __device__ inline void join_parts(const DecodeParts<T>& p, int begin, int end, int head, T* to) {
@@ -108,7 +108,7 @@ __device__ inline void join_parts(const DecodeParts<T>& p, int begin, int end, i
   }
 }
 
-// Joins the sums of a segment. All threads of a block call it after its warps have written their sums.
+// Joins the sums of a segment. All threads of a block call this function after its warps have written their sums.
 template <class T, int kHeadDim, int kWarps>
 __device__ inline void finish_segment(const DecodeParts<T>& p, const KeySegment& s, int kv_head,
                                       WarpSums<kHeadDim, kWarps>& sums) {

@@ -94,7 +94,7 @@ struct JoinedKernelDef {
   std::string_view name;
   std::int64_t most_rows = 0;  // maximum number of rows of the first operator's first operand
   // true: the kernel replaces operators with the same first operand, and stores the results of all of them. false: each
-  // operator but the last passes its result to the next one alone, and the kernel need not store these results.
+  // operator but the last passes its result only to the next one, and the kernel need not store these results.
   bool side_by_side = false;
   // Returns null if the kernel does not support these sizes, types or attributes. It must also return null in a
   // deterministic forward if the kernel's results could have other bits than those of the replaced operators. `calls`
