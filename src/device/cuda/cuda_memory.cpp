@@ -1,8 +1,15 @@
 #include "tessera/device/cuda/cuda_memory.h"
 
 #include "tessera/device/cpu/host_limits.h"
+#include "tessera/device/cuda/huge_pages.h"
 
 namespace tessera {
+namespace {
+
+// Pinned memory of at least this size is mapped in huge pages.
+constexpr std::size_t kHugeFrom = std::size_t{4} << 20;
+
+}  // namespace
 
 Result<std::unique_ptr<CudaAllocation>> CudaAllocation::create(CudaDevice& device, std::size_t bytes,
                                                                std::string_view name) {
@@ -35,12 +42,21 @@ Result<std::unique_ptr<PinnedAllocation>> PinnedAllocation::create(CudaDevice& d
   if (available < 0 || bytes > static_cast<std::size_t>(available)) {
     return out_of_device_memory(DeviceCall::kAllocate, name, bytes, available);
   }
+  const bool huge = bytes >= kHugeFrom;
+  const char* const function = huge ? "cuMemHostRegister" : "cuMemHostAlloc";
   void* data = nullptr;
-  const CUresult result = device.driver().cuMemHostAlloc(&data, bytes, CU_MEMHOSTALLOC_PORTABLE);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    return out_of_device_memory(DeviceCall::kAllocate, name, bytes, available).with_context("cuMemHostAlloc");
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (!huge) {
+    result = device.driver().cuMemHostAlloc(&data, bytes, CU_MEMHOSTALLOC_PORTABLE);
+  } else if (std::byte* const pages = map_huge_pages(bytes); pages != nullptr) {
+    data = pages;
+    result = device.driver().cuMemHostRegister(data, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+    if (result != CUDA_SUCCESS) unmap_huge_pages(pages, bytes);
   }
-  TRY(device.check(result, {"cuMemHostAlloc", DeviceCall::kAllocate, name, bytes}));
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    return out_of_device_memory(DeviceCall::kAllocate, name, bytes, available).with_context(function);
+  }
+  TRY(device.check(result, {function, DeviceCall::kAllocate, name, bytes}));
   allocation->data_ = static_cast<std::byte*>(data);
   allocation->size_ = bytes;
   device.add_pinned(allocation->data_, bytes);
@@ -51,7 +67,15 @@ PinnedAllocation::~PinnedAllocation() {
   if (data_ == nullptr) return;
   device_.recording().note_freed(name_);
   device_.remove_pinned(data_);
-  device_.release([&driver = device_.driver(), data = data_] { (void)driver.cuMemFreeHost(data); });
+  device_.release([&driver = device_.driver(), data = data_, bytes = size_] {
+    if (bytes < kHugeFrom) {
+      (void)driver.cuMemFreeHost(data);
+      return;
+    }
+    (void)driver.cuCtxSynchronize();  // copies may still read the pages; cuMemFreeHost waits for them by itself
+    (void)driver.cuMemHostUnregister(data);
+    unmap_huge_pages(data, bytes);
+  });
 }
 
 }  // namespace tessera

@@ -49,7 +49,7 @@ TEST_P(DeviceConformance, ZeroBytesAreFine) {
 // Bug caught: host memory whose alignment does not suffice for vector loads or a copy engine, or an out-of-memory error
 // for an empty batch.
 TEST_P(DeviceConformance, HostMemoryIsAlignedAndMayBeEmpty) {
-  for (const std::size_t bytes : {0ul, 1ul, 300ul, 4097ul, (3ul << 20) + 1}) {
+  for (const std::size_t bytes : {0ul, 1ul, 300ul, 4097ul, (3ul << 20) + 1, (9ul << 20) + 1}) {
     std::unique_ptr<HostAllocation> memory = allocate_host(bytes);
     ASSERT_NE(memory, nullptr);
     EXPECT_EQ(memory->size(), bytes);

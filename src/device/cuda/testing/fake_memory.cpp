@@ -49,6 +49,19 @@ void FakeFunctions::set_memory(Driver& t) {
       return CUDA_SUCCESS;
     });
   };
+  t.cuMemHostRegister = [](void* data, std::size_t bytes, unsigned) {
+    return unsafe("cuMemHostRegister", [&](auto& s) {
+      s.pinned[data] = bytes;
+      return CUDA_SUCCESS;
+    });
+  };
+  t.cuMemHostUnregister = [](void* data) {
+    return unsafe("cuMemHostUnregister", [&](auto& s) {
+      if (s.pinned.erase(data) == 0) return CUDA_ERROR_INVALID_VALUE;
+      s.run_everything();
+      return CUDA_SUCCESS;
+    });
+  };
 }
 
 void FakeFunctions::set_virtual_memory(Driver& t) {
