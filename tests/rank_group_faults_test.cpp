@@ -143,7 +143,7 @@ TEST_F(RankGroupFaults, DiscardsResultsOfAnEndedGroup) {
   expect_right(*engine, 0);
   Careless::loses = true;
   engine->flush_prefix_cache();
-  const Request asked = request(11, 1);  // one step, because the next one would fail anyway
+  const Request asked = request(11, 1);  // one step, because the ended group fails each later step
   const Status failed = engine->run({&asked, 1}).status();
   EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
   EXPECT_THAT(failed.message(), AllOf(HasSubstr("rank 1 of 2"), HasSubstr("its connection is lost")));

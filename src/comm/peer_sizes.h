@@ -19,7 +19,8 @@ inline constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMailboxAt = kDeviceAlignment;
 inline constexpr std::size_t kMailboxBytes = kMailboxAt + kBuffers * kBufferBytes;
 
-// One side of a link has turn counters and counters that the other side writes. The receiver's side also has slots.
+// Each side of a link has memory with its turn counters (LinkTurns in peer_link.h) and the counters that the other side
+// writes. On the receiver's side, slots follow.
 inline constexpr int kLinkSlots = 4;  // a power of two, so that slots stay in sequence when counters wrap around
 static_assert((kLinkSlots & (kLinkSlots - 1)) == 0);
 inline constexpr std::int64_t kLinkSlotBytes = std::int64_t{16} << 20;  // larger values take several turns

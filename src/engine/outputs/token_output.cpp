@@ -67,8 +67,8 @@ void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, 
   if (may_stop && ends_text(stop, end_ids, token)) {
     event.finish = FinishReason::kStop;
     sequence.result.matched.id = token;
-    // The token is added to the sequence only if it is to be kept. If not, the tokens that forwards in flight sample
-    // after it are not added either.
+    // The token is added to the sequence only if the request keeps it (keep_matched). Later tokens of the sequence,
+    // from forwards that are in flight, are never added.
     if (!stop.keep_matched) return;
   }
   Scheduler::settle(entry, token);

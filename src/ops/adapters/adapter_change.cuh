@@ -113,14 +113,14 @@ struct AdapterChange {
     }
 
    private:
-    static constexpr int kDepth = 16;  // number of ranks that one product covers
+    static constexpr int kDepth = 16;  // columns of t (the adapter's inner dimension) that one product covers
     static constexpr int kModules = kGated ? 2 : 1;
     using Sums = float[4];  // results of multiply_tile(): sixteen columns of y by eight rows of x
     struct PartOfB {
-      std::uint32_t at[2][2];  // [half of the columns][half of the ranks]; a word packs two neighbouring columns of b
+      std::uint32_t at[2][2];  // [half of y's columns][half of kDepth]; a word packs two neighbouring columns of b
     };
     struct PartOfT {
-      float at[2][2];  // [half of the ranks][one of two neighbouring ranks]; zeros in lanes without the warp's row
+      float at[2][2];  // [half of kDepth][one of two neighbouring columns of t]; zeros in lanes without the warp's row
     };
 
     __device__ static int lane() { return static_cast<int>(threadIdx.x) % kWarp; }

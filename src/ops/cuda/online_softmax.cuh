@@ -71,9 +71,9 @@ struct OnlineSoftmax {
 // running max of this partial result, or its log-sum-exp if its values are normalised. `most` is the greatest of these
 // numbers over all partial results. A difference of two of these numbers is multiplied by `scale` before it is passed
 // to Base::power().
-template <class Base>
+template <class Base, Keys kKeys = Keys::kSome>
 __device__ float part_weight(float running_max, float most, float scale = 1) {
-  return Base::power((running_max - most) * scale);
+  return kKeys == Keys::kMaybeNone && running_max == -INFINITY ? 0.0f : Base::power((running_max - most) * scale);
 }
 
 }  // namespace tessera::cuda

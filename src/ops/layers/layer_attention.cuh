@@ -333,7 +333,7 @@ __device__ inline void join_parts(const Share<kRows>& share, int rows, const Tag
   for (int i = 0; i < kRows; ++i) {
     if (i >= rows) break;
     const float most = warp_max(weight[i], kShares);
-    const float scale = weight[i] == -INFINITY ? 0.0f : exp2f(weight[i] - most);
+    const float scale = part_weight<BaseTwo, Keys::kMaybeNone>(weight[i], most);
     const float total = warp_sum(scale, kShares);
     const float sum = warp_sum(scale * value[i], kShares);
     const float y = total > 0 ? sum / total : 0.0f;  // a padding row has no keys

@@ -40,7 +40,7 @@ struct AdapterStack {
   const float* scales = nullptr;        // [num_slots, modules]
   std::int64_t modules = 0;
   std::int64_t columns = 0;
-  std::int64_t width = 0;  // the number of rows of all modules' matrices together
+  std::int64_t width = 0;  // columns of b: the rows of the experts' weight matrices of all modules together
 };
 
 // The arguments of the kernels.

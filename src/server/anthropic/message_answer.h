@@ -17,10 +17,12 @@ struct MessageStyle {
   std::int64_t interval = 1;  // tokens between two events of a stream
   std::int64_t prompt_tokens = 0;
   ChatTextStyle text{};
-  bool shows_thinking = false;     // false: thinking is left out
-  bool omits_thinking = false;     // blocks of thinking have no text; their signatures hold the thinking
-  bool lists_edits = false;        // the request has context_management; the answer then says that nothing was edited
-  bool ends_with_context = false;  // the context has room for fewer tokens than max_tokens
+  bool shows_thinking = false;  // false: thinking is left out
+  bool omits_thinking = false;  // blocks of thinking have no text; their signatures hold the thinking
+  bool lists_edits = false;     // the request has context_management; the answer then says that nothing was edited
+  // The context has room for fewer tokens than max_tokens. An answer that reaches this limit has the stop reason
+  // model_context_window_exceeded, not max_tokens.
+  bool ends_with_context = false;
 };
 
 std::unique_ptr<Answer> make_message_answer(MessageStyle style);

@@ -142,7 +142,7 @@ class Preparation {
  private:
   struct OneImage {
     std::optional<ApiError> error{};
-    std::exception_ptr thrown{};  // an exception on any thread
+    std::exception_ptr thrown{};  // the exception that the preparation of this image threw; null if none
     std::int64_t tokens = 0;
     std::int32_t width = 0;  // size in pixels before resizing
     std::int32_t height = 0;

@@ -1,6 +1,7 @@
 #include "tessera/ops/quantised/blocks/block_grids.h"
 
-// The tables are those of llama.cpp's ggml-common.h (MIT licence), with an index in place of each number.
+// The tables are those of llama.cpp's ggml-common.h (MIT licence). Where llama.cpp stores a magnitude, these tables
+// store its index in the type's list of magnitudes (block_grids.h).
 
 namespace tessera {
 
