@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "tessera/runner/memory/measure_memory.h"
-#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/runner/ranks/rank_order.h"
 #include "tessera/runner/steps/step_ways.h"
 #include "tessera/runner/vision/vision_runner.h"
 
@@ -30,13 +30,6 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Wei
 }
 
 ModelRunner::~ModelRunner() = default;
-
-Status ModelRunner::write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter) {
-  AdapterTables& tables = *parts_->adapters();
-  const auto local = [&] { return tables.write(slot, adapter->share(tables.layout().rank()), parts_->stream()); };
-  RankGroup* const ranks = options().ranks;
-  return ranks == nullptr ? local() : ranks->write_adapter(slot, adapter, local);
-}
 
 Result<bool> ModelRunner::idle_work() {
   if (in_flight() > 0) return internal_error("idle work is asked for while a forward is in flight");

@@ -141,7 +141,9 @@ class ModelRunner {
   }
   // Copies an adapter to a slot on every rank. Forwards that are submitted later use it (AdapterTables::write).
   // Precondition: adapters are served.
-  Status write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter);
+  Status write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter) {
+    return parts_->write_adapter(slot, adapter);
+  }
 
   // Measures all later forwards with `profiler`. Null stops the measurement and must be set before the profiler is
   // destroyed. Precondition: no forward is in flight.

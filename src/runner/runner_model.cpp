@@ -2,11 +2,7 @@
 
 #include <utility>
 
-#include "tessera/comm/communicator.h"
-
 namespace tessera {
-
-int RunnerModel::ranks() const { return options.communicator == nullptr ? 1 : options.communicator->world_size(); }
 
 Result<RunnerModel> RunnerModel::create(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options) {
   RunnerModel model{

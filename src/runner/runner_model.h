@@ -25,9 +25,6 @@ struct RunnerModel {
   std::int64_t choice_logits_offset = 0;  // offset from the arena's start, in bytes
 
   std::size_t num_cache_groups() const { return graphs.body.cache_groups.size(); }
-  int ranks() const;  // number of ranks that run each forward together
-  // Returns whether this rank decides how forwards run. It does so if it is the only rank or if other ranks follow it.
-  bool decides() const { return options.communicator == nullptr || options.ranks != nullptr; }
 
   // `device` must outlive the model.
   static Result<RunnerModel> create(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);

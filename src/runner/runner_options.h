@@ -74,6 +74,17 @@ struct RunnerOptions : StepLimits {
   // Records the phases of creating and capturing the runner, unless it is null. Must outlive the runner.
   Timeline* start = nullptr;
 
+  // Questions about the devices that run the model's forwards together.
+  //
+  // Returns whether no other device takes part in the forwards.
+  bool runs_alone() const;
+  // Returns whether the layers are divided into pipeline stages, and this device has one stage.
+  bool has_stages() const;
+  // Returns whether this runner decides how forwards run. It does so if it runs alone or if other runners follow it.
+  bool decides() const { return communicator == nullptr || ranks != nullptr; }
+  // Returns whether this runner logs the work that all devices do alike.
+  bool logs_common_work() const;
+
   // Returns the smallest number of pages of any cache group, not counting the reserved page.
   std::int64_t shared_pages() const {
     return num_pages.empty() ? 0 : *std::min_element(num_pages.begin(), num_pages.end()) - 1;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tessera/base/progress.h"
-#include "tessera/comm/communicator.h"
+#include "tessera/model/adapters/adapter.h"
 #include "tessera/runner/capture/graph_failure.h"
 #include "tessera/runner/graphs/make_executable.h"
 #include "tessera/runner/memory/prediction.h"
@@ -132,16 +132,14 @@ Status RunnerParts::name_externals() {
 Status RunnerParts::build_runners() {
   const RunnerOptions& options = model.options;
   TRY(reserve_arenas());
-  if (options.debug) debug_ = std::make_unique<DebugMode>(*stream_, *arena_, model.ranks());
+  if (options.debug) debug_ = std::make_unique<DebugMode>(*stream_, *arena_, options.runs_alone());
   TRY(name_externals());
-  // All ranks of a stage compile the same programs, so not every rank logs them. Only world rank 0 does, so only the
-  // first stage's programs are logged.
-  const bool is_logged = options.communicator == nullptr || options.communicator->world_rank() == 0;
+  // All devices of a stage compile the same programs, so not every device logs them.
   std::vector<RunnerSpec> specs = TRY(make_runner_specs(model.graphs, options));
   Progress progress("Compiling graphs", std::ssize(specs), "graphs", options.show_progress);
   for (RunnerSpec& spec : specs) {
     std::unique_ptr<Executable> made =
-        TRY(make_executable(spec, options, environment(spec.batches), options.memory_plan, is_logged));
+        TRY(make_executable(spec, options, environment(spec.batches), options.memory_plan, options.logs_common_work()));
     runners_.emplace_back(std::move(spec), std::move(made));
     progress.advance(1);
   }
@@ -176,6 +174,12 @@ std::int64_t RunnerParts::available_bytes() const {
 
 Status RunnerParts::together(const RankOrder& order, const std::function<Status()>& local) {
   return model.options.ranks == nullptr ? local() : model.options.ranks->together(order, local);
+}
+
+Status RunnerParts::write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter) {
+  AdapterTables& tables = *adapters_;
+  const auto local = [&] { return tables.write(slot, adapter->share(tables.layout().rank()), *stream_); };
+  return model.options.ranks == nullptr ? local() : model.options.ranks->write_adapter(slot, adapter, local);
 }
 
 }  // namespace tessera

@@ -30,6 +30,7 @@
 
 namespace tessera {
 
+class Adapter;
 class VisionRunner;
 struct RankOrder;
 
@@ -79,6 +80,8 @@ class RunnerParts {
   // Runs `local`. If this is rank 0 of several ranks, the other ranks carry out `order` at the same time
   // (RankGroup::together).
   Status together(const RankOrder& order, const std::function<Status()>& local);
+  // Implements ModelRunner::write_adapter().
+  Status write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter);
 
  private:
   explicit RunnerParts(RunnerModel made);

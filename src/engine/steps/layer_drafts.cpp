@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "tessera/base/log.h"
-#include "tessera/comm/communicator.h"
 #include "tessera/engine/schedule/batch_rows.h"
 #include "tessera/engine/schedule/step_drafts.h"
 
@@ -185,8 +184,7 @@ Status LayerDrafts::make(ScheduledBatch& batch) {
     drop_finished(draft);
   }
   TRY(runner_.drafts().fetch(made_));
-  Communicator* const communicator = runner_.options().communicator;
-  const bool has_stages = communicator != nullptr && communicator->pipeline() != nullptr;
+  const bool has_stages = runner_.options().has_stages();
   if (!measured && !batch.has_draft_masks() && !has_stages) return ok_status();
   TRY(runner_.stream().synchronize());
   if (measured) {

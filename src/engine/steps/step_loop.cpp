@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "tessera/comm/communicator.h"
-
 namespace tessera {
 
 StepLoop::StepLoop(LoadedModel& model, Scheduler& scheduler, ImageFeed& images, EngineReport& report,
@@ -119,9 +117,7 @@ void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_
 void StepLoop::begin_judging(const ScheduledBatch& next) {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   judged_.reset();
-  Communicator* const communicator = runner().options().communicator;
-  const bool has_stages = communicator != nullptr && communicator->pipeline() != nullptr;
-  if (!model_.steps.overlap || has_stages || draft_ms() == 0) return;
+  if (!model_.steps.overlap || runner().options().has_stages() || draft_ms() == 0) return;
   if (!next.saving || !collected_ || !scheduler_.waits_for_drafts_alone()) return;
   const StepPace::Clock::time_point now = StepPace::Clock::now();
   judged_ = {.saving = *next.saving, .waited_ms = Milliseconds(now - *collected_).count(), .begin = now};

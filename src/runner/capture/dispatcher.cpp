@@ -131,7 +131,7 @@ Status Dispatcher::ended(const Decision& decision, const ForwardEnd& end) {
 
 Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {
   log_warn("dispatch", "the graph of a forward of {} rows failed{}: {}", decision.size,
-           parts_.model.ranks() == 1 ? ", which is run again without it" : "", why.to_string());
+           parts_.model.options.runs_alone() ? ", which is run again without it" : "", why.to_string());
   if (!failures_.add(key_of(decision))) return ok_status();
   if (decision.form == GraphForm::kFull) {
     log_warn("capture", "prefill size {} goes back to its pieces", decision.size);

@@ -47,7 +47,7 @@ class Dispatcher {
   // Both functions return the measured costs of forwards. Dispatch reads these costs if measuring is on.
   const CostTable& costs() const { return costs_; }
   CostTable& costs() { return costs_; }
-  bool measures_costs() const { return parts_.model.options.measure_costs && parts_.model.decides(); }
+  bool measures_costs() const { return parts_.model.options.measure_costs && parts_.model.options.decides(); }
 
   // Returns whether prefill sizes may get a full graph in addition to their pieces. This requires
   // RunnerOptions::choose_full, measured costs, prefill graphs, and a model whose prefills are cut into pieces although

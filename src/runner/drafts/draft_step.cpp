@@ -4,42 +4,16 @@
 #include <optional>
 #include <utility>
 
-#include "tessera/comm/communicator.h"
-#include "tessera/runner/ranks/rank_channel.h"
-#include "tessera/runner/ranks/rank_group.h"
-
 namespace tessera {
-namespace {
 
-// The maximum number of sent calls whose answers are not checked yet. The channel keeps only the answers to its last
-// kSlots messages, so on_all_ranks() calls settle() before the channel would drop an unchecked answer.
-constexpr std::size_t kMostSent = RankChannel::kSlots - 2;
-
-}  // namespace
-
-Status DraftStep::on_all_ranks(const Send& send, const std::function<Status()>& local) {
-  RankGroup* const ranks = parts_.model.options.ranks;
-  if (ranks == nullptr || !ranks->leads()) {
-    const Status own = local();
-    if (own.ok()) return own;
-    if (parts_.model.options.communicator != nullptr) parts_.model.options.communicator->abort(own.message());
-    return settle(own);
-  }
-  if (sent_.size() == kMostSent) TRY(settle());
-  sent_.push_back(TRY(send(*ranks)));
-  const Status own = local();
-  return own.ok() ? own : settle(own);
+template <class Call>
+Status DraftStep::send(const Call& call) {
+  if (sent_.is_full()) TRY(settle());
+  return sent_.send(call);
 }
 
 Status DraftStep::settle(const Status& own) {
-  const ForwardEnd here{.status = own, .replay_failed = !own.ok() && here_.replay_failed()};
-  if (sent_.empty()) return ended(here);
-  RankGroup& ranks = *parts_.model.options.ranks;
-  if (!own.ok()) ranks.communicator().abort(own.message());
-  const std::vector<std::uint64_t> sent = std::move(sent_);
-  sent_.clear();
-  TRY(ranks.wait(sent.back()));
-  return ended(ranks.settle(ranks.cause(sent, here)));
+  return ended(TRY(sent_.settle({.status = own, .replay_failed = !own.ok() && here_.replay_failed()})));
 }
 
 Status DraftStep::ended(const ForwardEnd& end) {
@@ -55,13 +29,10 @@ Status DraftStep::ended(const ForwardEnd& end) {
 }
 
 Status DraftStep::read(const DraftInputs& inputs) {
-  return on_all_ranks([&](RankGroup& ranks) { return ranks.send_draft_inputs(inputs); },
-                      [&] {
-                        if (inputs.first_id)
-                          if (const std::optional<std::int64_t> size = here_.graph_size(inputs.batch))
-                            replayed_.push_back(*size);
-                        return here_.read(inputs);
-                      });
+  TRY(send(inputs));
+  if (inputs.first_id)
+    if (const std::optional<std::int64_t> size = here_.graph_size(inputs.batch)) replayed_.push_back(*size);
+  return settle_failed(here_.read(inputs));
 }
 
 Result<bool> DraftStep::has_graph(const ForwardBatch& batch) {
@@ -80,8 +51,8 @@ Result<bool> DraftStep::has_graph(const ForwardBatch& batch) {
 }
 
 Status DraftStep::draft(const DraftRows& from, std::span<float> logits) {
-  return on_all_ranks([&](RankGroup& ranks) { return ranks.send_draft_rows(from); },
-                      [&] { return here_.draft(from, logits); });
+  TRY(send(from));
+  return settle_failed(here_.draft(from, logits));
 }
 
 Status DraftStep::fetch(std::int64_t count) {

@@ -19,7 +19,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -32,17 +31,20 @@
 #include "tessera/runner/draft_inputs.h"
 #include "tessera/runner/drafts/local_drafts.h"
 #include "tessera/runner/launcher.h"
+#include "tessera/runner/ranks/sent_drafts.h"
 #include "tessera/runner/runner_parts.h"
 
 namespace tessera {
-
-class RankGroup;
 
 class DraftStep {
  public:
   // All arguments must outlive this object.
   DraftStep(RunnerParts& parts, Launcher& launcher, SizeCapture& captures, const Dispatcher& dispatcher)
-      : parts_(parts), captures_(captures), dispatcher_(dispatcher), here_(parts, launcher) {}
+      : parts_(parts),
+        captures_(captures),
+        dispatcher_(dispatcher),
+        here_(parts, launcher),
+        sent_(parts.model.options) {}
 
   // read() and draft() call LocalDrafts::read() and LocalDrafts::draft() on all ranks. fetch() runs on this rank only.
   // All three may return the error of an earlier call.
@@ -65,9 +67,11 @@ class DraftStep {
   LocalDrafts& here() { return here_; }
 
  private:
-  using Send = std::function<Result<std::uint64_t>(RankGroup& ranks)>;
-  // Runs `local`. On rank 0 of several ranks, also sends the call to the other ranks.
-  Status on_all_ranks(const Send& send, const std::function<Status()>& local);
+  // Sends a call to the other ranks, if this rank leads them.
+  template <class Call>
+  Status send(const Call& call);
+  // Returns `own`, which is this rank's status of the newest call. If it is an error, settles first.
+  Status settle_failed(const Status& own) { return own.ok() ? own : settle(own); }
   // Waits for the calls that were sent. `own` is this rank's status of the newest call.
   Status settle(const Status& own);
   // Counts failed replays, and drops the graphs of sizes whose replays failed three times in a row. `end` combines the
@@ -78,7 +82,7 @@ class DraftStep {
   SizeCapture& captures_;
   const Dispatcher& dispatcher_;
   LocalDrafts here_;
-  std::vector<std::uint64_t> sent_;     // numbers of the messages whose answers are still to be checked
+  SentDrafts sent_;
   std::vector<std::int64_t> replayed_;  // sizes replayed since the last call of ended()
   ReplayFailures<std::int64_t> failures_;
 };

@@ -105,8 +105,7 @@ ForwardEnd HostPipeline::end_oldest(const ForwardEnd& own) {
 }  // namespace
 
 bool collects_as_it_runs(const RunnerParts& parts) {
-  Communicator* const communicator = parts.model.options.communicator;
-  return communicator != nullptr && communicator->pipeline() != nullptr && parts.model.device.properties().on_host;
+  return parts.model.options.has_stages() && parts.model.device.properties().on_host;
 }
 
 Result<std::unique_ptr<StepWay>> make_host_pipeline(const StepContext& context) {

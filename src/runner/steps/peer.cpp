@@ -39,7 +39,7 @@ class Peer final : public StepWay {
 }  // namespace
 
 Result<std::unique_ptr<StepWay>> make_peer(const StepContext& context) {
-  if (context.parts.model.ranks() == 1) return nullptr;
+  if (context.parts.model.options.runs_alone()) return nullptr;
   return std::make_unique<Peer>(context);
 }
 

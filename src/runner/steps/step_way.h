@@ -1,5 +1,10 @@
 // The interface for running one step on the ranks of a model. Each implementation is for one arrangement of ranks.
-// ModelRunner has one StepWay, which is chosen once (step_ways.h). No other part of ModelRunner deals with ranks.
+// ModelRunner has one StepWay, which is chosen once (step_ways.h).
+//
+// The rest of ModelRunner knows little of ranks. It asks RunnerOptions in which arrangement it runs (runs_alone(),
+// has_stages(), decides()). Work besides steps goes to all ranks through RunnerParts (together(), write_adapter(),
+// available_bytes()), and the calls of a DraftStep go through SentDrafts. Only soak() looks for followers itself,
+// because it must capture the same sizes on all ranks before each rank compares batches of its own.
 //
 // A StepWay decides how each forward runs (Dispatcher), runs this rank's part of it (LocalForwards), and tells other
 // ranks what to do (RankGroup, Communicator).

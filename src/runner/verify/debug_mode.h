@@ -13,11 +13,11 @@ namespace tessera {
 
 class DebugMode {
  public:
-  // `stream` and `arena` must outlive this object. `ranks` is the number of ranks that run each forward together. If
-  // there are several, a single rank cannot run a forward again, so the error about a NaN does not name the operator
-  // that made the NaN.
-  DebugMode(Stream& stream, const Arena& arena, int ranks)
-      : history_(arena), nans_(stream, arena), can_run_again_(ranks == 1) {}
+  // `stream` and `arena` must outlive this object. `runs_alone` is RunnerOptions::runs_alone(). If it
+  // is false, a single device cannot run a forward again, so the error about a NaN does not name the operator that made
+  // the NaN.
+  DebugMode(Stream& stream, const Arena& arena, bool runs_alone)
+      : history_(arena), nans_(stream, arena), can_run_again_(runs_alone) {}
 
   // Called before a forward of `runner` at `size`, which is captured or at least bound (Executable::bind). Checks that
   // the runner's graphs contain the addresses that the runner would use now. If they do not, returns kInternal, and the

@@ -113,7 +113,7 @@ class Soak {
   // Gives half of the embedding rows to images. If there are several ranks, uses no images, because soak() runs the
   // tower of rank 0 without an order to the other ranks.
   void use_images() {
-    if (runner_.vision() == nullptr || runner_.parts().model.ranks() > 1) return;
+    if (runner_.vision() == nullptr || !runner_.options().runs_alone()) return;
     const std::int64_t others = runner_.embedding_rows() / 2;
     images_.emplace(runner_, others, runner_.embedding_rows() - others, options_.tolerance);
     if (!images_->gallery().empty()) world_.use_images(images_->gallery(), others);
@@ -268,12 +268,13 @@ class Soak {
 }  // namespace
 
 Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options) {
-  if (runner.options().ranks != nullptr && !runner.costs().empty())
+  const bool leads = runner.options().ranks != nullptr;
+  if (leads && !runner.costs().empty())
     return failed_precondition(
         "a soak of ranks needs a runner without measured costs, because each rank chooses its own dispatch");
   // Captures all pending sizes first. Otherwise each rank would capture the sizes of its own batches, and a size whose
   // capture failed would be dropped on one rank only.
-  if (runner.options().ranks != nullptr) TRY(runner.capture_rest());
+  if (leads) TRY(runner.capture_rest());
   SoakReport report;
   const RankOrder order{
       .kind = RankOrderKind::kSoak, .size = options.batches, .seed = options.seed, .tolerance = options.tolerance};

@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "tessera/base/progress.h"
-#include "tessera/comm/communicator.h"
 #include "tessera/ops/attention/attention.h"
 #include "tessera/runner/graphs/make_executable.h"
 #include "tessera/runner/ranks/rank_order.h"
@@ -135,8 +134,7 @@ class Verifier {
   // pipeline only the last stage leaves out unwanted rows, but every stage must return the same value here, because all
   // stages take part in each forward.
   bool has_last_rows() const {
-    const Communicator* const communicator = r_.model.options.communicator;
-    return (communicator != nullptr && communicator->world_size() > communicator->ranks()) ||
+    return r_.model.options.has_stages() ||
            std::ranges::any_of(r_.model.graphs.prefill_body().nodes,
                                [](const ir::Node& node) { return node.attribute_or(kWantedRowsOnly, false); });
   }

@@ -286,8 +286,7 @@ Result<bool> VisionRunner::capture_next() {
 Result<bool> VisionRunner::measure_next() {
   // Several ranks measure nothing. All ranks must make the same choice, but if each rank used its own measured times,
   // the choices could differ.
-  if (!parts_.options.measure_costs || parts_.options.deterministic || parts_.options.communicator != nullptr)
-    return false;
+  if (!parts_.options.measure_costs || parts_.options.deterministic || !parts_.options.runs_alone()) return false;
   for (const std::int64_t size : runner_->report().captured) {
     if (size >= measured_below_) break;
     if (costs_.measured(RunnerKind::kPrefill, size)) continue;
