@@ -91,7 +91,7 @@ class RankDraftFaults : public testing::FaultyRanks, public ::testing::WithParam
   // rank replays it. If one rank still replayed it, the ranks' exchanges would not match, or that rank would count more
   // replays.
   static void fail_replays(Engine& engine, int rank, const std::vector<Completion>& want) {
-    const GraphRunner& drafts = engine.runner().parts().runner(RunnerRole::kDraftDecode);
+    const GraphRunner& drafts = engine.runner().runner(RunnerRole::kDraftDecode);
     std::vector<RequestId> ids;
     for (const Request& asked : two_requests()) ids.push_back(engine.submit(asked).value());
     ASSERT_TRUE(engine.step().ok());  // the prompts

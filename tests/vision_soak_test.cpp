@@ -61,7 +61,7 @@ TEST_P(VisionSoak, FindsOverwrittenRows) {
   const std::unique_ptr<ModelRunner> runner = make_runner();
   ASSERT_NE(runner, nullptr);
   SoakImages images(*runner, /*first_row=*/0, runner->embedding_rows(), /*tolerance=*/1e-5);
-  SoakWorld world(runner->options(), runner->parts().model.graphs.body.cache_groups, runner->vocab_size(),
+  SoakWorld world(runner->options(), runner->model().graphs.body.cache_groups, runner->vocab_size(),
                   runner->embedding_row_values(), /*seed=*/5);
   while (images.report().encoded < 6) ASSERT_EQ(*images.next(world), "");
   const auto bytes = static_cast<std::size_t>(runner->embedding_rows() * runner->embedding_row_bytes());

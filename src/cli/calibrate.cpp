@@ -142,7 +142,7 @@ Status run_calibrate(const CalibrateOptions& options) {
   TRY(architecture_of_folder(engine->config(), model));
   const std::vector<std::vector<TokenId>> chunks = TRY(chunks_of(*engine, options));
   const auto start = std::chrono::steady_clock::now();
-  LinearInputs observed(engine->runner().parts());
+  LinearInputs observed(engine->runner());
   engine->runner().set_observer(&observed);
   Result<double> perplexity = run_chunks(*engine, chunks, options.json);
   engine->runner().set_observer(nullptr);
@@ -150,7 +150,7 @@ Status run_calibrate(const CalibrateOptions& options) {
   done.perplexity = TRY(std::move(perplexity));
   done.chunks = std::ssize(chunks);
   for (const std::vector<TokenId>& chunk : chunks) done.tokens += std::ssize(chunk);
-  const std::vector<WeightSpec> weights = all_weights(engine->runner().parts().model.graphs);
+  const std::vector<WeightSpec> weights = all_weights(engine->runner().model().graphs);
   ImportanceMatrix matrix;
   matrix.datasets = {options.text};
   matrix.chunk_count = done.chunks;

@@ -58,7 +58,7 @@ Status ForwardStep::run_idle_forward(const Decision& decision) {
 
 Status ForwardStep::stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling) {
   TRY(launcher_.stage(tokens, BatchKind::kDecode, size));
-  return parts_.inputs().stage_rows(std::span(in_order_).first(static_cast<std::size_t>(size)), sampling, size);
+  return parts_.memory().inputs.stage_rows(std::span(in_order_).first(static_cast<std::size_t>(size)), sampling, size);
 }
 
 Status ForwardStep::run_decode(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results) {
@@ -91,10 +91,14 @@ Status ForwardStep::stage_body(const ForwardInputs& inputs, std::int64_t size) {
   return launcher_.stage({.batch = all, .rope_positions = inputs.rope_positions}, BatchKind::kExtend, size);
 }
 
+Status ForwardStep::stage_prefill(const ForwardInputs& inputs, std::int64_t size) {
+  TRY(stage_body(inputs, size));
+  return parts_.model.graphs.has_head && inputs.batch.num_wanted_rows() > 0 ? stage_head(inputs, 0) : ok_status();
+}
+
 Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decision) {
   GraphRunner& runner = parts_.runner(with_adapters(RunnerRole::kPrefill, decision.adapters));
-  TRY(stage_body(inputs, decision.size));
-  if (parts_.model.graphs.has_head && inputs.batch.num_wanted_rows() > 0) TRY(stage_head(inputs, 0));
+  TRY(stage_prefill(inputs, decision.size));
   const bool captured = decision.runner == RunnerKind::kPrefill;
   if (!captured) TRY(runner.make_ready(decision.size));
   const Execution graphs = decision.form == GraphForm::kFull ? Execution::kFullGraph : Execution::kGraphs;
@@ -117,9 +121,9 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
 }
 
 Status ForwardStep::keep_for_drafts(const ForwardInputs& inputs, const Executable& made, const ir::Bucket& bucket) {
-  if (parts_.draft_hidden() == nullptr || !parts_.model.graphs.draft->body_output) return ok_status();
+  if (parts_.memory().draft_hidden == nullptr || !parts_.model.graphs.draft->body_output) return ok_status();
   const OutputView from = TRY(made.output(bucket, *parts_.model.graphs.draft->body_output));
-  return parts_.draft_hidden()->keep(from.data, inputs.batch.num_tokens(), parts_.stream());
+  return parts_.memory().draft_hidden->keep(from.data, inputs.batch.num_tokens(), parts_.stream());
 }
 
 // Stages the inputs for one run of the head. The run takes the wanted rows from index `first` on, as many as the head's
@@ -129,9 +133,9 @@ Status ForwardStep::stage_head(const ForwardInputs& inputs, std::size_t first) {
   const std::span<const std::int32_t> rest = std::span(inputs.batch.wanted_rows).subspan(first);
   const std::size_t count = std::min(static_cast<std::size_t>(runner.spec().ladder.back()), rest.size());
   const std::size_t begin = std::min(first, inputs.sampling.size());
-  return parts_.inputs().stage_rows(rest.first(count),
-                                    inputs.sampling.subspan(begin, std::min(count, inputs.sampling.size() - begin)),
-                                    runner.padded_size(static_cast<std::int64_t>(count)));
+  return parts_.memory().inputs.stage_rows(
+      rest.first(count), inputs.sampling.subspan(begin, std::min(count, inputs.sampling.size() - begin)),
+      runner.padded_size(static_cast<std::int64_t>(count)));
 }
 
 Status ForwardStep::run_head(const ForwardInputs& inputs, bool adapters, StepResults::Slot& results) {
@@ -167,7 +171,8 @@ Status ForwardStep::take_rows(const ForwardInputs& inputs, const HeadRows& rows,
   if (inputs.needs_choice()) return chooser_.take(inputs, rows, results);
   const std::int64_t sampled = rows.num_sampled(static_cast<std::int64_t>(inputs.sampling.size()));
   TRY(launcher_.check_fresh(rows.sampled));
-  return sampled == 0 ? ok_status() : parts_.inputs().keep_sampled(rows.sampled.data, rows.first, sampled, stream);
+  return sampled == 0 ? ok_status()
+                      : parts_.memory().inputs.keep_sampled(rows.sampled.data, rows.first, sampled, stream);
 }
 
 Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs, bool adapters) {
@@ -182,7 +187,7 @@ Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs, bool adapte
     for (std::int64_t i = 0; i < count; ++i)
       hidden_rows_[static_cast<std::size_t>(i)] =
           rows.empty() ? static_cast<std::int32_t>(first + i) : rows[static_cast<std::size_t>(first + i)];
-    TRY(parts_.inputs().stage_rows(hidden_rows_, {}, size));
+    TRY(parts_.memory().inputs.stage_rows(hidden_rows_, {}, size));
     TRY(runner.make_ready(size));
     TRY(launcher_.launch(runner, size, count, Execution::kOperators));
     const auto values = static_cast<std::size_t>(parts_.model.hidden_size);

@@ -37,6 +37,8 @@ class ForwardStep {
   // Stages the inputs of a decode graph of `size` rows. The graph computes logits for every row, so wanted row i is row
   // i of the graph. `sampling` describes the first rows, and the other rows are greedy (InputBuffers::stage_rows).
   Status stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling);
+  // Stages the inputs of a prefill of `size` tokens, and of the head's first run.
+  Status stage_prefill(const ForwardInputs& inputs, std::int64_t size);
 
  private:
   Status run_decode(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);

@@ -78,7 +78,7 @@ TEST(HiddenStates, AreUnchangedByALastLayerOfWantedRows) {
     const std::vector<float> want = hidden_states(whole, prompts, RunnerKind::kEager);
     options.memory_plan = plan;
     RunnerBench bench = make_captured("llama", options, ir::DType::kFloat32, testing::LastLayer::kOfWantedRows);
-    ASSERT_TRUE(bench.runner->parts().model.graphs.prefill);
+    ASSERT_TRUE(bench.runner->model().graphs.prefill);
     EXPECT_LE(greatest_difference(hidden_states(bench, prompts, RunnerKind::kEager), want), kTolerance);
 
     const std::vector<std::int32_t> rows = {0, 11, 12, 280};

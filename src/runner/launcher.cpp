@@ -27,10 +27,10 @@ std::string profiled_name(const GraphRunner& runner, std::int64_t size, std::siz
 Status Launcher::stage(const StagedTokens& tokens, BatchKind kind, std::int64_t padded_tokens) {
   {
     const StepProfiler::Scope planning(profiler_, HostWork::kPlan);
-    TRY(parts_.plans().plan(tokens.batch, kind, padded_tokens, parts_.stream()));
+    TRY(parts_.memory().plans.plan(tokens.batch, kind, padded_tokens, parts_.stream()));
   }
   const StepProfiler::Scope staging(profiler_, HostWork::kInputs);
-  return parts_.inputs().stage_tokens(tokens, padded_tokens);
+  return parts_.memory().inputs.stage_tokens(tokens, padded_tokens);
 }
 
 Status Launcher::stage_dummy(const GraphRunner& runner, std::int64_t size) {
@@ -39,7 +39,8 @@ Status Launcher::stage_dummy(const GraphRunner& runner, std::int64_t size) {
   const ForwardBatch batch =
       dummy_batch(size, decode, parts_.model.options, parts_.model.graphs.body.cache_groups, parts_.model.vocab_size);
   TRY(stage({.batch = batch}, runner.spec().batches, bucket[ir::Symbol::kTokens]));
-  if (const std::int64_t rows = bucket[ir::Symbol::kRows]; rows > 0) TRY(parts_.inputs().stage_rows({}, {}, rows));
+  if (const std::int64_t rows = bucket[ir::Symbol::kRows]; rows > 0)
+    TRY(parts_.memory().inputs.stage_rows({}, {}, rows));
   return upload();
 }
 
@@ -53,7 +54,7 @@ Status Launcher::stage_pages(std::int64_t size) {
 
 Status Launcher::upload() {
   const StepProfiler::Scope staging(profiler_, HostWork::kInputs);
-  return parts_.step_buffer().upload(parts_.stream());
+  return parts_.memory().step_buffer->upload(parts_.stream());
 }
 
 Status Launcher::enqueue(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how) {

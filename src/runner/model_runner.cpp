@@ -31,6 +31,15 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Wei
 
 ModelRunner::~ModelRunner() = default;
 
+Result<std::unique_ptr<VisionRunner>> ModelRunner::make_vision(VisionOptions options) {
+  return parts_->make_vision(std::move(options));
+}
+
+Status ModelRunner::fill_adapters() {
+  AdapterTables* const adapters = parts_->memory().adapters.get();
+  return adapters == nullptr ? ok_status() : adapters->fill_at_random(parts_->stream());
+}
+
 Result<bool> ModelRunner::idle_work() {
   if (in_flight() > 0) return internal_error("idle work is asked for while a forward is in flight");
   TRY(end_idle_forwards());
@@ -50,9 +59,9 @@ Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {
 }
 
 Status ModelRunner::reserve_embeddings(std::int64_t rows) {
-  if (rows <= parts_->embeddings().rows()) return ok_status();
+  if (rows <= parts_->memory().embeddings.rows()) return ok_status();
   return parts_->together({.kind = RankOrderKind::kReserveRows, .size = rows},
-                          [&] { return parts_->embeddings().reserve(rows); });
+                          [&] { return parts_->memory().embeddings.reserve(rows); });
 }
 
 Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {

@@ -81,13 +81,13 @@ class ModelRunner {
   // Commits device memory for embeddings that forwards write and read (EmbeddingRows::reserve). Precondition: no
   // forward is being recorded.
   Status reserve_embeddings(std::int64_t rows);
-  std::int64_t embedding_rows() const { return parts_->embeddings().rows(); }
+  std::int64_t embedding_rows() const { return parts_->memory().embeddings.rows(); }
   // Return the address of embedding row 0, the number of values in a row, the number of bytes in a row, and the type of
   // the values. The caller may write rows by device work on stream().
-  DeviceAddress embeddings_base() const { return parts_->embeddings().base(); }
-  std::int64_t embedding_row_values() const { return parts_->embeddings().row_values(); }
-  std::int64_t embedding_row_bytes() const { return parts_->embeddings().row_bytes(); }
-  ir::DType embedding_dtype() const { return parts_->embeddings().dtype(); }
+  DeviceAddress embeddings_base() const { return parts_->memory().embeddings.base(); }
+  std::int64_t embedding_row_values() const { return parts_->memory().embeddings.row_values(); }
+  std::int64_t embedding_row_bytes() const { return parts_->memory().embeddings.row_bytes(); }
+  ir::DType embedding_dtype() const { return parts_->memory().embeddings.dtype(); }
 
   // Enqueues a forward. If the device runs in parallel with the host, the call returns before the forward has run. The
   // host can then stage and enqueue the next forward. A row of the next forward may have as its input a token that this
@@ -110,9 +110,11 @@ class ModelRunner {
   DraftStep& drafts() { return draft_; }
   int in_flight() const { return way_->in_flight(); }
   int max_in_flight() const { return parts_->model.options.max_in_flight; }
-  // Updates dispatch after a caller has captured or dropped sizes through parts().
+  // Updates dispatch after a caller has captured or dropped sizes through captures().
   void refresh_dispatch() { dispatcher_.refresh(); }
 
+  // Returns what is fixed after creation: graphs, weights, options, and what is derived from them.
+  const RunnerModel& model() const { return parts_->model; }
   const RunnerOptions& options() const { return parts_->model.options; }
   std::int64_t vocab_size() const { return parts_->model.vocab_size; }
   std::int64_t hidden_size() const { return parts_->model.hidden_size; }
@@ -126,23 +128,37 @@ class ModelRunner {
   Device& device() const { return parts_->model.device; }
   // Returns the names of the kernels that planned operators (attention) use: "fa3", "cpu", or "fa3, tessera" if layers
   // differ.
-  std::string planned_kernels(BatchKind kind) const { return parts_->plans().kernels(kind); }
-  const GraphRunner& prefill() const { return parts_->runner(RunnerRole::kPrefill); }
-  const GraphRunner& decode() const { return parts_->runner(RunnerRole::kDecode); }
+  std::string planned_kernels(BatchKind kind) const { return parts_->memory().plans.kernels(kind); }
+  // Return the compiled runner of a role. Precondition: the model has such a runner. Do not capture, stage or run
+  // anything through the runner while a forward is in flight.
+  GraphRunner& runner(RunnerRole role) { return parts_->runner(role); }
+  const GraphRunner& runner(RunnerRole role) const { return parts_->runner(role); }
+  const GraphRunner& prefill() const { return runner(RunnerRole::kPrefill); }
+  const GraphRunner& decode() const { return runner(RunnerRole::kDecode); }
+  const GraphRunner& head() const { return runner(RunnerRole::kHead); }
   // Returns the vision tower, or null if the model has none. Use it only between two forwards.
   VisionRunner* vision() { return parts_->vision(); }
   const VisionRunner* vision() const { return parts_->vision(); }
-  const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
+  // Makes a tower with other options that shares the memory and the weights of vision(). Precondition: the model has a
+  // tower.
+  Result<std::unique_ptr<VisionRunner>> make_vision(VisionOptions options);
 
   // Returns the layout that lists the linears that adapters may change. Returns null if no adapters are served. The
   // layout lives as long as the runner, and any thread may read it.
   const AdapterLayout* adapter_layout() const {
-    return parts_->adapters() == nullptr ? nullptr : &parts_->adapters()->layout();
+    return parts_->memory().adapters == nullptr ? nullptr : &parts_->memory().adapters->layout();
   }
   // Copies an adapter to a slot on every rank. Forwards that are submitted later use it (AdapterTables::write).
   // Precondition: adapters are served.
   Status write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter) {
     return parts_->write_adapter(slot, adapter);
+  }
+  // If adapters are served, fills every adapter slot with pseudo-random matrices of the largest rank. Precondition: no
+  // slot is in use.
+  Status fill_adapters();
+  // Runs `local`, while other runners that follow this one carry out `order` (RunnerParts::together).
+  Status together(const RankOrder& order, const std::function<Status()>& local) {
+    return parts_->together(order, local);
   }
 
   // Measures all later forwards with `profiler`. Null stops the measurement and must be set before the profiler is
@@ -153,10 +169,9 @@ class ModelRunner {
   void set_observer(OperatorObserver* observer) { step_.launcher().set_observer(observer); }
 
   // Return inner parts of the runner, for use by a rank that follows rank 0 (rank_follower.h), by verification
-  // (verify/verify.h), and by reports and benchmarks. Do not capture, stage or run anything through them while a
-  // forward is in flight.
+  // (verify/verify.h), and by benchmarks. Code outside the runner does not use parts(). Do not capture, stage or run
+  // anything through them while a forward is in flight.
   RunnerParts& parts() { return *parts_; }
-  const RunnerParts& parts() const { return *parts_; }
   ForwardStep& step() { return step_; }
   SizeCapture& captures() { return captures_; }
   // Returns this rank's forwards, for a rank that follows rank 0 (followed_forwards.h).

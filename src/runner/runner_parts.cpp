@@ -37,35 +37,13 @@ Result<std::unique_ptr<RunnerParts>> RunnerParts::create(ModelGraphs graphs, Wei
 }
 
 Status RunnerParts::allocate() {
-  const RunnerOptions& options = model.options;
-  const ModelGraphs& graphs = model.graphs;
-  Device& device = model.device;
-  stream_ = TRY(device.create_stream("main"));
-  kv_ = std::make_unique<KvStorage>(TRY(KvStorage::create(cached_graphs(graphs), options.num_pages, device, *stream_)));
-  edits_ = std::make_unique<EditBuffers>(TRY(EditBuffers::create(device, model.vocab_size)));
-  embeddings_ = std::make_unique<EmbeddingRows>(TRY(EmbeddingRows::create(graphs.body, device)));
-  TRY(embeddings_->reserve(options.embedding_rows));
-  if (graphs.draft) draft_hidden_ = std::make_unique<DraftHidden>(TRY(DraftHidden::create(graphs.draft->body, device)));
-  if (graphs.draft && !graphs.draft->target_ids.empty())
-    target_ids_ = TRY(TargetIds::create(graphs.draft->target_ids, device, *stream_));
-  if (graphs.adapted) adapters_ = TRY(AdapterTables::create(graphs.adapted->layout, device, *stream_));
-
-  // The plans reserve their part of the step buffer before the inputs do. The short lists of the plans then lie next to
-  // the short row inputs at the beginning of the inputs' part, and StepBuffer::upload() can copy both as one range.
-  step_ = std::make_unique<StepBuffer>();
-  const auto planned = all_graphs(graphs);
-  extend_context_.limits = plan_limits(options);
-  extend_context_.communicator = options.communicator;
-  extend_context_.layers = graphs.layers;
+  stream_ = TRY(model.device.create_stream("main"));
+  memory_ = TRY(StepMemory::create(model, *stream_));
+  extend_context_.limits = plan_limits(model.options);
+  extend_context_.communicator = model.options.communicator;
+  extend_context_.layers = model.graphs.layers;
   extend_context_.states = &states_;
-  const KernelTable* kernels = TRY(kernels_of(options, device));
-  plans_ = std::make_unique<OpPlans>(TRY(OpPlans::create(
-      device,
-      {.graphs = planned, .kernels = *kernels, .limits = extend_context_.limits, .num_pages = options.num_pages},
-      *step_)));
-  plans_->add_to(extend_context_);
-  inputs_ = std::make_unique<InputBuffers>(TRY(InputBuffers::create(device, input_limits(graphs, options), *step_)));
-  TRY(step_->allocate(device, *stream_));
+  memory_->plans.add_to(extend_context_);
   decode_context_ = extend_context_;
   decode_context_.batch_kind = BatchKind::kDecode;
   return ok_status();
@@ -112,13 +90,7 @@ Status RunnerParts::reserve_arenas() {
 
 Status RunnerParts::name_externals() {
   for (const auto& [name, address] : model.weights.addresses()) externals_.add(name, address);
-  kv_->add_to(externals_);
-  inputs_->add_to(externals_);
-  edits_->add_to(externals_);
-  embeddings_->add_to(externals_);
-  if (draft_hidden_ != nullptr) draft_hidden_->add_to(externals_);
-  if (target_ids_ != nullptr) target_ids_->add_to(externals_);
-  if (adapters_ != nullptr) adapters_->add_to(externals_);
+  memory_->add_to(externals_);
   for (const HandedOver& value : model.handed_over) {
     if (externals_.contains(value.name))
       return invalid_argument(
@@ -143,7 +115,7 @@ Status RunnerParts::build_runners() {
     runners_.emplace_back(std::move(spec), std::move(made));
     progress.advance(1);
   }
-  TRY(build_vision());
+  if (model.graphs.vision) vision_ = TRY(make_vision(options.vision));
   const DeviceProperties& device = model.device.properties();
   predicted_ = TRY(predict_memory(runners_, model.graphs, options, model.device, PredictionDetail::kTotals));
   if (vision_ != nullptr)
@@ -151,18 +123,16 @@ Status RunnerParts::build_runners() {
   return ok_status();
 }
 
-Status RunnerParts::build_vision() {
-  if (!model.graphs.vision) return ok_status();
-  vision_ = TRY(VisionRunner::create({.tower = *model.graphs.vision,
-                                      .weights = model.weights.addresses(),
-                                      .device = model.device,
-                                      .stream = *stream_,
-                                      .arena = *arena_,
-                                      .workspace = *workspace_,
-                                      .warm = warm_,
-                                      .options = model.options},
-                                     model.options.vision));
-  return ok_status();
+Result<std::unique_ptr<VisionRunner>> RunnerParts::make_vision(VisionOptions options) {
+  return VisionRunner::create({.tower = *model.graphs.vision,
+                               .weights = model.weights.addresses(),
+                               .device = model.device,
+                               .stream = *stream_,
+                               .arena = *arena_,
+                               .workspace = *workspace_,
+                               .warm = warm_,
+                               .options = model.options},
+                              std::move(options));
 }
 
 std::int64_t RunnerParts::available_bytes() const {
@@ -177,7 +147,7 @@ Status RunnerParts::together(const RankOrder& order, const std::function<Status(
 }
 
 Status RunnerParts::write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter) {
-  AdapterTables& tables = *adapters_;
+  AdapterTables& tables = *memory_->adapters;
   const auto local = [&] { return tables.write(slot, adapter->share(tables.layout().rank()), *stream_); };
   return model.options.ranks == nullptr ? local() : model.options.ranks->write_adapter(slot, adapter, local);
 }

@@ -15,17 +15,10 @@
 #include "tessera/model/model.h"
 #include "tessera/ops/contract/forward_states.h"
 #include "tessera/piecewise/external_values.h"
-#include "tessera/runner/adapters/adapter_tables.h"
-#include "tessera/runner/drafts/draft_hidden.h"
-#include "tessera/runner/drafts/target_ids.h"
-#include "tessera/runner/embedding_rows.h"
 #include "tessera/runner/graphs/graph_runner.h"
-#include "tessera/runner/memory/edit_buffers.h"
-#include "tessera/runner/memory/input_buffers.h"
-#include "tessera/runner/memory/kv_storage.h"
 #include "tessera/runner/memory/memory_report.h"
-#include "tessera/runner/op_plans.h"
 #include "tessera/runner/runner_model.h"
+#include "tessera/runner/step_memory.h"
 #include "tessera/runner/verify/debug_mode.h"
 
 namespace tessera {
@@ -44,28 +37,24 @@ class RunnerParts {
 
   const RunnerModel model;
   Stream& stream() const { return *stream_; }
-  // Return the memory that forwards read and write.
-  KvStorage& kv() const { return *kv_; }
-  EmbeddingRows& embeddings() const { return *embeddings_; }
-  const TargetIds* target_ids() const { return target_ids_.get(); }  // null if drafts have the model's own ids
-  DraftHidden* draft_hidden() const { return draft_hidden_.get(); }  // null if the model drafts nothing
-  Arena& arena() const { return *arena_; }
-  Arena& workspace() const { return *workspace_; }
-  // Return the inputs and plans that the host stages for a forward (Launcher). The step buffer holds both, so a single
-  // copy transfers them to the device.
-  StepBuffer& step_buffer() const { return *step_; }
-  OpPlans& plans() const { return *plans_; }
-  InputBuffers& inputs() const { return *inputs_; }
-  EditBuffers& edits() const { return *edits_; }
+  StepMemory& memory() { return *memory_; }
+  const StepMemory& memory() const { return *memory_; }
+  Arena& arena() { return *arena_; }
+  const Arena& arena() const { return *arena_; }
+  Arena& workspace() { return *workspace_; }
+  const Arena& workspace() const { return *workspace_; }
   // Return the compiled runners.
   GraphRunner& runner(RunnerRole role) { return *find_runner(role); }
   const GraphRunner& runner(RunnerRole role) const { return *find_runner(role); }
   // Return null if the model has no runner of the role.
   GraphRunner* find_runner(RunnerRole role);
   const GraphRunner* find_runner(RunnerRole role) const;
-  AdapterTables* adapters() const { return adapters_.get(); }   // null if no adapters are served
-  VisionRunner* vision() const { return vision_.get(); }        // null if the model has no tower
-  DebugMode* debug() const { return debug_.get(); }             // null without options.debug
+  // Return null if the model has no vision tower.
+  VisionRunner* vision() { return vision_.get(); }
+  const VisionRunner* vision() const { return vision_.get(); }
+  // Makes a tower that shares the memory and the weights of vision(). Precondition: the model has a tower.
+  Result<std::unique_ptr<VisionRunner>> make_vision(VisionOptions options);
+  DebugMode* debug() { return debug_.get(); }                   // null without options.debug
   const MemoryReport& predicted() const { return predicted_; }  // predicted before anything was captured
 
   // Returns the device, stream, context, arenas and everything else that executables for batches of this kind need. The
@@ -89,19 +78,10 @@ class RunnerParts {
   Status reserve_arenas();
   Status name_externals();
   Status build_runners();
-  Status build_vision();
 
   // The members are in order of creation and are destroyed in reverse: graphs first, then buffers, then the stream.
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<KvStorage> kv_;
-  std::unique_ptr<StepBuffer> step_;
-  std::unique_ptr<InputBuffers> inputs_;
-  std::unique_ptr<EditBuffers> edits_;
-  std::unique_ptr<EmbeddingRows> embeddings_;
-  std::unique_ptr<DraftHidden> draft_hidden_;
-  std::unique_ptr<TargetIds> target_ids_;
-  std::unique_ptr<AdapterTables> adapters_;
-  std::unique_ptr<OpPlans> plans_;
+  std::unique_ptr<StepMemory> memory_;
   ForwardStates states_;  // used by the contexts
   ForwardContext extend_context_;
   ForwardContext decode_context_;  // for batches with one row in each request

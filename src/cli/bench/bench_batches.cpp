@@ -79,11 +79,6 @@ EngineOptions with_adapter_slots(EngineOptions options, std::int64_t adapters) {
   return options;
 }
 
-Status fill_adapters(ModelRunner& runner) {
-  AdapterTables* adapters = runner.parts().adapters();
-  return adapters == nullptr ? ok_status() : adapters->fill_at_random(runner.stream());
-}
-
 void assign_adapters(ForwardBatch& batch, std::int64_t adapters) {
   if (adapters == 0) return;
   for (std::int64_t i = 0; i < batch.num_requests(); ++i)

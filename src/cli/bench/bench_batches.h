@@ -13,16 +13,13 @@ namespace tessera::cli {
 
 // Returns `options` with slots for `adapters` adapters.
 EngineOptions with_adapter_slots(EngineOptions options, std::int64_t adapters);
-// If adapters are served, fills every adapter slot with pseudo-random matrices of the largest rank. Precondition: no
-// slot is in use.
-Status fill_adapters(ModelRunner& runner);
 // Gives each request of the batch one of the adapters 0 … `adapters` - 1, in turn. If `adapters` is 0, no request gets
 // an adapter.
 void assign_adapters(ForwardBatch& batch, std::int64_t adapters);
 
 // Returns the runner that the decision chose for `role`: the runner with adapters, or the runner without adapters.
 inline const GraphRunner& runner_of(ModelRunner& runner, RunnerRole role, const Decision& decision) {
-  return runner.parts().runner(with_adapters(role, decision.adapters));
+  return runner.runner(with_adapters(role, decision.adapters));
 }
 
 // Returns a prefill of `tokens` new tokens, in as few requests as the context length allows. This function's batches

@@ -87,7 +87,7 @@ Status run_part(ModelRunner& runner, const GraphRunner& part, std::int64_t size,
                         .role = part.spec().role,
                         .size = size,
                         .form = replayed.value_or(GraphForm::kPieces)};
-  return runner.parts().together(order, [&]() -> Status {
+  return runner.together(order, [&]() -> Status {
     TRY(replayed ? part.replay(size, *replayed) : part.run(size));
     return end != nullptr ? runner.stream().record(*end) : ok_status();
   });
@@ -159,7 +159,7 @@ Status bench_prefill(const BenchOptions& options) {
   const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();
   TRY(runner.capture_rest());  // otherwise an uncaptured size would be measured with padding
-  TRY(fill_adapters(runner));
+  TRY(runner.fill_adapters());
 
   Table table({">tokens", ">eager ms", ">graph ms", ">device ms", ">host ms", ">forward ms", ">tok/s", ">speed-up",
                "graph", ">cuts", ">padding", "attention"});
@@ -187,7 +187,7 @@ Status bench_decode(const BenchOptions& options) {
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
   ModelRunner& runner = engine->runner();
   TRY(runner.capture_rest());  // otherwise an uncaptured size would be measured with padding
-  TRY(fill_adapters(runner));
+  TRY(runner.fill_adapters());
   if (options.context > runner.options().context_length) {
     return invalid_argument(fmt::format("--context: {} is more than the context length of {}", options.context,
                                         runner.options().context_length));

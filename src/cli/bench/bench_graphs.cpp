@@ -34,7 +34,7 @@ struct Form {
 class FormBench {
  public:
   FormBench(ModelRunner& runner, std::string compiler, std::int64_t repeat)
-      : parts_(runner.parts()),
+      : runner_(runner),
         step_(runner.step()),
         captures_(runner.captures()),
         table_(runner.dispatch_table()),
@@ -93,9 +93,9 @@ class FormBench {
   }
 
  private:
-  GraphRunner& prefill() { return parts_.runner(RunnerRole::kPrefill); }
-  GraphRunner& decode() { return parts_.runner(RunnerRole::kDecode); }
-  std::int64_t most_head_rows() { return parts_.runner(RunnerRole::kHead).spec().ladder.back(); }
+  GraphRunner& prefill() { return runner_.runner(RunnerRole::kPrefill); }
+  GraphRunner& decode() { return runner_.runner(RunnerRole::kDecode); }
+  std::int64_t most_head_rows() { return runner_.runner(RunnerRole::kHead).spec().ladder.back(); }
 
   Status make_captured(GraphRunner& runner, std::int64_t size) {
     return runner.captured(size) ? ok_status() : captures_.capture(runner, size);
@@ -104,12 +104,11 @@ class FormBench {
   // Returns a form that runs the prefill runner at `size`, and then the head on the rows whose logits the batch asks
   // for.
   Form body(const ForwardBatch& batch, std::int64_t size, std::function<Status()> enqueue, std::vector<double>& times) {
-    GraphRunner& head = parts_.runner(RunnerRole::kHead);
+    GraphRunner& head = runner_.runner(RunnerRole::kHead);
     const std::int64_t rows = head.padded_size(batch.num_wanted_rows());
     const auto prepare = [this, &batch, &head, size, rows]() -> Status {
       const std::vector<SampleRow> greedy(batch.wanted_rows.size());
-      TRY(step_.launcher().stage({.batch = batch}, BatchKind::kExtend, size));
-      TRY(parts_.inputs().stage_rows(batch.wanted_rows, greedy, rows));
+      TRY(step_.stage_prefill({.batch = batch, .sampling = greedy}, size));
       TRY(head.make_ready(rows));
       return step_.launcher().upload();
     };
@@ -142,17 +141,17 @@ class FormBench {
     for (std::int64_t round = -kWarmUps; round < repeat_; ++round) {
       for (const Form& form : forms) {
         TRY(form.prepare());
-        TRY(parts_.stream().synchronize());
+        TRY(runner_.stream().synchronize());
         const Clock::time_point start = Clock::now();
         TRY(form.enqueue());
-        TRY(parts_.stream().synchronize());
+        TRY(runner_.stream().synchronize());
         if (round >= 0) form.times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
       }
     }
     return ok_status();
   }
 
-  RunnerParts& parts_;
+  ModelRunner& runner_;
   ForwardStep& step_;
   SizeCapture& captures_;
   const DispatchTable& table_;

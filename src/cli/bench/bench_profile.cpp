@@ -303,7 +303,7 @@ Status bench_profile(const BenchOptions& options) {
   const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();
   TRY(runner.capture_rest());  // otherwise an uncaptured size would be measured with padding
-  TRY(fill_adapters(runner));
+  TRY(runner.fill_adapters());
   ChromeTrace trace;
   std::vector<Profiled> profiled;
   std::int64_t process = 0;

@@ -196,16 +196,7 @@ class Towers {
       other.exact_graphs = 32;
       other.sizes.clear();
     }
-    RunnerParts& parts = runner.parts();
-    towers.other_ = TRY(VisionRunner::create({.tower = *parts.model.graphs.vision,
-                                              .weights = parts.model.weights.addresses(),
-                                              .device = parts.model.device,
-                                              .stream = parts.stream(),
-                                              .arena = parts.arena(),
-                                              .workspace = parts.workspace(),
-                                              .warm = parts.warm(),
-                                              .options = parts.model.options},
-                                             std::move(other)));
+    towers.other_ = TRY(runner.make_vision(std::move(other)));
     while (TRY(towers.other_->capture_next())) {
     }
     return towers;

@@ -261,7 +261,7 @@ std::string to_text(const SoakReport& report) {
 // the limit is four times as large.
 double soak_tolerance(ModelRunner& runner) {
   constexpr double kNarrow = 5e-2;
-  const ir::Graph& body = runner.parts().model.graphs.body;
+  const ir::Graph& body = runner.model().graphs.body;
   const auto rounds_inputs = [](const ir::Node& node) {
     return string_attribute(node, "values", "") == "e4m3" && string_attribute(node, "inputs", "plain") != "plain";
   };

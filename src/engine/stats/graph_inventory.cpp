@@ -88,7 +88,7 @@ std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner&
       same_tower(inventory_->vision, runner.vision());
   if (same_graphs && has_same_binds(inventory_->prefill, runner.prefill()) &&
       has_same_binds(inventory_->decode, runner.decode()) && has_same_binds(inventory_->head, runner.head()) &&
-      inventory_->memory[MemoryUse::kCommunication] == communication_bytes(runner.parts().model))
+      inventory_->memory[MemoryUse::kCommunication] == communication_bytes(runner.model()))
     return inventory_;
   embedding_rows_ = runner.embedding_rows();
   const RunnerOptions& options = runner.options();

@@ -41,7 +41,7 @@ bool has_layer_drafts(const ScheduledBatch::Entry& entry) {
 }  // namespace
 
 LayerDrafts::LayerDrafts(ModelRunner& runner, const CacheManager& cache)
-    : runner_(runner), cache_(cache), is_model_(!runner.parts().model.graphs.draft->body_output), keys_(cache) {}
+    : runner_(runner), cache_(cache), is_model_(!runner.model().graphs.draft->body_output), keys_(cache) {}
 
 void LayerDrafts::clear() {
   clear_rows(cache_.num_groups(), batch_, rope_positions_);
@@ -128,8 +128,7 @@ void LayerDrafts::read(const ScheduledBatch& batch, std::span<const TokenId> sam
   rows_.clear();
   first_drafts_ = 0;
   skip(batch);
-  std::int64_t most_earlier =
-      std::min(kMostEarlierRows, runner_.parts().model.options.max_tokens - batch.batch.num_tokens());
+  std::int64_t most_earlier = std::min(kMostEarlierRows, runner_.options().max_tokens - batch.batch.num_tokens());
   for (const ScheduledBatch::Entry& entry : batch.entries) {
     if (entry.sequence == nullptr) continue;
     if (entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);

@@ -63,8 +63,7 @@ TEST_P(LayerDraftsOf, DraftsOfACancelledRequestReachNoOther) {
   options.overlap_schedule = true;
   options.drafts.for_all_requests = true;
   const std::unique_ptr<Engine> engine = make_engine(options);
-  const RunnerParts& parts = engine->runner().parts();
-  EXPECT_FALSE(parts.runner(RunnerRole::kDraftDecode).report().captured.empty());
+  EXPECT_FALSE(engine->runner().runner(RunnerRole::kDraftDecode).report().captured.empty());
   Request plain{.stop = {.max_new_tokens = 24, .ignore_eos = true}};
   for (std::int64_t i = 0; i < 9 * engine->config().hidden_size; ++i)
     plain.input_embeds.push_back(static_cast<float>(i * 37 % 101 - 50) * 1e-3F);

@@ -131,7 +131,7 @@ Status GraphCapture::warm_up(StepResults& results) {
                              .top_logprobs = 1,
                              .force_eager = true};
   TRY(step_.run(inputs, {.runner = RunnerKind::kEager, .size = 1}, results.begin(0, inputs)));
-  if (parts_.adapters() != nullptr)
+  if (parts_.memory().adapters != nullptr)
     TRY(step_.run(inputs, {.runner = RunnerKind::kEager, .size = 1, .adapters = true}, results.begin(0, inputs)));
   return parts_.stream().synchronize();
 }

@@ -28,7 +28,7 @@ Status Chooser::take(const ForwardInputs& inputs, const HeadRows& rows, StepResu
     if (inputs.has_edits()) {
       const HeadRows part = rows.part(first, chunk);
       if (const std::int64_t sampled = part.num_sampled(total); sampled > 0) {
-        const std::int64_t fit = parts_.edits().rows_that_fit(*inputs.edits, part.first, sampled);
+        const std::int64_t fit = parts_.memory().edits.rows_that_fit(*inputs.edits, part.first, sampled);
         if (fit < sampled) chunk = fit;
       }
     }
@@ -42,12 +42,12 @@ Status Chooser::take_chunk(const ForwardInputs& inputs, const HeadRows& rows, St
   OutputView ids = rows.sampled;
   if (inputs.has_edits() && sampled > 0) ids = TRY(choose(inputs, rows, sampled));
   TRY(launcher_.check_fresh(ids));
-  if (sampled > 0) TRY(parts_.inputs().keep_sampled(ids.data, rows.first, sampled, parts_.stream()));
+  if (sampled > 0) TRY(parts_.memory().inputs.keep_sampled(ids.data, rows.first, sampled, parts_.stream()));
   if (inputs.logprob_targets.empty()) return ok_status();
   const auto first_given = static_cast<std::size_t>(rows.first + sampled);
   const auto num_given = static_cast<std::size_t>(rows.count - sampled);
-  TRY(parts_.edits().stage_targets(ids.data, sampled, inputs.logprob_targets.subspan(first_given, num_given),
-                                   parts_.stream()));
+  TRY(parts_.memory().edits.stage_targets(ids.data, sampled, inputs.logprob_targets.subspan(first_given, num_given),
+                                          parts_.stream()));
   return read_logprobs(rows, results);
 }
 
@@ -60,9 +60,9 @@ Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& 
   const auto count = static_cast<std::size_t>(sampled);
   TRY(runner.make_ready(size));
   TRY(copy_logits(rows, sampled));
-  TRY(parts_.edits().stage_edits(*inputs.edits, rows.first, sampled, size, parts_.stream()));
-  TRY(parts_.inputs().stage_rows(std::span(inputs.batch.wanted_rows).subspan(first, count),
-                                 inputs.sampling.subspan(first, count), size));
+  TRY(parts_.memory().edits.stage_edits(*inputs.edits, rows.first, sampled, size, parts_.stream()));
+  TRY(parts_.memory().inputs.stage_rows(std::span(inputs.batch.wanted_rows).subspan(first, count),
+                                        inputs.sampling.subspan(first, count), size));
   TRY(launcher_.launch(runner, size, sampled, Execution::kOperators));
   return runner.executable().output(runner.bucket(size), 0);
 }

@@ -257,7 +257,7 @@ TEST(DraftStep, RowsNameDraftsThatAreOnTheDevice) {
     DraftStep& step = bench.runner->drafts();
     next.push_back(by_row ? 300 : first);
     ForwardBatch batch =
-        make_batch({{.ids = next, .computed = 9}}, Rows::kLast, bench.runner->parts().model.num_cache_groups());
+        make_batch({{.ids = next, .computed = 9}}, Rows::kLast, bench.runner->model().num_cache_groups());
     if (by_row) batch.input_rows[0] = 0;
     std::vector<float> logits(static_cast<std::size_t>(bench.runner->vocab_size()));
     EXPECT_TRUE(step.read({.batch = batch, .rows = std::vector<std::int32_t>{0}}).ok());
@@ -299,7 +299,7 @@ std::vector<TokenId> drafts_of_reads(RunnerBench& bench, bool has_graph) {
   forward(bench, {{.ids = ids}, {.ids = others}});
   draft(bench, {{.ids = behind_first(ids)}, {.ids = behind_first(others)}}, Rows::kNone, count_up(13));
   DraftStep& step = bench.runner->drafts();
-  const std::size_t groups = bench.runner->parts().model.num_cache_groups();
+  const std::size_t groups = bench.runner->model().num_cache_groups();
   ForwardBatch batch = make_batch({{.ids = ids, .computed = 6}, {.ids = others, .computed = 5}}, Rows::kLast, groups);
   batch.draft_lens = {2, 0};
   EXPECT_EQ(*step.has_graph(batch), has_graph);
@@ -328,9 +328,9 @@ TEST_P(DraftGraph, ItsSizeIsDroppedAfterThreeFailedReplays) {
   ASSERT_TRUE(bench.runner->capture().ok());
   const std::vector<TokenId> want = drafts_of_reads(bench, true);
   forward(bench, {{.ids = testing::ids(9, 1)}});
-  const ForwardBatch batch = make_batch({{.ids = testing::ids(9, 1), .computed = 8}}, Rows::kLast,
-                                        bench.runner->parts().model.num_cache_groups());
-  const GraphRunner& runner = bench.runner->parts().runner(RunnerRole::kDraftDecode);
+  const ForwardBatch batch =
+      make_batch({{.ids = testing::ids(9, 1), .computed = 8}}, Rows::kLast, bench.runner->model().num_cache_groups());
+  const GraphRunner& runner = bench.runner->runner(RunnerRole::kDraftDecode);
   const auto read = [&](bool fails) {
     bench.device->set_plan(fails ? FaultPlan{.replay_fails_at = 1} : FaultPlan{});
     const bool done = bench.runner->drafts().read({.batch = batch, .rows = count_up(1), .first_id = 0}).ok();
@@ -349,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(Layers, DraftGraph, ::testing::ValuesIn(kLayers), name_
 TEST(DraftStep, AGraphIsCapturedWhenItIsFirstWanted) {
   RunnerBench bench = make_drafting_in_steps("mtp-glm4-moe", CaptureMode::kLazy);
   ASSERT_TRUE(bench.runner->capture().ok());
-  const GraphRunner& runner = bench.runner->parts().runner(RunnerRole::kDraftDecode);
+  const GraphRunner& runner = bench.runner->runner(RunnerRole::kDraftDecode);
   EXPECT_TRUE(runner.report().captured.empty());
   drafts_of_reads(bench, true);
   EXPECT_THAT(runner.report().captured, ::testing::ElementsAre(4));

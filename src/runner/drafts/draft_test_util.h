@@ -66,9 +66,9 @@ struct Drafts {
 // next-token layer, and the token at position p for a draft model.
 inline Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests, Rows wanted,
                     const std::vector<std::int32_t>& rows) {
-  const ForwardBatch batch = make_batch(requests, wanted, bench.runner->parts().model.num_cache_groups());
+  const ForwardBatch batch = make_batch(requests, wanted, bench.runner->model().num_cache_groups());
   Drafts made;
-  const ir::Graph& head = bench.runner->parts().model.graphs.draft->head;
+  const ir::Graph& head = bench.runner->model().graphs.draft->head;
   const std::int64_t ids = *head.value(head.outputs[0]).type.shape.back().constant();
   made.logits.resize(batch.wanted_rows.size() * static_cast<std::size_t>(ids));
   DraftStep& step = bench.runner->drafts();
@@ -84,7 +84,7 @@ inline Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests
 
 // Runs a forward of the model itself.
 inline void forward(RunnerBench& bench, const std::vector<TestRequest>& requests) {
-  const ForwardBatch batch = make_batch(requests, Rows::kLast, bench.runner->parts().model.num_cache_groups());
+  const ForwardBatch batch = make_batch(requests, Rows::kLast, bench.runner->model().num_cache_groups());
   std::vector<float> logits;
   const Status status = bench.forward(batch, logits).status();
   ASSERT_TRUE(status.ok()) << status.to_string();

@@ -35,7 +35,7 @@ Status LocalDrafts::check(const DraftInputs& inputs) const {
 
 Status LocalDrafts::check_rows(std::span<const std::int32_t> rows) const {
   if (!parts_.model.graphs.draft) return internal_error("a draft of a model without a next-token layer");
-  const std::int64_t kept = parts_.draft_hidden()->rows();
+  const std::int64_t kept = parts_.memory().draft_hidden->rows();
   if (std::ranges::any_of(rows, [&](std::int32_t row) { return row < 0 || row >= kept; }))
     return internal_error(fmt::format("a draft's row is not among the {} hidden states", kept));
   return ok_status();
@@ -53,7 +53,7 @@ Status LocalDrafts::read(const DraftInputs& inputs) {
   TRY(runner.make_ready(size));
   TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(), Execution::kOperators));
   const OutputView hidden = TRY(runner.executable().output(runner.bucket(size), 0));
-  TRY(parts_.draft_hidden()->keep(hidden.data, inputs.batch.wanted_rows, parts_.stream()));
+  TRY(parts_.memory().draft_hidden->keep(hidden.data, inputs.batch.wanted_rows, parts_.stream()));
   if (!inputs.first_id) return ok_status();
   in_order_.resize(inputs.batch.wanted_rows.size());
   std::iota(in_order_.begin(), in_order_.end(), 0);
@@ -71,11 +71,11 @@ Status LocalDrafts::replay(const DraftInputs& inputs, std::int64_t size) {
   const std::int64_t wanted = inputs.batch.num_wanted_rows();
   TRY(launcher_.stage({.batch = inputs.batch, .rope_positions = inputs.rope_positions, .draft_rows = inputs.rows},
                       BatchKind::kDecode, size));
-  TRY(parts_.inputs().stage_rows(inputs.batch.wanted_rows, {}, size));
+  TRY(parts_.memory().inputs.stage_rows(inputs.batch.wanted_rows, {}, size));
   TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(), Execution::kGraphs, &replay_failed_));
-  TRY(parts_.draft_hidden()->keep(TRY(output_from_end(runner, size, 1)).data, wanted, parts_.stream()));
-  return parts_.inputs().keep_sampled(TRY(output_from_end(runner, size, 2)).data, *inputs.first_id, wanted,
-                                      parts_.stream());
+  TRY(parts_.memory().draft_hidden->keep(TRY(output_from_end(runner, size, 1)).data, wanted, parts_.stream()));
+  return parts_.memory().inputs.keep_sampled(TRY(output_from_end(runner, size, 2)).data, *inputs.first_id, wanted,
+                                             parts_.stream());
 }
 
 Status LocalDrafts::draft(const DraftRows& from, std::span<float> logits) {
@@ -96,19 +96,19 @@ Status LocalDrafts::draft(const DraftRows& from, std::span<float> logits) {
 
 Status LocalDrafts::hand_over(std::int64_t count) {
   TRY(parts_.arena().grow(static_cast<std::size_t>(parts_.model.handed_over_bytes)));
-  return parts_.draft_hidden()->copy_to(parts_.arena().base() + parts_.model.handed_over[0].offset, count,
-                                        parts_.stream());
+  return parts_.memory().draft_hidden->copy_to(parts_.arena().base() + parts_.model.handed_over[0].offset, count,
+                                               parts_.stream());
 }
 
 Status LocalDrafts::run_head(const DraftRows& from, std::span<float> logits) {
   GraphRunner& runner = parts_.runner(RunnerRole::kDraftHead);
   const std::int64_t count = std::ssize(from.rows);
   const std::int64_t size = runner.padded_size(count);
-  TRY(parts_.inputs().stage_rows(from.rows, {}, size));
+  TRY(parts_.memory().inputs.stage_rows(from.rows, {}, size));
   TRY(runner.make_ready(size));
   TRY(launcher_.launch(runner, size, count, Execution::kOperators));
   const OutputView drafts = TRY(output_from_end(runner, size, 1));
-  TRY(parts_.inputs().keep_sampled(drafts.data, from.first_id, count, parts_.stream()));
+  TRY(parts_.memory().inputs.keep_sampled(drafts.data, from.first_id, count, parts_.stream()));
   if (logits.empty()) return ok_status();
   TRY(parts_.stream().download(logits.data(), TRY(runner.executable().output(runner.bucket(size), kLogits)).data,
                                logits.size_bytes()));
@@ -121,7 +121,7 @@ Status LocalDrafts::fetch(std::int64_t count) {
   TRY(allocate_host());
   const std::span<TokenId> to = ids_.first(static_cast<std::size_t>(count));
   fetched_ = to;
-  return parts_.inputs().download_sampled(to, parts_.stream());
+  return parts_.memory().inputs.download_sampled(to, parts_.stream());
 }
 
 Status LocalDrafts::allocate_host() {

@@ -17,7 +17,7 @@ FollowedForwards::FollowedForwards(const RunnerParts& parts, LocalForwards& forw
 Status FollowedForwards::run(MessageReader& from, RankAnswer& answer) {
   if (const Status read = received_.unpack(from); !read.ok())
     return device_lost(fmt::format("a forward's message cannot be read: {}", read.message()));
-  if (received_.decision().adapters && parts_.adapters() == nullptr)
+  if (received_.decision().adapters && parts_.memory().adapters == nullptr)
     return device_lost("a forward's message asks for graphs with adapters, but this rank serves none");
   const ForwardInputs wanted = received_.inputs({}, {});
   const std::int64_t hidden_rows =

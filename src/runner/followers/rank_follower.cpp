@@ -145,9 +145,9 @@ Status RankFollower::draft(MessageReader& from) {
 }
 
 Status RankFollower::write_adapter(MessageReader& from, std::shared_ptr<const void> beside) {
-  const RunnerParts& parts = runner_->parts();
-  if (parts.adapters() == nullptr) return failed_precondition("an adapter for a model that serves none");
-  const AdapterLayout& layout = parts.adapters()->layout();
+  RunnerParts& parts = runner_->parts();
+  if (parts.memory().adapters == nullptr) return failed_precondition("an adapter for a model that serves none");
+  const AdapterLayout& layout = parts.memory().adapters->layout();
   const std::int64_t slot = TRY(from.choice("slot", layout.limits().slots - 1));
   std::shared_ptr<const AdapterShare>& share = written_[slot];
   if (share != nullptr) TRY(parts.stream().synchronize());  // the stream may still copy the old share
@@ -158,7 +158,7 @@ Status RankFollower::write_adapter(MessageReader& from, std::shared_ptr<const vo
   } else {
     share = std::make_shared<const AdapterShare>(TRY(unpack_share(from, layout, runner_->device())));
   }
-  return parts.adapters()->write(slot, *share, parts.stream());
+  return parts.memory().adapters->write(slot, *share, parts.stream());
 }
 
 Status RankFollower::drop(GraphRunner& runner, std::int64_t size) {

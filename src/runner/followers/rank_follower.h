@@ -36,7 +36,7 @@ class RankFollower {
   Status read_drafts(MessageReader& from, RankAnswer& answer);
   Status draft(MessageReader& from);
   // Returns whether this rank has the next-token layer or draft model. In a pipeline only the last stage has it.
-  bool drafts() const { return runner_->parts().model.graphs.draft.has_value(); }
+  bool drafts() const { return runner_->model().graphs.draft.has_value(); }
   Status write_adapter(MessageReader& from, std::shared_ptr<const void> beside);
   Status drop(GraphRunner& runner, std::int64_t size);
   Status verify_here();

@@ -54,16 +54,14 @@ MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::i
   MemoryReport report;
   report.available = available;
   report.set(kWeights, parts.model.weights.total_bytes());
-  report.set(kKvCache, parts.kv().bytes());
+  report.set(kKvCache, parts.memory().kv.bytes());
   report.set(kArena, static_cast<std::int64_t>(parts.arena().size()));
   report.set(kWorkspace, static_cast<std::int64_t>(parts.workspace().size()));
-  const std::int64_t hidden = parts.draft_hidden() == nullptr ? 0 : parts.draft_hidden()->bytes();
-  const std::int64_t ids = parts.target_ids() == nullptr ? 0 : parts.target_ids()->bytes();
-  report.set(kStaticInputs, parts.inputs().bytes() + parts.edits().bytes() + parts.embeddings().bytes() + hidden + ids);
-  report.set(kPlans, parts.plans().bytes());
+  report.set(kStaticInputs, parts.memory().input_bytes());
+  report.set(kPlans, parts.memory().plans.bytes());
   report.set(kCommunication, communication_bytes(parts.model));
   std::int64_t graph_objects = 0;
-  if (parts.adapters() != nullptr) report.set(kAdapters, parts.adapters()->bytes());
+  if (parts.memory().adapters != nullptr) report.set(kAdapters, parts.memory().adapters->bytes());
   for (const RunnerRole role : kCapturedRoles) {
     const GraphRunner* const runner = parts.find_runner(role);
     if (runner == nullptr) continue;

@@ -109,7 +109,7 @@ TEST(Prediction, TheArenaIsTheLargestNeed) {
       *predict_memory(graphs_of(golden("llama"), options), options, *bench.device, PredictionDetail::kEverySize);
   ASSERT_THAT(all.runners, SizeIs(2));
   for (const RunnerMemory& of : all.runners) {
-    const GraphRunner& runner = bench.runner->parts().runner(of.role);
+    const GraphRunner& runner = bench.runner->runner(of.role);
     ASSERT_THAT(of.sizes, SizeIs(3));
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(of.sizes[i].size, runner.spec().ladder[i]);

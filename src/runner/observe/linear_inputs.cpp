@@ -6,6 +6,7 @@
 
 #include "tessera/base/cpu_clones.h"
 #include "tessera/runner/host_floats.h"
+#include "tessera/runner/model_runner.h"
 
 namespace tessera {
 namespace {
@@ -26,6 +27,8 @@ void add_rows(std::span<const float> rows, std::int64_t cols, std::size_t matrix
 }
 
 }  // namespace
+
+LinearInputs::LinearInputs(ModelRunner& runner) : parts_(runner.parts()), experts_(parts_) {}
 
 Status LinearInputs::before(const ObservedCall& call) {
   const std::string& op = call.node().op;

@@ -16,6 +16,8 @@
 
 namespace tessera {
 
+class ModelRunner;
+
 // Observes the operators linear, quantised_linear and moe_experts. The squares in each column of an input are added up.
 // For experts, this is done separately for each expert. The sums are in double precision, so the order of forwards
 // changes only their rounding.
@@ -23,8 +25,8 @@ namespace tessera {
 // Threads: the runner's thread.
 class LinearInputs final : public OperatorObserver {
  public:
-  // `parts` must outlive this object.
-  explicit LinearInputs(RunnerParts& parts) : parts_(parts), experts_(parts) {}
+  // `runner` must outlive this object.
+  explicit LinearInputs(ModelRunner& runner);
 
   Status before(const ObservedCall& call) override;
 

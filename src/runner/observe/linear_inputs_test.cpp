@@ -39,13 +39,13 @@ double sum_of(const std::vector<double>& numbers) {
 
 TEST(LinearInputs, EveryRowOfARequestCountsOnce) {
   RunnerBench bench = make_uncaptured("llama");
-  LinearInputs observed(bench.runner->parts());
+  LinearInputs observed(*bench.runner);
   bench.runner->set_observer(&observed);
   const std::vector<float> seen = bench.logits(kTwo, Rows::kAll, true);
   bench.runner->set_observer(nullptr);
   EXPECT_EQ(seen, bench.logits(kTwo, Rows::kAll, true)) << "the observer changed the forward";
   std::size_t weights = 0;
-  for (const ir::Node& node : bench.runner->parts().model.graphs.body.nodes)
+  for (const ir::Node& node : bench.runner->model().graphs.body.nodes)
     if (node.op == "linear") ++weights;
   EXPECT_EQ(observed.inputs().size(), weights + 1) << "one of the weights is the head";
   for (const ObservedInput& input : observed.inputs()) {
@@ -62,7 +62,7 @@ TEST(LinearInputs, SumsAreThoseOfTheSquares) {
   const auto width = static_cast<std::size_t>(bench.runner->hidden_size());
   std::vector<float> hidden(static_cast<std::size_t>(batch.num_tokens()) * width);
   std::vector<float> logits(batch.wanted_rows.size() * static_cast<std::size_t>(bench.runner->vocab_size()));
-  LinearInputs observed(bench.runner->parts());
+  LinearInputs observed(*bench.runner);
   bench.runner->set_observer(&observed);
   ASSERT_TRUE(
       bench.runner->forward({.batch = batch, .logits = logits, .hidden_states = hidden, .force_eager = true}).ok());
@@ -79,7 +79,7 @@ TEST(LinearInputs, SumsAreThoseOfTheSquares) {
 
 TEST(LinearInputs, LastLayerSeesWantedRowsAlone) {
   RunnerBench bench = make_uncaptured("llama", LastLayer::kOfWantedRows);
-  LinearInputs observed(bench.runner->parts());
+  LinearInputs observed(*bench.runner);
   bench.runner->set_observer(&observed);
   bench.logits(kTwo, Rows::kLast, true);
   std::vector<double> counts;
@@ -92,7 +92,7 @@ TEST(LinearInputs, LastLayerSeesWantedRowsAlone) {
 TEST(LinearInputs, CapturedSizesRunWithoutTheirGraphs) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::vector<float> replayed = bench.logits(kTwo);
-  LinearInputs observed(bench.runner->parts());
+  LinearInputs observed(*bench.runner);
   bench.runner->set_observer(&observed);
   Decision decision;
   EXPECT_EQ(bench.logits(kTwo, Rows::kAll, false, &decision), replayed);
@@ -126,7 +126,7 @@ TEST(LinearInputs, JoinedKernelsRunAsSingleOperators) {
   std::vector<float> logits;
   EXPECT_THAT(joined.forward(make_batch(kTwo, Rows::kAll), logits, true).status().message(),
               HasSubstr("the joined kernel ran"));
-  LinearInputs observed(joined.runner->parts());
+  LinearInputs observed(*joined.runner);
   joined.runner->set_observer(&observed);
   EXPECT_EQ(joined.logits(kTwo, Rows::kAll, true), plain.logits(kTwo, Rows::kAll, true));
 }
@@ -192,7 +192,7 @@ TEST(LinearInputs, ExpertsDownSeesTheActivatedProduct) {
     RunnerBench bench = make_uncaptured(golden);
     DownInputs compare(bench.runner->parts());
     bench.runner->set_observer(&compare);
-    const std::size_t groups = bench.runner->parts().model.num_cache_groups();
+    const std::size_t groups = bench.runner->model().num_cache_groups();
     std::vector<float> logits;
     const Status status = bench.forward(make_batch({{ids(9, 5)}}, Rows::kAll, groups), logits, true).status();
     ASSERT_TRUE(status.ok()) << golden << ": " << status.message();
@@ -203,7 +203,7 @@ TEST(LinearInputs, ExpertsDownSeesTheActivatedProduct) {
 
 TEST(LinearInputs, ExpertsCountTheRowsThatChoseThem) {
   RunnerBench bench = make_uncaptured("mixtral");
-  LinearInputs observed(bench.runner->parts());
+  LinearInputs observed(*bench.runner);
   bench.runner->set_observer(&observed);
   bench.logits(kTwo, Rows::kAll, true);
   std::size_t stacks = 0;
@@ -216,18 +216,18 @@ TEST(LinearInputs, ExpertsCountTheRowsThatChoseThem) {
     for (std::size_t expert = 0; expert < input.counts.size(); ++expert)
       EXPECT_EQ(input.counts[expert] == 0, input.sums[expert * cols] == 0) << input.weight << ", expert " << expert;
   }
-  EXPECT_EQ(stacks, 2 * bench.runner->parts().model.graphs.layers.size());
+  EXPECT_EQ(stacks, 2 * bench.runner->model().graphs.layers.size());
   EXPECT_TRUE(observed.left_out().empty());
 }
 
 TEST(LinearInputs, ExpertsInMxfp4AreNamed) {
   RunnerBench bench = make_uncaptured("gpt-oss-mxfp4");
-  LinearInputs observed(bench.runner->parts());
+  LinearInputs observed(*bench.runner);
   bench.runner->set_observer(&observed);
   std::vector<float> logits;
-  const std::size_t groups = bench.runner->parts().model.num_cache_groups();
+  const std::size_t groups = bench.runner->model().num_cache_groups();
   ASSERT_TRUE(bench.forward(make_batch({{ids(9, 5)}}, Rows::kAll, groups), logits, true).ok());
-  EXPECT_EQ(observed.left_out().size(), 2 * bench.runner->parts().model.graphs.layers.size());
+  EXPECT_EQ(observed.left_out().size(), 2 * bench.runner->model().graphs.layers.size());
 }
 
 }  // namespace

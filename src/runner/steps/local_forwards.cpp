@@ -21,14 +21,15 @@ Result<std::unique_ptr<LocalForwards>> LocalForwards::create(RunnerParts& parts,
 Status LocalForwards::check(const ForwardInputs& inputs, int in_flight) const {
   if (in_flight == parts_.model.options.max_in_flight)
     return internal_error(fmt::format("{} forwards are in flight, and none was collected", in_flight));
-  return tessera::check(inputs, {.max_tokens = parts_.model.options.max_tokens,
-                                 .max_requests = parts_.model.options.max_requests,
-                                 .cache_groups = parts_.model.num_cache_groups(),
-                                 .vocab_size = parts_.model.vocab_size,
-                                 .hidden_size = parts_.model.hidden_size,
-                                 .embedding_rows = parts_.embeddings().rows(),
-                                 .embedding_row_values = parts_.embeddings().row_values(),
-                                 .adapter_slots = parts_.adapters() == nullptr ? 0 : parts_.adapters()->num_slots()});
+  return tessera::check(
+      inputs, {.max_tokens = parts_.model.options.max_tokens,
+               .max_requests = parts_.model.options.max_requests,
+               .cache_groups = parts_.model.num_cache_groups(),
+               .vocab_size = parts_.model.vocab_size,
+               .hidden_size = parts_.model.hidden_size,
+               .embedding_rows = parts_.memory().embeddings.rows(),
+               .embedding_row_values = parts_.memory().embeddings.row_values(),
+               .adapter_slots = parts_.memory().adapters == nullptr ? 0 : parts_.memory().adapters->num_slots()});
 }
 
 ForwardEnd LocalForwards::submit(const ForwardInputs& inputs, const Decision& decision) {
@@ -47,8 +48,8 @@ Status LocalForwards::begin(const ForwardInputs& inputs) {
   next().results = &results_.begin(static_cast<int>(next_), inputs);
   if (StepProfiler* const profiler = launcher_.profiler()) profiler->begin_forward();
   for (const EmbeddingWrite& write : inputs.batch.embedding_writes)
-    TRY(parts_.embeddings().write(write, parts_.stream()));
-  for (const SlotCopy& copy : inputs.batch.slot_copies) TRY(parts_.kv().copy(copy, parts_.stream()));
+    TRY(parts_.memory().embeddings.write(write, parts_.stream()));
+  for (const SlotCopy& copy : inputs.batch.slot_copies) TRY(parts_.memory().kv.copy(copy, parts_.stream()));
   return ok_status();
 }
 
@@ -60,7 +61,7 @@ ForwardEnd LocalForwards::run(const ForwardInputs& inputs, const Decision& decis
 Status LocalForwards::finish(const ForwardInputs& inputs, const Decision& decision) {
   dispatcher_.log(inputs.batch, decision);
   const StepResults::Slot& results = *next().results;
-  if (!results.sampled.empty()) TRY(parts_.inputs().download_sampled(results.sampled, parts_.stream()));
+  if (!results.sampled.empty()) TRY(parts_.memory().inputs.download_sampled(results.sampled, parts_.stream()));
   if (StepProfiler* const profiler = launcher_.profiler()) {
     TRY(profiler->mark("results"));
     profiler->submitted(decision);

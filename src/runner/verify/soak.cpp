@@ -63,9 +63,9 @@ class Soak {
   Soak(ModelRunner& runner, const SoakOptions& options)
       : runner_(runner),
         options_(options),
-        world_(runner.options(), runner.parts().model.graphs.body.cache_groups, runner.vocab_size(),
+        world_(runner.options(), runner.model().graphs.body.cache_groups, runner.vocab_size(),
                runner.embedding_row_values(), options.seed),
-        routes_(std::ranges::any_of(runner.parts().model.graphs.body.nodes,
+        routes_(std::ranges::any_of(runner.model().graphs.body.nodes,
                                     [](const ir::Node& node) { return node.op == kMoeRoute.name; })) {}
 
   Result<SoakReport> run() {
@@ -98,15 +98,16 @@ class Soak {
   // Fills all pages except page 0 with NaN before the first batch. If a kernel reads a page that belongs to no
   // sequence, for example through another group's page table, it then computes NaNs.
   Status poison_all() {
-    const RunnerParts& parts = runner_.parts();
+    RunnerParts& parts = runner_.parts();
     for (std::size_t g = 0; g < parts.model.num_cache_groups(); ++g)
-      TRY(parts.kv().fill(g, PageId(1), parts.model.options.num_pages[g] - 1, IsolatedMemory::kPoison, parts.stream()));
+      TRY(parts.memory().kv.fill(g, PageId(1), parts.model.options.num_pages[g] - 1, IsolatedMemory::kPoison,
+                                 parts.stream()));
     return ok_status();
   }
   Status poison_given_back() {
-    const RunnerParts& parts = runner_.parts();
+    RunnerParts& parts = runner_.parts();
     for (const SoakWorld::GroupPage& page : world_.given_back())
-      TRY(parts.kv().fill(page.group, page.page, 1, IsolatedMemory::kPoison, parts.stream()));
+      TRY(parts.memory().kv.fill(page.group, page.page, 1, IsolatedMemory::kPoison, parts.stream()));
     return ok_status();
   }
 
@@ -205,7 +206,7 @@ class Soak {
 
   Result<Decision> compute(ForwardInputs inputs, Outcome& outcome) {
     const auto size = [](std::int64_t rows, std::int64_t cols) { return static_cast<std::size_t>(rows * cols); };
-    const bool has_head = runner_.parts().model.graphs.has_head;
+    const bool has_head = runner_.model().graphs.has_head;
     outcome.logits.assign(has_head ? size(inputs.batch.num_wanted_rows(), runner_.vocab_size()) : 0, NAN);
     outcome.hidden.assign(has_head && wants_hidden_ ? size(inputs.batch.num_tokens(), runner_.hidden_size()) : 0, NAN);
     inputs.logits = outcome.logits;
@@ -278,7 +279,7 @@ Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options) {
   SoakReport report;
   const RankOrder order{
       .kind = RankOrderKind::kSoak, .size = options.batches, .seed = options.seed, .tolerance = options.tolerance};
-  TRY(runner.parts().together(order, [&]() -> Status {
+  TRY(runner.together(order, [&]() -> Status {
     report = TRY(Soak(runner, options).run());
     return ok_status();
   }));

@@ -36,7 +36,7 @@ class Verifier {
         replayed_(runner.device()),
         expected_(runner.device()),
         padding_(runner.parts()),
-        stateful_(&runner.parts().model.graphs.body) {}
+        stateful_(&runner.model().graphs.body) {}
 
   Result<VerifyReport> run() {
     const auto start = std::chrono::steady_clock::now();
@@ -61,10 +61,10 @@ class Verifier {
     };
     TRY(compare_prefill(r_.runner(RunnerRole::kPrefill), *TRY(isolated(RunnerRole::kPrefill)), table_.prefill_sizes));
     TRY(compare_sizes(r_.runner(RunnerRole::kDecode), *TRY(isolated(RunnerRole::kDecode)), table_.decode_sizes));
-    if (r_.adapters() != nullptr) TRY(r_.adapters()->fill_at_random(r_.stream()));
+    if (r_.memory().adapters != nullptr) TRY(r_.memory().adapters->fill_at_random(r_.stream()));
     for (const auto& [role, sizes] : {std::pair(RunnerRole::kAdapterPrefill, table_.adapter_prefill_sizes),
                                       std::pair(RunnerRole::kAdapterDecode, table_.adapter_decode_sizes)})
-      if (r_.adapters() != nullptr)
+      if (r_.memory().adapters != nullptr)
         TRY(is_decode_role(role) ? compare_sizes(r_.runner(role), *TRY(isolated(role)), sizes)
                                  : compare_prefill(r_.runner(role), *TRY(isolated(role)), sizes));
     for (const RunnerRole role : {RunnerRole::kHead, RunnerRole::kAdapterHead})
@@ -112,7 +112,7 @@ class Verifier {
           const auto bytes = static_cast<std::size_t>(view.bytes());
           TRY(r_.stream().copy(view.data, TRY(content_of(bytes, view.dtype)), bytes));
         }
-        TRY(r_.inputs().stage_rows(wanted, {}, rows));
+        TRY(r_.memory().inputs.stage_rows(wanted, {}, rows));
         TRY(step_.launcher().upload());
         TRY(head.run(bucket));
         return read(head, bucket, /*states=*/false, outcome);
@@ -201,19 +201,19 @@ class Verifier {
     if (full && !can_have_several_rows_each(real, r_.model.options.context_length)) return ok_status();
     const bool decode = is_decode_role(runner.spec().role);
     const bool is_draft = has_draft_body(runner.spec().role);
-    const VerifyBatch made =
-        TRY(make_verify_batch({.options = r_.model.options,
-                               .groups = r_.model.graphs.body.cache_groups,
-                               .row_values = r_.embeddings().row_values(),
-                               .poisoned_id = poisoned_id_,
-                               .several_rows_each = full,
-                               .last_rows_wanted = way.last_rows,
-                               .max_drafts = way.drafts ? r_.model.options.max_drafts : 0,
-                               .adapter_slots = has_adapters(runner.spec().role) ? r_.adapters()->num_slots() : 0},
-                              real, decode));
+    const VerifyBatch made = TRY(
+        make_verify_batch({.options = r_.model.options,
+                           .groups = r_.model.graphs.body.cache_groups,
+                           .row_values = r_.memory().embeddings.row_values(),
+                           .poisoned_id = poisoned_id_,
+                           .several_rows_each = full,
+                           .last_rows_wanted = way.last_rows,
+                           .max_drafts = way.drafts ? r_.model.options.max_drafts : 0,
+                           .adapter_slots = has_adapters(runner.spec().role) ? r_.memory().adapters->num_slots() : 0},
+                          real, decode));
     draft_rows_.clear();
     for (std::int64_t row = 0; is_draft && row < made.batch.num_tokens(); ++row)
-      draft_rows_.push_back(static_cast<std::int32_t>(row * 7 % r_.draft_hidden()->rows()));
+      draft_rows_.push_back(static_cast<std::int32_t>(row * 7 % r_.memory().draft_hidden->rows()));
     const StagedTokens tokens{made.batch, made.rope_positions, poisoned_id_, draft_rows_};
     pages_ = made.pages;
     rows_.set(made.batch.wanted_rows);
@@ -243,11 +243,11 @@ class Verifier {
     TRY(fill_kv_cache());
     if (!tokens.draft_rows.empty()) TRY(fill_draft_hidden());
     for (const EmbeddingWrite& write : batch.embedding_writes) {
-      TRY(r_.embeddings().reserve(std::ssize(write.values) / r_.embeddings().row_values()));
-      TRY(r_.embeddings().write(write, r_.stream()));
+      TRY(r_.memory().embeddings.reserve(std::ssize(write.values) / r_.memory().embeddings.row_values()));
+      TRY(r_.memory().embeddings.write(write, r_.stream()));
     }
     const auto rows =
-        std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.inputs().limits().max_rows));
+        std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.memory().inputs.limits().max_rows));
     std::vector<SampleRow> sampling(rows);
     for (std::size_t i = 0; i < rows; ++i)
       sampling[i] = {.temperature = i % 2 == 0 ? 0.0F : 0.8F,
@@ -258,8 +258,8 @@ class Verifier {
       TRY(step_.stage_decode(tokens, size, sampling));
     } else {
       TRY(step_.launcher().stage(tokens, decode ? BatchKind::kDecode : BatchKind::kExtend, size));
-      TRY(r_.inputs().stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
-                                 std::min(size, r_.inputs().limits().max_rows)));
+      TRY(r_.memory().inputs.stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
+                                        std::min(size, r_.memory().inputs.limits().max_rows)));
     }
     return step_.launcher().upload();
   }
@@ -296,7 +296,7 @@ class Verifier {
 
   // Fills the hidden states from which drafts continue.
   Status fill_draft_hidden() {
-    DraftHidden& hidden = *r_.draft_hidden();
+    DraftHidden& hidden = *r_.memory().draft_hidden;
     const ir::DType dtype = stateful_->find_value(input_names::kDraftHidden)->type.dtype;
     return hidden.keep(TRY(content_of(static_cast<std::size_t>(hidden.bytes()), dtype)), hidden.rows(), r_.stream());
   }
@@ -386,7 +386,7 @@ class Verifier {
 Result<VerifyReport> verify(ModelRunner& runner, bool show_progress) {
   TRY(runner.capture_rest());
   VerifyReport report;
-  TRY(runner.parts().together({.kind = RankOrderKind::kVerify}, [&]() -> Status {
+  TRY(runner.together({.kind = RankOrderKind::kVerify}, [&]() -> Status {
     report = TRY(Verifier(runner, show_progress).run());
     return ok_status();
   }));
