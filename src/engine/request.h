@@ -133,6 +133,9 @@ struct Request {
   std::int64_t priority = 0;  // higher first; preempts lower ones when room is short; see kProbePriority
   double timeout_s = 0;       // maximum number of seconds from submit() to the last token; 0: no limit
   RetentionHint retention{};  // only changes the order in which the prefix cache evicts texts
+  // Indices of prompt tokens at which later prompts are likely to diverge from this one, in ascending order. A model
+  // with recurrent states keeps its state near each of them (Scheduler::cut_at_page). Other models ignore them.
+  std::vector<std::int64_t> branch_tokens{};
 
   // Returns whether the request may generate tokens; max_new_tokens gives their number.
   bool generates() const { return !score && pooling == Pooling::kNone; }

@@ -55,6 +55,8 @@ struct ServedModel {
   bool joins_pairs_by_template = false;     // --chat-template was given; the template also joins queries and documents
   std::string pair_form{};                  // the model's own text around "{query}" and "{document}"; "": it has none
   bool knows_developer = false;             // the template has the role "developer"
+  // The token with which the template begins every message. Set only for models with recurrent states.
+  std::optional<TokenId> message_start{};
   std::string bos_token{};
   std::string eos_token{};
   std::string tool_call_parser{};  // "generic": see server/tools/generic_tools.h; "": tools are refused

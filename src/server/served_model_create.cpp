@@ -10,6 +10,8 @@
 #include "tessera/base/log.h"
 #include "tessera/engine/plan/model_texts.h"
 #include "tessera/server/api_job.h"
+#include "tessera/server/openai/branch_tokens.h"
+#include "tessera/server/openai/conversation_prompt.h"
 #include "tessera/server/reasoning/reasoning_parser.h"
 #include "tessera/server/report/server_info.h"
 #include "tessera/server/served_model.h"
@@ -201,6 +203,9 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
     source = TRY(parse_given(options.chat_template, model));
     tool_source = source;
   }
+  if (engine.config().delta_net && model.chat && model.tokenizer != nullptr)
+    model.message_start =
+        find_message_start(*model.chat, *model.tokenizer, render_options(model, {}, Json::object(), true));
   model.knows_developer = source.find("developer") != std::string::npos;
   TRY(choose_parsers(options, engine.options().registry->chat_formats, source, tool_source, model));
   model.fingerprint = fingerprint_of(model, engine.options(), source);

@@ -118,14 +118,23 @@ void Scheduler::keep_places() {
 // Returns how many of a prompt's next `count` tokens to compute. For a model that keeps states, forwards end at a
 // page's end, so that the state there can be a checkpoint. One forward ends at the branch point, where the prompt
 // diverges from earlier prompts. Another forward ends at the last full page before the prompt's last token, because no
-// sequence could reuse more of the prompt than that.
+// sequence could reuse more of the prompt than that. Later prompts are likely to diverge at the request's branch
+// tokens, so forwards end there too. If the last of these ends is near the prompt's end, there is no other end behind
+// it.
 std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
+  constexpr std::int64_t kLeast = CacheManager::kLeastBranchTokens;
   if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
-  const std::int64_t end = std::min(sequence.computed + count, std::ssize(sequence.tokens) - 1);
-  const std::int64_t cut = end / cache_.page_size() * cache_.page_size() - sequence.computed;
-  const std::int64_t branch = sequence.cache.branch_pages * cache_.page_size() - sequence.computed;
-  if (branch > 0 && branch < cut) return branch;
-  return cut > 0 ? cut : count;
+  const std::int64_t last = std::ssize(sequence.tokens) - 1;
+  const auto page_before = [size = cache_.page_size()](std::int64_t token) { return token / size * size; };
+  std::int64_t cut = page_before(std::min(sequence.computed + count, last));
+  const std::int64_t branch = sequence.cache.branch_pages * cache_.page_size();
+  if (branch > sequence.computed) cut = std::min(cut, branch);
+  for (const std::int64_t token : sequence.request.branch_tokens) {
+    const std::int64_t end = page_before(token);
+    if (end == sequence.computed && end > 0 && last - end < kLeast) return count;
+    if (end - sequence.computed >= kLeast) cut = std::min(cut, end);
+  }
+  return cut > sequence.computed ? cut - sequence.computed : count;
 }
 
 PromptShare Scheduler::prompt_share() const {

@@ -173,7 +173,8 @@ ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view bo
                   .sampling = output.sampling,
                   .stop = output.stop,
                   .adapter = std::move(adapter),
-                  .retention = output.retention};
+                  .retention = output.retention,
+                  .branch_tokens = std::move(read.prompt.branch_tokens)};
   TRY(set_length(model, *output.max_new_tokens, request));
   TRY(FanOut().add(/*n=*/1, std::ssize(request.prompt), "messages"));
   request.grammar = TRY(compile_grammar(grammar, output, model));

@@ -47,7 +47,8 @@ ApiResult<ApiJob> text_job(const ApiFields& fields, const ServedModel& model, co
                   .images = std::move(prompt.images),
                   .sampling = output.sampling,
                   .stop = output.stop,
-                  .skip_special_tokens = !needs_special_tokens(style.text)};
+                  .skip_special_tokens = !needs_special_tokens(style.text),
+                  .branch_tokens = std::move(prompt.branch_tokens)};
   request.logprobs.output = TRY(read_top(fields));
   style.logprobs = request.logprobs.output.has_value();
   TRY(model.set_length(request, output.max_new_tokens, model.context_length, style.chat ? "messages" : "prompt"));

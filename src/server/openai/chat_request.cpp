@@ -72,6 +72,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   const Truncation truncation = TRY(read_truncation(fields, model, output.max_new_tokens));
   if (truncation.most && *truncation.most < std::ssize(prompt.ids) && !prompt.images.empty())
     return fields.unsupported("truncate_prompt_tokens", "none where a longer prompt has images");
+  if (truncation.most && *truncation.most < std::ssize(prompt.ids)) prompt.branch_tokens.clear();
   truncation.apply(prompt.ids);
   const std::optional<OutputGrammar> grammar = TRY(read_grammar(output, tools));
 
@@ -102,7 +103,8 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
                   .skip_special_tokens = output.skip_special_tokens,
                   .priority = output.priority,
                   .timeout_s = output.timeout_s,
-                  .retention = output.retention};
+                  .retention = output.retention,
+                  .branch_tokens = std::move(prompt.branch_tokens)};
   TRY(read_logprobs(fields, request.logprobs));
   style.logprobs = request.logprobs.output.has_value();
   request.logprobs.prompt = extras.prompt_logprobs;

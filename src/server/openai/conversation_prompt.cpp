@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "tessera/server/images/prompt_images.h"
+#include "tessera/server/openai/branch_tokens.h"
 #include "tessera/server/tools/call_arguments.h"
 #include "tessera/server/tools/generic_tools.h"
 
@@ -86,6 +88,12 @@ std::optional<std::string> find_text(const Json& value, std::string_view mark) {
   return std::nullopt;
 }
 
+// Returns whether the model has said nothing yet.
+bool is_new_conversation(const Json& messages) {
+  return std::ranges::none_of(messages.as_array(),
+                              [](const Json& message) { return message.find("role")->as_string() == "assistant"; });
+}
+
 ApiStatus check_rendered_images(const ServedModel& model, const Conversation& conversation, std::int64_t images,
                                 std::span<const TokenId> ids) {
   if (!model.images) return api_ok();
@@ -148,6 +156,7 @@ RenderOptions render_options(const ServedModel& model, const Json& tools, const 
 
 ApiResult<ChatPrompt> make_prompt(const ServedModel& model, Conversation conversation) {
   const std::vector<GivenImage> images = std::move(conversation.messages.images);
+  const bool is_new = is_new_conversation(conversation.messages.list);
   ChatPrompt prompt;
   if (conversation.continues) prompt.begun = TRY(mark_end(conversation.messages.list));
   prompt.text = TRY(render(model, conversation));
@@ -155,6 +164,7 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, Conversation convers
   prompt.ids = TRY(model.encode(prompt.text, conversation.add_special_tokens, field_of(conversation)));
   TRY(check_rendered_images(model, conversation, std::ssize(images), prompt.ids));
   TRY(add_images(model, images, prompt));
+  if (model.message_start) prompt.branch_tokens = find_branch_tokens(prompt.ids, *model.message_start, is_new);
   return prompt;
 }
 

@@ -2,6 +2,7 @@
 // with conversations use this code.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@ struct ChatPrompt {
   std::string text{};          // the rendered text, or the decoded input ids; "" if neither is available
   std::vector<TokenId> ids{};  // all ids of the prompt, not yet checked against the context's length
   std::vector<PromptImage> images{};
+  std::vector<std::int64_t> branch_tokens{};  // Request::branch_tokens; empty for a model without recurrent states
   // The text of the last message if the model continues this message (continue_final_message); otherwise "".
   std::string begun{};
   std::string echo{};  // text at the beginning of the answer, if "echo" asks for it

@@ -160,7 +160,8 @@ ApiResult<ResponseJob> prepare_response(const ServedModel& model, std::string_vi
                   .skip_special_tokens = output.skip_special_tokens,
                   .priority = output.priority,
                   .timeout_s = output.timeout_s,
-                  .retention = output.retention};
+                  .retention = output.retention,
+                  .branch_tokens = std::move(prompt.prompt.branch_tokens)};
   request.logprobs.output = shown.logprobs;
   TRY(model.set_length(request, asked, model.context_length, "input"));
   TRY(FanOut().add(1, std::ssize(request.prompt) + ids_of_parameters(output), "input"));
