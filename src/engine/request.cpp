@@ -74,6 +74,14 @@ Status check_request(const Request& request) {
     if (text.empty()) return invalid_argument("a stop string is empty");
   if (request.grammar != nullptr && !request.sampling.allowed_tokens.empty())
     return invalid_argument("allowed_tokens and a grammar are given; accepted is one of them");
+  if (const std::optional<ReasoningLimit>& limit = request.reasoning_limit) {
+    if (limit->tokens < 1)
+      return invalid_argument(fmt::format("the limit of the reasoning is {}; accepted is 1 or more", limit->tokens));
+    if (limit->closing_ids.empty())
+      return invalid_argument("the limit of the reasoning has no tokens that end it; at least one is needed");
+    if (request.grammar != nullptr || !request.sampling.allowed_tokens.empty())
+      return invalid_argument("the reasoning is limited and the output constrained; accepted is one of them");
+  }
   TRY(check_logprobs("logprobs of output tokens", request.logprobs.output));
   TRY(check_logprobs("logprobs of prompt tokens", request.logprobs.prompt));
   if (request.logprobs.prompt && request.logprobs.prompt_start < 0) {

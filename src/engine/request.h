@@ -75,6 +75,17 @@ inline constexpr std::size_t kMaxBadWords = 1024;
 inline constexpr std::size_t kMaxBadWordTokens = 64;  // maximum number of tokens of one bad word
 inline constexpr double kMaxTimeoutSeconds = 1e9;
 
+// Limits the reasoning at the beginning of an output. Once the reasoning has `tokens` tokens, the next output tokens
+// are `closing_ids`, and the model goes on after them.
+struct ReasoningLimit {
+  std::int64_t tokens = 0;             // 1 or more
+  bool opened = false;                 // the prompt ends inside the reasoning
+  bool repeats = false;                // the output may have several pieces of reasoning; the limit is of their sum
+  std::string opening{};               // text that begins the reasoning
+  std::string closing{};               // text that ends the reasoning
+  std::vector<TokenId> closing_ids{};  // the ids of `closing`; at least one
+};
+
 // Log-probabilities of the model's own distribution, before penalties, masks and temperature.
 struct LogprobOptions {
   std::optional<int> output{};    // number of alternatives for each output token, up to kMaxTopLogprobs; unset: none
@@ -136,6 +147,7 @@ struct Request {
   // Indices of prompt tokens at which later prompts are likely to diverge from this one, in ascending order. A model
   // with recurrent states keeps its state near each of them (Scheduler::cut_at_page). Other models ignore them.
   std::vector<std::int64_t> branch_tokens{};
+  std::optional<ReasoningLimit> reasoning_limit{};
 
   // Returns whether the request may generate tokens; max_new_tokens gives their number.
   bool generates() const { return !score && pooling == Pooling::kNone; }

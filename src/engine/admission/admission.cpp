@@ -154,6 +154,7 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   if (!kept.sampling.allowed_tokens.empty())
     sequence->allowed = mask_of(kept.sampling.allowed_tokens, model_.config.vocab_size);
   if (kept.grammar != nullptr) sequence->matcher.emplace(kept.grammar);
+  if (kept.reasoning_limit) sequence->reasoning.emplace(*kept.reasoning_limit);
   if (model_.tokenizer() != nullptr && (kept.wants_text || !kept.stop.texts.empty()))
     sequence->text.emplace(*model_.tokenizer(), kept);
   place_images(model_.config, *sequence);

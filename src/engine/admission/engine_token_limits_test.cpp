@@ -140,6 +140,58 @@ TEST_P(EngineTokenLimits, BadWordsHoldWithAGrammarToo) {
   EXPECT_EQ(text, "bbbb");
 }
 
+Request with_limit(Request limited, std::int64_t tokens) {
+  limited.reasoning_limit = {.tokens = tokens, .opened = true, .closing_ids = {TokenId(3), TokenId(4)}};
+  return limited;
+}
+
+TEST_P(EngineTokenLimits, TheLimitEndsTheReasoningAndNothingElse) {
+  const std::unique_ptr<Engine> engine = make();
+  const std::vector<TokenId> plain = run_one(*engine, request(6, 20)).output_ids;
+  const std::vector<std::vector<TokenId>> outputs =
+      test::outputs_of(*engine, {with_limit(request(6, 20), 1), request(6, 20), with_limit(request(6, 20), 7),
+                                 with_limit(request(6, 20), 20), with_limit(test::sampled(6, 20, 3), 19)});
+  ASSERT_EQ(outputs.size(), 5u);
+  EXPECT_EQ(outputs[1], plain) << "its neighbours are limited";
+  EXPECT_EQ(outputs[3], plain) << "the output is as long as its limit";
+  for (const std::size_t i : {0, 2, 4}) {
+    const std::ptrdiff_t limit = i == 0 ? 1 : i == 2 ? 7 : 19;
+    ASSERT_EQ(outputs[i].size(), 20u);
+    if (i < 4) EXPECT_TRUE(std::equal(plain.begin(), plain.begin() + limit, outputs[i].begin()));
+    EXPECT_EQ(outputs[i][static_cast<std::size_t>(limit)], TokenId(3));
+    if (limit + 1 < 20) EXPECT_EQ(outputs[i][static_cast<std::size_t>(limit) + 1], TokenId(4));
+  }
+  ASSERT_FALSE(has_sequence(plain, {TokenId(3), TokenId(4)}));
+}
+
+TEST_P(EngineTokenLimits, ATextIsWrittenInsteadOfTheReasoning) {
+  EngineOptions options = test::demo_options();
+  options.overlap_schedule = GetParam();
+  const std::unique_ptr<Engine> engine = test::make_engine(options);
+  Request limited = request(6, 20);
+  limited.reasoning_limit = {.tokens = 4, .opening = "<think>", .closing = "</think>"};
+  limited.reasoning_limit->closing_ids = *engine->tokenizer()->encode("</think>");
+  EXPECT_THAT(run_one(*engine, limited).text, Not(HasSubstr("</think>"))) << "the model begins no reasoning";
+  limited.reasoning_limit->opened = true;
+  const std::string text = run_one(*engine, limited).text;
+  EXPECT_THAT(text, HasSubstr("</think>"));
+  EXPECT_EQ(text.find("</think>"), text.rfind("</think>"));
+}
+
+TEST(EngineTokenLimitsSubmit, RefusesLimitsOfReasoningThatCannotHold) {
+  const std::unique_ptr<Engine> engine = test::make_engine();
+  const auto refusal = [&](const Request& bad) { return engine->submit(bad).status().message(); };
+  EXPECT_THAT(refusal(with_limit(request(6, 8), 0)), HasSubstr("the limit of the reasoning is 0; accepted is 1 or"));
+  Request bad = with_limit(request(6, 8), 4);
+  bad.sampling.allowed_tokens = {TokenId(1)};
+  EXPECT_THAT(refusal(bad), HasSubstr("the reasoning is limited and the output constrained"));
+  bad = with_limit(request(6, 8), 4);
+  bad.reasoning_limit->closing_ids = {TokenId(512)};
+  EXPECT_THAT(refusal(bad), HasSubstr("a token that ends the reasoning has id 512"));
+  bad.reasoning_limit->closing_ids.clear();
+  EXPECT_THAT(refusal(bad), HasSubstr("the limit of the reasoning has no tokens that end it"));
+}
+
 TEST(EngineTokenLimitsSubmit, RefusesInvalidTokenLists) {
   const std::unique_ptr<Engine> engine = test::make_engine();
   const auto refusal = [&](const SamplingParams& sampling) {

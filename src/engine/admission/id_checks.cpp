@@ -21,6 +21,9 @@ Status check_chosen_ids(const Request& request, std::int64_t vocab_size) {
   for (const std::vector<TokenId>& word : request.sampling.bad_words)
     for (const TokenId token : word) TRY(check_id("a token of bad_words", token, vocab_size));
   for (const TokenId token : request.sampling.allowed_tokens) TRY(check_id("an allowed token", token, vocab_size));
+  if (request.reasoning_limit)
+    for (const TokenId token : request.reasoning_limit->closing_ids)
+      TRY(check_id("a token that ends the reasoning", token, vocab_size));
   for (const TokenId token : request.stop.ids) TRY(check_id("a stop token", token, vocab_size));
   return ok_status();
 }

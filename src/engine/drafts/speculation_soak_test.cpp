@@ -1,6 +1,6 @@
 // Catches: drafts that change a request's output. The conditions are random: cached prefixes of other requests, prompts
-// in chunks, preemption, cancelled neighbours, greedy and random sampling, adapters. TESSERA_SOAK_PROMPTS sets the
-// number of prompts for each model (default 64).
+// in chunks, preemption, cancelled neighbours, greedy and random sampling, limited reasoning, adapters.
+// TESSERA_SOAK_PROMPTS sets the number of prompts for each model (default 64).
 #include <gtest/gtest.h>
 
 #include <random>
@@ -101,6 +101,8 @@ Request random_request(Random& random, bool adapters) {
   if (draw(random, 0, 2) == 0) made.sampling = {.temperature = 0.7, .seed = draw(random, 0, 1000)};
   if (draw(random, 0, 1) == 0) made.sampling.allowed_tokens = {TokenId(5), TokenId(6), TokenId(draw(random, 7, 9))};
   if (draw(random, 0, 7) == 0) made.sampling.presence_penalty = 0.5;
+  if (made.sampling.allowed_tokens.empty() && draw(random, 0, 2) == 0)
+    made.reasoning_limit = {.tokens = draw(random, 1, 9), .opened = true, .closing_ids = {TokenId(5), TokenId(6)}};
   if (adapters && draw(random, 0, 2) > 0) made.adapter = std::string("tuned") + std::to_string(draw(random, 0, 2));
   return made;
 }

@@ -89,6 +89,14 @@ TEST(Speculation, DraftsAreCountedForTheirOwnRequest) {
   EXPECT_EQ((*done)[1].drafts.steps, 0) << "a request of one token has no room for drafts";
 }
 
+TEST(Speculation, ReasoningEndsAtItsLimitWithDraftsToo) {
+  std::vector<Request> requests{repeating(12, 4, 40), repeating(16, 5, 30, 2), repeating(16, 3, 40)};
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    requests[i].reasoning_limit = {
+        .tokens = 10 + static_cast<std::int64_t>(i), .opened = true, .closing_ids = {TokenId(5), TokenId(6)}};
+  EXPECT_GT(expect_same(small_options(), requests).kept, 10);
+}
+
 TEST(Speculation, SampledTokensAreThoseOfPlainDecodes) {
   std::vector<Request> requests{sampled(12, 40, 1), sampled(14, 40, 2), repeating(16, 3, 40)};
   requests[2].sampling = {.temperature = 0.1, .seed = 3};

@@ -79,6 +79,7 @@ void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, 
   }
   if (sequence.edits) sequence.edits->count(token);
   if (sequence.text) add_text(sequence, token, may_stop && generated + 1 >= stop.min_new_tokens, profiler, event);
+  if (sequence.reasoning) sequence.reasoning->follow(token, event.text);
   if (sequence.matcher && event.finish == FinishReason::kNone) follow_grammar(*sequence.matcher, token, event);
   if (event.finish == FinishReason::kNone && generated + 1 >= stop.max_new_tokens) event.finish = FinishReason::kLength;
 }

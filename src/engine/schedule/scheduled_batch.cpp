@@ -161,10 +161,21 @@ void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t ahead, 
       std::copy(sequence.allowed.begin(), sequence.allowed.end(), mask.begin());
     }
   }
+  if (ahead == 0 && sequence.reasoning) {
+    if (const std::optional<TokenId> forced = sequence.reasoning->forced()) allow_only(*forced, row, vocab_size);
+  }
   if (sequence.request.logprobs.output) {
     wants_logprobs = true;
     top_logprobs = std::max(top_logprobs, *sequence.request.logprobs.output);
   }
+}
+
+void ScheduledBatch::allow_only(TokenId token, std::size_t row, std::int64_t vocab_size) {
+  const auto words = static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size));
+  edits.masked_rows.push_back(static_cast<std::int32_t>(row));
+  edits.masks.resize(edits.masks.size() + words);
+  const auto bit = static_cast<std::size_t>(token.value());
+  edits.masks[edits.masks.size() - words + bit / 32] = 1U << (bit % 32);
 }
 
 void ScheduledBatch::fill_draft_masks(std::int64_t vocab_size) {

@@ -84,6 +84,8 @@ struct ScheduledBatch {
   void append_embeddings(const Sequence& sequence, std::int64_t kv_len);
   void append_images(Sequence& sequence, std::int64_t kv_len);
   void append_sampled_row(Sequence& sequence, std::int64_t ahead, std::int64_t vocab_size);
+  // Adds a mask to a sampled row that allows this token alone.
+  void allow_only(TokenId token, std::size_t row, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);
   void append_hidden_rows(const Sequence& sequence, Entry& entry);
   // The masks of one sequence's sampled rows. These masks are adjacent.

@@ -179,6 +179,7 @@ class Scheduler {
   void release_images(Sequence& sequence, std::int64_t end);
   void forget_copies(const ScheduledBatch& scheduled);
   bool waits_for_token(const Sequence& sequence) const {
+    if (sequence.reasoning && sequence.reasoning->waits(sequence.pending)) return true;
     return options_.turns > 1 && sequence.pending > 0 && sequence.decodes();
   }
   bool awaits_tokens() const;

@@ -19,6 +19,7 @@
 #include "tessera/engine/request.h"
 #include "tessera/engine/schedule/output_text.h"
 #include "tessera/engine/schedule/prefix_waits.h"
+#include "tessera/engine/schedule/reasoning_budget.h"
 #include "tessera/engine/schedule/rope_positions.h"
 #include "tessera/engine/schedule/token_edits.h"
 
@@ -60,9 +61,10 @@ struct Sequence {
   // One bit for each token, as in GrammarMatcher's masks. A set bit allows the token. If the vector is empty, all
   // tokens are allowed.
   std::vector<std::uint32_t> allowed;
-  std::optional<OutputText> text;  // none: the text is not wanted
-  std::optional<Drafter> drafter;  // none: the sequence makes no drafts
-  std::vector<TokenId> drafts;     // drafts that the next forward computes after the last token
+  std::optional<ReasoningBudget> reasoning;  // none: the reasoning is not limited
+  std::optional<OutputText> text;            // none: the text is not wanted
+  std::optional<Drafter> drafter;            // none: the sequence makes no drafts
+  std::vector<TokenId> drafts;               // drafts that the next forward computes after the last token
   // If the sequence still has the page table with the number `draft_keys_table`, the draft model has the keys of at
   // least the first `draft_keys` tokens (DraftKeys).
   std::int64_t draft_keys = 0;

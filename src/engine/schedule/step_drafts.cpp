@@ -57,7 +57,9 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
     if (sequence->drafter) {
       reading -= sequence->drafter->read(sequence->tokens, reading);
       offer = sequence->drafter->offer(sequence->tokens);
-      offer.most = std::min(offer.most, sequence->request.stop.max_new_tokens - sequence->generated() - 1);
+      std::int64_t left = sequence->request.stop.max_new_tokens - sequence->generated();
+      if (sequence->reasoning) left = std::min(left, sequence->reasoning->left());
+      offer.most = std::min(offer.most, std::max<std::int64_t>(left - 1, 0));
     }
     offers_.push_back(offer);
   }

@@ -175,6 +175,8 @@ ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view bo
                   .adapter = std::move(adapter),
                   .retention = output.retention,
                   .branch_tokens = std::move(read.prompt.branch_tokens)};
+  if (read.thinking.on && read.thinking.budget)
+    request.reasoning_limit = limit_reasoning(model, style.text, *read.thinking.budget);
   TRY(set_length(model, *output.max_new_tokens, request));
   TRY(FanOut().add(/*n=*/1, std::ssize(request.prompt), "messages"));
   request.grammar = TRY(compile_grammar(grammar, output, model));

@@ -189,6 +189,24 @@ TEST(MessagesRequest, ThinkingIsOffUnlessAskedFor) {
   EXPECT_EQ(prompt_of(std::string(kAskedOnce) + R"(, "thinking": {"type": "enabled", "budget_tokens": 2000})"), on);
 }
 
+TEST(MessagesRequest, TheBudgetLimitsTheThinking) {
+  constexpr const char* kBudget = R"(, "thinking": {"type": "enabled", "budget_tokens": 2000})";
+  ServedModel model = tool_model();
+  EXPECT_FALSE(prepared(std::string(kAskedOnce) + kBudget, model).requests[0].reasoning_limit) << "it has no reasoning";
+  model.reasoning_parser = "qwen3";
+  const std::optional<ReasoningLimit> limit =
+      prepared(std::string(kAskedOnce) + kBudget, model).requests[0].reasoning_limit;
+  ASSERT_TRUE(limit);
+  EXPECT_EQ(limit->tokens, 2000);
+  EXPECT_FALSE(limit->opened);
+  EXPECT_EQ(limit->opening, "<think>");
+  EXPECT_EQ(model.tokenizer->decode(limit->closing_ids), "</think>");
+  EXPECT_FALSE(
+      prepared(std::string(kAskedOnce) + R"(, "thinking": {"type": "adaptive"})", model).requests[0].reasoning_limit);
+  model.reasoning_parser = "deepseek-r1";
+  EXPECT_TRUE(prepared(std::string(kAskedOnce) + kBudget, model).requests[0].reasoning_limit->opened);
+}
+
 TEST(MessagesRequest, AConstrainedAnswerHasNoThinking) {
   const std::string asked =
       std::string(R"({"model": "m", "thinking": {"type": "adaptive"}, "tools": [)") + kFunction + "], " + kAskedOnce;

@@ -18,7 +18,7 @@ struct ThinkingFields {
   // first block for the answer's text.
   bool on = false;
   bool omitted = false;                  // blocks of thinking have no text, only a signature
-  std::optional<std::int64_t> budget{};  // in tokens; replaces a missing `effort`, but does not limit the thinking
+  std::optional<std::int64_t> budget{};  // in tokens; limits the thinking, and replaces a missing `effort`
   std::optional<std::string> effort{};   // "low", "medium" or "high"; Anthropic's higher levels become "high"
 };
 

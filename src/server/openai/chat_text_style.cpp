@@ -1,6 +1,8 @@
 #include "tessera/server/openai/chat_text_style.h"
 
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tessera/server/reasoning/reasoning_parser.h"
 #include "tessera/server/tools/generic_tools.h"
@@ -34,6 +36,28 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
     style.tools = tools.tools;
   }
   return style;
+}
+
+std::optional<ReasoningLimit> limit_reasoning(const ServedModel& model, const ChatTextStyle& style,
+                                              std::int64_t tokens) {
+  ReasoningLimit limit{.tokens = tokens};
+  ReasoningMarks marks;
+  if (style.reasoning_format != nullptr) {
+    if (style.reasoning_start == ReasoningStart::kBehind) return std::nullopt;
+    marks = style.reasoning_format->reasoning_marks();
+    limit.opened = style.reasoning_start == ReasoningStart::kInside;
+  } else {
+    marks = reasoning_marks(style.reasoning_parser);
+    limit.opened = style.prompt_opens_reasoning || begins_in_reasoning(style.reasoning_parser);
+    limit.repeats = repeats_reasoning(style.reasoning_parser);
+  }
+  if (marks.closing.empty() || model.tokenizer == nullptr) return std::nullopt;
+  limit.opening = std::move(marks.opening);
+  limit.closing = std::move(marks.closing);
+  Result<std::vector<TokenId>> ids = model.tokenizer->encode(limit.closing, {.add_special_tokens = false});
+  if (!ids.ok() || ids->empty()) return std::nullopt;
+  limit.closing_ids = *std::move(ids);
+  return limit;
 }
 
 // All of the server's own tool-call parsers search the text for special tokens. A plugin format says whether it does

@@ -2,6 +2,8 @@
 // fields.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tessera/server/openai/chat_text.h"
@@ -16,6 +18,11 @@ namespace tessera {
 // error if the request has tools but the server has no tool-call parser (--tool-call-parser none).
 ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolFields& tools, const ChatPrompt& prompt,
                                        bool constrained, bool separate);
+
+// Returns a limit of `tokens` tokens for the reasoning of a text with this style. Returns nothing if the text has no
+// reasoning, or if the reasoning has no closing mark.
+std::optional<ReasoningLimit> limit_reasoning(const ServedModel& model, const ChatTextStyle& style,
+                                              std::int64_t tokens);
 
 // Returns whether the text must contain special tokens, with which some models mark calls or reasoning.
 bool needs_special_tokens(const ChatTextStyle& style);

@@ -10,6 +10,7 @@
 namespace tessera {
 namespace {
 
+constexpr std::string_view kAnalysisHeader = "<|channel|>analysis<|message|>";
 constexpr const ReasoningTags* kAllTags[] = {&kThinkTags, &kMistralTags};
 
 // Treats all text as content.
@@ -81,6 +82,24 @@ std::string_view guess_reasoning_parser(std::string_view chat_template) {
   return has("<｜Assistant｜></think>") ? "deepseek-v3" : "qwen3";
 }
 
+ReasoningMarks reasoning_marks(std::string_view name) {
+  const NamedReasoning* format = find_reasoning(name);
+  if (format == nullptr || format->make == none) return {};
+  if (format->make == harmony_reasoning) return {.opening = std::string(kAnalysisHeader), .closing = "<|end|>"};
+  const ReasoningTags& tags = format->make == mistral_reasoning ? kMistralTags : kThinkTags;
+  return {.opening = std::string(tags.opening), .closing = std::string(tags.closing)};
+}
+
+bool begins_in_reasoning(std::string_view name) {
+  const NamedReasoning* format = find_reasoning(name);
+  return format != nullptr && format->make == think_at_once;
+}
+
+bool repeats_reasoning(std::string_view name) {
+  const NamedReasoning* format = find_reasoning(name);
+  return format != nullptr && format->make == harmony_reasoning;
+}
+
 bool reads_special_tokens(std::string_view name) {
   const NamedReasoning* format = find_reasoning(name);
   return format != nullptr && (format->make == harmony_reasoning || format->make == mistral_reasoning);
@@ -88,7 +107,7 @@ bool reads_special_tokens(std::string_view name) {
 
 bool opens_reasoning(std::string_view prompt) {
   const std::string_view shown = prompt.substr(0, prompt.find_last_not_of(" \n") + 1);
-  return shown.ends_with("<|channel|>analysis<|message|>") ||
+  return shown.ends_with(kAnalysisHeader) ||
          std::ranges::any_of(kAllTags, [&](const ReasoningTags* tags) { return shown.ends_with(tags->opening); });
 }
 

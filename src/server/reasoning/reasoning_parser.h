@@ -22,6 +22,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/server/tools/reasoning_format.h"
+#include "tessera/text/chat/chat_format.h"
 
 namespace tessera {
 
@@ -45,6 +46,12 @@ class ReasoningParser {
 std::vector<std::string_view> reasoning_parser_names();
 // Returns the name of the parser for a model with this chat template; "" if the template has no reasoning.
 std::string_view guess_reasoning_parser(std::string_view chat_template);
+// Returns the marks around the reasoning that the parser reads; empty ones for "none" and for unknown names.
+ReasoningMarks reasoning_marks(std::string_view name);
+// Returns whether a text begins inside the reasoning, whatever the prompt says.
+bool begins_in_reasoning(std::string_view name);
+// Returns whether a text may have several pieces of reasoning.
+bool repeats_reasoning(std::string_view name);
 // Returns whether the parser's marks are special tokens of the model. The text must then be decoded with its special
 // tokens.
 bool reads_special_tokens(std::string_view name);

@@ -136,5 +136,16 @@ TEST(ReasoningParser, NamesAreAcceptedAndTemplatesGuessed) {
   EXPECT_EQ(guess_reasoning_parser("{{ x }}"), "");
 }
 
+TEST(ReasoningParser, NamesItsMarks) {
+  EXPECT_EQ(reasoning_marks("qwen3").closing, "</think>");
+  EXPECT_EQ(reasoning_marks("mistral").closing, "[/THINK]");
+  EXPECT_EQ(reasoning_marks("gpt-oss").opening, "<|channel|>analysis<|message|>");
+  EXPECT_TRUE(repeats_reasoning("gpt-oss"));
+  EXPECT_FALSE(repeats_reasoning("qwen3"));
+  EXPECT_TRUE(begins_in_reasoning("deepseek-r1"));
+  EXPECT_FALSE(begins_in_reasoning("qwen3"));
+  for (const char* name : {"none", "", "unknown"}) EXPECT_EQ(reasoning_marks(name).closing, "") << name;
+}
+
 }  // namespace
 }  // namespace tessera
