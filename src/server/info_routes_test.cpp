@@ -7,6 +7,7 @@
 
 #include <future>
 
+#include "tessera/server/http/bodies/content_coding.h"
 #include "tessera/server/server_test_util.h"
 
 namespace tessera::testing {
@@ -53,6 +54,23 @@ TEST_F(InfoRoutesTest, LongAnswersAreCompressedForClientsThatAcceptIt) {
       R"({"model": "demo", "prompt": "a", "stream": true, "max_tokens": 5})");
   EXPECT_EQ(stream.status, 200);
   EXPECT_THAT(stream.head, Not(HasSubstr("Content-Encoding")));
+}
+
+TEST_F(InfoRoutesTest, AnswersAbove64KibAreCompressedInChunks) {
+  const Running running(engine());
+  const Reply plain = running.ask(get("/openapi.json"));
+  ASSERT_GT(plain.body.size(), 2 * 65536u);
+  for (const char* coding : {"zstd", "gzip"}) {
+    const Reply encoded = running.ask(get("/openapi.json", std::string("Accept-Encoding: ") + coding + "\r\n"));
+    EXPECT_EQ(encoded.status, 200);
+    EXPECT_TRUE(encoded.has_line(std::string("Content-Encoding: ") + coding)) << encoded.head;
+    EXPECT_TRUE(encoded.has_line("Transfer-Encoding: chunked")) << encoded.head;
+    EXPECT_LT(encoded.body.size(), plain.body.size() / 2);
+    MemoryCharge memory;
+    ApiResult<std::string> body = decode_body(encoded.body, coding, plain.body.size(), memory);
+    ASSERT_TRUE(body.ok()) << body.error().message;
+    EXPECT_EQ(*body, plain.body);
+  }
 }
 
 TEST_F(InfoRoutesTest, ProbesNeedNoKeyAndTellReadyFromLive) {

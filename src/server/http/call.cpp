@@ -1,10 +1,12 @@
 #include "tessera/server/http/call.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "tessera/base/log.h"
 #include "tessera/server/http/bodies/body_encoder.h"
 #include "tessera/server/http/random_id.h"
+#include "tessera/server/memory_budget.h"
 
 namespace tessera {
 namespace {
@@ -25,8 +27,9 @@ void add_trace(HttpResponse& response, const GenerationFacts& facts) {
   if (!facts.trace_answer.empty()) response.headers.emplace_back("traceparent", facts.trace_answer);
 }
 
-// The longest body that is compressed on the I/O thread. Compressing it takes less than a millisecond.
-constexpr std::size_t kMostEncodedHere = std::size_t{64} << 10;
+// The number of bytes that are compressed at once on the I/O thread, which takes less than a millisecond. A longer body
+// is compressed and sent in parts of this size. Between two parts, the thread serves other connections.
+constexpr std::size_t kEncodedAtOnce = std::size_t{64} << 10;
 
 void add_coding(HttpResponse& response, std::string_view coding) {
   if (coding.empty()) return;
@@ -40,21 +43,49 @@ bool has_coding(const HttpResponse& response) {
 
 }  // namespace
 
-std::string_view Call::accepted_coding() const { return choose_coding(request().header("Accept-Encoding")); }
+// A body that is being compressed and sent in parts.
+struct Call::EncodedBody {
+  std::string body;
+  BodyEncoder encoder;
+  std::size_t taken = 0;
+
+  bool done() const { return taken == body.size(); }
+  std::string next() {
+    const std::string_view part = std::string_view(body).substr(taken, kEncodedAtOnce);
+    taken += part.size();
+    return encoder.encode(part, done());
+  }
+};
+
+std::string_view Call::affordable_coding() const {
+  const std::string_view coding = choose_coding(request().header("Accept-Encoding"));
+  const std::int64_t bytes = memory().bytes() + static_cast<std::int64_t>(kEncoderBytes);
+  const bool affordable = !coding.empty() && memory().check(bytes).ok() && memory().set(bytes).ok();
+  return affordable ? coding : std::string_view();
+}
 
 void Call::respond(HttpResponse response, std::string_view detail) const {
   metrics_->answered(route_, response.status);
   log(response.status, detail);
   add_request_id(response, request().path);
   add_trace(response, generation());
-  const std::size_t size = response.body.size();
-  if (size >= kLeastEncodedBytes && size <= kMostEncodedHere && !has_coding(response)) {
-    if (const std::string_view coding = accepted_coding(); !coding.empty()) {
-      response.body = BodyEncoder(coding).encode(response.body, /*last=*/true);
-      add_coding(response, coding);
-    }
-  }
-  exchange_.respond(std::move(response));
+  const bool may_encode = response.body.size() >= kLeastEncodedBytes && !has_coding(response);
+  const std::string_view coding = may_encode ? affordable_coding() : std::string_view();
+  if (coding.empty()) return exchange_.respond(std::move(response));
+  add_coding(response, coding);
+  const auto parts = std::make_shared<EncodedBody>(std::move(response.body), BodyEncoder(coding));
+  response.body = parts->next();
+  if (parts->done()) return exchange_.respond(std::move(response));
+  exchange_.start_stream(response);
+  send_rest(parts);
+}
+
+void Call::send_rest(const std::shared_ptr<EncodedBody>& parts) const {
+  exchange_.on_sent([call = *this, parts] {
+    call.exchange_.write(parts->next());
+    if (parts->done()) return call.exchange_.finish();
+    call.send_rest(parts);
+  });
 }
 
 void Call::respond_json(std::string body, std::string_view detail, std::string_view note,

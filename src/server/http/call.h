@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,12 +32,12 @@ class Call {
   Clock::time_point arrived() const { return arrived_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - arrived_).count(); }
 
-  // Returns the encoding that the client accepts for an answer (body_encoder.h), or "" for none.
-  std::string_view accepted_coding() const;
+  // Returns the encoding that the client accepts for an answer (body_encoder.h), and charges the encoder's memory.
+  // Returns "" if the client accepts none, or if there is no memory.
+  std::string_view affordable_coding() const;
 
-  // Answers the request. A body of 4 to 64 KiB is compressed if the client accepts that. A larger body is not, because
-  // compressing it would block the I/O thread too long. `detail` is for the log: what was done, or why nothing was
-  // done.
+  // Answers the request. A body of 4 KiB or more is compressed if the client accepts that. A body of more than 64 KiB
+  // is then sent in chunks. `detail` is for the log: what was done, or why nothing was done.
   void respond(HttpResponse response, std::string_view detail = {}) const;
   // Answers with JSON. `note` is the value of the header X-Tessera-Note, or "" for no such header. `coding` is the
   // encoding of a body that is already compressed, and otherwise "".
@@ -58,6 +59,8 @@ class Call {
   void log(int status, std::string_view detail) const;
 
  private:
+  struct EncodedBody;
+  void send_rest(const std::shared_ptr<EncodedBody>& parts) const;
   void start(HttpResponse response, std::string_view note) const;
 
   HttpExchange exchange_;

@@ -28,15 +28,6 @@ ApiError error_of(const RequestEvent& event) {
   return api_error(event.error);
 }
 
-// Returns the coding that the client accepts. Returns "" if the client accepts none, or if memory for an encoder is
-// lacking.
-std::string_view affordable_coding(const Call& call) {
-  const std::string_view coding = call.accepted_coding();
-  const std::int64_t bytes = call.memory().bytes() + static_cast<std::int64_t>(kEncoderBytes);
-  const bool affordable = !coding.empty() && call.memory().check(bytes).ok() && call.memory().set(bytes).ok();
-  return affordable ? coding : std::string_view();
-}
-
 }  // namespace
 
 struct LiveJobs::Job {
@@ -223,7 +214,7 @@ void LiveJobs::end(const std::shared_ptr<Job>& job, Clock::time_point now) {
     send(*job, answer.last_events() + answer.stream_end(), now);
     job->call.finish(job->summary("done"));
   } else if (std::optional<JsonParts> parts = answer.large_body()) {
-    build_part(job, std::make_shared<LargeParts>(*std::move(parts), affordable_coding(job->call)));
+    build_part(job, std::make_shared<LargeParts>(*std::move(parts), job->call.affordable_coding()));
   } else {
     job->call.respond_json(answer.body(), job->summary("done"), job->job.note);
   }
