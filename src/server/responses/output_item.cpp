@@ -1,7 +1,7 @@
 #include "tessera/server/responses/output_item.h"
 
 #include "tessera/server/api_job.h"
-#include "tessera/server/responses/encoded_reasoning.h"
+#include "tessera/server/responses/encoded_text.h"
 
 namespace tessera {
 namespace {
@@ -56,7 +56,7 @@ void write_ended_item(JsonWriter& json, const OutputItem& item, const ItemStyle&
       if (summary == style.summary) write_part(json, item, style, item.text, "");
       json.end_array();
     }
-    if (style.encoded) json.key("encrypted_content").value(encode_reasoning(item.text));
+    if (style.encoded) json.key("encrypted_content").value(encode_text(item.text));
   } else if (item.kind == Kind::kMessage) {
     json.key("role").value("assistant").key("content").array();
     write_part(json, item, style, item.text, item.logprobs);

@@ -8,7 +8,7 @@
 #include <array>
 
 #include "tessera/server/openai/answers_test_util.h"
-#include "tessera/server/responses/encoded_reasoning.h"
+#include "tessera/server/responses/encoded_text.h"
 #include "tessera/server/responses/response_head.h"
 
 namespace tessera {
@@ -106,7 +106,7 @@ TEST(ResponseAnswer, PlainAnswerHasTheStreamsItems) {
   const Json body = parsed(answer.body());
   EXPECT_EQ(at(body, "output.0.summary.0.text"), Json("rs"));
   EXPECT_EQ(at(body, "output.0.content"), Json::array());
-  EXPECT_EQ(decode_reasoning(at(body, "output.0.encrypted_content").as_string()), "rs");
+  EXPECT_EQ(decode_text(at(body, "output.0.encrypted_content").as_string()), "rs");
   EXPECT_EQ(at(body, "output.2.arguments"), Json("{\"x\": 1}"));
   EXPECT_EQ(at(body, "object"), Json("response"));
   EXPECT_EQ(at(body, "error"), Json());

@@ -6,8 +6,9 @@
 
 #include "tessera/server/api_job.h"
 #include "tessera/server/images/content_parts.h"
+#include "tessera/server/responses/compaction.h"
 #include "tessera/server/responses/custom_input.h"
-#include "tessera/server/responses/encoded_reasoning.h"
+#include "tessera/server/responses/encoded_text.h"
 #include "tessera/server/responses/response_tools.h"
 
 namespace tessera {
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::string_view kTypes =
     "\"message\", \"reasoning\", \"function_call\", \"function_call_output\", \"custom_tool_call\", "
-    "\"custom_tool_call_output\" or \"item_reference\"";
+    "\"custom_tool_call_output\", \"compaction\" or \"item_reference\"";
 
 // Appends the texts of a list of parts, [{"type", "text"}, …].
 ApiStatus append_texts(const ApiFields& item, std::string_view key, std::string& text) {
@@ -42,6 +43,7 @@ ApiResult<std::string> required_string(const ApiFields& item, std::string_view k
 
 std::string_view id_prefix(std::string_view type) {
   if (type == "reasoning") return "rs_";
+  if (type == "compaction") return "cmp_";
   if (type == "function_call") return "fc_";
   if (type == "custom_tool_call") return "ctc_";
   if (type == "function_call_output") return "fco_";
@@ -81,6 +83,7 @@ ApiStatus ItemReader::read_item(const ApiFields& item, const std::string& type) 
   if (type == "custom_tool_call") return read_call(item, /*custom=*/true);
   if (type == "function_call_output" || type == "custom_tool_call_output") return read_output(item);
   if (type == "reasoning") return read_reasoning(item);
+  if (type == "compaction") return read_compaction(item);
   return item.wrong("type", kTypes);
 }
 
@@ -130,13 +133,20 @@ ApiStatus ItemReader::read_reasoning(const ApiFields& item) {
   TRY(append_texts(item, "content", text));
   const std::optional<std::string> encoded = TRY(item.string("encrypted_content"));
   if (encoded) {
-    std::optional<std::string> decoded = decode_reasoning(*encoded);
+    std::optional<std::string> decoded = decode_text(*encoded);
     if (!decoded) return item.wrong("encrypted_content", "a text that this server made");
     text = *std::move(decoded);
   }
   if (text.empty()) TRY(append_texts(item, "summary", text));
   if (assistant_has_more()) end_assistant();
   if (!text.empty()) assistant().set("reasoning_content", text);
+  return api_ok();
+}
+
+ApiStatus ItemReader::read_compaction(const ApiFields& item) {
+  std::string text = TRY(compacted_text(item));
+  end_assistant();
+  out_.list.push_back(Json::object({{"role", "user"}, {"content", std::move(text)}}));
   return api_ok();
 }
 

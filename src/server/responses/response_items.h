@@ -30,6 +30,7 @@ class ItemReader {
   ApiStatus read_call(const ApiFields& item, bool custom);
   ApiStatus read_output(const ApiFields& item);
   ApiStatus read_reasoning(const ApiFields& item);
+  ApiStatus read_compaction(const ApiFields& item);
   // Returns whether the assistant's message has text or calls already.
   bool assistant_has_more() const;
   Json& assistant();

@@ -8,7 +8,7 @@
 #include <ctime>
 
 #include "tessera/server/responses/custom_input.h"
-#include "tessera/server/responses/encoded_reasoning.h"
+#include "tessera/server/responses/encoded_text.h"
 #include "tessera/server/responses/response_tools.h"
 
 namespace tessera {
@@ -71,8 +71,8 @@ TEST(ResponseItems, BrokenArgumentsStayText) {
 
 TEST(ResponseItems, EncodedReasoningIsReadAgain) {
   const std::string text("Ünder \n\0 all", 12);
-  EXPECT_EQ(decode_reasoning(encode_reasoning(text)), text);
-  const std::string encoded = encode_reasoning("r");
+  EXPECT_EQ(decode_text(encode_text(text)), text);
+  const std::string encoded = encode_text("r");
   EXPECT_THAT(messages_of(R"([{"type": "reasoning", "summary": [], "encrypted_content": ")" + encoded + "\"}]"),
               HasSubstr(R"("reasoning_content": "r")"));
   std::string broken = encoded;

@@ -14,6 +14,7 @@
 #include "tessera/server/fields/retention_fields.h"
 #include "tessera/server/http/client_of.h"
 #include "tessera/server/refusals.h"
+#include "tessera/server/responses/compaction.h"
 #include "tessera/server/responses/event_log.h"
 #include "tessera/server/responses/response_include.h"
 
@@ -87,6 +88,8 @@ void ResponseRoutes::add_to(Router& router) {
     router.add({"POST", path, [this](Call call) { make(std::move(call)); }});
   for (const char* path : {"/v1/responses/input_tokens", "/responses/input_tokens"})
     router.add({"POST", path, [this](Call call) { count_tokens(std::move(call)); }});
+  for (const char* path : {"/v1/responses/compact", "/responses/compact"})
+    router.add({"POST", path, [this](Call call) { compact(std::move(call)); }});
   for (const char* path : {"/v1/responses/*", "/responses/*"}) {
     using Handle = void (ResponseRoutes::*)(const Call& call, const std::string& owner) const;
     const auto add = [&](const char* method, Handle handle) {
@@ -121,6 +124,18 @@ void ResponseRoutes::count_tokens(Call call) const {
   };
   reader_.read<std::string>(std::move(call), count, [](const Call& counted, ApiResult<std::string> body) {
     respond(counted, std::move(body));
+  });
+}
+
+void ResponseRoutes::compact(Call call) const {
+  if (const std::optional<ApiError> error = refusal_()) return call.refuse(*error);
+  const auto prepare = [this, owner = owner_of(call.request(), keys_)](const ServedModel& model,
+                                                                       std::string_view body) {
+    return prepare_compaction(model, body, store_, owner);
+  };
+  reader_.read<ApiJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ApiJob> made) {
+    if (!made.ok()) return prepared.refuse(made.error());
+    jobs_.start(std::move(prepared), *std::move(made));
   });
 }
 

@@ -37,6 +37,8 @@ class ResponseRoutes {
   void make(Call call) const;
   // Answers POST …/responses/input_tokens.
   void count_tokens(Call call) const;
+  // Answers POST …/responses/compact.
+  void compact(Call call) const;
   // Starts the job. A background response is answered at once and continues when its client leaves.
   void start(Call call, ResponseJob made) const;
   // Answers GET …/responses/ID (as events with stream=true) and …/responses/ID/input_items.

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tessera/server/responses/encoded_text.h"
 #include "tessera/server/server_test_util.h"
 
 namespace tessera::testing {
@@ -98,6 +99,49 @@ TEST_F(ResponsesTest, AConversationGoesOnFromAStoredResponse) {
   EXPECT_EQ(*running.json(erase("/v1/responses/" + id_of(first))).find("deleted"), Json(true));
   EXPECT_EQ(error_code(running.json(get("/v1/responses/" + id_of(first)), 404)), "not_found");
   running.json(erase("/v1/responses/" + id_of(first)), 404);
+}
+
+std::string compact(const std::string& members) {
+  return post("/v1/responses/compact", R"({"model": "demo", "temperature": 0, )" + members + "}");
+}
+
+TEST_F(ResponsesTest, ACompactedConversationGoesOnFromItsSummary) {
+  const Running running(engine());
+  const Json first = running.json(ask_response(R"("input": "Once", "max_output_tokens": 8)"));
+  const Json compacted = running.json(
+      compact(R"("max_output_tokens": 8, "input": "upon", "previous_response_id": ")" + id_of(first) + "\""));
+  EXPECT_EQ(compacted.find("object")->as_string(), "response.compaction");
+  EXPECT_GT(compacted.find("usage")->find("output_tokens")->as_int(), 0);
+  const Json::Array& items = compacted.find("output")->as_array();
+  ASSERT_EQ(items.size(), 3U) << compacted.dump();
+  EXPECT_EQ(items[0].find("content")->as_array()[0].find("text")->as_string(), "Once");
+  EXPECT_EQ(items[1].find("content")->as_array()[0].find("text")->as_string(), "upon");
+  EXPECT_EQ(items[2].find("type")->as_string(), "compaction");
+  const std::optional<std::string> summary = decode_text(items[2].find("encrypted_content")->as_string());
+  ASSERT_TRUE(summary);
+  EXPECT_NE(*summary, "");
+  const auto next = [&](const Json& item) {
+    return running.json(ask_response(R"("max_output_tokens": 8, "input": [)" + items[0].dump() + ", " + item.dump() +
+                                     R"(, {"role": "user", "content": "a"}])"));
+  };
+  const Json same =
+      next(Json::object({{"role", "user"}, {"content", "Summary of the conversation so far:\n" + *summary}}));
+  EXPECT_EQ(text_of_output(next(items[2])), text_of_output(same));
+  EXPECT_EQ(*next(items[2]).find("usage")->find("input_tokens"), *same.find("usage")->find("input_tokens"));
+}
+
+TEST_F(ResponsesTest, WrongCompactionsAreNamed) {
+  const Running running(engine());
+  for (const auto& [members, param] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"("input": "a", "stream": true)", "stream"},
+           {R"("input": "a", "background": true)", "background"},
+           {R"("instructions": "a")", "input"},
+           {R"("input": [])", "input"},
+           {R"("input": 5)", "input"},
+           {R"("input": [{"type": "compaction", "encrypted_content": "gAAAA"}])", "input[0].encrypted_content"},
+           {R"("input": [{"type": "compaction"}])", "input[0].encrypted_content"}})
+    EXPECT_EQ(param_of(running.json(compact(members), 400)), param) << members;
+  EXPECT_EQ(param_of(running.json(compact(R"("previous_response_id": "resp_1")"), 404)), "previous_response_id");
 }
 
 TEST_F(ResponsesTest, AStreamGivesTheSameText) {

@@ -1,4 +1,4 @@
-#include "tessera/server/responses/encoded_reasoning.h"
+#include "tessera/server/responses/encoded_text.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kReasoningMark = "tessera1.";
+constexpr std::string_view kTextMark = "tessera1.";
 constexpr std::size_t kSumDigits = 16;
 
 // Returns the 64-bit FNV-1a hash, as hexadecimal digits.
@@ -21,13 +21,13 @@ std::string checksum(std::string_view text) {
 
 }  // namespace
 
-std::string encode_reasoning(std::string_view text) {
-  return fmt::format("{}{}.{}", kReasoningMark, checksum(text), to_base64(text));
+std::string encode_text(std::string_view text) {
+  return fmt::format("{}{}.{}", kTextMark, checksum(text), to_base64(text));
 }
 
-std::optional<std::string> decode_reasoning(std::string_view encoded) {
-  if (!encoded.starts_with(kReasoningMark)) return std::nullopt;
-  encoded.remove_prefix(kReasoningMark.size());
+std::optional<std::string> decode_text(std::string_view encoded) {
+  if (!encoded.starts_with(kTextMark)) return std::nullopt;
+  encoded.remove_prefix(kTextMark.size());
   if (encoded.size() < kSumDigits + 1 || encoded[kSumDigits] != '.') return std::nullopt;
   std::optional<std::string> text = from_base64(encoded.substr(kSumDigits + 1));
   if (!text || checksum(*text) != encoded.substr(0, kSumDigits)) return std::nullopt;

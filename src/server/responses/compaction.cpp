@@ -1,0 +1,174 @@
+#include "tessera/server/responses/compaction.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tessera/server/fields/json_writer.h"
+#include "tessera/server/fields/prompts.h"
+#include "tessera/server/fields/request_fields.h"
+#include "tessera/server/http/random_id.h"
+#include "tessera/server/openai/chat_text.h"
+#include "tessera/server/openai/chat_text_style.h"
+#include "tessera/server/openai/sampling_fields.h"
+#include "tessera/server/responses/encoded_text.h"
+#include "tessera/server/responses/response_items.h"
+#include "tessera/server/responses/response_prompt.h"
+#include "tessera/server/responses/response_tools.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kTask =
+    "Summarise this conversation, so that somebody else can go on with the task without it. Say what the user wants, "
+    "what was done and decided, what was found out (names of files, functions, commands and values as they are), and "
+    "what is left to do. Write the summary alone.";
+constexpr std::string_view kIntroduction = "Summary of the conversation so far:\n";
+constexpr std::int64_t kMostSummaryTokens = 8192;  // unless the request names another number
+
+struct CompactionStyle {
+  std::string id{};
+  std::string user_messages{};  // the elements of a JSON list
+  ChatTextStyle text{};
+  std::int64_t prompt_tokens = 0;
+};
+
+class CompactionAnswer final : public Answer {
+ public:
+  explicit CompactionAnswer(CompactionStyle style) : style_(std::move(style)), parts_(style_.text) {
+    usage_.prompt_tokens = style_.prompt_tokens;
+  }
+
+  Status failure() const override {
+    return parts_.status().ok() ? ok_status() : internal_error(parts_.status().message());
+  }
+  void on_event(std::size_t, const RequestEvent& event, Completion* end, std::string&) override {
+    if (event.token && parts_.in_reasoning()) ++usage_.reasoning_tokens;
+    summary_ += parts_.push(event.text).content;
+    if (event.finish != FinishReason::kNone) summary_ += parts_.finish().content;
+    if (end == nullptr) return;
+    usage_.completion_tokens = std::ssize(end->output_ids);
+    usage_.cached_tokens = end->cached_tokens;
+    usage_.drafts = end->drafts;
+  }
+  std::string body() override {
+    JsonWriter json;
+    json.object().key("id").value(style_.id).key("object").value("response.compaction");
+    json.key("created_at").value(unix_time()).key("output").array();
+    if (!style_.user_messages.empty()) json.raw(style_.user_messages);
+    json.object().key("id").value(make_id("cmp_")).key("type").value("compaction");
+    json.key("encrypted_content").value(encode_text(summary_)).end_object().end_array();
+    write_response_usage(json.key("usage"), usage_);
+    return json.end_object().take();
+  }
+  Usage usage() const override { return usage_; }
+
+ private:
+  CompactionStyle style_;
+  ChatText parts_;
+  std::string summary_;
+  Usage usage_{};
+};
+
+// Appends the user's messages among the items to `list`, the elements of a JSON list.
+void append_user_messages(const Json& items, std::string& list) {
+  for (const Json& item : items.as_array()) {
+    const Json* role = item.find("role");
+    if (item_type(item) != "message" || role == nullptr || *role != Json("user")) continue;
+    if (!list.empty()) list += ", ";
+    list += item.dump();
+  }
+}
+
+// Returns the user's messages of the whole conversation, as the elements of a JSON list.
+ApiResult<std::string> user_messages(const ResponsePrompt& prompt) {
+  std::vector<const ConversationTurn*> turns;
+  for (const ConversationTurn* turn = prompt.before.get(); turn != nullptr; turn = turn->before.get())
+    turns.push_back(turn);
+  std::string list;
+  for (auto turn = turns.rbegin(); turn != turns.rend(); ++turn)
+    append_user_messages(TRY(Json::parse((*turn)->input, "the stored items")), list);
+  Json items = TRY(Json::parse(prompt.kept_input, "the items"));
+  items.as_array().pop_back();  // the task
+  append_user_messages(items, list);
+  return list;
+}
+
+Json user_message(std::string_view text) {
+  return Json::object({{"type", "message"}, {"role", "user"}, {"content", std::string(text)}});
+}
+
+// Returns the request with the task as its last item.
+Json with_task(const Json& request) {
+  Json changed = request;
+  Json items = Json::array();
+  const Json* input = request.find("input");
+  if (input != nullptr && input->is_string()) items.push_back(user_message(input->as_string()));
+  if (input != nullptr && input->is_array()) items = *input;
+  items.push_back(user_message(kTask));
+  changed.set("input", std::move(items));
+  return changed;
+}
+
+ApiStatus check_compaction(const ApiFields& fields, const ServedModel& model) {
+  TRY(check_request_fields(fields, request_object::kResponses, model.allow_unknown_fields));
+  for (const char* key : {"stream", "background"})
+    if (TRY(fields.boolean_or(key, false))) return fields.unsupported(key, "false: a compaction is one answer");
+  const Json* input = fields.find("input");
+  const bool has_items = input != nullptr && (input->is_string() || (input->is_array() && !input->as_array().empty()));
+  if (!has_items && fields.find("previous_response_id") == nullptr)
+    return fields.wrong("input", "a string or a list of items, or a \"previous_response_id\"");
+  return api_ok();
+}
+
+}  // namespace
+
+ApiResult<ApiJob> prepare_compaction(const ServedModel& model, std::string_view body, ResponseStore& store,
+                                     const std::string& owner) {
+  const Json json = TRY(parse_body(body));
+  std::string adapter = TRY(model.named_adapter(json, &ServedModel::check_named));
+  TRY(model.check_generates());
+  TRY(check_compaction(ApiFields(json), model));
+  const Json changed = with_task(json);
+  const ApiFields fields(changed);
+  const OutputFields output = TRY(read_output_fields(fields, model));
+  const std::optional<std::int64_t> asked = TRY(fields.integer("max_output_tokens", 1, model.context_length));
+  // The prompt shows the tools, as the conversation's earlier prompts do, so that the prefix cache has its beginning.
+  ResponseTools tools = TRY(read_response_tools(fields));
+  withdraw_generic_tools(model, /*constrained=*/false, tools.fields);
+  ResponsePrompt prompt = TRY(read_response_prompt(fields, model, tools.fields,
+                                                   {.store = store, .owner = owner, .keeps = true, .asked = asked}));
+
+  CompactionStyle style;
+  style.id = make_id("resp_");
+  style.text = TRY(text_style_of(model, {}, prompt.prompt, /*constrained=*/false, /*separate=*/true));
+  style.user_messages = TRY(user_messages(prompt));
+  Request request{.prompt = std::move(prompt.prompt.ids),
+                  .images = std::move(prompt.prompt.images),
+                  .sampling = output.sampling,
+                  .adapter = std::move(adapter),
+                  .skip_special_tokens = !needs_special_tokens(style.text),
+                  .priority = output.priority,
+                  .timeout_s = output.timeout_s,
+                  .branch_tokens = std::move(prompt.prompt.branch_tokens)};
+  TRY(model.set_length(request, asked, kMostSummaryTokens, "input"));
+  TRY(FanOut().add(1, std::ssize(request.prompt) + ids_of_parameters(output), "input"));
+  style.prompt_tokens = std::ssize(request.prompt);
+
+  ApiJob job{.id = style.id};
+  job.requests.push_back(std::move(request));
+  job.answer = std::make_unique<CompactionAnswer>(std::move(style));
+  if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);
+  return job;
+}
+
+ApiResult<std::string> compacted_text(const ApiFields& item) {
+  const std::optional<std::string> encoded = TRY(item.string("encrypted_content"));
+  const std::optional<std::string> summary = encoded ? decode_text(*encoded) : std::nullopt;
+  if (!summary) return item.wrong("encrypted_content", "a text that this server made");
+  return std::string(kIntroduction) + *summary;
+}
+
+}  // namespace tessera
