@@ -54,7 +54,7 @@ TEST(GgufMutation, DamagedFilesNeverCrash) {
   std::mt19937 random(11);
   Accepted whole;
   Accepted mutated;
-  for (const char* name : {"llama", "qwen35"}) {
+  for (const char* name : {"llama", "qwen35", "gemma4", "nvfp4"}) {
     const std::string seed = *read_text_file(testing::source_path(std::string("fuzz/corpus/gguf/") + name + ".gguf"));
     use(seed, whole);
     for (int i = 0; i < 4000; ++i) {
@@ -72,10 +72,10 @@ TEST(GgufMutation, DamagedFilesNeverCrash) {
       use(bytes, mutated);
     }
   }
-  EXPECT_EQ(whole.files, 2);
-  EXPECT_EQ(whole.tensors, 2);
-  EXPECT_EQ(whole.tokenizers, 2);
-  std::printf("of 8000 mutated files %d are read, with %d configs, %d lists of tensors, %d tokenizers\n", mutated.files,
+  EXPECT_EQ(whole.files, 4);
+  EXPECT_EQ(whole.tensors, 4);
+  EXPECT_EQ(whole.tokenizers, 3);  // the file with NVFP4 has none
+  std::printf("of 16000 mutated files %d are read, with %d configs, %d lists of tensors, %d tokenizers\n", mutated.files,
               mutated.configs, mutated.tensors, mutated.tokenizers);
   EXPECT_GT(mutated.files, 100);
 }
