@@ -60,6 +60,11 @@ inline constexpr const char* kLargerRoundedInputGoldens[] = {"shared/llama-ct-fp
 inline constexpr const char* kGgufGoldens[] = {"gguf/llama3-q8_0", "gguf/qwen3-q4_0",  "gguf/qwen3-q4_k_m",
                                                "gguf/llama-split", "gguf/gemma3-q5_k", "gguf/gpt-oss-mxfp4",
                                                "gguf/qwen35-mtp"};
+// GGUF files without a tokenizer, in Q8_0 and once with experts in NVFP4. Their golden.safetensors have logits_act_i:
+// the inputs of products with Q8_0 weights are rounded to eight bits.
+inline constexpr const char* kGgufFamilyGoldens[] = {
+    "gguf/qwen2-q8_0",        "gguf/gemma2-q8_0",  "gguf/phi3-q8_0",     "gguf/deepseek2-q8_0",
+    "gguf/deepseek2-v2-q8_0", "gguf/glm4moe-q8_0", "gguf/qwen3moe-nvfp4"};
 inline constexpr const char* kLargerGgufGoldens[] = {
     "shared/gguf-llama-f16",       "shared/gguf-llama-q2_k",    "shared/gguf-llama-q5_k",
     "shared/gguf-llama-iq4_xs",    "shared/gguf-llama-iq2",     "shared/gguf-qwen3-ud",
