@@ -28,6 +28,10 @@ heading "A story, every token through captured graphs"
 printf '%s%s%s' "$dim" "$prompt" "$plain"
 build/tessera generate --model-path "$model" --prompt "$prompt" --max-new-tokens 220 --stats
 
+heading "The same model as a GGUF file of half the size"
+build/tessera quantize "$model" build/demo-Q8_0.gguf --type Q8_0 --overwrite
+echo "$question" | build/tessera chat --model-path build/demo-Q8_0.gguf
+
 heading "Eager against graphs"
 build/tessera bench prefill --model-path "$model" --num-tokens 16,128,1024 --repeat 7
 echo
