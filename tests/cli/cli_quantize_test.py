@@ -131,6 +131,7 @@ class Quantize(CliTest):
         refused(["cannot", str(self.folder / "nowhere")], DEMO, self.folder / "nowhere" / "out.gguf")
         refused(["is stored as int4", "accepted"], GOLDENS.parent / "quantised" / "qwen3-gptq", self.out)
         refused(["architecture Olmo2ForCausalLM", "accepted", "Qwen3ForCausalLM"], GOLDENS / "olmo2", self.out)
+        refused(["architecture Gemma4ForCausalLM as a GGUF file", "accepted", "Gemma3ForCausalLM"], GOLDENS / "gemma4", self.out)
         (self.folder / "is.gguf").mkdir()
         refused(["is a folder"], DEMO, self.folder / "is.gguf")
         self.assertEqual([file.name for file in self.folder.iterdir()], ["is.gguf"])
