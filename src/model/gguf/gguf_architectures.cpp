@@ -52,7 +52,7 @@ Status write_llama(ConfigWriter& writer) {
     if (TRY(writer.optional_number(name)).value_or(0) != 0)
       return unimplemented(writer.wrong(name, "0, or no such key").message());
   if (experts == 0) return ok_status();
-  writer.set("num_local_experts", experts);
+  writer.set("num_local_experts", experts, "expert_count");
   return writer.copy_integer("expert_used_count", "num_experts_per_tok");
 }
 
@@ -110,7 +110,7 @@ Status write_qwen3moe(ConfigWriter& writer) {
   // The config must have a size of MLPs, although these models have no MLPs. If the file has no such size, the size of
   // the experts is written instead.
   if (writer.config().find("intermediate_size") == nullptr)
-    writer.set("intermediate_size", TRY(writer.integer("expert_feed_forward_length")));
+    writer.set("intermediate_size", TRY(writer.integer("expert_feed_forward_length")), "expert_feed_forward_length");
   return write_experts(writer, "num_experts");
 }
 
@@ -152,7 +152,7 @@ Status write_delta_net(ConfigWriter& writer) {
   const std::int64_t size = TRY(writer.integer("ssm.inner_size"));
   if (heads < 1 || size < 1 || size % heads != 0)
     return writer.wrong("ssm.inner_size", fmt::format("a multiple of ssm.time_step_rank ({})", heads));
-  writer.set("linear_num_value_heads", heads);
+  writer.set("linear_num_value_heads", heads, "ssm.time_step_rank");
   writer.set("linear_value_head_dim", size / heads);
   return ok_status();
 }
@@ -246,7 +246,7 @@ Status write_phi3(ConfigWriter& writer) {
   set_architecture(writer, "Phi3ForCausalLM");
   // Phi-4's files state the window 0. Its config.json has none.
   const std::int64_t window = TRY(writer.optional_integer("attention.sliding_window")).value_or(0);
-  if (window > 0) writer.set("sliding_window", window);
+  if (window > 0) writer.set("sliding_window", window, "attention.sliding_window");
   return ok_status();
 }
 
@@ -283,16 +283,17 @@ Status write_deepseek2(ConfigWriter& writer) {
   if (writer.config().find("q_lora_rank") == nullptr) writer.set("q_lora_rank", Json());
   TRY(writer.copy_integer("attention.kv_lora_rank", "kv_lora_rank"));
   const std::int64_t rotated = TRY(writer.integer("rope.dimension_count"));
-  writer.set("qk_rope_head_dim", rotated);
-  writer.set("head_dim", rotated);
+  writer.set("qk_rope_head_dim", rotated, "rope.dimension_count");
+  writer.set("head_dim", rotated, "rope.dimension_count");
   writer.set("rope_parameters", TRY(gguf_rope_parameters(writer, rotated)));
   // Newer files state the head sizes of MLA under separate keys that end in "_mla". In these files the usual keys give
   // the sizes of the latent vector.
   const bool own = writer.model().find(writer.key("attention.key_length_mla")) != nullptr;
   const std::int64_t key = TRY(writer.integer(own ? "attention.key_length_mla" : "attention.key_length"));
   writer.set("qk_nope_head_dim", key - rotated);
-  writer.set("v_head_dim", TRY(writer.integer(own ? "attention.value_length_mla" : "attention.value_length")));
-  writer.set("num_key_value_heads", TRY(writer.integer("attention.head_count")));
+  const char* value = own ? "attention.value_length_mla" : "attention.value_length";
+  writer.set("v_head_dim", TRY(writer.integer(value)), value);
+  writer.set("num_key_value_heads", TRY(writer.integer("attention.head_count")), "attention.head_count");
   return write_grouped_experts(writer);
 }
 

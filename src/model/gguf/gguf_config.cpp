@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "tessera/model/config/config.h"
@@ -55,43 +57,15 @@ bool has_type(const GgufModel& model, BlockType type) {
   });
 }
 
-// The keys of the metadata from which members of the config come, without the architecture's prefix. `required` says
-// whether every model has the member. Mixtures may have no feed_forward_length.
-struct MemberKey {
-  std::string_view member;
-  std::string_view key;
-  bool required = false;
-};
-constexpr MemberKey kMemberKeys[] = {
-    {"num_hidden_layers", "block_count", true},
-    {"hidden_size", "embedding_length", true},
-    {"intermediate_size", "feed_forward_length"},
-    {"num_attention_heads", "attention.head_count", true},
-    {"max_position_embeddings", "context_length", true},
-    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", true},
-    {"num_key_value_heads", "attention.head_count_kv"},
-    {"head_dim", "attention.key_length"},
-    {"sliding_window", "attention.sliding_window"},
-    {"rope_theta", "rope.freq_base"},
-    {"num_experts", "expert_count"},
-    {"num_local_experts", "expert_count"},
-    {"n_routed_experts", "expert_count"},
-    {"num_experts_per_tok", "expert_used_count"},
-    {"moe_intermediate_size", "expert_feed_forward_length"},
-    {"num_nextn_predict_layers", "nextn_predict_layers"},
-    {"mtp_num_hidden_layers", "nextn_predict_layers"},
-    {"kv_lora_rank", "attention.kv_lora_rank"},
-    {"q_lora_rank", "attention.q_lora_rank"},
-    {"linear_num_key_heads", "ssm.group_count"},
-    {"linear_num_value_heads", "ssm.time_step_rank"},
-    {"linear_key_head_dim", "ssm.state_size"},
-    {"linear_conv_kernel_dim", "ssm.conv_kernel"},
-    {"full_attention_interval", "full_attention_interval"},
-};
-
 Status check_required(const ConfigWriter& writer) {
-  for (const MemberKey& known : kMemberKeys)
-    if (known.required && writer.config().find(known.member) == nullptr) return writer.wrong(known.key, "a number");
+  constexpr std::pair<std::string_view, std::string_view> kRequired[] = {
+      {"hidden_size", "embedding_length"},
+      {"num_attention_heads", "attention.head_count"},
+      {"max_position_embeddings", "context_length"},
+      {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
+  };
+  for (const auto& [member, key] : kRequired)
+    if (writer.config().find(member) == nullptr) return writer.wrong(key, "a number");
   return ok_status();
 }
 
@@ -108,7 +82,7 @@ Status write_common(ConfigWriter& writer, bool sizes_by_layer) {
   const std::int64_t blocks = TRY(writer.integer("block_count"));
   if (drafts < 0 || drafts >= blocks)
     return writer.wrong("nextn_predict_layers", fmt::format("fewer than block_count ({})", blocks));
-  writer.set("num_hidden_layers", blocks - drafts);
+  writer.set("num_hidden_layers", blocks - drafts, "block_count");
   TRY(writer.copy_integer("embedding_length", "hidden_size"));
   TRY(writer.copy_integer("attention.head_count", "num_attention_heads"));
   if (!sizes_by_layer) {
@@ -130,42 +104,54 @@ Status write_common(ConfigWriter& writer, bool sizes_by_layer) {
 }  // namespace
 
 Status ConfigWriter::copy_integer(std::string_view name, std::string member) {
-  if (const std::optional<std::int64_t> value = TRY(optional_integer(name))) set(std::move(member), *value);
+  if (const std::optional<std::int64_t> value = TRY(optional_integer(name))) set(std::move(member), *value, name);
   return ok_status();
 }
 
 Status ConfigWriter::copy_number(std::string_view name, std::string member) {
-  if (const std::optional<double> value = TRY(optional_number(name))) set(std::move(member), *value);
+  if (const std::optional<double> value = TRY(optional_number(name))) set(std::move(member), *value, name);
   return ok_status();
 }
 
-Result<Json> gguf_config(const GgufModel& model) {
-  const GgufArchitecture* architecture = TRY(gguf_architecture(model));
+namespace {
+
+Status write_config(ConfigWriter& writer, const GgufArchitecture& architecture) {
+  const GgufModel& model = writer.model();
   const GgufImages* images = nullptr;
-  if (model.projector() != nullptr) images = TRY(projector_images(*model.projector(), *architecture));
-  ConfigWriter writer(model, std::string(architecture->name));
-  TRY(write_common(writer, architecture->sizes_by_layer));
-  TRY(architecture->write(writer));
+  if (model.projector() != nullptr) images = TRY(projector_images(*model.projector(), architecture));
+  TRY(write_common(writer, architecture.sizes_by_layer));
+  TRY(architecture.write(writer));
   TRY(check_required(writer));
-  if (architecture->keeps_nvfp4 && has_type(model, BlockType::kNVFP4))
+  if (architecture.keeps_nvfp4 && has_type(model, BlockType::kNVFP4))
     writer.set("quantization_config", Json::object().set("quant_method", "modelopt").set("quant_algo", "NVFP4"));
   if (images != nullptr) TRY(write_images(writer, *images));
+  return ok_status();
+}
+
+}  // namespace
+
+Result<Json> gguf_config(const GgufModel& model) {
+  const GgufArchitecture* architecture = TRY(gguf_architecture(model));
+  ConfigWriter writer(model, std::string(architecture->name));
+  TRY(write_config(writer, *architecture));
   return std::move(writer).take();
 }
 
 Status in_gguf_words(Status status, const GgufModel& model) {
   const Result<const GgufArchitecture*> architecture = gguf_architecture(model);
   if (status.ok() || !architecture.ok()) return status;
+  ConfigWriter writer(model, std::string((*architecture)->name));
+  if (!write_config(writer, **architecture).ok()) return status;
+  std::map<std::string, std::string> sources = writer.sources();
+  sources["rope_parameters.rope_theta"] = "rope.freq_base";
   std::string message = status.message();
-  for (const MemberKey& known : kMemberKeys) {
-    const std::string_view outer = known.member == "rope_theta" ? "rope_parameters." : "";
-    const std::string field = fmt::format("field \"{}{}\"", outer, known.member);
+  for (const auto& [member, key] : sources) {
+    const std::string field = fmt::format("field \"{}\"", member);
     const std::size_t at = message.find(field);
-    if (at == std::string::npos) continue;
-    message.replace(at, field.size(), fmt::format("metadata {}.{}", (*architecture)->name, known.key));
-    return {status.code(), std::move(message)};
+    if (!key.empty() && at != std::string::npos)
+      message.replace(at, field.size(), fmt::format("metadata {}", writer.key(key)));
   }
-  return status;
+  return {status.code(), std::move(message)};
 }
 
 Result<std::vector<TokenId>> gguf_end_tokens(const GgufModel& model) {

@@ -90,5 +90,18 @@ TEST(GgufConfig, ErrorsNameTheKeysOfTheFile) {
   EXPECT_THAT(error_of(path, {"qwen3.rope.freq_base=float:-5"}), HasSubstr("metadata qwen3.rope.freq_base is -5"));
 }
 
+// Some architectures write a member from another key than most do.
+TEST(GgufConfig, ErrorsNameTheKeyOfTheArchitecture) {
+  const ScratchDir dir;
+  const std::string mixture = small_model(dir, "gpt-oss", "expert_count", 4);
+  EXPECT_THAT(error_of(mixture, {"gpt-oss.expert_used_count=int:2", "gpt-oss.expert_feed_forward_length=int:0"}),
+              HasSubstr("metadata gpt-oss.expert_feed_forward_length is 0"));
+  const std::string latent = small_model(dir, "deepseek2", "attention.kv_lora_rank", 16);
+  const std::vector<std::string> sizes = {"deepseek2.attention.key_length_mla=int:48",
+                                          "deepseek2.attention.value_length_mla=int:0",
+                                          "deepseek2.rope.dimension_count=int:16"};
+  EXPECT_THAT(error_of(latent, sizes), HasSubstr("metadata deepseek2.attention.value_length_mla is 0"));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -63,12 +64,13 @@ Status write_heads(ConfigWriter& writer, const std::vector<bool>& windows) {
   for (std::size_t i = 0; i < windows.size(); ++i)
     if (kv_heads[i] != kv_heads[windows[i] ? sliding : full])
       return writer.wrong("attention.head_count_kv", "one number for all layers with a window, and one for all others");
-  writer.set("num_key_value_heads", kv_heads[sliding < windows.size() ? sliding : full]);
-  writer.set("num_global_key_value_heads", kv_heads[full]);
+  writer.set("num_key_value_heads", kv_heads[sliding < windows.size() ? sliding : full], "attention.head_count_kv");
+  writer.set("num_global_key_value_heads", kv_heads[full], "attention.head_count_kv");
   writer.set("attention_k_eq_v", !writer.has_tensor(fmt::format("blk.{}.attn_v.weight", full)));
   const std::int64_t global = TRY(writer.integer("attention.key_length"));
-  writer.set("global_head_dim", global);
-  writer.set("head_dim", TRY(writer.optional_integer("attention.key_length_swa")).value_or(global));
+  writer.set("global_head_dim", global, "attention.key_length");
+  const std::optional<std::int64_t> windowed = TRY(writer.optional_integer("attention.key_length_swa"));
+  writer.set("head_dim", windowed.value_or(global), windowed ? "attention.key_length_swa" : "attention.key_length");
   return ok_status();
 }
 
@@ -80,7 +82,7 @@ Status write_mlps(ConfigWriter& writer, std::int64_t layers, std::int64_t shared
       return writer.wrong("feed_forward_length",
                           "one size for all layers, or twice this size for the layers that share "
                           "keys and values");
-  writer.set("intermediate_size", sizes.front());
+  writer.set("intermediate_size", sizes.front(), "feed_forward_length");
   writer.set("use_double_wide_mlp", wide);
   return ok_status();
 }
@@ -106,7 +108,7 @@ Status write_gemma4(ConfigWriter& writer) {
   writer.set("rope_parameters", std::move(ropes));
   TRY(write_heads(writer, windows));
   const std::int64_t shared = TRY(writer.optional_integer("attention.shared_kv_layers")).value_or(0);
-  writer.set("num_kv_shared_layers", shared);
+  writer.set("num_kv_shared_layers", shared, "attention.shared_kv_layers");
   TRY(write_mlps(writer, layers, shared));
   TRY(writer.copy_integer("attention.sliding_window", "sliding_window"));
   TRY(writer.copy_number("final_logit_softcapping", "final_logit_softcapping"));
@@ -117,7 +119,7 @@ Status write_gemma4(ConfigWriter& writer) {
   const std::int64_t experts = TRY(writer.optional_integer("expert_count")).value_or(0);
   writer.set("enable_moe_block", experts > 0);
   if (experts == 0) return ok_status();
-  writer.set("num_experts", experts);
+  writer.set("num_experts", experts, "expert_count");
   TRY(writer.copy_integer("expert_used_count", "top_k_experts"));
   return writer.copy_integer("expert_feed_forward_length", "moe_intermediate_size");
 }
