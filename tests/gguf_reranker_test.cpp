@@ -76,7 +76,7 @@ GgufMetadata metadata_of(std::uint32_t pooling) {
   GgufMetadata metadata;
   metadata.set_string("general.architecture", "qwen3");
   for (const auto& [key, value] : {std::pair("block_count", 3), std::pair("context_length", 2048),
-                                   std::pair("embedding_length", 64), std::pair("feed_forward_length", 160),
+                                   std::pair("embedding_length", 64), std::pair("feed_forward_length", 32),
                                    std::pair("attention.head_count", 4), std::pair("attention.head_count_kv", 2),
                                    std::pair("attention.key_length", 32), std::pair("attention.value_length", 32)})
     metadata.set_uint32(std::string("qwen3.") + key, value);
@@ -165,7 +165,7 @@ TEST(GgufReranker, HeadsWithoutMeaningAreRefusedByName) {
   other.set_string("general.architecture", "qwen2");
   for (const auto& [key, value] :
        {std::pair("block_count", 3), std::pair("context_length", 2048), std::pair("embedding_length", 64),
-        std::pair("feed_forward_length", 160), std::pair("attention.head_count", 2), std::pair("pooling_type", 4)})
+        std::pair("feed_forward_length", 32), std::pair("attention.head_count", 2), std::pair("pooling_type", 4)})
     other.set_uint32(std::string("qwen2.") + key, value);
   other.set_float32("qwen2.attention.layer_norm_rms_epsilon", 1e-6);
   EXPECT_THAT(refusal(other, 1), HasSubstr("qwen2.pooling_type is 4; accepted: 0 (a language model)"));

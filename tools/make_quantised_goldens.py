@@ -33,7 +33,8 @@ def store(case, tensors):
             continue
         module = name.removesuffix(".weight")
         parts, numbers = case.quantise(tensor.float())
-        stored |= {f"{module}.{suffix}": value.contiguous() for suffix, value in parts.items()}
+        dot = "." if module != name else ""  # tensors of all experts have no modules of their own
+        stored |= {f"{module}{dot}{suffix}": value.contiguous() for suffix, value in parts.items()}
         plain[name] = numbers.contiguous()
         modules.append(module)
     return stored, plain, modules
@@ -48,7 +49,9 @@ def save_config(case, model, folder):
     else:
         rope = config.pop("rope_parameters")
         config.pop("dtype", None)
-        config |= dict(rope_theta=rope["rope_theta"], rope_scaling=None, torch_dtype=str(case.dtype).removeprefix("torch."))
+        scaling = {name: value for name, value in rope.items() if name != "rope_theta"} if rope["rope_type"] != "default" else None
+        config |= dict(rope_theta=rope["rope_theta"], rope_scaling=scaling, torch_dtype=str(case.dtype).removeprefix("torch."))
+        config |= case.published
     (folder / "config.json").write_text(json.dumps({**config, "quantization_config": case.settings}, indent=2) + "\n")
     if case.beside:
         (folder / "hf_quant_config.json").write_text(json.dumps(case.beside, indent=2) + "\n")
@@ -78,7 +81,7 @@ def reference_of(case, seed, folder):
         model.config.save_pretrained(numbers)
         safetensors.torch.save_file(plain, f"{numbers}/model.safetensors", metadata={"format": "pt"})
         read = type(model).from_pretrained(numbers, dtype=torch.float32, attn_implementation="eager").eval()
-    members, tensors, _ = reference.of_text(read, generator, reference.TEXT_PROMPTS, LIMITS)
+    members, tensors, _ = reference.of_text(read, generator, case.prompts, LIMITS)
     if case.inputs:
         tensors |= with_rounded_inputs(case, read, modules, members["prompts"])
         members["activations"] = case.inputs[0]

@@ -70,6 +70,14 @@ def mxfp4(w, matrix):
     return stored, (numbers * exponents.exp2()[..., None]).reshape(w.shape)
 
 
+def mxfp4_experts(w):
+    """Quantises the matrices of all experts, [experts, in, out], to MXFP4. They are stored transposed, in blocks of 32 values."""
+    experts, inputs, outputs = w.shape
+    stored, numbers = mxfp4(w.transpose(1, 2).reshape(-1, inputs), "_blocks")
+    blocks = dict(_blocks=stored["_blocks"].reshape(experts, outputs, -1, 16), _scales=stored["weight_scale"].reshape(experts, outputs, -1))
+    return blocks, numbers.reshape(experts, outputs, inputs).transpose(1, 2)
+
+
 def nvfp4_modelopt(w):
     """Quantises to NVFP4: an E4M3 scale for 16 values, times a float32 factor. "input_scale" is for rounded inputs; the
     reference does not round inputs."""

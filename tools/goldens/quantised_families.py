@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple, Optional
 import torch
 import transformers as hf
 
-from . import quantise
+from . import quantise, reference
 from .text_families import FULL, LINEAR, SLIDING, base, gemma4, gemma4_nested, published, qwen3_5_text, qwen3_5_tower, IMAGE_TOKENS
 
 ALL_LINEARS = r"(_proj|in_proj_qkv|in_proj_z)$"
@@ -24,6 +24,8 @@ class Case(NamedTuple):
     dtype: torch.dtype = torch.bfloat16  # type of the weights that are not quantised
     inputs: Optional[tuple] = None  # for logits_act_<i>: (description of the inputs' rounding, rounding function)
     beside: Optional[dict] = None  # content of hf_quant_config.json
+    prompts: tuple = reference.TEXT_PROMPTS  # lengths
+    published: dict = {}  # fields of published configs that transformers does not save
 
 
 def small(**changes):
@@ -51,6 +53,11 @@ def qwen3_5_moe(expert_size):
             "hidden_size": 64, "layer_types": [LINEAR, FULL], "head_dim": 32}
     return published(hf.Qwen3_5MoeForConditionalGeneration, model_type="qwen3_5_moe", **IMAGE_TOKENS, tie_word_embeddings=False, text_config=text,
                      vision_config=qwen3_5_tower("qwen3_5_moe", out_hidden_size=64))
+
+
+def gpt_oss():
+    return hf.GptOssForCausalLM(hf.GptOssConfig(**{
+        **small(sliding_window=24, num_local_experts=4, num_experts_per_tok=2), "intermediate_size": 96}))
 
 
 def gemma4_dense():
@@ -121,10 +128,17 @@ CASES = {
                    ignore=["lm_head", "model.layers.0.mlp.gate", "model.layers.1.mlp.gate"])),
     "qwen3.5-moe-fp8-block": Case(lambda: qwen3_5_moe(16), quantise.fp8_blocks, fp8_block(QWEN3_5_PLAIN)),
     "qwen3.5-moe-nvfp4-modelopt": Case(lambda: qwen3_5_moe(32), quantise.nvfp4_modelopt, QWEN3_5_NVFP4, beside=QWEN3_5_NVFP4_BESIDE),
+    "gpt-oss-mxfp4": Case(
+        gpt_oss, quantise.mxfp4_experts,
+        dict(quant_method="mxfp4",
+             modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]),
+        modules=r"experts\.(gate_up|down)_proj$", prompts=(1, 7, 33, 200),
+        published=dict(experts_per_token=2, initial_context_length=4096, swiglu_limit=7.0)),
     "gemma4-nvfp4-modelopt": Case(gemma4_dense, quantise.nvfp4_modelopt, GEMMA4_NVFP4, beside=GEMMA4_NVFP4_BESIDE),
 }
 
 
 def is_quantised(case, tensor):
     module = tensor.removesuffix(".weight")
-    return module != tensor and "visual" not in module and "vision" not in module and re.search(case.modules, module) is not None
+    is_matrix = module != tensor or case.quantise is quantise.mxfp4_experts
+    return is_matrix and "visual" not in module and "vision" not in module and re.search(case.modules, module) is not None

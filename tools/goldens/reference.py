@@ -11,6 +11,7 @@ from .text_families import IMAGE_TOKENS
 
 TEXT_PROMPTS = (1, 7, 33, 70, 200)
 LONG_PROMPTS = (3, 130, 1500)  # lengths, for cases with the head sizes of published models
+LONGROPE_PROMPTS = (17, 65, 130, 300)  # all longer than the original context of the case, 16
 GREEDY_TOKENS = {"text": 12, "images": 8}
 STORED_ROWS = 4  # number of rows of a prompt's logits that are stored; of a shorter prompt, all rows
 
@@ -53,9 +54,13 @@ def rounding(model, runs, expected, greatest):
     return error
 
 
+def random_prompts(generator, lengths):
+    return [torch.randint(3, 500, (length,), generator=generator).tolist() for length in lengths]
+
+
 def of_text(model, generator, lengths, limits):
     """Returns (members of golden.json, tensors, relative error of bfloat16)."""
-    prompts = [torch.randint(3, 500, (length,), generator=generator).tolist() for length in lengths]
+    prompts = random_prompts(generator, lengths)
     run = lambda ids, model=model: model(ids).logits[0].float()
     tensors = {}
     for i, prompt in enumerate(prompts):

@@ -98,6 +98,8 @@ CASES = {
         enable_moe_block=True, num_experts=8, top_k_experts=2, moe_intermediate_size=16, use_bidirectional_attention="vision"),
     "mixtral": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(**base(
         num_hidden_layers=2, intermediate_size=32, num_local_experts=8, num_experts_per_tok=2))),
+    "qwen3-moe": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(**base(
+        head_dim=32, num_experts=8, decoder_sparse_step=1, norm_topk_prob=True, **EXPERTS))),
     "glm4-moe": lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(**base(
         head_dim=16, n_routed_experts=8, n_shared_experts=1, first_k_dense_replace=1, n_group=1, topk_group=1, **EXPERTS))),
     "gpt-oss": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(**base(
@@ -106,8 +108,15 @@ CASES = {
         q_lora_rank=None, n_group=1, topk_group=1, topk_method="greedy", **LATENTS))),
     "deepseek-v3": lambda: hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(**base(
         q_lora_rank=24, n_group=2, topk_group=1, **LATENTS))),
+    "glm4-moe-lite": lambda: hf.Glm4MoeLiteForCausalLM(hf.Glm4MoeLiteConfig(**base(
+        rope_theta=1000000.0, routed_scaling_factor=1.8, n_group=1, topk_group=1, tie_word_embeddings=False,
+        **{**LATENTS, "q_lora_rank": 24, "num_hidden_layers": 2, "qk_nope_head_dim": 24, "qk_rope_head_dim": 8, "v_head_dim": 32}))),
     "qwen3.5": lambda: qwen3_5(hf.Qwen3_5ForConditionalGeneration, "qwen3_5", 6, intermediate_size=48, mtp_num_hidden_layers=1,
                                mtp_use_dedicated_embeddings=False),
+    "qwen3.5-text": lambda: hf.Qwen3_5ForCausalLM(hf.Qwen3_5TextConfig(**base(
+        num_hidden_layers=4, head_dim=32, linear_num_value_heads=4, linear_num_key_heads=4, linear_key_head_dim=16, linear_value_head_dim=16,
+        tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=10000000.0, partial_rotary_factor=0.25,
+                                                       mrope_interleaved=True, mrope_section=[2, 1, 1])))),
     "qwen3.5-moe": lambda: qwen3_5(hf.Qwen3_5MoeForConditionalGeneration, "qwen3_5_moe", 4, linear_layers=2, num_experts=8, router_aux_loss_coef=0.001,
                                    shared_expert_intermediate_size=16, **EXPERTS),
     "qwen3-next": lambda: hf.Qwen3NextForCausalLM(hf.Qwen3NextConfig(**base(

@@ -184,7 +184,7 @@ TEST(Verify, CatchesBrokenPlansOfAWholePrefill) {
     options.graphs.prefill_whole = true;
     options.graphs.decode = false;
     options.planner = broken.planner;
-    EXPECT_FALSE(verified(make_captured("qwen3", options)).equal()) << broken.what;
+    EXPECT_FALSE(verified(make_captured("qwen2", options)).equal()) << broken.what;
   }
 }
 
