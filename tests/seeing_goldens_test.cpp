@@ -212,7 +212,8 @@ TEST(SeeingCheckpoint, AWrongTensorOfTheTowerIsNamed) {
   EXPECT_NE(wide.find("48"), std::string::npos) << wide;
 }
 
-INSTANTIATE_TEST_SUITE_P(, SeeingGoldens, ::testing::Values("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
+INSTANTIATE_TEST_SUITE_P(, SeeingGoldens,
+                         ::testing::Values("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3-vl-moe", "qwen3.5-vl"),
                          testing::case_name);
 // GGUF files of these models, with the tower in a projector.
 INSTANTIATE_TEST_SUITE_P(Gguf, SeeingGoldens,

@@ -71,7 +71,8 @@ TEST_P(VisionSoak, FindsOverwrittenRows) {
   EXPECT_EQ(differs, "rows of an image that is kept were written over");
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, VisionSoak, ::testing::Values("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
+INSTANTIATE_TEST_SUITE_P(Goldens, VisionSoak,
+                         ::testing::Values("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3-vl-moe", "qwen3.5-vl"),
                          testing::case_name);
 
 }  // namespace

@@ -378,7 +378,8 @@ TEST_P(VisionTower, RefusesWhatItCannotTake) {
   EXPECT_THAT(make_tower(GetParam(), {.max_patches = 126}).status().to_string(), HasSubstr("max_patches is 126"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, VisionTower, ::testing::Values("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
+INSTANTIATE_TEST_SUITE_P(Goldens, VisionTower,
+                         ::testing::Values("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3-vl-moe", "qwen3.5-vl"),
                          testing::case_name);
 INSTANTIATE_TEST_SUITE_P(Larger, VisionTower,
                          ::testing::Values("shared/qwen2.5-vl", "shared/qwen3-vl", "shared/qwen3.5-vl"),

@@ -69,7 +69,8 @@ TEST_P(Goldens, PixelValuesAreEqual) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Goldens, ::testing::Values("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"));
+INSTANTIATE_TEST_SUITE_P(All, Goldens,
+                         ::testing::Values("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3-vl-moe", "qwen3.5-vl"));
 INSTANTIATE_TEST_SUITE_P(Larger, Goldens,
                          ::testing::Values("shared/qwen2.5-vl", "shared/qwen3-vl", "shared/qwen3.5-vl"));
 

@@ -22,7 +22,7 @@ class Explain(CliTest):
         kinds = [part["kind"] for part in answer["pieces"]]
         # The head contains the operators after the last attention. Exceptions are embedding models, which need all
         # rows, and models whose last layer adds a level of the vision tower.
-        last = 1 if config.parent.name in ("qwen3-embedding", "qwen3-vl") else 0
+        last = 1 if config.parent.name in ("qwen3-embedding", "qwen3-vl", "qwen3-vl-moe") else 0
         self.assertEqual(kinds, ["piece", "split_op"] * layers + ["piece"] * last)
         for part in answer["pieces"]:
             self.assertTrue(part["ops"])

@@ -5,15 +5,13 @@ Catches: image embeddings, positions, logits or texts that differ from those of 
 chunks, with and without graphs; and invalid files and placeholders that the error does not name.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
-import array
 import json
 import os
-import pathlib
-import struct
 
 from program import DEMO, FEW_SIZES, GOLDENS, ROOT, CliTest, main, read_safetensors
 
-NAMES = ("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3.5-vl")
+GGUF_NAMES = ("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "qwen3.5-vl")
+NAMES = (*GGUF_NAMES, "qwen3-vl-moe")
 CLOSE = 1e-4
 EXACT = ["--device", "cpu", "--dtype", "float32"]
 
@@ -72,7 +70,7 @@ class Images(CliTest):
                 self.assertEqual(answer["output_ids"], case["greedy"], f"{name} {i}")
 
     def test_projectors_of_gguf_models_are_found(self):
-        for name in NAMES:
+        for name in GGUF_NAMES:
             _, case, flags = next(self.cases(name))
             # The files state no limits of pixels, so the image has more tokens here than in the golden.
             short = [t for k, t in enumerate(case["input_ids"]) if t != 505 or case["input_ids"][k - 1] != 505]
@@ -97,100 +95,6 @@ class Images(CliTest):
             answer = self.ok_json("generate", *flags, *EXACT, "--max-new-tokens", len(case["greedy"]), "--ignore-eos")
             self.assertEqual(answer["output_ids"], case["greedy"])
             self.assertEqual(answer["usage"]["prompt_tokens"], len(case["input_ids"]))
-
-
-def read_stored(path):
-    """Returns {name: (type, shape, bytes)} of a safetensors file."""
-    data = pathlib.Path(path).read_bytes()
-    start = 8 + struct.unpack("<Q", data[:8])[0]
-    return {name: (entry["dtype"], entry["shape"], data[start + entry["data_offsets"][0]:start + entry["data_offsets"][1]])
-            for name, entry in json.loads(data[8:start]).items() if name != "__metadata__"}
-
-
-def write_stored(path, tensors):
-    header, at = {}, 0
-    for name, (kind, shape, data) in tensors.items():
-        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
-
-
-def transposed(tensor):
-    """Transposes a matrix of 2-byte values."""
-    _, (rows, columns), data = tensor
-    values = array.array("H", data)
-    return array.array("H", [values[r * columns + c] for c in range(columns) for r in range(rows)]).tobytes()
-
-
-class MixtureWithATower(CliTest):
-    """Makes a checkpoint of Qwen3-VL-MoE, for which there is no golden, from Qwen3-MoE's language model and Qwen3-VL's tower,
-    in the layout of published checkpoints. Each part must give the results of its own golden."""
-
-    def make(self):
-        moe, vl = GOLDENS / "qwen3-moe", GOLDENS / "qwen3-vl"
-        folder = self.folder / "qwen3-vl-moe"
-        folder.mkdir()
-        config = json.loads((vl / "config.json").read_text())
-        text = json.loads((moe / "config.json").read_text())
-        text |= {"model_type": "qwen3_vl_moe_text", "max_position_embeddings": 4096,
-                 "rope_parameters": text["rope_parameters"] | {"mrope_section": [6, 5, 5], "mrope_interleaved": True}}
-        config |= {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "model_type": "qwen3_vl_moe", "text_config": text}
-        (folder / "config.json").write_text(json.dumps(config))
-        (folder / "preprocessor_config.json").write_bytes((vl / "preprocessor_config.json").read_bytes())
-        stored = read_stored(moe / "model.safetensors")
-        tensors = {name: t for name, t in read_stored(vl / "model.safetensors").items() if name.startswith("model.visual.")}
-        for name, tensor in stored.items():
-            if ".experts." not in name:
-                tensors[name.replace("model.", "model.language_model.", 1)] = tensor
-        hidden, size, experts = text["hidden_size"], text["moe_intermediate_size"], text["num_local_experts"]
-        for layer in range(text["num_hidden_layers"]):
-            prefix = f"model.layers.{layer}.mlp.experts."
-            gate_up, down = b"", b""
-            for e in range(experts):
-                gate, up = (transposed(stored[f"{prefix}{e}.{which}_proj.weight"]) for which in ("gate", "up"))
-                row = 2 * size
-                gate_up += b"".join(gate[h * row:(h + 1) * row] + up[h * row:(h + 1) * row] for h in range(hidden))
-                down += transposed(stored[f"{prefix}{e}.down_proj.weight"])
-            target = f"model.language_model.layers.{layer}.mlp.experts."
-            tensors[target + "gate_up_proj"] = ("BF16", [experts, hidden, 2 * size], gate_up)
-            tensors[target + "down_proj"] = ("BF16", [experts, size, hidden], down)
-        write_stored(folder / "model.safetensors", tensors)
-        return folder
-
-    def apart(self, a, b):
-        self.assertEqual(len(a), len(b))
-        return max(abs(x - y) for x, y in zip(a, b))
-
-    def test_parts_give_what_they_give_alone(self):
-        folder = self.make()
-        golden = json.loads((GOLDENS / "qwen3-moe" / "golden.json").read_text())
-        wanted = read_safetensors(GOLDENS / "qwen3-moe" / "golden.safetensors")
-        scores = self.folder / "scores.safetensors"
-        for i, prompt in enumerate(golden["prompts"]):
-            if f"logits_{i}" not in wanted:  # long prompts only have their tokens stored
-                continue
-            self.ok("score", "--model-path", folder, "--input-ids", ",".join(map(str, prompt)), *EXACT, "--output", scores)
-            apart = self.apart(read_safetensors(scores)["logits"][1], wanted[f"logits_{i}"][1])
-            print(f"  text {i}: logits {apart:.1e} apart")
-            self.assertLessEqual(apart, CLOSE)
-        wanted = read_safetensors(GOLDENS / "qwen3-vl" / "golden.safetensors")
-        for i, case in enumerate(json.loads((GOLDENS / "qwen3-vl" / "golden.json").read_text())["cases"]):
-            flags = ["--model-path", folder, "--input-ids", ",".join(map(str, case["input_ids"]))]
-            for k, (width, height) in enumerate(case["image_sizes_wh"]):
-                file = self.folder / f"{i}-{k}.ppm"
-                file.write_bytes(ppm(width, height, (GOLDENS / "qwen3-vl" / f"image_{i}_{k}.rgb").read_bytes()))
-                flags += ["--image", file]
-            logits = []
-            for more in ([], ["--chunked-prefill-size", 16, "--piecewise-cuda-graph-tokens", "8,16"], ["--disable-cuda-graph"]):
-                self.ok("score", *flags, *EXACT, "--output", scores, *more)
-                got = read_safetensors(scores)
-                embeds = [value for k in range(len(case["image_sizes_wh"])) for value in got[f"image_embeds_{k}"][1]]
-                self.assertLessEqual(self.apart(embeds, wanted[f"image_embeds_{i}"][1]), CLOSE)
-                self.assertEqual(list(got["positions"][1]), list(wanted[f"positions_{i}"][1]))
-                logits.append(got["logits"][1])
-            for other in logits[1:]:
-                self.assertLessEqual(self.apart(logits[0], other), CLOSE)
 
 
 class WrongImages(CliTest):

@@ -32,13 +32,19 @@ def qwen2_5_vl():
     return hf.Qwen2_5_VLForConditionalGeneration(config)
 
 
-def qwen3_vl():
-    config = hf.Qwen3VLConfig(
-        text_config=dict(TEXT, hidden_size=64, intermediate_size=16, num_attention_heads=4, rope_scaling=dict(rope_type="default", mrope_section=[2, 3, 3], mrope_interleaved=True)),
+def qwen3_vl(cls, hidden_size, **changes):
+    config = cls.config_class(
+        text_config=dict(TEXT, hidden_size=hidden_size, intermediate_size=16, num_attention_heads=4,
+                         rope_scaling=dict(rope_type="default", mrope_section=[2, 3, 3], mrope_interleaved=True), **changes),
         vision_config=dict(depth=3, hidden_size=16, intermediate_size=32, num_heads=2, patch_size=4, spatial_merge_size=2,
-                           temporal_patch_size=2, out_hidden_size=64, num_position_embeddings=36, deepstack_visual_indexes=[0, 1]),
+                           temporal_patch_size=2, out_hidden_size=hidden_size, num_position_embeddings=36, deepstack_visual_indexes=[0, 1]),
         tie_word_embeddings=True, **IMAGE_TOKENS)
-    return hf.Qwen3VLForConditionalGeneration(config)
+    return cls(config)
+
+
+def qwen3_vl_moe():
+    return qwen3_vl(hf.Qwen3VLMoeForConditionalGeneration, 32, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=24,
+                    decoder_sparse_step=1, norm_topk_prob=True)
 
 
 def qwen3_5_vl():
@@ -49,6 +55,7 @@ def qwen3_5_vl():
 CASES = {
     "qwen2-vl": (qwen2_vl, processor, [[(24, 16)], [(40, 40)], [(17, 32), (21, 16)]]),
     "qwen2.5-vl": (qwen2_5_vl, processor, [[(24, 16)], [(40, 40)], [(17, 32), (21, 16)]]),
-    "qwen3-vl": (qwen3_vl, lambda: processor(**HALF), [[(24, 16)], [(24, 28)], [(17, 24), (16, 17)]]),
+    "qwen3-vl": (lambda: qwen3_vl(hf.Qwen3VLForConditionalGeneration, 64), lambda: processor(**HALF), [[(24, 16)], [(24, 28)], [(17, 24), (16, 17)]]),
+    "qwen3-vl-moe": (qwen3_vl_moe, lambda: processor(**HALF), [[(24, 16)], [(24, 28)], [(17, 24), (16, 17)]]),
     "qwen3.5-vl": (qwen3_5_vl, lambda: processor(**HALF), [[(24, 16)], [(24, 28)], [(17, 24), (16, 17)]]),
 }
