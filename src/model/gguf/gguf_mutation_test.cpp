@@ -75,8 +75,8 @@ TEST(GgufMutation, DamagedFilesNeverCrash) {
   EXPECT_EQ(whole.files, 4);
   EXPECT_EQ(whole.tensors, 4);
   EXPECT_EQ(whole.tokenizers, 3);  // the file with NVFP4 has none
-  std::printf("of 16000 mutated files %d are read, with %d configs, %d lists of tensors, %d tokenizers\n", mutated.files,
-              mutated.configs, mutated.tensors, mutated.tokenizers);
+  std::printf("of 16000 mutated files %d are read, with %d configs, %d lists of tensors, %d tokenizers\n",
+              mutated.files, mutated.configs, mutated.tensors, mutated.tokenizers);
   EXPECT_GT(mutated.files, 100);
 }
 
