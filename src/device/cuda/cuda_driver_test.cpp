@@ -146,7 +146,6 @@ bool may_fail_in_silence(const std::string& function, int nth) {
   static const std::set<std::string> kReleases{"cuMemFree",
                                                "cuMemFreeHost",
                                                "cuMemHostUnregister",
-                                               "cuCtxSynchronize",
                                                "cuMemUnmap",
                                                "cuMemRelease",
                                                "cuMemAddressFree",

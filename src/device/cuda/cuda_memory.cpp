@@ -42,13 +42,15 @@ Result<std::unique_ptr<PinnedAllocation>> PinnedAllocation::create(CudaDevice& d
   if (available < 0 || bytes > static_cast<std::size_t>(available)) {
     return out_of_device_memory(DeviceCall::kAllocate, name, bytes, available);
   }
-  const bool huge = bytes >= kHugeFrom;
-  const char* const function = huge ? "cuMemHostRegister" : "cuMemHostAlloc";
+  const char* function = "cuMemHostAlloc";
   void* data = nullptr;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (!huge) {
+  if (bytes < kHugeFrom) {
     result = device.driver().cuMemHostAlloc(&data, bytes, CU_MEMHOSTALLOC_PORTABLE);
-  } else if (std::byte* const pages = map_huge_pages(bytes); pages != nullptr) {
+  } else if (std::byte* const pages = map_huge_pages(bytes); pages == nullptr) {
+    function = "mmap";
+  } else {
+    function = "cuMemHostRegister";
     data = pages;
     result = device.driver().cuMemHostRegister(data, bytes, CU_MEMHOSTREGISTER_PORTABLE);
     if (result != CUDA_SUCCESS) unmap_huge_pages(pages, bytes);
@@ -72,9 +74,9 @@ PinnedAllocation::~PinnedAllocation() {
       (void)driver.cuMemFreeHost(data);
       return;
     }
-    (void)driver.cuCtxSynchronize();  // copies may still read the pages; cuMemFreeHost waits for them by itself
-    (void)driver.cuMemHostUnregister(data);
-    unmap_huge_pages(data, bytes);
+    // Like cuMemFreeHost, cuMemHostUnregister waits for copies that still read the pages. Pages that it could not
+    // unregister stay mapped, because the device may still read them.
+    if (driver.cuMemHostUnregister(data) == CUDA_SUCCESS) unmap_huge_pages(data, bytes);
   });
 }
 

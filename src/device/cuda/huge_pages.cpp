@@ -27,6 +27,8 @@ std::byte* map_huge_pages(std::size_t bytes) {
   const std::size_t used = (bytes + page - 1) / page * page;
   if (before + used < mapped) munmap(data + used, mapped - before - used);
   (void)madvise(data, used, MADV_HUGEPAGE);  // a system without huge pages ignores the hint
+  // After a fork, a write would give the process another page than the one that the device reads.
+  (void)madvise(data, used, MADV_DONTFORK);
   // The first write to a page lets the system clear it.
   const auto count = static_cast<std::int64_t>((used + kHugePage - 1) / kHugePage);
   parallel_for_dynamic(count, [&](std::int64_t i) {
